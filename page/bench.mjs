@@ -1,23 +1,56 @@
-// Measures a page in headless Chromium: `node bench.mjs PAGE.html [VIEW.json]`. VIEW.json holds the `timings` of PyTorch's
-// MemoryViz.js on the same recording in the same environment (`first_view_ms`); ratios are printed beside it.
+// Measures a page in headless Chromium: `node bench.mjs PAGE.html [SNAPSHOT.pickle]`. With a snapshot of PyTorch,
+// MEMTRACE_SNAPSHOT_CHECK names a program that opens it in PyTorch's MemoryViz.js, `PROGRAM --quick SNAPSHOT.pickle OUTDIR`,
+// and writes how long that took to OUTDIR/js-*/view.json. It runs between two halves of the measurement.
 
-import { readFileSync, statSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { browser, open } from "./browser.mjs";
 
-const [file, other] = process.argv.slice(2);
+const [file, snapshot] = process.argv.slice(2);
 const ROUNDS = 5;
 const opened = await browser();
 const page = await opened.newPage({ viewport: { width: 1280, height: 1000 } });
 
-const median = (times) => times.sort((a, b) => a - b)[times.length >> 1];
+const median = (times) => [...times].sort((a, b) => a - b)[times.length >> 1];
 const first = [];
 const all = [];
-for (let round = 0; round < ROUNDS; round++) {
-  const began = Date.now();
-  await open(page, file);
-  all.push(Date.now() - began);
-  first.push(await page.evaluate(() => performance.getEntriesByName("first-picture")[0].startTime));
+
+/** Until the browser has painted the first picture, and until everything is drawn. */
+async function rounds() {
+  for (let round = 0; round < ROUNDS; round++) {
+    const began = Date.now();
+    await open(page, file);
+    all.push(Date.now() - began);
+    first.push(
+      await page.evaluate(() => {
+        const at = (name) => performance.getEntriesByName(name)[0].startTime;
+        return Math.max(at("first-picture"), at("first-contentful-paint"));
+      }),
+    );
+  }
 }
+
+/** What MemoryViz.js took, by version. */
+function memoryViz() {
+  const program = process.env.MEMTRACE_SNAPSHOT_CHECK;
+  if (!snapshot || !program) return [];
+  const folder = mkdtempSync(join(tmpdir(), "memtrace-page-"));
+  try {
+    execFileSync(program, ["--quick", snapshot, folder], { stdio: ["ignore", "ignore", "inherit"] });
+  } catch (error) {
+    console.log(`${program}: ${error.message}`);
+  }
+  const versions = readdirSync(folder).filter((name) => name.startsWith("js-"));
+  const found = versions.map((name) => [name, JSON.parse(readFileSync(join(folder, name, "view.json"), "utf8")).timings]);
+  rmSync(folder, { recursive: true });
+  return found;
+}
+
+await rounds();
+const others = memoryViz();
+await rounds();
 const head = await page.evaluate(() => JSON.parse(document.getElementById("head").textContent));
 const device = head.recordings[0].devices[head.recordings[0].main];
 const span = device.end_ns - device.start_ns;
@@ -61,8 +94,9 @@ for (const [name, fragment] of Object.entries(CHANGES)) {
   }
   console.log(`${name}: ${median(times).toFixed(0)} ms`);
 }
-if (other) {
-  const { timings } = JSON.parse(readFileSync(other, "utf8"));
-  console.log(`MemoryViz.js: first picture ${timings.first_view_ms} ms, ${(timings.first_view_ms / median(first)).toFixed(1)} times`);
+const heap = await page.evaluate(() => performance.memory.usedJSHeapSize);
+console.log(`heap of the page's main thread ${(heap / 2 ** 20).toFixed(0)} MiB`);
+for (const [name, { first_view_ms: shown, ...views }] of others) {
+  console.log(`MemoryViz.js, ${name}: first picture ${shown} ms, ${(shown / median(first)).toFixed(1)} times; ${JSON.stringify(views)}`);
 }
 await opened.close();

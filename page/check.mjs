@@ -89,14 +89,67 @@ for (const [number, device] of recording.devices.entries()) {
   }
 }
 
+// The tables of the report: rows that are shown are the JSON's, and folded rows keep the sum.
+for (const [number, device] of recording.devices.entries()) {
+  const told = report?.devices.find((other) => other.device === device.name);
+  if (!told) continue;
+  await page.evaluate((to) => { location.hash = to; }, `#device=${number}&view=report`);
+  await page.waitForSelector("html[data-ready=yes]", { state: "attached", timeout: 60_000 });
+  await settled();
+  const sections = await page.$$eval(".report-section", (sections) =>
+    sections.map((section) => [
+      section.id.slice(8),
+      [...section.querySelectorAll("tbody tr")].map((row) => [...row.children].map((cell) => (cell.hasAttribute("data-sort") ? Number(cell.getAttribute("data-sort")) : cell.textContent))),
+    ]),
+  );
+  check(`${device.name}: sections`, sections.length === device.report.sections.length, `${sections.length}`);
+  for (const [key, shown] of sections) compareSection(`${device.name} ${key}`, key, shown, told[key]);
+}
+
+function compareSection(what, key, shown, told) {
+  if (/^(peak|live)_by_/.test(key) && told) {
+    const known = new Map(told.rows.map((row) => [row.label, row]));
+    const same = ([bytes, , count, median, label]) => {
+      const row = known.get(label);
+      if (!row) return /^\(\d+ more rows\)$/.test(label);
+      return row.bytes === bytes && (row.count === null || (row.count === count && row.median_bytes === median));
+    };
+    shown.forEach((row) => check(`${what}: ${row.at(-1)}`, same(row), row.join(" ")));
+    const sum = (rows, of) => rows.reduce((sum, row) => sum + of(row), 0);
+    check(`${what}: sum`, sum(shown, (row) => row[0]) === sum(told.rows, (row) => row.bytes));
+  } else if (key === "temporaries" && told) {
+    for (const row of shown) {
+      const found = told.find(({ label }) => label === row.at(-1));
+      if (found) check(`${what}: ${row.at(-1)}`, row.includes(found.bytes) && row.includes(found.count) && row.includes(found.largest_bytes), row.join(" "));
+    }
+    check(`${what}: rows`, shown.some((row) => told.some(({ label }) => label === row.at(-1))) || told.length === 0);
+  } else if (key === "live_twice" && told) {
+    const found = told.every(({ size, count, older_bytes: older }) => shown.some((row) => row[0] === older && row[2] === count && row[3] === size));
+    check(`${what}: rows`, found || shown.length >= 50);
+  }
+}
+
 const main = recording.devices[recording.main];
+if (report) {
+  await open();
+  const findings = report.devices.find((other) => other.device === main.name)?.findings ?? [];
+  const shown = await page.$$eval(".findings li", (items) => items.map((item) => item.textContent));
+  check("findings: as many as in the report", shown.length === findings.length, `${shown.length} ${findings.length}`);
+  for (const { what, kind, advice } of findings) check(`finding ${kind}`, shown.some((text) => text.includes(what ?? "") && text.includes(advice)));
+}
 await open();
 for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) => tab.id.slice(4)))) {
   await page.click(`#tab-${view}`);
   await settled();
   check(`view ${view}: in the fragment`, view === "table" || (await fragment()).includes(`view=${view}`));
   check(`view ${view}: has content`, (await page.$eval(".panel", (panel) => panel.textContent.length)) > 10);
-  if (await page.$(".panel canvas")) check(`view ${view}: drawn`, (await colours(".panel canvas")) > 2);
+  if (await page.$(".panel canvas:not([hidden])")) check(`view ${view}: drawn`, (await colours(".panel canvas")) > 2);
+  if (view === "growth") {
+    const titles = await page.$$eval(".panel th", (cells) => cells.map((cell) => cell.textContent));
+    const [change, before, after] = ["Change", "Before", "After"].map((title) => titles.indexOf(title));
+    const found = await rows();
+    check("growth: rows", found.length > 0 && found.every((row) => row[change] === row[after] - row[before]));
+  }
   if (screenshots) {
     for (const scheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme: scheme });
@@ -106,7 +159,6 @@ for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) =>
     await page.emulateMedia({ colorScheme: "light" });
   }
 }
-
 // Brush, back, selection, search, keyboard. An old snapshot of PyTorch has no times.
 const hasTimes = main.end_ns - main.start_ns > 1000;
 await open();

@@ -361,6 +361,9 @@ pub(crate) struct ViewArgs {
     /// Largest size of the page; beyond it, small blocks are left out
     #[arg(long, value_name = "SIZE", default_value = "32 MiB", value_parser = crate::moment::size)]
     pub(crate) max_size: u64,
+    /// Embed the source text around your own lines; anyone with the page can read it
+    #[arg(long)]
+    pub(crate) sources: bool,
 }
 
 #[derive(Args)]

@@ -42,6 +42,11 @@ export class AllocatorView {
     const holes = this.segments.reduce((sum, segment) => sum + segment.holes, 0);
     const largest = this.segments.reduce((most, segment) => Math.max(most, segment.largestHole), 0);
     const isEstimated = this.segments.some((segment) => segment.isEstimated);
+    this.canvas.hidden = this.sheet.element.hidden = this.segments.length === 0;
+    if (this.segments.length === 0) {
+      this.told.textContent = `${live.words}: no segment is known. Segments, and so holes, are those of a GPU's allocator or pool, or of a snapshot of PyTorch.`;
+      return;
+    }
     this.told.textContent = `${live.words}: ${grouped(this.segments.length)} segments of ${bytes(all)}${isEstimated ? " (estimated from addresses)" : ""}, ${bytes(used)} (${percent(used, all)} %) in blocks, ${grouped(holes)} holes, the largest ${bytes(largest)}.`;
     this.drawMap(all);
     this.drawSheet();

@@ -90,8 +90,9 @@ export class App {
     if (isOther) {
       this.paths.clear();
       void this.open();
-    } else if (state.key !== before.key) void this.openKey();
+    }
     if (isOther || state.at !== before.at) this.live = null;
+    if (!isOther && state.key !== before.key) this.openKey();
     this.draw();
   }
 
@@ -104,13 +105,15 @@ export class App {
     this.drawWords();
     const { head, recording } = this;
     if (!head) return;
-    const curves = Curves.load(this.store, head);
-    this.curves = await curves;
-    await this.openKey();
+    const opened = this.loaded.get(head.prefix);
+    const curves = opened?.curves ?? Curves.first(this.store, head);
+    this.curves = curves;
+    const hasKey = this.openKey();
     this.drawNow();
     performance.mark("first-picture");
     await this.parsed;
-    const known = this.loaded.get(head.prefix) ?? (await DeviceData.load(this.store, recording, head, this.curves));
+    if (!hasKey) this.openKey();
+    const known = opened ?? (await DeviceData.load(this.store, recording, head, curves));
     if (this.head !== head) return;
     this.loaded.set(head.prefix, known);
     this.data = known;
@@ -120,11 +123,13 @@ export class App {
     document.documentElement.dataset["ready"] = "yes";
   }
 
-  private async openKey(): Promise<void> {
+  /** Takes the series of the key; false if the browser has not got to them. */
+  private openKey(): boolean {
     const { key } = this.state;
-    this.timeline.mix = await this.store.numbers(`${this.head.prefix}mix.${key}`);
-    this.timeline.mixKey = key;
-    this.draw();
+    const name = `${this.head.prefix}mix.${key}`;
+    const isThere = this.store.has(name);
+    if (isThere) [this.timeline.mix, this.timeline.mixKey] = [this.store.now(name), key];
+    return isThere;
   }
 
   numbers(name: string) {

@@ -32,12 +32,23 @@ export function blockLines(data: DeviceData, row: number, nowNs: number): string
 
 const WHOSE = ["yours", "library", "framework", "runtime"];
 
+/** The source text around a line, if the page has it; the line itself is marked. */
+export function sourceText(data: DeviceData, place: string): HTMLElement | null {
+  const { sources } = data.texts;
+  const found = sources && Object.hasOwn(sources, place) ? sources[place] : undefined;
+  if (!found) return null;
+  const [first, lines] = found;
+  const number = Number(place.slice(place.lastIndexOf(":") + 1));
+  const line = (text: string, at: number) => h(first + at === number ? "mark" : "span", {}, `${String(first + at).padStart(5)}  ${text}\n`);
+  return h("pre", { class: "source" }, ...lines.map(line));
+}
+
 /** The block with its stack. */
 export function blockDetails(data: DeviceData, row: number, nowNs: number): HTMLElement {
   const [title = "", ...lines] = blockLines(data, row, nowNs);
   const stack = (number: number) =>
     data.frames(number).map(([name, place, origin]) =>
-      h("li", { class: `frame whose-${origin}` }, h("span", {}, name || "(unknown function)"), h("small", {}, `${place} · ${WHOSE[origin]}`)),
+      h("li", { class: `frame whose-${origin}` }, h("span", {}, name || "(unknown function)"), h("small", {}, `${place} · ${WHOSE[origin]}`), sourceText(data, place)),
     );
   const freed = data.blocks.freedAt[row]!;
   const freedFrames = stack(freed);

@@ -1,6 +1,7 @@
 // Table of a moment by a key: sort, search, select.
 
 import type { App } from "./app.ts";
+import { sourceText } from "./block.ts";
 import { paint } from "./colours.ts";
 import { h, replace } from "./dom.ts";
 import { bytes, grouped, percent } from "./format.ts";
@@ -64,6 +65,7 @@ export class BreakdownView {
     };
     replace(
       this.blocks,
+      sourceText(data, state.label.split(" (")[0]!),
       h("h4", {}, `Blocks of ${state.label.slice(0, 200)}`),
       h("ol", { class: "blocks" }, ...rows.slice(0, 40).map(item)),
       rows.length > 40 && h("p", { class: "faint" }, `and ${grouped(rows.length - 40)} smaller ones`),

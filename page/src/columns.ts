@@ -1,5 +1,7 @@
 // Column decoding: base64, deflate, little-endian byte planes, delta coding. Runs in the worker.
 
+import { inflatedNow } from "./inflate.ts";
+
 export type Numbers = Uint32Array | Float64Array;
 
 export interface PackedColumn {
@@ -42,6 +44,12 @@ export function decoded(planes: Uint8Array, coding: string, width: number): Numb
     values[at] = before;
   }
   return values;
+}
+
+/** Numbers at once, on this thread. */
+export function unpackedNow(column: PackedColumn): Numbers {
+  const packed = bytesOfBase64(column.text);
+  return decoded(column.packing === "deflate" ? inflatedNow(packed) : packed, column.coding, column.width);
 }
 
 export async function unpacked(column: PackedColumn): Promise<Numbers | string> {

@@ -23,16 +23,25 @@ export class Curves {
     readonly levels: Level[],
   ) {}
 
-  static async load(store: ColumnStore, head: DeviceHead): Promise<Curves> {
+  /** With the coarsest level, the one of the first picture. */
+  static first(store: ColumnStore, head: DeviceHead): Curves {
+    const [eachNs, buckets] = head.levels[0]!;
+    const column = (name: string) => store.now(`${head.prefix}${name}`);
+    const [lowest, highest, last] = [column("live.0.lowest"), column("live.0.highest"), column("live.0.last")];
+    const reserved = store.has(`${head.prefix}reserved.0.highest`) ? column("reserved.0.highest") : null;
+    return new Curves(head, [{ eachNs, buckets, lowest, highest, last, reserved }]);
+  }
+
+  /** The finer levels, which come after the first picture. */
+  async loadFiner(store: ColumnStore): Promise<void> {
     const level = async ([eachNs, buckets]: [number, number], at: number): Promise<Level> => {
-      const column = (name: string) => store.numbers(`${head.prefix}${name}`);
-      const [lowest, highest, last] = await Promise.all(
-        ["lowest", "highest", "last"].map((part) => column(`live.${at}.${part}`)),
-      );
-      const reserved = store.has(`${head.prefix}reserved.${at}.highest`) ? await column(`reserved.${at}.highest`) : null;
+      const column = (name: string) => store.numbers(`${this.head.prefix}${name}`);
+      const [lowest, highest, last] = await Promise.all(["lowest", "highest", "last"].map((part) => column(`live.${at}.${part}`)));
+      const reserved = this.levels[0]!.reserved && (await column(`reserved.${at}.highest`));
       return { eachNs, buckets, lowest: lowest!, highest: highest!, last: last!, reserved };
     };
-    return new Curves(head, await Promise.all(head.levels.map(level)));
+    const finer = await Promise.all(this.head.levels.slice(1).map((found, at) => level(found, at + 1)));
+    this.levels.splice(1, Infinity, ...finer);
   }
 }
 
@@ -67,6 +76,8 @@ interface Texts {
   labels: Record<string, string[]>;
   frames: FrameText[];
   calls: string[];
+  /** Source text by file and line: the number of the first line, and the lines. */
+  sources?: Record<string, [number, string[]]>;
 }
 
 export class DeviceData {
@@ -115,6 +126,7 @@ export class DeviceData {
 
   static async load(store: ColumnStore, recording: RecordingHead, head: DeviceHead, curves: Curves): Promise<DeviceData> {
     const column = (name: string) => store.numbers(`${head.prefix}${name}`);
+    const finer = curves.loadFiner(store);
     const names = ["from", "life", "size", "address", "stack", "freed_at", "context", "thread"];
     const [from, life, size, address, stack, freedAt, context, thread] = await Promise.all(
       names.map((name) => column(`block.${name}`)),
@@ -128,6 +140,7 @@ export class DeviceData {
     for (const key of head.keys) {
       keys.set(key.name, { head: key, labels: texts.labels[key.name] ?? [], numbers: await column(`key.${key.name}`) });
     }
+    await finer;
     const start = new Uint32Array(depth!.length + 1);
     for (let at = 0; at < depth!.length; at++) start[at + 1] = start[at]! + depth![at]!;
     const blocks = {

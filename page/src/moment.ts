@@ -33,7 +33,7 @@ export function liveAt(data: DeviceData, at: string): LiveBlocks {
 }
 
 /** The state at a time: in a reduced page the total is known at the end of each bucket. */
-function settled(data: DeviceData, timeNs: number): { steps: number; total: number; time: number } {
+export function settled(data: DeviceData, timeNs: number): { steps: number; total: number; time: number } {
   const { head, curves } = data;
   if (!head.is_reduced) {
     const steps = data.stepsUntil(timeNs);

@@ -19,6 +19,9 @@ export interface PageState {
   flame: string;
   order: string;
   root: string;
+  /** The two instants of the growth, in nanoseconds; empty for those of the steps. */
+  since: string;
+  until: string;
 }
 
 export const INITIAL: PageState = {
@@ -35,6 +38,8 @@ export const INITIAL: PageState = {
   flame: "stack",
   order: "heavy",
   root: "",
+  since: "",
+  until: "",
 };
 
 export function encoded(state: PageState, initial: PageState = INITIAL): string {

@@ -1,6 +1,6 @@
 // Column store: finds columns in the document and has the worker unpack them, each at most once.
 
-import { unpacked, type Numbers, type PackedColumn } from "./columns.ts";
+import { unpacked, unpackedNow, type Numbers, type PackedColumn } from "./columns.ts";
 
 declare const WORKER_SOURCE: string;
 
@@ -30,9 +30,16 @@ function worker(): Unpack {
   }
 }
 
+/** The worker starts with the first column that needs it, after the first picture. */
+function lazily(start: () => Unpack): Unpack {
+  let unpack: Unpack | null = null;
+  return (column) => (unpack ??= start())(column);
+}
+
 export class ColumnStore {
-  private readonly unpack = worker();
+  private readonly unpack = lazily(worker);
   private readonly known = new Map<string, Promise<Numbers | string>>();
+  private readonly ready = new Map<string, Numbers>();
 
   has(name: string): boolean {
     return this.known.has(name) || document.getElementById(name) !== null;
@@ -46,16 +53,32 @@ export class ColumnStore {
     return JSON.parse((await this.column(name)) as string) as T;
   }
 
+  /** Numbers at once: columns of the first picture, or of a key. */
+  now(name: string): Numbers {
+    let found = this.ready.get(name);
+    if (!found) {
+      found = unpackedNow(taken(name));
+      this.ready.set(name, found);
+      this.known.set(name, Promise.resolve(found));
+    }
+    return found;
+  }
+
   private column(name: string): Promise<Numbers | string> {
     let found = this.known.get(name);
     if (!found) {
-      const element = document.getElementById(name);
-      const { coding = "plain", width = "1", packing = "stored" } = element?.dataset ?? {};
-      const text = element?.textContent ?? "";
-      element?.remove();
-      found = this.unpack({ text, coding, width: Number(width), packing });
+      found = this.unpack(taken(name));
       this.known.set(name, found);
     }
     return found;
   }
+}
+
+/** A column, which leaves the document. */
+function taken(name: string): PackedColumn {
+  const element = document.getElementById(name);
+  const { coding = "plain", width = "1", packing = "stored" } = element?.dataset ?? {};
+  const text = element?.textContent ?? "";
+  element?.remove();
+  return { text, coding, width: Number(width), packing };
 }

@@ -6,7 +6,12 @@ import type { Section } from "./head.ts";
 import { sectionElement, totals } from "./report_view.ts";
 import type { View } from "./views.ts";
 
-const LEAKS = ["temporaries", "live_by_line"];
+/** Sections of one view, with what their absence says. */
+const WASTE: [string, string, string][] = [
+  ["live_twice", "Live twice", "Nothing: no function of the program held two blocks of one size at the peak where one would do, or they are less than 1 % of it."],
+  ["temporaries", "Temporaries", "Nothing: no block was freed soon after its allocation."],
+  ["live_by_line", "Live at the end", "Nothing is live at the end."],
+];
 
 /** Keys of the timeline that a section's last column has. */
 function keyOf(section: Section): string | undefined {
@@ -45,9 +50,11 @@ class SectionsView implements View {
 
 export class LeaksAndTemporaries extends SectionsView {
   protected override content(): HTMLElement[] {
-    const sections = this.app.head.report.sections.filter((section) => LEAKS.includes(section.key));
-    if (sections.length === 0) return [h("p", { class: "faint" }, "No block was freed soon after its allocation, and none is live at the end.")];
-    return sections.map((section) => shown(this.app, section));
+    const { sections } = this.app.head.report;
+    return WASTE.flatMap(([key, title, absent]) => {
+      const section = sections.find((section) => section.key === key);
+      return section ? [shown(this.app, section)] : [h("h3", {}, title), h("p", { class: "faint" }, absent)];
+    });
   }
 }
 

@@ -101,10 +101,15 @@ pub const NO_PARAMETER: &str = "(no parameter)";
 /// The peak's blocks by parameter of the model.
 pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let categories = Categories::of(data, device);
-    at_peak_by(data, device, |block| match categories.get(block.seq) {
-        Category::Parameter => device.name(block.seq).unwrap_or("(a parameter without a name)"),
+    at_peak_by(data, device, |block| parameter_label(categories.get(block.seq), device.name(block.seq)))
+}
+
+/// The label of a block with this category and name.
+pub(crate) fn parameter_label(category: Category, name: Option<&str>) -> &str {
+    match category {
+        Category::Parameter => name.unwrap_or("(a parameter without a name)"),
         _ => NO_PARAMETER,
-    })
+    }
 }
 
 /// The peak's blocks by category.
@@ -147,21 +152,30 @@ pub fn by_crate(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 
 /// The peak's blocks by the thread that allocated them.
 pub fn by_thread(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let names = thread_names(data);
+    at_peak_by(data, device, |block| names.get(&block.thread).map_or(UNKNOWN_THREAD, String::as_str))
+}
+
+/// Label of blocks whose thread is not listed.
+pub(crate) const UNKNOWN_THREAD: &str = "(unknown thread)";
+
+pub(crate) fn thread_names(data: &SnapshotData) -> HashMap<ThreadId, String> {
     let name = |thread: &Thread| match &*thread.name {
         "" => format!("(unnamed thread {})", thread.os_id),
         name => name.to_owned(),
     };
-    let names: HashMap<ThreadId, String> =
-        data.process.threads.iter().map(|thread| (thread.number, name(thread))).collect();
-    at_peak_by(data, device, |block| names.get(&block.thread).map_or("(unknown thread)", String::as_str))
+    data.process.threads.iter().map(|thread| (thread.number, name(thread))).collect()
 }
 
 /// The peak's blocks by CUDA stream, as the exporters number them.
 pub fn by_stream(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    let name = |stream: u32| if stream == 0 { "default stream".to_owned() } else { format!("stream {stream}") };
     let names: HashMap<u32, String> =
-        device.peak.blocks.iter().map(|block| (block.stream, name(block.stream))).collect();
+        device.peak.blocks.iter().map(|block| (block.stream, stream_label(block.stream))).collect();
     at_peak_by(data, device, |block| names.get(&block.stream).map_or("", String::as_str))
+}
+
+pub(crate) fn stream_label(stream: u32) -> String {
+    if stream == 0 { "default stream".to_owned() } else { format!("stream {stream}") }
 }
 
 fn at_peak_by<'a, 'b>(

@@ -32,7 +32,9 @@ pub use breakdown::{
     by_crate, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream,
     by_thread, live_by_line, live_by_scope,
 };
-pub(crate) use breakdown::{label_of_rest, operator_of_line};
+pub(crate) use breakdown::{
+    UNKNOWN_THREAD, label_of_rest, operator_of_line, parameter_label, stream_label, thread_names,
+};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
 pub(crate) use diff::without_numbers;

@@ -85,25 +85,37 @@ impl ConsumersLane<'_> {
         Ok(())
     }
 
-    /// Runs the example server until the signal; returns its capture.
+    /// The capture of the example server.
     fn server(&mut self, name: &str, end: &str, arguments: &[&str]) -> Result<PathBuf> {
-        let Self { run, scratch, .. } = self;
-        let (recording, scripts) = (scratch.join(format!("{name}.memtrace")), run.root.join("xtask/consumers"));
-        let target = run.target.join("server");
-        let manifest = run.root.join("examples/server/Cargo.toml");
-        cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
-        let command = simulated::script(run);
-        let program = target.join("debug/server");
-        let variable = format!("MEMTRACE_OUT={}", recording.display());
-        let said = said(cmd!(
-            run.shell,
-            "node {scripts}/server.mjs {end} {scratch} {command} -- env {variable} {program} --port 0 {arguments...}"
-        ))?;
+        let (recording, said) = server(self.run, &self.scratch, name, end, arguments)?;
         if end == "SIGINT" {
             self.count(&said)?;
         }
         Ok(recording)
     }
+}
+
+/// Runs the example server until the signal. Returns its capture, in `scratch`, and what was said; SIGINT also fetches profiles,
+/// with the Go tools.
+pub(super) fn server(
+    run: &Run,
+    scratch: &Path,
+    name: &str,
+    end: &str,
+    arguments: &[&str],
+) -> Result<(PathBuf, String)> {
+    let (recording, scripts) = (scratch.join(format!("{name}.memtrace")), run.root.join("xtask/consumers"));
+    let target = run.target.join("server");
+    let manifest = run.root.join("examples/server/Cargo.toml");
+    cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
+    let command = simulated::script(run);
+    let program = target.join("debug/server");
+    let variable = format!("MEMTRACE_OUT={}", recording.display());
+    let said = said(cmd!(
+        run.shell,
+        "node {scripts}/server.mjs {end} {scratch} {command} -- env {variable} {program} --port 0 {arguments...}"
+    ))?;
+    Ok((recording, said))
 }
 
 /// Installs the consumers from npm into the cache; the small form needs none.

@@ -60,13 +60,6 @@ pub(crate) const LANES: &[Lane] = &[
         run: simulated::run,
     },
     Lane {
-        name: "page",
-        tier: Tier::Quick,
-        holds: "the offline page is what its sources build, shows the report's numbers and passes in a browser",
-        owns: &["page"],
-        run: page::run,
-    },
-    Lane {
         name: "unchanged",
         tier: Tier::Quick,
         holds: "unmodified programs behave under the preloaded library as alone, and their recordings are right",
@@ -121,6 +114,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "PyTorch's own viewers open the main job's snapshot",
         owns: &[],
         run: viewers::run,
+    },
+    Lane {
+        name: "page",
+        tier: Tier::Quick,
+        holds: "the offline page is what its sources build, shows the report's numbers and passes in a browser",
+        owns: &["page"],
+        run: page::run,
     },
     Lane {
         name: "consumers",

@@ -1,18 +1,21 @@
-//! The offline page: its viewer is built again and compared, its unit tests run, and headless Chromium opens a page.
+//! The offline page: its viewer is built again and compared, its unit tests run, and headless Chromium opens pages.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
-use super::main_job;
-use crate::lane::{Run, said};
+use super::{consumers, main_job, simulated};
+use crate::lane::{Run, both_streams, said};
 
 /// The viewer as committed.
 const VIEWER: &str = "core/src/export/html/page.html";
 /// Sources, copied beside the installed packages.
 const SOURCES: [&str; 8] =
     ["src", "test", "browser.mjs", "build.mjs", "check.mjs", "hostile.mjs", "test.mjs", "tsconfig.json"];
+/// Findings that only a recording with uses has.
+const OF_USES: [&str; 3] = ["past_last_use", "never_used", "allocated_early"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let folder = folder(run)?;
@@ -21,27 +24,53 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     said(cmd!(shell, "node {folder}/build.mjs {built}"))?;
     let is_same = std::fs::read(&built)? == std::fs::read(run.root.join(VIEWER))?;
     ensure!(is_same, "{VIEWER} is not what page/src builds; run `npm ci && node build.mjs` in the folder page");
-    said(cmd!(shell, "node {folder}/node_modules/typescript/bin/tsc --project {folder} --noEmit"))?;
-    said(cmd!(shell, "node {folder}/test.mjs"))?;
-    let Some(chromium) = chromium() else {
-        return Ok("the viewer is what its sources build; NOT RUN: there is no /usr/bin/chromium".to_owned());
-    };
+    // The browser waits more than it computes.
+    let types = Background::node(&folder, &["node_modules/typescript/bin/tsc", "--noEmit"])?;
+    let tests = Background::node(&folder, &["test.mjs"])?;
+    let found = pages(run, &folder)?;
+    types.end()?;
+    tests.end()?;
+    Ok(format!("the viewer is what its sources build; {found}"))
+}
+
+fn pages(run: &Run, folder: &Path) -> Result<String> {
+    let Some(chromium) = chromium() else { return Ok("NOT RUN: there is no /usr/bin/chromium".to_owned()) };
+    let shell = &run.shell;
     let job = main_job::files(run, &["--iterations", "1"])?;
     let _chromium = shell.push_env("MEMTRACE_CHROMIUM", chromium);
-    let found = checked(run, &folder, &job.join("report.html"), Some(&job.join("report.json")))?;
+    let found = checked(run, folder, &job.join("report.html"), &job.join("report.json"))?;
     if !run.is_full() {
-        return Ok(format!("the viewer is what its sources build; resnet: {found}"));
+        return Ok(format!("resnet: {found}"));
     }
     let (page, hostile) = (job.join("report.html"), "--hostile");
     said(cmd!(shell, "node {folder}/check.mjs {page} {hostile}"))?;
-    let others = recordings(run);
-    for recording in &others {
-        page_of(run, &folder, recording)?;
+    cmd!(shell, "cargo build --quiet --package cargo-memtrace").run()?;
+    let mut all = vec![format!("resnet: {found}")];
+    for (name, files) in recordings(run)? {
+        all.push(format!("{name}: {}", page_of(run, folder, &name, &files)?));
     }
-    Ok(format!(
-        "the viewer is what its sources build; resnet: {found}; {} other recordings, hostile texts",
-        others.len()
-    ))
+    Ok(format!("{}; hostile texts", all.join("; ")))
+}
+
+/// A program that runs beside the browser.
+struct Background {
+    shown: String,
+    child: Child,
+}
+
+impl Background {
+    fn node(folder: &Path, arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new("node");
+        command.current_dir(folder).args(arguments).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        Ok(Self { shown: format!("node {}", arguments.join(" ")), child })
+    }
+
+    fn end(self) -> Result<()> {
+        let ended = self.child.wait_with_output()?;
+        ensure!(ended.status.success(), "`{}` ended with {}:\n{}", self.shown, ended.status, both_streams(&ended));
+        Ok(())
+    }
 }
 
 fn chromium() -> Option<PathBuf> {
@@ -49,28 +78,50 @@ fn chromium() -> Option<PathBuf> {
     Some(named.unwrap_or_else(|| "/usr/bin/chromium".into())).filter(|path| path.exists())
 }
 
-/// The golden recording, and genuine snapshots of PyTorch where they are at hand.
-fn recordings(run: &Run) -> Vec<PathBuf> {
+/// Recordings of all kinds, each with its name; two are compared. Genuine snapshots of PyTorch are among them if they are at hand.
+fn recordings(run: &Run) -> Result<Vec<(String, Vec<PathBuf>)>> {
+    let scratch = run.scratch("page")?;
+    let llama = scratch.join("llama.memtrace");
+    simulated::llama(run, &llama)?;
+    let uses = simulated::resnet_with_uses(run, &scratch.join("uses"))?;
+    let (server, _) = consumers::server(run, &scratch, "server", "SIGKILL", &["--gpu"])?;
+    let two = [main_job::files(run, &["--iterations", "1"])?, main_job::files(run, &["--iterations", "2"])?];
+    let mut found: Vec<(String, Vec<PathBuf>)> = vec![
+        ("llama".to_owned(), vec![llama]),
+        ("uses".to_owned(), vec![uses]),
+        ("server".to_owned(), vec![server]),
+        ("two runs".to_owned(), two.map(|job| job.join("recording.memtrace")).to_vec()),
+        ("everything".to_owned(), vec![run.root.join("tests/golden/everything.memtrace")]),
+    ];
     let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(PathBuf::from);
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let pickles = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "pickle"));
-    std::iter::once(run.root.join("tests/golden/everything.memtrace")).chain(pickles).collect()
+    for pickle in pickles {
+        let name = pickle.file_stem().context("a snapshot has a name")?.to_string_lossy().into_owned();
+        found.push((name, vec![pickle]));
+    }
+    Ok(found)
 }
 
-/// Makes the page of a recording and compares it with the recording's report.
-fn page_of(run: &Run, folder: &Path, recording: &Path) -> Result<()> {
-    let stem = recording.file_stem().context("a recording has a name")?;
-    let (page, report) = (run.scratch("page")?.join(stem), run.scratch("page")?.join(stem));
-    let (page, report) = (page.with_extension("html"), report.with_extension("json"));
-    let shell = &run.shell;
-    said(cmd!(shell, "cargo run --quiet -p cargo-memtrace -- memtrace view {recording} -o {page} --no-open"))?;
-    said(cmd!(shell, "cargo run --quiet -p cargo-memtrace -- memtrace export {recording} --to json -o {report}"))?;
-    checked(run, folder, &page, Some(&report)).map(drop)
+/// Makes the page of a recording, or of two, and compares it with the report of the last one.
+fn page_of(run: &Run, folder: &Path, name: &str, files: &[PathBuf]) -> Result<String> {
+    let scratch = run.scratch("page")?;
+    let (page, report) = (scratch.join(format!("{name}.html")), scratch.join(format!("{name}.json")));
+    let (shell, program) = (&run.shell, run.target.join("debug/cargo-memtrace"));
+    let last = files.last().context("a page has a recording")?;
+    said(cmd!(shell, "{program} memtrace view {files...} -o {page} --no-open"))?;
+    said(cmd!(shell, "{program} memtrace export {last} --to json -o {report}"))?;
+    if name == "uses" {
+        let text = shell.read_file(&report)?;
+        let is_there = OF_USES.iter().any(|kind| text.contains(&format!("\"kind\": \"{kind}\"")));
+        ensure!(is_there, "the recording with uses has no finding of uses");
+    }
+    checked(run, folder, &page, &report)
 }
 
 /// What the browser finds on a page: its last line.
-fn checked(run: &Run, folder: &Path, page: &Path, report: Option<&Path>) -> Result<String> {
-    let text = said(cmd!(run.shell, "node {folder}/check.mjs {page}").args(report))?;
+fn checked(run: &Run, folder: &Path, page: &Path, report: &Path) -> Result<String> {
+    let text = said(cmd!(run.shell, "node {folder}/check.mjs {page} {report}"))?;
     Ok(text.lines().last().context("nothing was checked")?.to_owned())
 }
 

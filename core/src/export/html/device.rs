@@ -9,7 +9,8 @@ use super::column::ColumnStore;
 use super::history::{LifetimeRow, PageHistory};
 use super::keys::{BlockKey, KeySource, UsedStacks, keys};
 use super::levels::{self, BucketScale};
-use super::{extras, words};
+use super::sources::SourceTexts;
+use super::{HtmlPage, extras, words};
 use crate::analysis::{label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
@@ -36,8 +37,16 @@ pub(super) struct DevicePart {
     pub(super) left_out: LeftOut,
 }
 
+impl DevicePart {
+    /// Bytes of the page.
+    pub(super) fn size(&self) -> usize {
+        self.curves.len() + self.columns.len() + self.head.to_string().len()
+    }
+}
+
 /// Packs a device into at most `max_bytes`, if its peak, its end and its curves leave room for more.
 pub(super) fn part(
+    page: &HtmlPage<'_>,
     data: &SnapshotData,
     device: &DeviceSnapshot,
     prefix: &str,
@@ -53,16 +62,17 @@ pub(super) fn part(
     let end_ns = data.process.duration_ns.max(last_ns).max(start_ns + 1);
     let scales = levels::scales(&history, start_ns, end_ns);
 
-    let mut first = ColumnStore::named(prefix);
-    let series = curves(device, &history, &stacks, &keys, &scales, &mut first);
-    let mut fixed = ColumnStore::named(prefix);
+    let (mut first, mut fixed) = (ColumnStore::named(prefix), ColumnStore::named(prefix));
+    levels(device, &history, &scales, &mut first, &mut fixed);
+    let series = series(&history, &stacks, &keys, &scales, &mut first, &mut fixed);
     let frames = extras::stacks(data, &stacks, &mut fixed);
     let (call_texts, calls, calls_left_out) = extras::calls(data, device, &mut fixed);
     let spans_left_out = extras::spans(data, device, end_ns, &mut fixed);
     extras::segments(device, &mut fixed);
     let labels: serde_json::Map<String, Value> =
         keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
-    let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts });
+    let sources = if page.sources { SourceTexts::of(data, &stacks) } else { SourceTexts::default() };
+    let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place });
     fixed.json("texts", &texts);
 
     let words = words::report(&report).to_string().len() + json!(series).to_string().len() + OTHER_WORDS;
@@ -108,13 +118,13 @@ pub(super) fn part(
         "keys": series,
         "levels": scales.iter().map(|scale| json!([scale.each_ns, scale.buckets])).collect::<Vec<_>>(),
         "is_reduced": left_out.allocations > 0,
-        "left_out": left_out_words(&left_out, calls_left_out, spans_left_out),
+        "left_out": left_out_words(&left_out, calls_left_out, spans_left_out, sources.left_out),
         "threads": data.process.threads.iter().map(|thread| json!([thread.number.number(), thread.name])).collect::<Vec<_>>(),
     });
     Ok(DevicePart { head, curves: first.html, columns: fixed.html + &blocks.columns.html, left_out })
 }
 
-fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize) -> Vec<String> {
+fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize, sources: usize) -> Vec<String> {
     let mut words = Vec::new();
     if left_out.allocations > 0 {
         words.push(format!("{left_out}. The curves hold all blocks."));
@@ -128,19 +138,25 @@ fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize) -> Vec<String>
     if spans > 0 {
         words.push(format!("{} inner or short scopes are not on the time axis.", crate::units::grouped(spans as u64)));
     }
+    if sources > 0 {
+        let files = crate::units::grouped(sources as u64);
+        words.push(format!(
+            "Source files without text here, because they are missing or newer than the recording: {files}."
+        ));
+    }
     words
 }
 
-/// Levels of all curves. Returns the keys with the labels that are series of the timeline.
-fn curves(
+/// All levels of the curves: the coarsest one belongs to the first picture.
+fn levels(
     device: &DeviceSnapshot,
     history: &PageHistory,
-    stacks: &UsedStacks,
-    keys: &[BlockKey],
     scales: &[BucketScale],
-    columns: &mut ColumnStore,
-) -> Vec<Value> {
+    first: &mut ColumnStore,
+    others: &mut ColumnStore,
+) {
     for (level, scale) in scales.iter().enumerate() {
+        let columns = if level == 0 { &mut *first } else { &mut *others };
         let curve = levels::live(history, *scale);
         columns.numbers(&format!("live.{level}.lowest"), Delta, curve.lowest.into_iter());
         columns.numbers(&format!("live.{level}.highest"), Delta, curve.highest.into_iter());
@@ -149,14 +165,26 @@ fn curves(
             columns.numbers(&format!("reserved.{level}.highest"), Delta, curve.highest.into_iter());
         }
     }
-    let key = |key: &BlockKey| {
+}
+
+/// The keys with the labels that are series of the timeline. The series of the first key belong to the first picture.
+fn series(
+    history: &PageHistory,
+    stacks: &UsedStacks,
+    keys: &[BlockKey],
+    scales: &[BucketScale],
+    first: &mut ColumnStore,
+    others: &mut ColumnStore,
+) -> Vec<Value> {
+    let key = |(at, key): (usize, &BlockKey)| {
         let mix = scales.first().map(|scale| levels::mix(history, key, stacks, *scale)).unwrap_or_default();
         let label = |number: &u32| key.labels.get(*number as usize).cloned().unwrap_or_default();
         let series: Vec<Value> = mix.labels.iter().map(|number| json!([number, label(number)])).collect();
+        let columns = if at == 0 { &mut *first } else { &mut *others };
         columns.numbers(&format!("mix.{}", key.name), Delta, mix.bytes.into_iter().flatten());
         json!({ "name": key.name, "source": key.source.word(), "series": series })
     };
-    keys.iter().map(key).collect()
+    keys.iter().enumerate().map(key).collect()
 }
 
 /// The rows that a page keeps.

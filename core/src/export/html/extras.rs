@@ -41,10 +41,13 @@ pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut Colum
 }
 
 fn named(frame: &Frame, working_dir: &str) -> (String, String) {
-    let function = SymbolName(frame.function_or_empty()).short();
+    (SymbolName(frame.function_or_empty()).short(), place(frame, working_dir))
+}
+
+/// `src/main.rs:42`; only the file if the line is unknown.
+pub(super) fn place(frame: &Frame, working_dir: &str) -> String {
     let file = frame.file.as_deref().map_or("", |file| shorten_path(file, working_dir));
-    let line = frame.line.map_or(String::new(), |line| format!("{file}:{line}"));
-    (function, if line.is_empty() { file.to_owned() } else { line })
+    frame.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
 /// 0 the user's, 1 a library's, 2 a framework's, 3 anything else.

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::history::{LifetimeRow, PageHistory};
-use crate::analysis::{UNNAMED, function_label, line_label, module_label, operator_label, scope_label};
+use crate::analysis::{
+    NO_PARAMETER, UNKNOWN_THREAD, UNNAMED, function_label, line_label, module_label, operator_label, parameter_label,
+    scope_label, stream_label, thread_names,
+};
 use crate::attribute::Categories;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
 
@@ -101,7 +104,8 @@ impl LabelNumbers {
     }
 }
 
-/// The keys of a device's blocks. Module and name are left out where no block has one.
+/// The keys of a device's blocks. Module, name and parameter are left out where no block has one, thread and stream where all
+/// blocks have the same.
 pub(super) fn keys(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -131,9 +135,18 @@ pub(super) fn keys(
     if data.contexts.iter().any(|context| context.module) {
         keys.push(by_context("module", module_label));
     }
+    let names = device.names_by_seq();
     if !device.names.is_empty() {
-        let names = device.names_by_seq();
         keys.push(by_block("name", &|row| names.get(row.block.seq).unwrap_or(UNNAMED).to_owned()));
+        let parameter =
+            |row: &LifetimeRow| parameter_label(categories.get(row.block.seq), names.get(row.block.seq)).to_owned();
+        let parameters = by_block("parameter", &parameter);
+        keys.extend(Some(parameters).filter(|key| key.labels.iter().any(|label| label != NO_PARAMETER)));
     }
+    let threads = thread_names(data);
+    let thread =
+        |row: &LifetimeRow| threads.get(&row.block.thread).map_or_else(|| UNKNOWN_THREAD.to_owned(), Clone::clone);
+    let several = [by_block("thread", &thread), by_block("stream", &|row| stream_label(row.block.stream))];
+    keys.extend(several.into_iter().filter(|key| key.labels.len() > 1));
     keys
 }

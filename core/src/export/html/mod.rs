@@ -9,6 +9,7 @@ mod extras;
 mod history;
 mod keys;
 mod levels;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -17,6 +18,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
+use self::device::DevicePart;
 use super::{Export, LeftOut};
 use crate::analysis::device_or_main;
 use crate::error::Error;
@@ -28,6 +30,8 @@ const PAGE: &str = include_str!("page.html");
 const MARKS: [&str; 2] = ["<!--first-->", "<!--data-->"];
 /// Changes of fewer bytes are folded.
 const CHANGED: u64 = 1;
+/// The share of the room that even a device with few records gets, as a divisor.
+const LEAST_SHARE: u64 = 16;
 
 /// The recording as one HTML file for a browser, without network access: the report in words, memory over time, what held it
 /// at any moment, blocks, segments and operator calls.
@@ -38,11 +42,14 @@ pub struct HtmlPage<'a> {
     pub max_bytes: Option<u64>,
     /// An earlier recording to compare with.
     pub before: Option<&'a SnapshotData>,
+    /// Embeds the source text around the program's own lines, from the files of this machine: files that are newer than the
+    /// recording are left out. Whoever gets the page can read that text.
+    pub sources: bool,
 }
 
 impl Default for HtmlPage<'_> {
     fn default() -> Self {
-        Self { max_bytes: Some(32 << 20), before: None }
+        Self { max_bytes: Some(32 << 20), before: None, sources: false }
     }
 }
 
@@ -55,14 +62,14 @@ impl Export for HtmlPage<'_> {
         let mut left_out = LeftOut::default();
         let mut recordings = Vec::new();
         let all: Vec<&SnapshotData> = [data].into_iter().chain(self.before).collect();
-        let budget = self.max_bytes.unwrap_or(u64::MAX).saturating_sub(PAGE.len() as u64) / all.len() as u64;
+        let mut room = self.max_bytes.unwrap_or(u64::MAX).saturating_sub(PAGE.len() as u64);
         for (number, data) in all.iter().enumerate() {
             let used = used(data);
-            let records: u64 = used.iter().map(|device| weight(device)).sum();
+            let share = room / (all.len() - number) as u64;
+            let parts = self.parts(data, &used, number, share)?;
             let mut devices = Vec::new();
-            for (at, device) in used.iter().enumerate() {
-                let share = (u128::from(budget) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
-                let part = device::part(data, device, &format!("{number}.{at}."), share)?;
+            for part in parts {
+                room = room.saturating_sub(part.size() as u64);
                 devices.push(part.head);
                 curves.push_str(&part.curves);
                 columns.push_str(&part.columns);
@@ -81,6 +88,30 @@ impl Export for HtmlPage<'_> {
 }
 
 impl HtmlPage<'_> {
+    /// The devices as parts of at most `room` bytes together. Devices with few records come first, and the largest one has what
+    /// they leave.
+    fn parts(
+        &self,
+        data: &SnapshotData,
+        used: &[&DeviceSnapshot],
+        number: usize,
+        mut room: u64,
+    ) -> Result<Vec<DevicePart>, Error> {
+        let mut order: Vec<(usize, &DeviceSnapshot)> = used.iter().copied().enumerate().collect();
+        order.sort_by_key(|(_, device)| device.records.len());
+        let mut records: u64 = used.iter().map(|device| weight(device)).sum();
+        let mut parts = Vec::new();
+        for (at, device) in order {
+            let share = (u128::from(room) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
+            let part = device::part(self, data, device, &format!("{number}.{at}."), share.max(room / LEAST_SHARE))?;
+            room = room.saturating_sub(part.size() as u64);
+            records = records.saturating_sub(weight(device));
+            parts.push((at, part));
+        }
+        parts.sort_by_key(|(at, _)| *at);
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
+    }
+
     fn changes(&self, data: &SnapshotData) -> Result<Option<Value>, Error> {
         let Some(before) = self.before else { return Ok(None) };
         let options = DiffOptions { rows: 200, threshold: CHANGED, ..DiffOptions::default() };

@@ -1,19 +1,23 @@
 //! The page: texts are data, a budget keeps the peak, curves keep every extreme.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
 use super::levels;
+use super::sources::SourceTexts;
 use super::*;
 use crate::analysis::log;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, two_lines_and_a_temporary};
+use crate::snapshot::{Device, Thread, ThreadId};
 
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u{202e}; \u{2028}";
 
 fn page(data: &SnapshotData, max_bytes: Option<u64>) -> (String, LeftOut) {
     let mut out = Vec::new();
-    let left_out = HtmlPage { max_bytes, before: None }.write(data, &mut out).unwrap();
+    let left_out = HtmlPage { max_bytes, ..HtmlPage::default() }.write(data, &mut out).unwrap();
     (String::from_utf8(out).unwrap(), left_out)
 }
 
@@ -113,6 +117,43 @@ fn levels_keep_every_extreme_and_a_mix_adds_up() {
 }
 
 #[test]
+fn every_key_sums_the_peak_as_its_table_does() {
+    let mut story = Story::cpu();
+    for (at, size) in (0u64..).zip([100, 200, 300, 400, 500]) {
+        story.at(at + 1).alloc(at, size).on([LINE_7, LINE_9, WORKER][at as usize % 3]);
+    }
+    let mut data = story.build();
+    let thread = |number| Thread { number: ThreadId(number), os_id: number, name: format!("worker {number}") };
+    data.process.threads = [0, 1].map(thread).to_vec();
+    for (at, block) in data.devices[0].peak.blocks.iter_mut().enumerate() {
+        (block.thread, block.stream) = (ThreadId(at as u32 % 2), at as u32 % 3);
+    }
+    for (at, record) in data.devices[0].records.iter_mut().enumerate() {
+        (record.thread, record.stream) = (ThreadId(at as u32 % 2), at as u32 % 3);
+    }
+    let device = &data.devices[0];
+    let history = PageHistory::of(device);
+    let stacks = UsedStacks::of(&history);
+    let found = keys(&data, device, &history, &stacks);
+    let of = |name: &str| {
+        let key = found.iter().find(|key| key.name == name).unwrap_or_else(|| panic!("no key {name}"));
+        let mut sums = BTreeMap::new();
+        for (row, weight) in &history.peak {
+            let label = &key.labels[key.of_row(&stacks, *row, &history.rows[*row as usize])];
+            *sums.entry(label.clone()).or_default() += weight;
+        }
+        sums
+    };
+    let told = |table: crate::analysis::Breakdown| {
+        table.rows.into_iter().map(|row| (row.label, row.bytes)).collect::<BTreeMap<_, u64>>()
+    };
+    assert_eq!(of("thread"), told(crate::analysis::by_thread(&data, device)));
+    assert_eq!(of("stream"), told(crate::analysis::by_stream(&data, device)));
+    assert_eq!(of("line"), told(crate::analysis::by_line(&data, device)));
+    assert!(found.iter().all(|key| key.name != "parameter"), "no block is a parameter");
+}
+
+#[test]
 fn a_budget_leaves_out_small_blocks_and_never_the_peaks() {
     let data = busy(3000);
     let (whole, left_out) = page(&data, None);
@@ -128,4 +169,46 @@ fn a_budget_leaves_out_small_blocks_and_never_the_peaks() {
     assert_eq!(device(&reduced)["peak"]["total"], device(&whole)["peak"]["total"]);
     assert_eq!(device(&reduced)["report"]["sections"], device(&whole)["report"]["sections"]);
     assert!(device(&reduced)["left_out"][0].as_str().unwrap().contains("freed before the end"));
+}
+
+#[test]
+fn a_device_with_few_records_has_room() {
+    let mut data = busy(3000);
+    let mut few = data.devices[0].clone();
+    few.device = Device::Cuda(0);
+    few.records.truncate(3);
+    data.devices.push(few);
+    let (whole, _) = page(&data, None);
+    let (_, left_out) = page(&data, Some(whole.len() as u64 + 1000));
+    assert!(left_out.is_nothing(), "{left_out}");
+}
+
+#[test]
+fn source_text_is_embedded_on_request_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("src/main.rs");
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let text = (1..=12).map(|line| format!("line {line} </script><img onerror=x>{}\n", "x".repeat(300)));
+    std::fs::write(&file, text.collect::<String>()).unwrap();
+    let mut data = two_lines_and_a_temporary();
+    data.process.started_unix_us = 0;
+    data.process.working_dir = folder.path().to_string_lossy().into_owned();
+    let there = |path: String| path.replace("/home/u/net", &data.process.working_dir);
+    data.stacks.frames.iter_mut().for_each(|frame| frame.file = frame.file.take().map(there));
+    let device = &data.devices[0];
+    let stacks = UsedStacks::of(&PageHistory::of(device));
+    let found = SourceTexts::of(&data, &stacks);
+    let [first, lines] = &found.by_place["src/main.rs:9"].as_array().unwrap()[..] else { panic!("{found:?}") };
+    assert_eq!((first.as_u64(), lines.as_array().unwrap().len()), (Some(6), 7));
+    assert_eq!(lines[3].as_str().map(|line| (line.starts_with("line 9 "), line.len())), Some((true, 200)));
+    let mut newer = data.clone();
+    newer.process.started_unix_us = 1;
+    assert_eq!(SourceTexts::of(&newer, &stacks).by_place.len(), 0, "the file is newer than the recording");
+
+    let texts = |sources| {
+        let mut out = Vec::new();
+        HtmlPage { sources, ..HtmlPage::default() }.write(&data, &mut out).unwrap();
+        out.len()
+    };
+    assert!(texts(true) > texts(false));
 }

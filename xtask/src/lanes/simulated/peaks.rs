@@ -1,6 +1,6 @@
 //! The lane `peaks`: peaks of ResNet-50 and Llama on the simulated GPU equal their baselines.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
@@ -24,8 +24,22 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 pub(crate) fn llama(run: &Run, recording: &Path) -> Result<()> {
     let program = builds::linked(run, &["--example=llama"])?;
     let command = GpuCommand::of(run, program.path("llama")?).arguments(&["--device", "cuda", "--tokens", "8"]);
-    let command = command.variable("MEMTRACE_OUT", recording.display());
-    let ended = command.run(run, &run.scratch("llama")?.join("log"))?;
-    ensure!(ended.succeeded(), "llama: {}\n{}", ended.status(), ended.both_streams());
+    recorded(run, "llama", &command.variable("MEMTRACE_OUT", recording.display()))
+}
+
+/// Records three iterations of the example resnet on a simulated GPU, with the uses of device memory, below `folder`.
+/// Returns the capture.
+pub(crate) fn resnet_with_uses(run: &Run, folder: &Path) -> Result<PathBuf> {
+    let program = builds::linked(run, &["--example=resnet"])?;
+    let out = folder.display().to_string();
+    let arguments = ["--device", "cuda:0", "--iterations", "3", "--out", &out];
+    let command = GpuCommand::of(run, program.path("resnet")?).arguments(&arguments).variable("MEMTRACE_USES", 1);
+    recorded(run, "resnet", &command)?;
+    Ok(folder.join("recording.memtrace"))
+}
+
+fn recorded(run: &Run, name: &str, command: &GpuCommand<'_>) -> Result<()> {
+    let ended = command.run(run, &run.scratch(name)?.join("log"))?;
+    ensure!(ended.succeeded(), "{name}: {}\n{}", ended.status(), ended.both_streams());
     Ok(())
 }
