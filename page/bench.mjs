@@ -3,7 +3,7 @@
 // and writes how long that took to OUTDIR/js-*/view.json. It runs between two halves of the measurement.
 
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { browser, open } from "./browser.mjs";
@@ -42,7 +42,7 @@ function memoryViz() {
   } catch (error) {
     console.log(`${program}: ${error.message}`);
   }
-  const versions = readdirSync(folder).filter((name) => name.startsWith("js-"));
+  const versions = readdirSync(folder).filter((name) => existsSync(join(folder, name, "view.json")));
   const found = versions.map((name) => [name, JSON.parse(readFileSync(join(folder, name, "view.json"), "utf8")).timings]);
   rmSync(folder, { recursive: true });
   return found;

@@ -45,6 +45,7 @@ export class App {
       if (encoded(state) !== encoded(this.state)) this.take(state);
     });
     window.addEventListener("resize", () => this.draw());
+    window.addEventListener("beforeprint", () => this.drawNow());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     document.addEventListener("keydown", (event) => this.pressed(event));
   }

@@ -44,6 +44,11 @@ export class BreakdownView {
     const recorded = data.head.is_sample ? "Recorded blocks" : "Blocks";
     const columns = ["Mem", "%", recorded, "Median"].map((title) => ({ title, isNumber: true }));
     this.sheet.show([...columns, { title: state.key[0]!.toUpperCase() + state.key.slice(1), isNumber: false }], rows.map(row), state.search);
+    if (state.search !== "") {
+      const matching = new Set(this.sheet.shown().map(({ cells }) => cells.at(-1)!.text));
+      const bytesOf = rows.filter(({ label }) => matching.has(label)).reduce((sum, { bytes }) => sum + bytes, 0);
+      this.title.textContent += `; ${grouped(matching.size)} rows match: ${bytes(bytesOf)} (${percent(bytesOf, live.total)} %)`;
+    }
     this.drawBlocks();
   }
 

@@ -24,7 +24,7 @@ export class FirstScreen {
     const notes = [...report.notes, ...left_out, ...(early ? [early] : [])];
     replace(
       this.element,
-      h("div", { class: "answer" }, h("p", { class: "peak" }, first), ...others.map((line) => h("p", {}, line))),
+      h("div", { class: "answer" }, h("p", { class: "peak" }, first), ...others.map((line) => h("p", {}, line)), this.changes()),
       h(
         "div", { class: "cards" },
         h("div", { class: "card" }, h("h2", {}, "Largest holders at the peak"), h("ol", { class: "holders" }, ...holders.map((holder) => this.holder(holder)))),
@@ -38,6 +38,15 @@ export class FirstScreen {
         ),
       ),
     );
+  }
+
+  /** The difference in words, if two recordings are shown. */
+  private changes(): HTMLElement | null {
+    const { app } = this;
+    const { changes } = app.page;
+    if (!changes || app.state.recording !== 0) return null;
+    const show = () => app.set({ view: "changes" });
+    return h("p", {}, h("strong", {}, "Compared with the earlier recording: "), changes.answer.join(" "), " ", h("button", { class: "link", click: show }, "All changes"));
   }
 
   private holder([label, sentence]: [string, string]): HTMLElement {

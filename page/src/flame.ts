@@ -87,7 +87,7 @@ export class FlameView {
       h("button", { "aria-pressed": String(state[name] === value), click: () => app.set({ [name]: value }) }, text);
     replace(
       this.controls,
-      h("span", { class: "group", role: "group", "aria-label": "Grouped by" }, option("flame", "stack", "Stack"), option("flame", "scope", "Scope path"), option("flame", "module", "Module")),
+      h("span", { class: "group", role: "group", "aria-label": "Grouped by" }, option("flame", "stack", "Stack"), option("flame", "scope", "Scope path"), app.recording.contexts.some(([, , isModule]) => isModule) && option("flame", "module", "Module")),
       h("span", { class: "group", role: "group", "aria-label": "Order" }, option("order", "heavy", "Left-heavy"), option("order", "time", "In order of time")),
       this.zoomed.length > 0 && h("button", { class: "quiet", click: () => { this.zoomed = []; this.draw(); } }, "Zoom out"),
     );

@@ -46,8 +46,8 @@ export function instants(data: DeviceData, spans: SpanColumns | null, range: Tim
   const found = spans ? steps(data, spans, range) : [];
   if (found.length === 0) return lows(data, range);
   const named = found.map(({ name }, at) => (found.every((step) => step.name === name) ? `${name} ${at + 1}` : name));
-  const before = found.map(({ from }, at) => ({ timeNs: Math.max(data.head.start_ns, from - 1), words: `before ${named[at]}` }));
-  return thinned([...before, { timeNs: found.at(-1)!.to, words: `after ${named.at(-1)}` }]);
+  const before = found.map(({ from }, at) => ({ timeNs: Math.max(data.head.start_ns, from - 1), words: `the start of ${named[at]}` }));
+  return thinned([...before, { timeNs: found.at(-1)!.to, words: `the end of ${named.at(-1)}` }]);
 }
 
 /** The first two, the last one, and some between. */

@@ -32,6 +32,7 @@ export class GrowthView {
     const [since, until] = [chosen(all, state.since, 0), chosen(all, state.until, found.length - 1)];
     const { rows, totals } = growth(data, key, [...found, all[since]!, all[until]!]);
     const [first, last, second] = [found.length, found.length + 1, since === 0 && found.length > 2 ? 1 : -1];
+    rows.sort((a, b) => b.bytes[last]! - a.bytes[last]!);
     const change = (values: Float64Array) => values[last]! - values[first]!;
     const steady = second < 0 ? "" : ` Since ${all[second]!.words}: ${signed(totals[last]! - totals[second]!)}.`;
     this.told.textContent = `From ${all[since]!.words} (${bytes(totals[first]!)}) to ${all[until]!.words} (${bytes(totals[last]!)}): ${signed(change(totals))}.${steady}`;
@@ -49,9 +50,9 @@ export class GrowthView {
       isSelected: state.label === found.label,
       select: () => app.set({ label: state.label === found.label ? "" : found.label }),
     });
-    const numbers = ["Change", ...(second < 0 ? [] : ["Since the 1st step"]), "Before", "After"].map((title) => ({ title, isNumber: true }));
+    const numbers = ["Change", ...(second < 0 ? [] : ["Since step 2"]), "Before", "After"].map((title) => ({ title, isNumber: true }));
     const name = state.key[0]!.toUpperCase() + state.key.slice(1);
-    this.sheet.show([...numbers, { title: "At each instant", isNumber: false }, { title: name, isNumber: false }], rows.map(row), state.search);
+    this.sheet.show([...numbers, { title: "Over time", isNumber: false }, { title: name, isNumber: false }], rows.map(row), state.search);
   }
 
   private others(): Instant[] {

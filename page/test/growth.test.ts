@@ -26,7 +26,7 @@ test("the steps are the outermost scopes that come one after another", () => {
   const found = spans([[1, 0, 50], [2, 100, 100], [4, 110, 20], [3, 210, 100], [5, 220, 20]]);
   const range = { from: 0, to: data.head.end_ns };
   assert.deepEqual(instants(data, found, range).map(({ timeNs, words }) => [timeNs, words]), [
-    [99, "before iteration 0"], [209, "before iteration 1"], [310, "after iteration 1"],
+    [99, "the start of iteration 0"], [209, "the start of iteration 1"], [310, "the end of iteration 1"],
   ]);
   const sideBySide = spans([[2, 100, 100], [3, 150, 100]]);
   assert.equal(instants(data, sideBySide, range)[0]!.words, "the lowest moment of part 1 of 8");
@@ -38,7 +38,7 @@ test("of many steps the first, the second and the last are kept", () => {
   const found = spans(Array.from({ length: 1000 }, (_, at) => [1, 10 * at, 5]));
   const shown = instants(data, found, { from: 0, to: 1e9 });
   assert.equal(shown.length, 13);
-  assert.deepEqual([shown[0]!.words, shown[1]!.words, shown.at(-1)!.words], ["before step 1", "before step 2", "after step 1000"]);
+  assert.deepEqual([shown[0]!.words, shown[1]!.words, shown.at(-1)!.words], ["the start of step 1", "the start of step 2", "the end of step 1000"]);
 });
 
 test("bars", () => {

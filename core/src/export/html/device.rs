@@ -10,7 +10,7 @@ use super::history::{LifetimeRow, PageHistory};
 use super::keys::{BlockKey, KeySource, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::sources::SourceTexts;
-use super::{HtmlPage, extras, words};
+use super::{extras, words};
 use crate::analysis::{label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
@@ -46,11 +46,11 @@ impl DevicePart {
 
 /// Packs a device into at most `max_bytes`, if its peak, its end and its curves leave room for more.
 pub(super) fn part(
-    page: &HtmlPage<'_>,
     data: &SnapshotData,
     device: &DeviceSnapshot,
     prefix: &str,
     max_bytes: u64,
+    has_sources: bool,
 ) -> Result<DevicePart, Error> {
     let options = ReportOptions { device: Some(device.device), rows: ROWS, ..ReportOptions::default() };
     let report = Report::of(data, &options)?;
@@ -71,7 +71,7 @@ pub(super) fn part(
     extras::segments(device, &mut fixed);
     let labels: serde_json::Map<String, Value> =
         keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
-    let sources = if page.sources { SourceTexts::of(data, &stacks) } else { SourceTexts::default() };
+    let sources = if has_sources { SourceTexts::of(data, &stacks) } else { SourceTexts::default() };
     let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place });
     fixed.json("texts", &texts);
 

@@ -103,7 +103,8 @@ impl HtmlPage<'_> {
         let mut parts = Vec::new();
         for (at, device) in order {
             let share = (u128::from(room) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
-            let part = device::part(self, data, device, &format!("{number}.{at}."), share.max(room / LEAST_SHARE))?;
+            let least = share.max(room / LEAST_SHARE);
+            let part = device::part(data, device, &format!("{number}.{at}."), least, self.sources)?;
             room = room.saturating_sub(part.size() as u64);
             records = records.saturating_sub(weight(device));
             parts.push((at, part));
