@@ -1,5 +1,6 @@
 //! Models with random weights on a simulated GPU. Prints a row per model: how much is known about the uses of its memory.
-//! The name of a model selects it; `--advice` prints findings. Fails if less is known than [`LEAST`].
+//! The name of a model selects it; `--advice` prints findings, `--waste` what the peak would be. Fails if less is known than
+//! [`LEAST`].
 
 mod bert;
 mod cumsum;
@@ -15,7 +16,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use candle_core::{Device, Result};
-use memtrace::analysis::use_coverage;
+use memtrace::analysis::{use_coverage, waste};
 use memtrace::report::findings;
 use memtrace::snapshot::{BlockUses, RecordKind};
 use memtrace::{Bytes, Snapshot};
@@ -46,6 +47,13 @@ const MODELS: &[(&str, Model)] = &[
     ("flash-attention", flash::attend),
 ];
 
+/// Models of real sizes, for `--waste`.
+const REAL: &[(&str, Model)] = &[
+    ("llama-3.2-1b", llama::long_prompts),
+    ("bert-base", bert::embed_texts),
+    ("stable-diffusion-1.5", unet::denoise_image),
+];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (options, names): (Vec<&str>, Vec<&str>) =
@@ -53,7 +61,7 @@ fn main() -> ExitCode {
     let is_ok = match names[..] {
         [] => every_model(&options),
         ["planted"] => planted::check(),
-        [name] => one_model(name, options.contains(&"--advice")),
+        [name] => one_model(name, &options),
         _ => Err("name one model, or none for all".into()),
     };
     match is_ok {
@@ -79,8 +87,8 @@ fn every_model(options: &[&str]) -> Outcome<bool> {
     Ok(is_ok)
 }
 
-fn one_model(name: &str, with_advice: bool) -> Outcome<bool> {
-    let (_, model) = MODELS.iter().find(|(known, _)| *known == name).ok_or("no model has this name")?;
+fn one_model(name: &str, options: &[&str]) -> Outcome<bool> {
+    let (_, model) = MODELS.iter().chain(REAL).find(|(known, _)| *known == name).ok_or("no model has this name")?;
     let session = memtrace::builder().uses(true).max_entries(1 << 20).start()?;
     let mut before_last = 0;
     let operations = |snapshot: &Snapshot| snapshot.gpu_work.as_ref().map_or(0, |work| work.totals.operations);
@@ -88,8 +96,11 @@ fn one_model(name: &str, with_advice: bool) -> Outcome<bool> {
     let snapshot = session.snapshot();
     let row = Row::of(&snapshot, before_last)?;
     row.print(name);
-    if with_advice {
+    if options.contains(&"--advice") {
         print_findings(&snapshot);
+    }
+    if options.contains(&"--waste") {
+        print_waste(&snapshot)?;
     }
     Ok(row.is_enough())
 }
@@ -172,4 +183,17 @@ fn print_findings(snapshot: &Snapshot) {
     for finding in findings(snapshot, device) {
         println!("{finding:#?}");
     }
+}
+
+fn print_waste(snapshot: &Snapshot) -> Outcome<()> {
+    let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("the GPU was not recorded")?;
+    println!("peak of {} bytes", device.peak.bytes);
+    for row in waste(snapshot, device) {
+        println!("{:?}: {} bytes of {}", row.kind, row.bytes, row.line);
+        println!(
+            "    last used by {} at {}; without, the peak is {} bytes",
+            row.kernel, row.use_line, row.peak_without
+        );
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The UNet of Stable Diffusion, with two levels: two steps of denoising.
+//! The UNet of Stable Diffusion: two steps of denoising.
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
@@ -13,9 +13,25 @@ pub(crate) fn denoise(device: &Device, last: &mut dyn FnMut()) -> Result<()> {
         cross_attention_dim: 256,
         ..UNet2DConditionModelConfig::default()
     };
+    denoise_latents(32, config, device, last)
+}
+
+/// An image of 512 × 512 pixels, with the sizes of Stable Diffusion 1.5.
+pub(crate) fn denoise_image(device: &Device, last: &mut dyn FnMut()) -> Result<()> {
+    let config = UNet2DConditionModelConfig { cross_attention_dim: 768, ..UNet2DConditionModelConfig::default() };
+    denoise_latents(64, config, device, last)
+}
+
+fn denoise_latents(
+    size: usize,
+    config: UNet2DConditionModelConfig,
+    device: &Device,
+    last: &mut dyn FnMut(),
+) -> Result<()> {
+    let width = config.cross_attention_dim;
     let model = UNet2DConditionModel::new(VarBuilder::zeros(DType::F32, device), 4, 4, false, config)?;
-    let text = Tensor::randn(0f32, 1., (2, 77, 256), device)?;
-    let mut latents = Tensor::randn(0f32, 1., (2, 4, 32, 32), device)?;
+    let text = Tensor::randn(0f32, 1., (2, 77, width), device)?;
+    let mut latents = Tensor::randn(0f32, 1., (2, 4, size, size), device)?;
     for timestep in [999., 499.] {
         if timestep < 500. {
             last();

@@ -1,6 +1,7 @@
 //! Programs on simulated GPUs, whose recordings must equal the simulator's log.
 
 mod builds;
+mod changes;
 mod command;
 mod frameworks;
 mod log;

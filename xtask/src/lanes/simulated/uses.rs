@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::builds;
 use super::command::GpuCommand;
+use super::{builds, changes};
 use crate::checks::Checks;
 use crate::lane::Run;
 use crate::programs::Programs;
@@ -16,6 +16,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let programs = builds::linked(run, &["--bin=uses"])?;
     coverage(run, &programs, &mut checks)?;
     planted(run, &programs, &mut checks)?;
+    changes::run(run, &mut checks)?;
     checks.end()
 }
 
