@@ -2,6 +2,7 @@
 //!
 //! A block first gets a verdict by itself: from its stack (`hint`), from its thread's passes (`passes`), from the history of
 //! its site (`history`), from counting gradients against variables (`gradients`) and from growing caches (`growing`). A
+//! Where that is open and uses were recorded, they decide (`use_flow`). A
 //! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
@@ -16,6 +17,7 @@ use super::lifetimes::{Lifetime, lifetimes};
 use super::memo;
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
 use super::torch::is_python;
+use super::use_flow::{BlockFlow, Phase, UseFlows, UseMoment};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
@@ -190,7 +192,7 @@ impl Like {
         let mut like = Self { replaced: HashSet::default(), freed: HashMap::default() };
         for (life, verdict) in lives.iter().zip(verdicts) {
             match verdict {
-                Verdict::Kept(Some(_)) | Verdict::Is(Category::OptimizerState) => {
+                Verdict::Kept(Some(_)) | Verdict::Is(Category::OptimizerState | Category::Parameter) => {
                     like.replaced.insert((life.stack, life.size));
                 }
                 Verdict::Kept(None) if life.to != usize::MAX => {
@@ -233,6 +235,7 @@ struct Work<'a> {
     caches: HashSet<NonZeroU64>,
     prefixes: HashSet<NonZeroU64>,
     exits: Exits,
+    flows: UseFlows,
 }
 
 impl<'a> Work<'a> {
@@ -248,10 +251,62 @@ impl<'a> Work<'a> {
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
-        Self { data, is_python, backward, steps, counted, history, forward, caches, prefixes, exits }
+        let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
+        Self { data, is_python, backward, steps, counted, history, forward, caches, prefixes, exits, flows }
     }
 
+    /// The verdict from stacks and lifetimes; where that is open, from the uses.
     fn verdict(&self, life: &Lifetime) -> Verdict {
+        let verdict = self.by_lifetime(life);
+        match verdict {
+            Verdict::Is(_) | Verdict::Likely(_) => verdict,
+            Verdict::Kept(_) | Verdict::Open => self.by_uses(life, verdict).unwrap_or(verdict),
+        }
+    }
+
+    fn by_uses(&self, life: &Lifetime, verdict: Verdict) -> Option<Verdict> {
+        let (flow, last) = self.flows.get(life).and_then(|flow| Some((flow, flow.last?)))?;
+        match (verdict, life.hint) {
+            (Verdict::Kept(Some(Either::ModelOrOptimizer)), _) => self.variable(flow),
+            (Verdict::Kept(Some(Either::GradientOrGraph)), _) => {
+                let pass = pass_at(&self.backward, life)?;
+                (pass.to < last.at && last.phase != Phase::Backward).then_some(Verdict::Is(Category::Gradient))
+            }
+            (_, Hint::Forward | Hint::Join) if life.from > 0 => self.result(life, flow, last),
+            _ => None,
+        }
+    }
+
+    /// Something reads a parameter in a pass of the model; an optimizer's state pauses during the whole backward pass.
+    fn variable(&self, flow: &BlockFlow) -> Option<Verdict> {
+        if flow.is_used_by_model() {
+            return Some(Verdict::Is(Category::Parameter));
+        }
+        let pauses = |pass: &Pass| flow.pauses(pass.from, pass.to);
+        let is_state = self.backward.values().flatten().any(pauses);
+        is_state.then_some(Verdict::Is(Category::OptimizerState))
+    }
+
+    /// Of a forward pass: the next backward pass uses an activation last. What is used later, and is then replaced, is a
+    /// parameter or an optimizer's state. All blocks of a site must agree.
+    fn result(&self, life: &Lifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
+        let next = backward_after(&self.backward, life)?.first()?;
+        let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
+        let site = self.flows.site(life.stack);
+        let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input;
+        let is_replaced = next.to < last.at && self.history.allocates_between(life.stack, next.from, life.to);
+        let is_state = is_replaced && !site.ends && flow.pauses(next.from, next.to);
+        let category = if is_activation {
+            Some(Category::Activation)
+        } else if is_replaced && site.is_used_by_model {
+            Some(Category::Parameter)
+        } else {
+            is_state.then_some(Category::OptimizerState)
+        };
+        category.map(Verdict::Is)
+    }
+
+    fn by_lifetime(&self, life: &Lifetime) -> Verdict {
         if self.is_python && !matches!(life.hint, Hint::Rule(_) | Hint::Backward | Hint::Step) {
             return Verdict::Open;
         }

@@ -19,6 +19,7 @@ mod origin;
 mod passes;
 mod spanned;
 mod torch;
+mod use_flow;
 
 pub use allocator::allocator;
 #[doc(hidden)]

@@ -2,10 +2,12 @@
 //! stacks, scopes and lifetimes. Prints two lines per program with the parts of the bytes at the peak and of all bytes,
 //! followed by wrong categories; with `--full` also unknown ones. The name of a program selects it. Fails if a category
 //! is wrong, too little is right, or the report has a false finding. `--truth` prints the programs' statements without
-//! the comparison.
+//! the comparison. `--uses` prints a table instead: without uses of blocks, with uses as a real GPU shows them, and with
+//! the const-ness of pointers, too, which only sources of kernels have.
 
 mod check;
 mod truth;
+mod ways;
 
 mod accumulation;
 mod adapters;
@@ -93,9 +95,12 @@ fn main() -> ExitCode {
     let (options, names): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.starts_with("--"));
     let in_full = options.iter().any(|option| *option == "--full");
     let only_truth = options.iter().any(|option| *option == "--truth");
+    let selected = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
+    if options.iter().any(|option| *option == "--uses") {
+        return ways::print(PROGRAMS.iter().filter(selected), in_full);
+    }
     let (mut failed, mut sums) = (false, Rates::default());
-    for program in PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| *name == program.name))
-    {
+    for program in PROGRAMS.iter().filter(selected) {
         match rates(program, only_truth) {
             Ok(None) => {}
             Ok(Some(rates)) => {
@@ -128,14 +133,23 @@ fn check_findings(name: &str, data: &SnapshotData, device: &DeviceSnapshot) -> s
     if found == expected { Ok(()) } else { Err(format!("found {found:?}, expected {expected:?}")) }
 }
 
-fn rates(program: &Program, only_truth: bool) -> std::result::Result<Option<Rates>, Box<dyn std::error::Error>> {
-    let session = memtrace::builder().min_size(1u64).max_entries(1 << 20).start()?;
+fn recorded(
+    program: &Program,
+    uses: bool,
+) -> std::result::Result<(Truth, memtrace::Snapshot), Box<dyn std::error::Error>> {
+    let session = memtrace::builder().min_size(1u64).max_entries(1 << 20).uses(uses).start()?;
     let device = Device::new_cuda(0)?;
     let truth = Truth::new(&device);
     (program.run)(&truth, &device)?;
     let snapshot = session.snapshot();
-    let recorded = snapshot.device(memtrace::IntoDevice::into_device(&device)).ok_or("the GPU was recorded")?;
-    assert_eq!(recorded.overwritten, 0, "the log is whole");
+    let is_whole = snapshot.devices.iter().all(|device| device.overwritten == 0);
+    assert!(is_whole, "the log is whole");
+    Ok((truth, snapshot))
+}
+
+fn rates(program: &Program, only_truth: bool) -> std::result::Result<Option<Rates>, Box<dyn std::error::Error>> {
+    let (truth, snapshot) = recorded(program, false)?;
+    let recorded = snapshot.device(memtrace::Device::Cuda(0)).ok_or("the GPU was recorded")?;
     if only_truth {
         println!("{}:", program.name);
         truth.print(recorded);

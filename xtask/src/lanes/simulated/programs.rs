@@ -161,6 +161,9 @@ impl<'r> SimulatedLane<'r> {
         let sums: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("in all")).take(2).collect();
         let none_wrong = sums.len() == 2 && sums.iter().all(|line| line.contains(" 0 wrong"));
         self.checks.that(&format!("categories: {}", sums.join("; ")), none_wrong);
+        // The program itself fails if a category is wrong, or uses do not help.
+        let options: &[&str] = if self.run.is_full() { &["--uses"] } else { &["--uses", "lazy", "lazy_vars"] };
+        self.succeeds("categories with uses", &self.linked("categories")?.options(options))?;
         Ok(())
     }
 

@@ -1,0 +1,148 @@
+//! Data flow of blocks: in which phase of training a block is used first, last, and around its longest pause. Recorded uses
+//! ([`BlockUses`]) tell apart what lifetimes cannot: parameters from optimizer state, gradients from what the graph keeps.
+//!
+//! A use has the number of the device's last alloc before it, so its phase is that of this alloc: an operator allocates its
+//! result before it launches.
+
+use std::num::NonZeroU64;
+
+use super::hashed::HashMap;
+use super::hint::Hint;
+use super::lifetimes::Lifetime;
+use super::passes::{Pass, Passes};
+use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, StackId, ThreadId};
+
+/// A phase of training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A function in which a model works is on the stack.
+    Forward,
+    Backward,
+    /// An optimizer's step, or anything else.
+    Other,
+}
+
+/// When something used a block: a position in the log, and its phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UseMoment {
+    pub(super) at: usize,
+    pub(super) phase: Phase,
+}
+
+impl UseMoment {
+    fn is_of_model(self) -> bool {
+        self.phase != Phase::Other
+    }
+}
+
+/// The certain uses of a block. Each is known on its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockFlow {
+    /// No later operation can have used the block.
+    pub(super) last: Option<UseMoment>,
+    /// The ends of the longest time without a use.
+    pub(super) pause: Option<[UseMoment; 2]>,
+}
+
+impl BlockFlow {
+    /// Does a model use the block, at one of the moments that are known?
+    pub(super) fn is_used_by_model(&self) -> bool {
+        self.last.is_some_and(UseMoment::is_of_model) || self.pause.into_iter().flatten().any(UseMoment::is_of_model)
+    }
+
+    /// Does nothing use the block between these positions?
+    pub(super) fn pauses(&self, from: usize, to: usize) -> bool {
+        self.pause.is_some_and(|[begin, end]| begin.at < from && to < end.at)
+    }
+}
+
+/// The flows of all blocks whose uses were recorded.
+#[derive(Debug, Default)]
+pub(super) struct UseFlows {
+    flows: HashMap<NonZeroU64, BlockFlow>,
+    sites: HashMap<StackId, SiteFlow>,
+}
+
+/// What some block of a site is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SiteFlow {
+    /// A model uses it.
+    pub(super) is_used_by_model: bool,
+    /// Its last use comes after the backward pass that follows its allocation.
+    pub(super) outlasts: bool,
+    /// Its last use comes before the end of that pass.
+    pub(super) ends: bool,
+}
+
+impl UseFlows {
+    pub(super) fn of(device: &DeviceSnapshot, lives: &[Lifetime], backward: &Passes) -> Self {
+        let mut found = Self::default();
+        if device.uses.is_empty() {
+            return found;
+        }
+        let moments = Moments { lives, backward };
+        for life in lives {
+            let Some(uses) = device.uses_of(Some(life.seq)).filter(|uses| !uses.escaped) else { continue };
+            let flow = moments.flow(life.thread, uses);
+            let site = found.sites.entry(life.stack).or_default();
+            site.is_used_by_model |= flow.is_used_by_model();
+            if let Some((last, next)) = flow.last.zip(next_pass(backward, life)) {
+                site.outlasts |= next.to < last.at;
+                site.ends |= last.at <= next.to;
+            }
+            found.flows.insert(life.seq, flow);
+        }
+        found
+    }
+
+    pub(super) fn get(&self, life: &Lifetime) -> Option<&BlockFlow> {
+        self.flows.get(&life.seq)
+    }
+
+    pub(super) fn site(&self, stack: StackId) -> SiteFlow {
+        self.sites.get(&stack).copied().unwrap_or_default()
+    }
+}
+
+/// The first backward pass of its thread after the block's allocation.
+fn next_pass<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a Pass> {
+    let passes = backward.get(&life.thread)?;
+    passes.get(passes.partition_point(|pass| pass.from <= life.from))
+}
+
+struct Moments<'a> {
+    /// Sorted by number.
+    lives: &'a [Lifetime],
+    backward: &'a Passes,
+}
+
+impl Moments<'_> {
+    fn flow(&self, thread: ThreadId, uses: &BlockUses) -> BlockFlow {
+        let last = uses.known_last().and_then(|used: &BlockUse| self.moment(thread, used.after_alloc));
+        let pause = uses
+            .idle
+            .and_then(|idle| Some([self.moment(thread, idle.from_alloc)?, self.moment(thread, idle.to_alloc)?]));
+        BlockFlow { last, pause }
+    }
+
+    /// `None` before the log.
+    fn moment(&self, thread: ThreadId, after_alloc: u64) -> Option<UseMoment> {
+        let seq = NonZeroU64::new(after_alloc)?;
+        let before = self.lives.get(self.lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;
+        let at = Some(before.from).filter(|from| *from > 0)?;
+        let phase = if self.is_in_backward(thread, at) {
+            Phase::Backward
+        } else if before.of_stack.in_forward && before.hint != Hint::Step {
+            Phase::Forward
+        } else {
+            Phase::Other
+        };
+        Some(UseMoment { at, phase })
+    }
+
+    fn is_in_backward(&self, thread: ThreadId, at: usize) -> bool {
+        let Some(passes) = self.backward.get(&thread) else { return false };
+        let before = passes.partition_point(|pass| pass.from <= at).checked_sub(1);
+        before.and_then(|before| passes.get(before)).is_some_and(|pass| at <= pass.to)
+    }
+}
