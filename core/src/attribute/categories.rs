@@ -17,7 +17,7 @@ use super::lifetimes::{Lifetime, lifetimes};
 use super::memo;
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
 use super::torch::is_python;
-use super::use_flow::{BlockFlow, Phase, UseFlows, UseMoment};
+use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
@@ -270,7 +270,7 @@ impl<'a> Work<'a> {
             (Verdict::Kept(Some(Either::ModelOrOptimizer)), _) => self.variable(flow),
             (Verdict::Kept(Some(Either::GradientOrGraph)), _) => {
                 let pass = pass_at(&self.backward, life)?;
-                (pass.to < last.at && last.phase != Phase::Backward).then_some(Verdict::Is(Category::Gradient))
+                (pass.to < last.at && last.phase != TrainingPhase::Backward).then_some(Verdict::Is(Category::Gradient))
             }
             (_, Hint::Forward | Hint::Join) if life.from > 0 => self.result(life, flow, last),
             _ => None,

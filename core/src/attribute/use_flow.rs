@@ -14,7 +14,7 @@ use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, StackId, ThreadId};
 
 /// A phase of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum TrainingPhase {
     /// A function in which a model works is on the stack.
     Forward,
     Backward,
@@ -26,12 +26,12 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UseMoment {
     pub(super) at: usize,
-    pub(super) phase: Phase,
+    pub(super) phase: TrainingPhase,
 }
 
 impl UseMoment {
     fn is_of_model(self) -> bool {
-        self.phase != Phase::Other
+        self.phase != TrainingPhase::Other
     }
 }
 
@@ -131,11 +131,11 @@ impl Moments<'_> {
         let before = self.lives.get(self.lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;
         let at = Some(before.from).filter(|from| *from > 0)?;
         let phase = if self.is_in_backward(thread, at) {
-            Phase::Backward
+            TrainingPhase::Backward
         } else if before.of_stack.in_forward && before.hint != Hint::Step {
-            Phase::Forward
+            TrainingPhase::Forward
         } else {
-            Phase::Other
+            TrainingPhase::Other
         };
         Some(UseMoment { at, phase })
     }
