@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::finding::{Confidence, Cost, Finding, is_large, large, line_of, lines, then};
 use crate::analysis::{LiveTwice, live_twice, operator_temporaries};
 use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
-use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 /// A predicate on stacks, cached.
@@ -24,8 +24,12 @@ impl<F: Fn(StackId) -> bool> StackTest<F> {
     }
 }
 
-/// A shadowed tensor stays live.
+/// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
 pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let is_whole = |work: &GpuWork| work.opaque_operations() == 0 && work.totals.lost == 0;
+    if !device.uses.is_empty() && data.gpu_work.as_ref().is_some_and(is_whole) {
+        return Vec::new();
+    }
     let saved = |then: Option<u64>, older| then.map_or(older, |then| device.peak.bytes.saturating_sub(then));
     let rows = live_twice(data, device).into_iter();
     let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));

@@ -35,8 +35,10 @@ pub(crate) fn check() -> Outcome<bool> {
         let predicted = wasted.last().map_or(0, |row| row.peak_without);
         println!("| {name} | {} | {} | {} |", Bytes(peak(&kept)?), Bytes(predicted), Bytes(peak(&cured)?));
         let mut found: Vec<[u32; 2]> = wasted.iter().map(|row| [line(&row.line), line(&row.use_line)]).collect();
-        (found.sort_unstable(), lines.sort_unstable());
-        let is_known = wasted.iter().all(|row| row.kind == *kind) && found == lines;
+        found.sort_unstable();
+        lines.sort_unstable();
+        let is_once = !kinds(&kept)?.contains(&"live_twice");
+        let is_known = wasted.iter().all(|row| row.kind == *kind) && found == lines && is_once;
         if !is_known || predicted != peak(&cured)? || !left.is_empty() || !kinds(&cured)?.is_empty() {
             println!(
                 "{name}: lines {found:?}, not {lines:?}; predicted {predicted}; {wasted:#?}; left: {left:#?} {:?}",
@@ -140,7 +142,6 @@ fn held_in_a_structure(device: &Device, cured: bool) -> Result<Vec<[u32; 2]>> {
     let model = Model { weights, table: (!cured).then_some(table) };
     let out = model.weights.sqrt()?;
     (&out + &model.weights)?.to_vec2::<f32>()?;
-    drop(model.weights);
     drop(model.table);
     Ok(vec![[allocated, used]])
 }
