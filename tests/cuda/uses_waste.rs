@@ -256,8 +256,9 @@ fn the_assertion_fails_with_the_advice_and_passes_once_it_is_followed() {
 fn a_baseline_of_waste_is_stored_and_more_waste_fails() {
     // Baselines are stored beside the source file, here in an empty package.
     let package = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(package.path().join("tests/cuda")).unwrap();
-    std::fs::write(package.path().join("tests/cuda/uses_waste.rs"), "").unwrap();
+    let source = package.path().join(file!());
+    std::fs::create_dir_all(source.parent().unwrap()).unwrap();
+    std::fs::write(source, "").unwrap();
     let folder = package.path().to_str().unwrap();
     on_gpu(&[("CI", "0"), ("MEMTRACE_UPDATE_BASELINES", "0"), ("CARGO_MANIFEST_DIR", folder)], || {
         let limit = || NoWaste::new().baseline("spare");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Confidence, Cost, Finding, lines, then};
-use super::model::square;
+use super::model::{optimizer_transient, square};
 use crate::analysis::{
     IdleMemory, OperatorTemporaries, Waste, WasteKind, idle_memory, line_and_callers, operator_temporaries, waste,
 };
@@ -109,9 +109,10 @@ fn idle_by(row: &IdleMemory) -> Finding {
     }
 }
 
-/// An operator whose workspace is many times what it reads and returns. `square` covers the squares among them.
+/// An operator whose workspace is many times what it reads and returns. `square` and `optimizer_transient` cover theirs.
 pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let found = operator_temporaries(data, device).filter(|_| square(data, device).is_empty());
+    let is_covered = || !square(data, device).is_empty() || !optimizer_transient(data, device).is_empty();
+    let found = operator_temporaries(data, device).filter(|_| !is_covered());
     found.iter().map(temporaries_of).collect()
 }
 
