@@ -79,6 +79,7 @@ const CHANGES = {
   "select a moment": `at=${at(0.5)}`,
   "by line": "key=line",
   "flame graph": "view=flame",
+  growth: "view=growth",
   "blocks over time": "view=blocks",
   "blocks over time, a tenth": `from=${at(0.45)}&to=${at(0.55)}&view=blocks`,
   "allocator": "view=allocator",

@@ -12,8 +12,8 @@ export interface Instant {
 
 /** Instants in a row of the table; of more steps some are left out. */
 const MOST = 13;
-/** Parts of the time of a program without steps. */
-const PARTS = 8;
+/** Parts of the log of a program without steps. */
+const PARTS = 10;
 
 interface Step {
   name: string;
@@ -41,7 +41,7 @@ export function steps(data: DeviceData, spans: SpanColumns, range: TimeRange): S
   return loops[0]?.steps ?? [];
 }
 
-/** Instants before each step and after the last one; without steps, the lowest moment of each part of the range. */
+/** Instants before each step and after the last one; without steps, the lowest moments of parts of the range. */
 export function instants(data: DeviceData, spans: SpanColumns | null, range: TimeRange): Instant[] {
   const found = spans ? steps(data, spans, range) : [];
   if (found.length === 0) return lows(data, range);
@@ -57,16 +57,16 @@ function thinned(all: Instant[]): Instant[] {
   return [...all.slice(0, 1), ...Array.from({ length: MOST - 2 }, (_, at) => all[1 + Math.floor(at * each)]!), all.at(-1)!];
 }
 
+/** The lowest moment of each part of the log, without the first and the last part, where a program begins and ends. */
 function lows(data: DeviceData, range: TimeRange): Instant[] {
-  const each = (range.to - range.from) / PARTS;
-  return Array.from({ length: PARTS }, (_, part) => {
-    const end = range.from + (part + 1) * each;
-    let timeNs = Math.floor(end);
-    let lowest = Infinity;
-    for (let step = data.stepsUntil(range.from + part * each); step < data.stepTime.length && data.stepTime[step]! <= end; step++) {
-      if (data.total[step]! < lowest) [lowest, timeNs] = [data.total[step]!, data.stepTime[step]!];
-    }
-    return { timeNs, words: `the lowest moment of part ${part + 1} of ${PARTS}` };
+  const [first, last] = [data.stepsUntil(range.from), data.stepsUntil(range.to)];
+  const each = (last - first) / PARTS;
+  if (each < 2) return [{ timeNs: range.from, words: "the beginning" }, { timeNs: range.to, words: "the end" }];
+  return Array.from({ length: PARTS - 2 }, (_, at) => {
+    const [from, to] = [first + Math.floor((at + 1) * each), first + Math.floor((at + 2) * each)];
+    let lowest = from;
+    for (let step = from; step < to; step++) if (data.total[step]! < data.total[lowest]!) lowest = step;
+    return { timeNs: data.stepTime[lowest]!, words: `the lowest moment of part ${at + 2} of ${PARTS}` };
   });
 }
 

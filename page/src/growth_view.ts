@@ -4,7 +4,7 @@ import type { App } from "./app.ts";
 import { paint } from "./colours.ts";
 import { h, replace } from "./dom.ts";
 import { bytes, seconds, signed } from "./format.ts";
-import { bars, growth, instants, type GrowthRow, type Instant } from "./growth.ts";
+import { bars, growth, instants, steps, type GrowthRow, type Instant } from "./growth.ts";
 import { Sheet, type SheetRow } from "./sheet.ts";
 
 export class GrowthView {
@@ -28,10 +28,11 @@ export class GrowthView {
     if (shown.every((part, at) => part === this.drawn[at])) return;
     this.drawn = shown;
     const found = instants(data, timeline.spans, { from, to });
+    const isLoop = timeline.spans !== null && steps(data, timeline.spans, { from, to }).length > 0;
     const all = [...found, ...this.others()];
     const [since, until] = [chosen(all, state.since, 0), chosen(all, state.until, found.length - 1)];
     const { rows, totals } = growth(data, key, [...found, all[since]!, all[until]!]);
-    const [first, last, second] = [found.length, found.length + 1, since === 0 && found.length > 2 ? 1 : -1];
+    const [first, last, second] = [found.length, found.length + 1, since === 0 && found.length > 2 && isLoop ? 1 : -1];
     rows.sort((a, b) => b.bytes[last]! - a.bytes[last]!);
     const change = (values: Float64Array) => values[last]! - values[first]!;
     const steady = second < 0 ? "" : ` Since ${all[second]!.words}: ${signed(totals[last]! - totals[second]!)}.`;

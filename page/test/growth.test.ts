@@ -29,7 +29,7 @@ test("the steps are the outermost scopes that come one after another", () => {
     [99, "the start of iteration 0"], [209, "the start of iteration 1"], [310, "the end of iteration 1"],
   ]);
   const sideBySide = spans([[2, 100, 100], [3, 150, 100]]);
-  assert.equal(instants(data, sideBySide, range)[0]!.words, "the lowest moment of part 1 of 8");
+  assert.equal(instants(data, sideBySide, range)[0]!.words, "the lowest moment of part 2 of 10");
 });
 
 test("of many steps the first, the second and the last are kept", () => {
