@@ -1,4 +1,4 @@
-// Checks a page in headless Chromium: `node check.mjs PAGE.html [REPORT.json] [--hostile] [--screenshots FOLDER]`. The
+// Checks a page in headless Chromium: `node check.mjs PAGE.html [REPORT.json] [--hostile] [--sources] [--screenshots FOLDER]`. The
 // report is what `cargo memtrace export --to json` writes of the same recording. With --hostile, every text of the page is
 // replaced by one that tries to be markup.
 
@@ -12,7 +12,8 @@ const arguments_ = process.argv.slice(2);
 const at = arguments_.indexOf("--screenshots");
 const screenshots = at < 0 ? null : arguments_.splice(at, 2)[1];
 const isHostile = arguments_.includes("--hostile");
-const [given, reportFile] = arguments_.filter((argument) => argument !== "--hostile");
+const hasSources = arguments_.includes("--sources");
+const [given, reportFile] = arguments_.filter((argument) => !argument.startsWith("--"));
 const file = isHostile ? hostile(given) : given;
 const report = reportFile && JSON.parse(readFileSync(reportFile, "utf8"));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -209,6 +210,13 @@ await settled();
 check("selection: in the fragment", (await fragment()).includes("label="));
 check("selection: row marked", (await page.$$('.panel tr[aria-selected="true"]')).length === 1);
 if (main.report.findings.length > 0) check("findings: shown", (await page.$$(".findings li")).length === main.report.findings.length);
+
+if (!hasSources) check("source text: only if it was asked for", (await page.$$(".source")).length === 0);
+else {
+  await page.click(".holder");
+  await settled();
+  check("source text: beside the selected line, which is marked", (await page.$$(".panel .source mark")).length === 1);
+}
 
 for (const scheme of ["light", "dark"]) {
   await page.emulateMedia({ colorScheme: scheme });

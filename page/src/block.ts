@@ -40,7 +40,7 @@ export function sourceText(data: DeviceData, place: string): HTMLElement | null 
   const [first, lines] = found;
   const number = Number(place.slice(place.lastIndexOf(":") + 1));
   const line = (text: string, at: number) => h(first + at === number ? "mark" : "span", {}, `${String(first + at).padStart(5)}  ${text}\n`);
-  return h("pre", { class: "source" }, ...lines.map(line));
+  return h("pre", { class: "source", tabindex: 0 }, ...lines.map(line));
 }
 
 /** The block with its stack. */

@@ -12,11 +12,12 @@ export class BreakdownView {
   readonly element: HTMLElement;
   private readonly sheet = new Sheet();
   private readonly title = h("h3", { class: "told" });
+  private readonly source = h("div", {});
   private readonly blocks = h("div", {});
   private drawn: unknown[] = [];
 
   constructor(private readonly app: App) {
-    this.element = h("div", {}, this.title, h("div", { class: "columns" }, this.sheet.element, this.blocks));
+    this.element = h("div", {}, this.title, this.source, h("div", { class: "columns" }, this.sheet.element, this.blocks));
   }
 
   draw(): void {
@@ -49,6 +50,7 @@ export class BreakdownView {
       const bytesOf = rows.filter(({ label }) => matching.has(label)).reduce((sum, { bytes }) => sum + bytes, 0);
       this.title.textContent += `; ${grouped(matching.size)} rows match: ${bytes(bytesOf)} (${percent(bytesOf, live.total)} %)`;
     }
+    replace(this.source, sourceText(data, state.label.split(" (")[0]!));
     this.drawBlocks();
   }
 
@@ -70,7 +72,6 @@ export class BreakdownView {
     };
     replace(
       this.blocks,
-      sourceText(data, state.label.split(" (")[0]!),
       h("h4", {}, `Blocks of ${state.label.slice(0, 200)}`),
       h("ol", { class: "blocks" }, ...rows.slice(0, 40).map(item)),
       rows.length > 40 && h("p", { class: "faint" }, `and ${grouped(rows.length - 40)} smaller ones`),

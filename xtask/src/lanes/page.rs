@@ -14,6 +14,8 @@ const VIEWER: &str = "core/src/export/html/page.html";
 /// Sources, copied beside the installed packages.
 const SOURCES: [&str; 8] =
     ["src", "test", "browser.mjs", "build.mjs", "check.mjs", "hostile.mjs", "test.mjs", "tsconfig.json"];
+/// The recording whose page has source text.
+const SOURCES_OF: &str = "uses";
 /// Findings that only a recording with uses has.
 const OF_USES: [&str; 3] = ["past_last_use", "never_used", "allocated_early"];
 
@@ -38,7 +40,7 @@ fn pages(run: &Run, folder: &Path) -> Result<String> {
     let shell = &run.shell;
     let job = main_job::files(run, &["--iterations", "1"])?;
     let _chromium = shell.push_env("MEMTRACE_CHROMIUM", chromium);
-    let found = checked(run, folder, &job.join("report.html"), &job.join("report.json"))?;
+    let found = checked(run, folder, &job.join("report.html"), &job.join("report.json"), &[])?;
     if !run.is_full() {
         return Ok(format!("resnet: {found}"));
     }
@@ -109,19 +111,20 @@ fn page_of(run: &Run, folder: &Path, name: &str, files: &[PathBuf]) -> Result<St
     let (page, report) = (scratch.join(format!("{name}.html")), scratch.join(format!("{name}.json")));
     let (shell, program) = (&run.shell, run.target.join("debug/cargo-memtrace"));
     let last = files.last().context("a page has a recording")?;
-    said(cmd!(shell, "{program} memtrace view {files...} -o {page} --no-open"))?;
+    let options: &[&str] = if name == SOURCES_OF { &["--sources"] } else { &[] };
+    said(cmd!(shell, "{program} memtrace view {files...} -o {page} --no-open {options...}"))?;
     said(cmd!(shell, "{program} memtrace export {last} --to json -o {report}"))?;
-    if name == "uses" {
+    if name == SOURCES_OF {
         let text = shell.read_file(&report)?;
         let is_there = OF_USES.iter().any(|kind| text.contains(&format!("\"kind\": \"{kind}\"")));
         ensure!(is_there, "the recording with uses has no finding of uses");
     }
-    checked(run, folder, &page, &report)
+    checked(run, folder, &page, &report, options)
 }
 
 /// What the browser finds on a page: its last line.
-fn checked(run: &Run, folder: &Path, page: &Path, report: &Path) -> Result<String> {
-    let text = said(cmd!(run.shell, "node {folder}/check.mjs {page} {report}"))?;
+fn checked(run: &Run, folder: &Path, page: &Path, report: &Path, options: &[&str]) -> Result<String> {
+    let text = said(cmd!(run.shell, "node {folder}/check.mjs {page} {report} {options...}"))?;
     Ok(text.lines().last().context("nothing was checked")?.to_owned())
 }
 
