@@ -5,6 +5,9 @@ import { h, replace } from "./dom.ts";
 import { grouped, seconds } from "./format.ts";
 import type { Finding } from "./head.ts";
 
+/** Findings that are not folded. */
+const SHOWN = 5;
+
 export class FirstScreen {
   readonly element = h("section", { class: "first", "aria-label": "The answer" });
 
@@ -31,7 +34,7 @@ export class FirstScreen {
         h(
           "div", { class: "card" },
           h("h2", {}, "What could be better"),
-          report.findings.length > 0 && h("ol", { class: "findings" }, ...report.findings.map((finding) => this.finding(finding))),
+          ...this.findings(report.findings),
           report.findings.length === 0 && h("p", { class: "faint" }, "Nothing was found that is worth a change."),
           h("h2", {}, "What was not seen"),
           notes.length > 0 ? h("ul", { class: "notes" }, ...notes.map((note) => h("li", {}, note))) : h("p", { class: "faint" }, "Nothing is missing in this recording."),
@@ -56,14 +59,25 @@ export class FirstScreen {
     return h("li", {}, h("button", { class: "holder", "aria-pressed": String(isSelected), click: select }, h("span", {}, sentence), h("code", {}, label)));
   }
 
+  /** The largest findings, and the others folded. */
+  private findings(all: Finding[]): (HTMLElement | null)[] {
+    const list = (findings: Finding[], start: number) => h("ol", { class: "findings", start }, ...findings.map((finding) => this.finding(finding)));
+    const more = all.slice(SHOWN);
+    return [
+      all.length > 0 ? list(all.slice(0, SHOWN), 1) : null,
+      more.length > 0 ? h("details", { class: "more" }, h("summary", {}, `${more.length} smaller ones`), list(more, SHOWN + 1)) : null,
+    ];
+  }
+
   private finding(finding: Finding): HTMLElement {
     const { app } = this;
     const { line } = finding;
     const show = () => app.set({ at: "peak", key: "line", label: line ?? "", view: "table" });
+    const then = finding.advice.map((text) => /^The peak would be [\d.]+ \w+/.exec(text)?.[0]).find(Boolean);
     return h(
       "li", {},
       h("details", {},
-        h("summary", {}, h("strong", {}, finding.cost), ` ${finding.what}`),
+        h("summary", {}, h("strong", {}, finding.cost), ` ${finding.what}`, then && h("span", { class: "then" }, `. ${then}.`)),
         line && h("p", {}, "at ", h("button", { class: "link", click: show }, line)),
         h("p", { class: "faint" }, finding.certainty),
         h("pre", { class: "advice" }, finding.advice.join("\n")),
