@@ -171,6 +171,7 @@ fn a_value_held_after_its_last_use_is_named_with_both_lines_and_the_exact_peak()
         assert!(kinds(&cured).is_empty());
         let report = kept.report().to_string();
         let then = format!("The peak would be {}", memtrace::Bytes(peak(&cured)));
+        assert!(report.contains("`drop(x)` on the next line"), "{report}");
         assert!(report.contains(&then) && report.contains("of 100.0 % of the bytes"), "{report}");
     });
 }

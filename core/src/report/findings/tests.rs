@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks, two_lines_and_a_temporary};
-use crate::snapshot::{CallTime, Category, Frame, LoadedObject, Pool, SnapshotData, StackId};
+use crate::snapshot::{BlockUse, BlockUses, CallTime, Category, Frame, LoadedObject, Pool, SnapshotData, StackId};
 
 fn found(trace: &Story) -> Vec<Finding> {
     let data = trace.build();
@@ -254,4 +254,34 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
         trace.segment_alloc(0x10_0000, 0x10_0000).alloc("block", size).address(0x10_0000);
         assert_eq!(kinds(&trace), [""; 0], "{what}");
     }
+}
+
+/// The advice on a block that is allocated by stack 7 or 9 and used last by another, or by the same.
+fn advice(alloc: StackId, last: StackId) -> String {
+    let mut trace = Story::cuda(0);
+    let stacks = stacks(
+        vec![
+            frame("net::forward", "/home/u/net/src/model.rs", 7),
+            frame("net::forward", "/home/u/net/src/model.rs", 9),
+            frame("net::train", "/home/u/net/src/main.rs", 3),
+        ],
+        [&[0][..], &[1], &[2]],
+    );
+    trace.stacks(stacks).alloc("w", 100).on(alloc).alloc("y", 100).free("y").free("w");
+    let mut data = trace.build();
+    let used = BlockUse { operation: 1, after_alloc: 1, stack: last, ..BlockUse::default() };
+    let uses = BlockUses::new(std::num::NonZeroU64::MIN, 0);
+    data.devices[0].uses = vec![BlockUses { count: 1, first: Some(used), last: Some(used), ..uses }];
+    let found = findings(&data, &data.devices[0]);
+    let found = found.iter().find(|finding| finding.kind == "past_last_use").unwrap();
+    found.advice.join(" ")
+}
+
+#[test]
+fn what_to_write_is_said_as_far_as_the_lines_tell() {
+    let [first, second, elsewhere] = [1, 2, 3].map(StackId);
+    assert!(advice(first, second).contains("`drop(x)` on the next line"));
+    assert!(advice(first, elsewhere).contains("let that function take it by value"));
+    assert!(advice(first, first).contains("split that line into its calls"));
+    assert!(advice(first, StackId::NONE).starts_with("Drop the value after its last use, or end its scope"));
 }

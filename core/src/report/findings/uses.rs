@@ -60,6 +60,10 @@ fn bytes_in_blocks(bytes: u64, blocks: u64) -> String {
 fn after(row: &Waste) -> Vec<String> {
     match &*row.use_line {
         "" => lines(&["Drop the value after its last use, or end its scope there."]),
+        line if line == row.line => vec![
+            format!("{line} allocates the value, uses it last, and goes on:"),
+            "split that line into its calls, so that the value is dropped in between.".to_owned(),
+        ],
         line if row.in_one_function => vec![
             format!("Drop the value after its last use at {line}:"),
             "`drop(x)` on the next line, or a block `{ … }` that ends there.".to_owned(),
