@@ -138,6 +138,11 @@ if (report) {
   check("findings: as many as in the report", shown.length === findings.length, `${shown.length} ${findings.length}`);
   for (const { what, kind, advice } of findings) check(`finding ${kind}`, shown.some((text) => text.includes(what ?? "") && text.includes(advice)));
 }
+if (report) {
+  const findings = report.devices.find((other) => other.device === main.name)?.findings ?? [];
+  const peaks = findings.filter(({ advice }) => /^The peak would be /m.test(advice)).length;
+  check("findings: each new peak is shown", (await page.$$(".findings .then")).length === peaks);
+}
 await open();
 for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) => tab.id.slice(4)))) {
   await page.click(`#tab-${view}`);

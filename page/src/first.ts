@@ -73,7 +73,7 @@ export class FirstScreen {
     const { app } = this;
     const { line } = finding;
     const show = () => app.set({ at: "peak", key: "line", label: line ?? "", view: "table" });
-    const then = finding.advice.map((text) => /^The peak would be [\d.]+ \w+/.exec(text)?.[0]).find(Boolean);
+    const then = finding.advice.map((text) => /^The peak would be (at most )?[\d.]+ \w+/.exec(text)?.[0]).find(Boolean);
     return h(
       "li", {},
       h("details", {},
