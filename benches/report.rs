@@ -35,9 +35,10 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Mark, Record, RecordKind, Snapsh
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// How much longer reading and the report of a million records may take than reading alone. Categories, which need each
-/// block's whole lifetime, are most of it.
-const MOST_TIMES_READING: f64 = 8.0;
+/// How much longer reading and the report of a million records may take than reading alone. Of the report, two thirds are
+/// categories, which need each block's whole lifetime; the rest is one pass over the log for temporaries, one for blocks
+/// that are live twice, and the names in tables.
+const MOST_TIMES_READING: f64 = 3.0;
 /// Bytes of the process that reports a million records.
 const MOST_MEMORY: u64 = 400_000_000;
 /// Ten times the records may take this much longer, and this much more memory.
@@ -217,7 +218,7 @@ fn main() {
         let within = (small.read_ms + small.report_ms) / small.read_ms <= MOST_TIMES_READING
             && small.memory <= MOST_MEMORY
             && times.iter().all(|times| *times <= MOST_TIMES_FOR_TEN * more / 10.0);
-        println!("{}", if within { "ok" } else { "FAIL: over 8 times the time of reading, 400 MB, or linear" });
+        println!("{}", if within { "ok" } else { "FAIL: over 3 times the time of reading, 400 MB, or linear" });
         std::process::exit(i32::from(!within));
     }
 }

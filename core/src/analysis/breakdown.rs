@@ -6,7 +6,7 @@ use super::labels::{
     Labels, allocator_label, crate_label, function_label, line_label, model_line_label, module_label, operator_label,
     pass_label, scope_label,
 };
-use crate::attribute::Categories;
+use crate::attribute::{Categories, once};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Thread, ThreadId, Weight};
 
 /// A row of a breakdown.
@@ -58,12 +58,16 @@ pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'stat
 
 /// The peak's blocks by user line.
 pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, Labels::of_stacks(data, line_label))
+    #[derive(Clone)]
+    struct OfLines(Breakdown);
+    once(data, device, || OfLines(at_peak(device, Labels::of_stacks(data, line_label)))).0
 }
 
 /// The peak's blocks by line of the model. Where that is a library's line, [`by_line`] shows the program's call.
 pub fn by_model_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, Labels::of_stacks(data, model_line_label))
+    #[derive(Clone)]
+    struct OfModelLines(Breakdown);
+    once(data, device, || OfModelLines(at_peak(device, Labels::of_stacks(data, model_line_label)))).0
 }
 
 /// The peak's blocks by the function of the user line.
@@ -203,10 +207,11 @@ pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown 
 
 /// The operator that allocated more than half of a row of [`by_line`], or else "the backward pass".
 pub(crate) fn operator_of_line(data: &SnapshotData, device: &DeviceSnapshot, line: &Row) -> Option<String> {
+    let mut lines = Labels::of_stacks(data, line_label);
+    let on_line: Vec<(&Block, Weight)> =
+        device.peak_weights().filter(|(block, _)| lines.is_named(block, &line.label)).collect();
     let most_by = |label| {
-        let mut lines = Labels::of_stacks(data, line_label);
-        let on_line = device.peak_weights().filter(|(block, _)| lines.is_named(block, &line.label));
-        let mut rows = summed(on_line, &mut Labels::of_stacks(data, label));
+        let mut rows = summed(on_line.iter().copied(), &mut Labels::of_stacks(data, label));
         rows.retain(|row| row.bytes > line.bytes / 2 && !row.label.starts_with('('));
         rows.pop().map(|row| row.label)
     };

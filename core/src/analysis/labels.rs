@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
+use foldhash::fast::RandomState;
+
 use crate::attribute::package_and_path;
 use crate::attribute::{AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
@@ -47,7 +49,7 @@ pub(super) struct Labels<'a> {
     data: &'a SnapshotData,
     key: fn(StackId, ContextId) -> u32,
     label: fn(&SnapshotData, u32) -> String,
-    by_key: HashMap<u32, usize>,
+    by_key: HashMap<u32, usize, RandomState>,
     by_name: HashMap<Rc<str>, usize>,
     names: Vec<Rc<str>>,
 }
@@ -66,7 +68,7 @@ impl<'a> Labels<'a> {
         key: fn(StackId, ContextId) -> u32,
         label: fn(&SnapshotData, u32) -> String,
     ) -> Self {
-        Self { data, key, label, by_key: HashMap::new(), by_name: HashMap::new(), names: Vec::new() }
+        Self { data, key, label, by_key: HashMap::default(), by_name: HashMap::new(), names: Vec::new() }
     }
 
     pub(super) fn data(&self) -> &'a SnapshotData {

@@ -5,7 +5,7 @@
 //! bound on purpose, so no alarm is false. A context knows whether a span took its path; a path shared with a scope of the
 //! program counts as the span's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroU64;
 
 use crate::attribute::belongs_to_a_span;
@@ -28,7 +28,12 @@ pub fn spanless(data: &SnapshotData) -> Spanless {
     if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
         return Spanless::default();
     }
-    let mut search = Search { data, belongs: HashMap::new(), sum: Spanless::default() };
+    let belongs: Vec<bool> =
+        (0..data.stacks.len() as u32).map(|stack| belongs_to_a_span(data, StackId(stack))).collect();
+    if !belongs.contains(&true) {
+        return Spanless::default();
+    }
+    let mut search = Search { data, belongs, sum: Spanless::default() };
     data.devices.iter().for_each(|device| search.device(device));
     search.sum
 }
@@ -54,7 +59,8 @@ pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
 
 struct Search<'a> {
     data: &'a SnapshotData,
-    belongs: HashMap<StackId, bool>,
+    /// By stack.
+    belongs: Vec<bool>,
     sum: Spanless,
 }
 
@@ -68,14 +74,11 @@ impl Search<'_> {
     }
 
     fn block(&mut self, seen: &mut HashSet<Option<NonZeroU64>>, block: &Block) {
-        if self.belongs(block.stack) && !self.is_in_span(block.context) && seen.insert(block.seq) {
+        let belongs = self.belongs.get(block.stack.0 as usize) == Some(&true);
+        if belongs && !self.is_in_span(block.context) && seen.insert(block.seq) {
             self.sum.blocks += 1;
             self.sum.bytes += block.size;
         }
-    }
-
-    fn belongs(&mut self, stack: StackId) -> bool {
-        *self.belongs.entry(stack).or_insert_with(|| belongs_to_a_span(self.data, stack))
     }
 
     fn is_in_span(&self, context: ContextId) -> bool {

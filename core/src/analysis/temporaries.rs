@@ -1,11 +1,10 @@
 //! Temporaries: blocks freed soon after their allocation, which is avoidable memory traffic.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
-use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, Weight};
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SnapshotData, Weight};
 
 /// A block counts as temporary if it is freed before this many further blocks are allocated on its device.
 pub const SOON: usize = 10;
@@ -28,16 +27,21 @@ pub struct TemporaryRow {
 pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<(Weight, u64)> = Vec::new();
-    let mut given_out: HashMap<StackId, bool> = HashMap::new();
-    let mut is_given_out = |stack| *given_out.entry(stack).or_insert_with(|| allocator(data, stack).is_some());
-    for block in short_lived(&device.records).into_iter().filter(|block| !is_given_out(block.stack)) {
-        let number = labels.number(block.stack, block.context);
+    // Of each stack; `None` if it is not known yet.
+    let mut numbers: Vec<Option<Option<usize>>> = vec![None; data.stacks.len()];
+    for Record { size, alloc_stack, context, .. } in short_lived(&device.records) {
+        let mut number = || allocator(data, *alloc_stack).is_none().then(|| labels.number(*alloc_stack, *context));
+        let found = match numbers.get_mut(alloc_stack.0 as usize) {
+            Some(known) => *known.get_or_insert_with(number),
+            None => number(),
+        };
+        let Some(number) = found else { continue };
         if number >= rows.len() {
             rows.resize(number + 1, Default::default());
         }
         if let Some((sum, largest)) = rows.get_mut(number) {
-            *sum += device.weight(block.size);
-            *largest = block.size.max(*largest);
+            *sum += device.weight(*size);
+            *largest = (*size).max(*largest);
         }
     }
     let row = |(label, (sum, largest)): (&str, (Weight, u64))| TemporaryRow {
@@ -51,26 +55,18 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
     rows
 }
 
-/// Blocks that were freed before [`SOON`] more were allocated.
-pub(super) fn short_lived(records: &[Record]) -> Vec<Block> {
+/// The frees of blocks that were freed before [`SOON`] more were allocated.
+pub(super) fn short_lived(records: &[Record]) -> impl Iterator<Item = &Record> {
     // The newest allocs that are not freed: what is freed soon is among them.
     let mut newest: [Option<NonZeroU64>; SOON] = [None; SOON];
     let mut allocs = 0;
-    let mut found = Vec::new();
-    for record in records {
-        match record.kind {
-            RecordKind::Alloc => {
-                newest[allocs % SOON] = record.alloc_seq;
-                allocs += 1;
-            }
-            RecordKind::Free if record.alloc_seq.is_none() => {}
-            RecordKind::Free => {
-                if let Some(one) = newest.iter_mut().find(|seq| **seq == record.alloc_seq) {
-                    *one = None;
-                    found.push(record.block());
-                }
-            }
+    records.iter().filter(move |record| {
+        if record.kind == RecordKind::Alloc {
+            newest[allocs % SOON] = record.alloc_seq;
+            allocs += 1;
+            return false;
         }
-    }
-    found
+        let found = newest.iter_mut().find(|seq| seq.is_some() && **seq == record.alloc_seq);
+        found.is_some_and(|found| found.take().is_some())
+    })
 }

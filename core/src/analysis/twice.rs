@@ -1,13 +1,13 @@
 //! Detects shadowed variables: two blocks live at the peak where one would do.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, is_made_anew, once, operator};
+use crate::attribute::{Origin, is_made_anew, matched_frames, once, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
@@ -49,10 +49,14 @@ pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice
 
 fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     let peak = device.peak.bytes;
-    let log = Log::of(data, device);
+    let mut sizes = by_size(device);
+    sizes.retain(|(_, size), blocks| is_worth(size.saturating_mul(blocks.len() as u64 - 1), peak));
+    if sizes.is_empty() {
+        return Vec::new();
+    }
+    let log = Log::of(data, device, &sizes.values().flatten().copied().collect::<Vec<_>>());
     let mut holders = Holders { data, known: HashMap::new() };
-    let chains: Vec<Vec<&Block>> =
-        by_size(device).into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
+    let chains: Vec<Vec<&Block>> = sizes.into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
     let large = chains.into_iter().filter(|chain| is_worth(older(chain), peak));
     let rows = large.map(|chain| LiveTwice {
         lines: holders.lines(&chain),
@@ -75,10 +79,11 @@ fn older(chain: &[&Block]) -> u64 {
     chain.iter().skip(1).map(|block| block.size).sum()
 }
 
-/// The peak's blocks by thread and size, in the order of their allocation.
+/// The peak's blocks that are freed at the end, by thread and size, in the order of their allocation.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
+    let live: HashSet<Option<NonZeroU64>, RandomState> = device.live.iter().map(|block| block.seq).collect();
     let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
-    for block in device.peak.blocks.iter().filter(|block| device.is_exact(block)) {
+    for block in device.peak.blocks.iter().filter(|block| device.is_exact(block) && !live.contains(&block.seq)) {
         sizes.entry((block.thread.0, block.size)).or_default().push(block);
     }
     sizes
@@ -119,9 +124,8 @@ impl<'a> Holders<'a> {
 
 fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
     let own = |stack| {
-        let frames =
-            data.stacks.frames(stack).filter(|frame| Origin::of(&data.settings.rules, frame) == Origin::Workspace);
-        let mut frames: Vec<&Frame> = frames.collect();
+        let frames = matched_frames(data, stack).filter(|frame| frame.origin() == Origin::Workspace);
+        let mut frames: Vec<&Frame> = frames.map(|frame| frame.frame).collect();
         frames.reverse();
         frames
     };
@@ -137,62 +141,80 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
 
 struct Log<'a> {
     device: &'a DeviceSnapshot,
-    /// Positions of the alloc and the free of each block of the peak, by the block's number.
-    allocated: HashMap<Option<NonZeroU64>, usize>,
-    freed: HashMap<Option<NonZeroU64>, usize>,
-    allocs: HashMap<ThreadId, Vec<usize>>,
-    /// Number of allocs in backward passes before each record.
-    backward_before: Vec<usize>,
+    /// The alloc and the free of each block that may be in a chain, by the block's number.
+    allocated: HashMap<NonZeroU64, LogPlace, RandomState>,
+    freed: HashMap<NonZeroU64, LogPlace, RandomState>,
+}
+
+/// A record's place in the log.
+#[derive(Clone, Copy, Default)]
+struct LogPlace {
+    at: usize,
+    /// Allocs before it, of the block's thread.
+    allocs: usize,
+    /// Allocs before it, in backward passes.
+    backward: usize,
 }
 
 impl<'a> Log<'a> {
-    fn of(data: &SnapshotData, device: &'a DeviceSnapshot) -> Self {
-        let (mut allocated, mut freed) = (HashMap::new(), HashMap::new());
-        // Sorted, as blocks of the peak are in the order of their allocation.
-        let mut wanted: Vec<Option<NonZeroU64>> = device.peak.blocks.iter().map(|block| block.seq).collect();
-        wanted.sort_unstable();
-        let last = wanted.last().copied().flatten();
-        let is_wanted = |seq: Option<NonZeroU64>| seq <= last && wanted.binary_search(&seq).is_ok();
-        let (mut backward_before, mut count) = (Vec::with_capacity(device.records.len()), 0);
-        let mut allocs: HashMap<ThreadId, Vec<usize>> = HashMap::new();
-        let mut backward: HashMap<StackId, bool, RandomState> = HashMap::default();
-        for (at, record) in device.records.iter().enumerate() {
-            backward_before.push(count);
-            if record.kind == RecordKind::Free {
-                if is_wanted(record.alloc_seq) {
-                    freed.insert(record.alloc_seq, at);
+    /// The places of these blocks. The part of the log before the oldest of them is left out, and that after their frees.
+    fn of(data: &SnapshotData, device: &'a DeviceSnapshot, blocks: &[&Block]) -> Self {
+        let mut log = Self { device, allocated: HashMap::default(), freed: HashMap::default() };
+        let wanted: HashMap<NonZeroU64, ThreadId, RandomState> =
+            blocks.iter().filter_map(|block| Some((block.seq?, block.thread))).collect();
+        let last = wanted.keys().max();
+        let oldest = blocks.iter().map(|block| block.time_ns).min().unwrap_or(0);
+        let start = device.records.partition_point(|record| record.time_ns < oldest);
+        let mut allocs: HashMap<ThreadId, usize, RandomState> = HashMap::default();
+        // The thread of the last records, and its allocs.
+        let mut now = (ThreadId::default(), 0);
+        let mut is_backward: Vec<Option<bool>> = vec![None; data.stacks.len()];
+        let mut backward = 0;
+        for (at, record) in device.records.iter().enumerate().skip(start) {
+            let seq = record.alloc_seq.filter(|seq| Some(seq) <= last);
+            if let Some((seq, thread)) = seq.and_then(|seq| Some((seq, wanted.get(&seq)?))) {
+                let others = || allocs.get(thread).copied().unwrap_or(0);
+                let allocs = if now.0 == *thread { now.1 } else { others() };
+                let place = LogPlace { at, allocs, backward };
+                let places = if record.kind == RecordKind::Free { &mut log.freed } else { &mut log.allocated };
+                places.insert(seq, place);
+                if log.freed.len() == wanted.len() {
+                    break;
                 }
-                continue;
             }
-            if is_wanted(record.alloc_seq) {
-                allocated.insert(record.alloc_seq, at);
+            if record.kind == RecordKind::Alloc {
+                if now.0 != record.thread {
+                    allocs.insert(now.0, now.1);
+                    now = (record.thread, allocs.get(&record.thread).copied().unwrap_or(0));
+                }
+                now.1 += 1;
+                let make = || operator(data, record.stack).is_some_and(|operator| operator.is_backward);
+                let known = is_backward.get_mut(record.stack.0 as usize);
+                backward += usize::from(known.map_or_else(make, |known| *known.get_or_insert_with(make)));
             }
-            let is_backward = || operator(data, record.stack).is_some_and(|operator| operator.is_backward);
-            allocs.entry(record.thread).or_default().push(at);
-            count += usize::from(*backward.entry(record.stack).or_insert_with(is_backward));
         }
-        Self { device, allocated, freed, allocs, backward_before }
+        log
     }
 
     /// Chains of at least two blocks, oldest first, that one function holds and that were freed newest first, with no alloc of
     /// their thread in between.
     fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
-        let allocs_before =
-            |thread, at| self.allocs.get(&thread).map_or(0, |all| all.partition_point(|alloc| *alloc < at));
-        let freed = |block: &&Block| self.freed.get(&block.seq).map(|&at| (at, allocs_before(block.thread, at)));
-        let mut ends: Vec<_> = blocks.into_iter().filter_map(|block| Some((freed(&block)?, block))).collect();
-        ends.sort_unstable_by_key(|&((at, _), _)| at);
-        let runs = ends
-            .chunk_by(|(a, newer), (b, older)| a.1 == b.1 && newer.seq > older.seq && holders.have_one(older, newer));
+        let mut ends: Vec<_> =
+            blocks.into_iter().filter_map(|block| Some((*self.freed.get(&block.seq?)?, block))).collect();
+        ends.sort_unstable_by_key(|(end, _)| end.at);
+        let runs = ends.chunk_by(|(a, newer), (b, older)| {
+            a.allocs == b.allocs && newer.seq > older.seq && holders.have_one(older, newer)
+        });
         let chains = runs.map(|run| run.iter().rev().map(|&(_, block)| block).collect::<Vec<_>>());
         chains.filter(|chain| chain.len() > 1 && !self.saw_a_backward_pass(chain)).collect()
     }
 
     fn saw_a_backward_pass(&self, chain: &[&Block]) -> bool {
         let Some(oldest) = chain.first() else { return false };
-        let from = self.allocated.get(&oldest.seq).copied().unwrap_or(0);
-        let until = self.freed.get(&oldest.seq).copied().unwrap_or(0);
-        self.backward_before[until] > self.backward_before[from]
+        let before = |places: &HashMap<NonZeroU64, LogPlace, RandomState>| {
+            oldest.seq.and_then(|seq| places.get(&seq)).map_or(0, |place| place.backward)
+        };
+        before(&self.freed) > before(&self.allocated)
     }
 
     /// The peak if each block of the chain had been freed right after the alloc of the next one.
@@ -200,8 +222,8 @@ impl<'a> Log<'a> {
         let mut changes: HashMap<usize, i128> = HashMap::new();
         for pair in chain.windows(2) {
             let size = i128::from(pair[0].size);
-            *changes.entry(self.allocated.get(&pair[1].seq)? + 1).or_default() -= size;
-            *changes.entry(*self.freed.get(&pair[0].seq)?).or_default() += size;
+            *changes.entry(self.allocated.get(&pair[1].seq?)?.at + 1).or_default() -= size;
+            *changes.entry(self.freed.get(&pair[0].seq?)?.at).or_default() += size;
         }
         let (found, without) = self.highest(&changes);
         // If the log does not reproduce the peak, it cannot give another one. In a sample it differs from the peak by chance, and

@@ -1,12 +1,13 @@
 //! Suballocators of frameworks: they take large blocks and hand out parts of them to tensors.
 
+use super::matched_frame::matched_frames;
 use super::operator::FramePlace;
 use crate::snapshot::{Fact, SnapshotData, StackId};
 
 /// The crate of the suballocator that took the block, spelled as in `use`: `cubecl_cuda`.
 pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
-    let mut places = data.stacks.frames(stack).map(FramePlace::of);
-    places.find(|place| place.is(&data.settings.rules, Fact::Allocator)).map(|place| place.package)
+    let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator));
+    found.map(|found| FramePlace::of(found.frame).package)
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
-use super::lifetimes::{Lifetime, lifetimes};
+use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
 use super::memo;
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
 use super::torch::is_python;
@@ -45,11 +46,14 @@ const SOON: usize = 10;
 /// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if they
 /// agree; otherwise it is unknown.
 #[derive(Clone, Debug, Default)]
-pub struct Categories {
-    /// Sorted, each with its category.
+pub struct Categories(Arc<CategoryTable>);
+
+#[derive(Debug, Default)]
+struct CategoryTable {
+    /// Sorted.
     seqs: Vec<NonZeroU64>,
-    categories: Vec<Category>,
-    either: HashMap<NonZeroU64, Either>,
+    /// The category of each, and what it can only be if it is unknown.
+    found: Vec<(Category, Option<Either>)>,
 }
 
 /// What a block of unknown category can only be.
@@ -96,14 +100,38 @@ const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 impl Categories {
     /// The categories of all blocks that the recording knows.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        memo::once(data, device, || Self::made(data, device))
+        memo::once(data, device, || Self(Arc::new(CategoryTable::of(data, device))))
     }
 
-    fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+    /// The category of the block with this number ([`Block::seq`](crate::snapshot::Block::seq)).
+    pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
+        self.0.of_block(seq).0
+    }
+
+    /// What the block can only be, if its category is unknown but narrowed down.
+    pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
+        self.0.of_block(seq).1
+    }
+
+    /// The label in tables: the category, or what [`either`](Self::either) knows.
+    #[doc(hidden)]
+    pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
+        match self.0.of_block(seq) {
+            (Category::Unknown, Some(either)) => either.label(),
+            (category, _) => category.word(),
+        }
+    }
+}
+
+impl CategoryTable {
+    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let lives = lifetimes(data, device);
         let work = Work::of(data, device, &lives);
-        let told = |life: &Lifetime| {
-            device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown)
+        let mut names = device.names.iter().filter(|name| name.category != Category::Unknown).peekable();
+        // Names and lives are in the same order.
+        let mut told = |life: &Lifetime| {
+            while names.next_if(|name| name.seq < life.seq).is_some() {}
+            names.peek().filter(|name| name.seq == life.seq).map(|name| name.category)
         };
         let verdict = |life: &Lifetime| match told(life) {
             Some(category) => Verdict::Is(category),
@@ -111,98 +139,81 @@ impl Categories {
             None => work.verdict(life),
         };
         let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
-        let mut found = Self::agreed(&lives, &verdicts);
-        inherit(&lives, &verdicts, &mut found.categories);
-        let is_unknown = |seq: &NonZeroU64| found.place(*seq).map(|at| found.categories[at]) == Some(Category::Unknown);
-        let known: Vec<NonZeroU64> = found.either.keys().filter(|seq| !is_unknown(seq)).copied().collect();
-        known.iter().for_each(|seq| _ = found.either.remove(seq));
-        found
+        let mut found = agreed(&lives, &verdicts);
+        inherit(&lives, &verdicts, &mut found);
+        Self { seqs: lives.iter().map(|life| life.seq).collect(), found }
     }
 
-    fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
-        let like = Like::of(lives, verdicts);
-        let mut found = Self { seqs: lives.iter().map(|life| life.seq).collect(), ..Self::default() };
-        found.categories.reserve(lives.len());
-        for (life, verdict) in lives.iter().zip(verdicts) {
-            let category = match verdict {
-                Verdict::Is(category) => *category,
-                Verdict::Likely(category) if !like.stays(life) => *category,
-                Verdict::Likely(_) | Verdict::Open | Verdict::Kept(_) => Category::Unknown,
-            };
-            found.categories.push(category);
-            if let Verdict::Kept(Some(either)) = verdict {
-                found.either.insert(life.seq, *either);
-            }
-        }
-        found
-    }
-
-    /// The category of the block with this number ([`Block::seq`](crate::snapshot::Block::seq)).
-    pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
-        seq.and_then(|seq| self.categories.get(self.place(seq)?)).copied().unwrap_or_default()
-    }
-
-    fn place(&self, seq: NonZeroU64) -> Option<usize> {
-        self.seqs.binary_search(&seq).ok()
-    }
-
-    /// What the block can only be, if its category is unknown but narrowed down.
-    pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
-        self.either.get(&seq?).copied()
-    }
-
-    /// The label in tables: the category, or what [`either`](Self::either) knows.
-    #[doc(hidden)]
-    pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
-        match (self.get(seq), self.either(seq)) {
-            (Category::Unknown, Some(either)) => either.label(),
-            (category, _) => category.word(),
-        }
+    fn of_block(&self, seq: Option<NonZeroU64>) -> (Category, Option<Either>) {
+        let at = seq.and_then(|seq| self.seqs.binary_search(&seq).ok());
+        at.and_then(|at| self.found.get(at)).copied().unwrap_or_default()
     }
 }
 
+/// The category of each verdict, and what an unknown one can only be.
+fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Vec<(Category, Option<Either>)> {
+    let like = Like::of(lives, verdicts);
+    let category = |(life, verdict): (&Lifetime, &Verdict)| match verdict {
+        Verdict::Is(category) => (*category, None),
+        Verdict::Likely(category) if !like.stays(life) => (*category, None),
+        Verdict::Likely(_) | Verdict::Open => (Category::Unknown, None),
+        Verdict::Kept(either) => (Category::Unknown, *either),
+    };
+    lives.iter().zip(verdicts).map(category).collect()
+}
+
 /// Gives live and open blocks the category of the blocks with the same stack, if those agree.
-fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut [Category]) {
-    let is_open = |life: &Lifetime, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
+fn inherit(lives: &[Lifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
+    let is_open = |life: &Lifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
+    let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
+    let inherits = |life: &Lifetime, verdict: &Verdict, category: Category| {
+        category == Category::Unknown && may(life.hint) && is_open(life, verdict)
+    };
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::default();
-    for ((life, verdict), category) in lives.iter().zip(verdicts).zip(categories.iter()) {
+    for ((life, verdict), (category, _)) in lives.iter().zip(verdicts).zip(found.iter()) {
         if is_open(life, verdict) {
             continue;
         }
         let known = Some(*category).filter(|known| *known != Category::Unknown);
         of_stack.entry(life.stack).and_modify(|agreed| *agreed = agreed.filter(|_| *agreed == known)).or_insert(known);
     }
-    let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
-    for ((life, verdict), category) in lives.iter().zip(verdicts).zip(categories) {
-        if *category == Category::Unknown && is_open(life, verdict) && may(life.hint) {
-            *category = of_stack.get(&life.stack).copied().flatten().unwrap_or(Category::Unknown);
+    for ((life, verdict), (category, either)) in lives.iter().zip(verdicts).zip(found) {
+        if inherits(life, verdict, *category)
+            && let Some(agreed) = of_stack.get(&life.stack).copied().flatten()
+        {
+            (*category, *either) = (agreed, None);
         }
     }
 }
 
 /// Blocks that stay, by site and size.
-struct Like {
-    /// Sites whose blocks replace each other.
-    replaced: HashSet<(StackId, u64)>,
-    freed: HashMap<(StackId, u64), Vec<usize>>,
+#[derive(Default)]
+struct Like(HashMap<(StackId, u64), StayingBlocks>);
+
+#[derive(Default)]
+struct StayingBlocks {
+    /// They replace each other.
+    are_replaced: bool,
+    /// Sorted positions of their frees.
+    freed: Vec<RecordPosition>,
 }
 
 impl Like {
     fn of(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
-        let mut like = Self { replaced: HashSet::default(), freed: HashMap::default() };
+        let mut like = Self::default();
         for (life, verdict) in lives.iter().zip(verdicts) {
             match verdict {
                 Verdict::Kept(Some(_)) | Verdict::Is(Category::OptimizerState | Category::Parameter) => {
-                    like.replaced.insert((life.stack, life.size));
+                    like.0.entry((life.stack, life.size)).or_default().are_replaced = true;
                 }
-                Verdict::Kept(None) if life.to != usize::MAX => {
-                    like.freed.entry((life.stack, life.size)).or_default().push(life.to);
+                Verdict::Kept(None) if life.to != NEVER => {
+                    like.0.entry((life.stack, life.size)).or_default().freed.push(life.to);
                 }
                 _ => {}
             }
         }
         // A stable sort uses that most of them are in order.
-        like.freed.values_mut().for_each(|freed| freed.sort());
+        like.0.values_mut().for_each(|blocks| blocks.freed.sort());
         like
     }
 
@@ -210,19 +221,15 @@ impl Like {
     /// each other?
     fn stays(&self, life: &Lifetime) -> bool {
         /// Maximum number of records between the frees of a collection.
-        const TOGETHER: usize = 8;
-        let like = (life.stack, life.size);
-        let near = |freed: &Vec<usize>| {
-            let next = freed.get(freed.partition_point(|at| *at + TOGETHER < life.to));
-            next.is_some_and(|at| *at <= life.to + TOGETHER)
-        };
-        self.replaced.contains(&like) || self.freed.get(&like).is_some_and(near)
+        const TOGETHER: RecordPosition = 8;
+        let Some(StayingBlocks { are_replaced, freed }) = self.0.get(&(life.stack, life.size)) else { return false };
+        let next = freed.get(freed.partition_point(|at| *at + TOGETHER < life.to));
+        *are_replaced || next.is_some_and(|at| *at <= life.to + TOGETHER)
     }
 }
 
 /// The evidence for verdicts.
-struct Work<'a> {
-    data: &'a SnapshotData,
+struct Work {
     /// The program is Python's: lifetimes decide nothing, because variables and forward passes are not known.
     is_python: bool,
     backward: Passes,
@@ -230,16 +237,18 @@ struct Work<'a> {
     counted: GradientCounts,
     history: AllocationHistory,
     /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
-    forward: HashMap<(ThreadId, usize), usize>,
+    forward: HashMap<(ThreadId, RecordPosition), RecordPosition>,
     /// Growing caches, and blocks that they may have begun with.
     caches: HashSet<NonZeroU64>,
     prefixes: HashSet<NonZeroU64>,
     exits: Exits,
     flows: UseFlows,
+    /// By context, see [`own_scope`].
+    own_scopes: Vec<Option<ContextId>>,
 }
 
-impl<'a> Work<'a> {
-    fn of(data: &'a SnapshotData, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
+impl Work {
+    fn of(data: &SnapshotData, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
@@ -252,7 +261,8 @@ impl<'a> Work<'a> {
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
         let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
-        Self { data, is_python, backward, steps, counted, history, forward, caches, prefixes, exits, flows }
+        let own_scopes = (0..data.contexts.len() as u32).map(|context| own_scope(data, ContextId(context))).collect();
+        Self { is_python, backward, steps, counted, history, forward, caches, prefixes, exits, flows, own_scopes }
     }
 
     /// The verdict from stacks and lifetimes; where that is open, from the uses.
@@ -335,7 +345,7 @@ impl<'a> Work<'a> {
     }
 
     fn is_short(&self, life: &Lifetime) -> bool {
-        let is_finite = life.from > 0 && life.to != usize::MAX;
+        let is_finite = life.from > 0 && life.to != NEVER;
         is_finite && self.history.allocations(life.from, life.to) < SOON
     }
 
@@ -359,7 +369,7 @@ impl<'a> Work<'a> {
     }
 
     fn has_result(&self, life: &Lifetime, pass: &Pass) -> bool {
-        self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
+        self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(NEVER))
     }
 
     fn in_step(&self, life: &Lifetime) -> Verdict {
@@ -386,8 +396,8 @@ impl<'a> Work<'a> {
             return Verdict::Kept(None);
         }
         let (next, after) = match backward_after(&self.backward, life) {
-            Some([next, rest @ ..]) => (next.from, rest.first().map_or(usize::MAX, |pass| pass.from)),
-            _ => (usize::MAX, usize::MAX),
+            Some([next, rest @ ..]) => (next.from, rest.first().map_or(NEVER, |pass| pass.from)),
+            _ => (NEVER, NEVER),
         };
         match life.to {
             to if to < next && self.is_temporary(life) => TEMPORARY,
@@ -421,7 +431,7 @@ impl<'a> Work<'a> {
 
     /// Either its stack says so, or the pass had begun before it and its site also allocated before the thread's first backward
     /// pass, when there was nothing to update yet.
-    fn is_of_forward_pass(&self, life: &Lifetime, next: usize) -> bool {
+    fn is_of_forward_pass(&self, life: &Lifetime, next: RecordPosition) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
         let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
@@ -431,10 +441,8 @@ impl<'a> Work<'a> {
     /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
     /// freed block whose scope was entered once: that scope may be the whole program.
     fn is_within_its_scope(&self, life: &Lifetime) -> Option<bool> {
-        let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
-        let ids = self.data.context_ids(life.context);
-        let own = ids.iter().rfind(|id| node(**id).is_some_and(|node| !node.module)).or(ids.first())?;
-        let exits = self.exits.get(&(life.thread, *own))?;
+        let own = (*self.own_scopes.get(life.context.0 as usize)?)?;
+        let exits = self.exits.get(&(life.thread, own))?;
         let left = exits.get(exits.partition_point(|at| *at < life.from))?;
         match life.to <= *left {
             false => Some(false),
@@ -444,7 +452,14 @@ impl<'a> Work<'a> {
     }
 }
 
-fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
+/// The innermost scope of a context that is not a module, or else its outermost module.
+fn own_scope(data: &SnapshotData, context: ContextId) -> Option<ContextId> {
+    let ids = data.context_ids(context);
+    let is_scope = |id: &&ContextId| data.contexts.get(id.0 as usize).is_some_and(|node| !node.module);
+    ids.iter().rfind(is_scope).or(ids.first()).copied()
+}
+
+fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, RecordPosition), RecordPosition> {
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         if let Some([next, ..]) =

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::Lifetime;
+use super::lifetimes::{Lifetime, RecordPosition};
 use super::passes::{Pass, Passes, pass_at};
 use crate::snapshot::Category;
 
@@ -26,13 +26,14 @@ pub(super) struct GradientCounts {
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
 pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
     // Keyed by the position where each pass begins.
-    let mut passes: BTreeMap<usize, Vec<&Lifetime>> = BTreeMap::new();
+    let mut passes: BTreeMap<RecordPosition, Vec<&Lifetime>> = BTreeMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward) {
         if let Some(pass) = pass_at(backward, life).filter(|pass| outlives(life, pass) && !pass.has_gradients) {
             passes.entry(pass.from).or_default().push(life);
         }
     }
-    let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives));
+    let begins: Vec<RecordPosition> = passes.keys().copied().collect();
+    let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives, &begins));
     for (from, left) in passes {
         let (variables, others): (Vec<&Lifetime>, Vec<&Lifetime>) = live.at(from).partition(|life| is_variable(life));
         let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) =
@@ -53,18 +54,29 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
 struct Live<'a> {
     /// Blocks not swept yet, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
-    live: BTreeMap<(usize, NonZeroU64), &'a Lifetime>,
+    live: BTreeMap<(RecordPosition, NonZeroU64), &'a Lifetime>,
 }
 
 impl<'a> Live<'a> {
-    fn of(lives: &'a [Lifetime]) -> Self {
-        let mut coming: Vec<&Lifetime> = lives.iter().filter(|life| life.hint != Hint::Backward).collect();
+    /// Sweeps the blocks that are live at some of these positions, which are sorted.
+    fn of(lives: &'a [Lifetime], positions: &[RecordPosition]) -> Self {
+        let mut next = 0;
+        let is_live = |life: &&Lifetime| {
+            // Lives begin nearly always in order.
+            let is_next = positions.get(next).is_none_or(|position| life.from <= *position)
+                && next.checked_sub(1).is_none_or(|before| positions[before] < life.from);
+            if !is_next {
+                next = positions.partition_point(|position| *position < life.from);
+            }
+            life.hint != Hint::Backward && positions.get(next).is_some_and(|position| life.to > *position)
+        };
+        let mut coming: Vec<&Lifetime> = lives.iter().filter(is_live).collect();
         coming.sort_unstable_by_key(|life| life.from);
         Self { coming: coming.into_iter().peekable(), live: BTreeMap::new() }
     }
 
     /// The blocks live at a position and the next one. Positions must not decrease from call to call.
-    fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Lifetime> {
+    fn at(&mut self, position: RecordPosition) -> impl Iterator<Item = &'a Lifetime> {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             // Keyed by the end of the lifetime.
             if life.to >= position + 2 {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::Lifetime;
+use super::lifetimes::{Lifetime, NEVER, RecordPosition};
 use crate::snapshot::{StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.
@@ -27,7 +27,11 @@ pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool)
     }
     let runs: Vec<Vec<&Lifetime>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
     let collected: HashSet<NonZeroU64> = runs.iter().flatten().map(|life| life.seq).collect();
-    let (work, mut growing) = (work(lives, &collected), Growing::default());
+    let mut growing = Growing::default();
+    if runs.iter().all(|run| run.len() < LEAST) {
+        return growing;
+    }
+    let work = work(lives, &collected);
     for run in runs.iter().filter(|run| run.len() >= LEAST && is_read(run, &work)) {
         growing.prefixes.extend(prefixes(run, &work));
         growing.caches.extend(run.iter().map(|life| life.seq));
@@ -66,14 +70,14 @@ fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
 
 fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
     /// Maximum number of records until the last block is freed.
-    const SOON: usize = 16;
+    const SOON: RecordPosition = 16;
     let Some(last) = run.last() else { return false };
     let by = life.size.saturating_sub(last.size);
     let evenly = match run {
         [.., before, last] => last.size - before.size == by,
         _ => by > 0,
     };
-    evenly && last.to > life.from && (last.to == usize::MAX || last.to - life.from <= SOON)
+    evenly && last.to > life.from && (last.to == NEVER || last.to - life.from <= SOON)
 }
 
 /// Other allocations of each thread's operators, in order.
@@ -86,7 +90,7 @@ fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<T
 
 /// Does a result computed after each block of the run grow with the run?
 fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool {
-    let after = |life: &&Lifetime, until: usize| -> HashMap<StackId, u64> {
+    let after = |life: &&Lifetime, until: RecordPosition| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::default();

@@ -1,9 +1,8 @@
 //! Category hints: what a stack alone says about the purpose of a block.
 
-use super::operator::FramePlace;
-use super::torch::is_optimizer;
+use super::matched_frame::{MatchedFrame, matched_frames};
 use super::{Origin, allocator, library, operator};
-use crate::snapshot::{Category, ContextId, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
+use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId};
 
 /// What a stack says about a block's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +48,12 @@ pub(super) struct StackHint {
 impl StackHint {
     pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
         let rules = &data.settings.rules;
-        let run: Vec<FramePlace<'_>> = framework_run(data, stack).collect();
+        let run: Vec<MatchedFrame<'_>> = framework_run(data, stack).collect();
         let operator = operator(data, stack);
-        let called = operator.and_then(|operator| run.iter().rfind(|place| place.function == operator.root));
-        let calls = |fact| called.is_some_and(|place| place.is(rules, fact));
-        let is_variable = run.iter().any(|place| place.is(rules, Fact::Variable));
-        let hint = match (by_rule(rules, &run), operator) {
+        let called = operator.and_then(|operator| run.iter().rfind(|frame| frame.function() == operator.root));
+        let calls = |fact| called.is_some_and(|frame| frame.is(fact));
+        let is_variable = run.iter().any(|frame| frame.is(Fact::Variable));
+        let hint = match (by_rule(&run), operator) {
             _ if allocator(data, stack).is_some() => Hint::GivenOut,
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
@@ -66,21 +65,24 @@ impl StackHint {
             (None, Some(operator)) if rules.names(Fact::Join, operator.root) => Hint::Join,
             (None, Some(_)) => Hint::Forward,
             // The program brings data in without an operator.
-            (None, None) if run.last().is_some_and(|place| place.is(rules, Fact::Input)) => Hint::Input,
+            (None, None) if run.last().is_some_and(|frame| frame.is(Fact::Input)) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
         // These hold whatever else the stack says.
         let is_final =
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
-        let frames = || data.stacks.frames(stack);
-        let steps = |frame: &Frame| FramePlace::of(frame).is(rules, Fact::Optimizer) || is_optimizer(frame);
-        let in_optimizer = is_operator && frames().any(steps);
+        let is_in = |fact| matched_frames(data, stack).any(|frame| frame.is(fact));
+        let in_optimizer = is_operator && is_in(Fact::Optimizer);
         let of = operator.and_then(|operator| operator.backward_of).unwrap_or_default();
         let is_gradient = operator.is_some_and(|operator| rules.is_gradient(operator.root, of));
-        let is_forward = |frame: &Frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function());
-        let in_forward = frames().any(is_forward);
+        let in_forward = is_in(Fact::Forward);
         Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves: calls(Fact::Move), is_gradient }
+    }
+
+    /// Does the category of its blocks depend on how the site repeats?
+    pub(super) fn may_repeat(self) -> bool {
+        matches!(self.hint, Hint::Input | Hint::Forward | Hint::Join)
     }
 
     /// The hint, given whether one of the block's scopes is an optimizer's.
@@ -97,16 +99,15 @@ impl Hint {
 }
 
 /// The framework frames below the program's own, innermost first.
-fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = FramePlace<'_>> {
-    let rules = &data.settings.rules;
-    let frames = data.stacks.frames(stack).map(|frame| (Origin::of(rules, frame), frame));
-    let run = frames.take_while(|(origin, _)| !matches!(origin, Origin::Workspace | Origin::Library));
-    run.filter(|(origin, _)| *origin == Origin::Framework).map(|(_, frame)| FramePlace::of(frame))
+fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = MatchedFrame<'_>> {
+    let frames = matched_frames(data, stack);
+    let run = frames.take_while(|frame| !matches!(frame.origin(), Origin::Workspace | Origin::Library));
+    run.filter(|frame| frame.origin() == Origin::Framework)
 }
 
 /// [`Category::Workspace`] if any frame's rule says so, else the category of the outermost frame that has a rule.
-fn by_rule(rules: &Rules, run: &[FramePlace<'_>]) -> Option<Category> {
-    let mut found = run.iter().filter_map(|place| rules.category(&place.package, &place.file, place.function));
+fn by_rule(run: &[MatchedFrame<'_>]) -> Option<Category> {
+    let mut found = run.iter().filter_map(|frame| frame.category());
     let outermost = found.clone().next_back();
     found.find(|category| *category == Category::Workspace).or(outermost)
 }

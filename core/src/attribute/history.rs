@@ -1,7 +1,9 @@
 //! Allocation history of each site and thread, as sorted positions in the log.
 
+use std::cell::OnceCell;
+
 use super::hashed::HashMap;
-use super::lifetimes::Lifetime;
+use super::lifetimes::{Lifetime, NEVER, RecordPosition};
 use crate::snapshot::{StackId, ThreadId};
 
 /// Positions of allocations, sorted. A site is a stack here.
@@ -10,13 +12,20 @@ pub(super) struct AllocationHistory {
     /// Allocations up to each position.
     until: Vec<u32>,
     stacks: Vec<StackId>,
-    of_thread: HashMap<ThreadId, Vec<usize>>,
-    of_stack: HashMap<StackId, Vec<(usize, usize)>>,
+    /// Each thread's last allocation.
+    last: HashMap<ThreadId, RecordPosition>,
+    /// Sites whose repetition matters.
+    of_stack: HashMap<StackId, SiteHistory>,
     /// Allocations in forward passes, judging by the functions on their stacks.
-    forward: Vec<usize>,
-    habits: HashMap<StackId, Habit>,
+    forward: Vec<RecordPosition>,
     /// Allocations in each thread's backward passes, with the positions of their frees.
-    ends: HashMap<ThreadId, Vec<(usize, usize)>>,
+    ends: HashMap<ThreadId, Vec<(RecordPosition, RecordPosition)>>,
+}
+
+#[derive(Debug, Default)]
+struct SiteHistory {
+    blocks: Vec<(RecordPosition, RecordPosition)>,
+    habit: OnceCell<Habit>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +37,9 @@ struct Habit {
 
 impl AllocationHistory {
     pub(super) fn of(lives: &[Lifetime]) -> Self {
-        let mut places = Self::default();
+        let (mut places, mut last) = (Self::default(), None);
         for life in lives.iter().filter(|life| life.from > 0) {
-            let position = life.from;
+            let position = life.from as usize;
             if places.until.len() <= position {
                 // Lives are in the order of their allocation.
                 places.until.resize(position + 1, places.stacks.len() as u32);
@@ -40,27 +49,33 @@ impl AllocationHistory {
             if life.of_stack.in_forward {
                 places.forward.push(life.from);
             }
-            places.of_thread.entry(life.thread).or_default().push(life.from);
-            places.of_stack.entry(life.stack).or_default().push((life.from, life.to));
+            if let Some((thread, from)) =
+                last.replace((life.thread, life.from)).filter(|(thread, _)| *thread != life.thread)
+            {
+                places.last.insert(thread, from);
+            }
+            if life.of_stack.may_repeat() {
+                places.of_stack.entry(life.stack).or_default().blocks.push((life.from, life.to));
+            }
             if life.hint == super::hint::Hint::Backward {
                 places.ends.entry(life.thread).or_default().push((life.from, life.to));
             }
         }
-        places.habits = places.of_stack.iter().map(|(stack, blocks)| (*stack, places.habit(blocks))).collect();
+        places.last.extend(last);
         places
     }
 
     /// Number of allocations after position `from`, up to `to`.
-    pub(super) fn allocations(&self, from: usize, to: usize) -> usize {
+    pub(super) fn allocations(&self, from: RecordPosition, to: RecordPosition) -> usize {
         self.until(to).saturating_sub(self.until(from))
     }
 
-    fn until(&self, position: usize) -> usize {
-        self.until.get(position).or(self.until.last()).map_or(0, |count| *count as usize)
+    fn until(&self, position: RecordPosition) -> usize {
+        self.until.get(position as usize).or(self.until.last()).map_or(0, |count| *count as usize)
     }
 
-    pub(super) fn goes_on(&self, thread: ThreadId, position: usize) -> bool {
-        self.of_thread.get(&thread).and_then(|all| all.last()).is_some_and(|last| *last > position)
+    pub(super) fn goes_on(&self, thread: ThreadId, position: RecordPosition) -> bool {
+        self.last.get(&thread).is_some_and(|last| *last > position)
     }
 
     /// Was the block freed before any forward pass could use it, like the source of a conversion of weights?
@@ -87,33 +102,38 @@ impl AllocationHistory {
         to - from <= MOST && self.stacks.get(from..to).unwrap_or_default().iter().all(is_rare)
     }
 
-    fn of_stack(&self, stack: StackId) -> &[(usize, usize)] {
-        self.of_stack.get(&stack).map_or(&[], Vec::as_slice)
+    fn of_stack(&self, stack: StackId) -> &[(RecordPosition, RecordPosition)] {
+        self.of_stack.get(&stack).map_or(&[], |site| &site.blocks)
     }
 
-    pub(super) fn allocates_between(&self, stack: StackId, from: usize, to: usize) -> bool {
+    pub(super) fn allocates_between(&self, stack: StackId, from: RecordPosition, to: RecordPosition) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from)).is_some_and(|(next, _)| *next < to)
     }
 
-    pub(super) fn allocates_around(&self, stack: StackId, position: usize) -> bool {
+    pub(super) fn allocates_around(&self, stack: StackId, position: RecordPosition) -> bool {
         let ends = self.of_stack(stack).first().zip(self.of_stack(stack).last());
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)
     }
 
     /// Does the site allocate repeatedly, and is each block freed before the next but one is allocated?
     pub(super) fn comes_again(&self, stack: StackId) -> bool {
-        self.habits.get(&stack).is_some_and(|habit| habit.comes_again)
+        self.habit(stack).is_some_and(|habit| habit.comes_again)
     }
 
     /// Does the site allocate repeatedly, with each block live for less than half the period of the repetition? Its blocks may
     /// overlap (take turns) only if `may_take_turns`.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
-        self.habits.get(&stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
+        self.habit(stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
     }
 
-    fn habit(&self, blocks: &[(usize, usize)]) -> Habit {
-        let is_gone = |window: &[(usize, usize)]| match window {
+    fn habit(&self, stack: StackId) -> Option<Habit> {
+        let site = self.of_stack.get(&stack)?;
+        Some(*site.habit.get_or_init(|| self.habit_of(&site.blocks)))
+    }
+
+    fn habit_of(&self, blocks: &[(RecordPosition, RecordPosition)]) -> Habit {
+        let is_gone = |window: &[(RecordPosition, RecordPosition)]| match window {
             [(_, freed), _, (next_but_one, _)] => freed < next_but_one,
             _ => false,
         };
@@ -123,7 +143,7 @@ impl AllocationHistory {
         Habit { comes_again, is_brief: self.are_brief(blocks, &beginnings), takes_turns }
     }
 
-    fn are_brief(&self, blocks: &[(usize, usize)], beginnings: &[usize]) -> bool {
+    fn are_brief(&self, blocks: &[(RecordPosition, RecordPosition)], beginnings: &[RecordPosition]) -> bool {
         /// Repetitions that count as a pattern.
         const LEAST: usize = 4;
         /// Allocations during the longest brief lifetime.
@@ -136,19 +156,25 @@ impl AllocationHistory {
             })
             .collect();
         // After the last beginning, the period is that of the one before.
-        let period = |from: usize| {
+        let period = |from: RecordPosition| {
             let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
             periods.get(at).or(periods.last()).copied().unwrap_or(0)
         };
-        let is_brief = |(from, to): &(usize, usize)| {
+        let is_brief = |(from, to): &(RecordPosition, RecordPosition)| {
             let lasts = self.allocations(*from, *to);
-            *to != usize::MAX && lasts < LONGEST && lasts * 2 <= period(*from)
+            *to != NEVER && lasts < LONGEST && lasts * 2 <= period(*from)
         };
         beginnings.len() >= LEAST && blocks.iter().all(is_brief)
     }
 
     /// Is any block of the backward pass between `from` and `to` live at position `after`?
-    pub(super) fn outlive(&self, thread: ThreadId, from: usize, to: usize, after: usize) -> bool {
+    pub(super) fn outlive(
+        &self,
+        thread: ThreadId,
+        from: RecordPosition,
+        to: RecordPosition,
+        after: RecordPosition,
+    ) -> bool {
         let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
         let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
         pass.iter().take_while(|(at, _)| *at <= to).any(|(_, freed)| *freed > after)
@@ -156,7 +182,7 @@ impl AllocationHistory {
 }
 
 /// Positions at which a site allocates while it has no live block.
-fn beginnings(blocks: &[(usize, usize)]) -> Vec<usize> {
+fn beginnings(blocks: &[(RecordPosition, RecordPosition)]) -> Vec<RecordPosition> {
     let (mut end, mut beginnings) = (0, Vec::new());
     for (from, to) in blocks {
         if *from > end {

@@ -1,27 +1,35 @@
 //! Native libraries that allocate device memory on their own, such as cuBLAS.
 
 use super::Origin;
+use super::matched_frame::matched_at;
 use crate::snapshot::{CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
 /// File name of the native library that allocated the block itself: `libcublas.so.13`.
 pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
-    let stacks = &data.stacks;
-    let rules = &data.settings.rules;
-    let is_own = |address: &&CodeAddress| is_memtraces(stacks.frames_at(address));
-    let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
-    let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(rules, frame) == Origin::Unknown);
+    let is_own = |address: &&CodeAddress| is_of_memtrace(origins(data, address));
+    let asking = data.stacks.addresses(stack).find(|address| !is_own(address))?;
+    let is_native = origins(data, asking).all(|origin| origin == Origin::Unknown);
     let module = data.objects.get(asking.object? as usize)?;
-    name_of_library(rules, module.path.as_deref()?).filter(|_| is_native)
+    name_of_library(&data.settings.rules, module.path.as_deref()?).filter(|_| is_native)
+}
+
+fn origins(data: &SnapshotData, address: &CodeAddress) -> impl Iterator<Item = Origin> {
+    matched_at(data, address).map(|frame| frame.origin())
 }
 
 /// Is this address in memtrace or in std called by it? Such addresses are left out of stacks.
 pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
     // No rule affects these two origins.
     let rules = Rules::default();
-    let innermost = frames.first().map(|frame| Origin::of(&rules, frame));
-    // A scope is inlined into the program around the code it runs.
-    innermost.is_none_or(|origin| origin == Origin::Memtrace)
-        || frames.iter().any(|frame| Origin::of(&rules, frame) == Origin::Std)
+    is_of_memtrace(frames.iter().map(|frame| Origin::of(&rules, frame)))
+}
+
+fn is_of_memtrace(mut origins: impl Iterator<Item = Origin>) -> bool {
+    match origins.next() {
+        // A scope is inlined into the program around the code it runs.
+        None | Some(Origin::Memtrace | Origin::Std) => true,
+        Some(_) => origins.any(|origin| origin == Origin::Std),
+    }
 }
 
 /// File name of a shared library that may allocate on its own.

@@ -4,9 +4,15 @@ use std::num::NonZeroU64;
 
 use super::hashed::HashMap;
 use super::hint::{Hint, StackHint, is_step};
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
 
-/// A block from its alloc to its free, as positions in the log from 1.
+/// A position in the log, from 1; 0 is before the log. Records behind the largest are left out.
+pub(super) type RecordPosition = u32;
+
+/// The end of the lifetime of a block that is live, or whose free is unknown.
+pub(super) const NEVER: RecordPosition = RecordPosition::MAX;
+
+/// A block from its alloc to its free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub(super) seq: NonZeroU64,
@@ -15,36 +21,46 @@ pub(super) struct Lifetime {
     pub(super) context: ContextId,
     pub(super) thread: ThreadId,
     /// 0 if it was allocated before the log begins.
-    pub(super) from: usize,
-    /// `usize::MAX` if it is live or its free is unknown.
-    pub(super) to: usize,
+    pub(super) from: RecordPosition,
+    pub(super) to: RecordPosition,
     pub(super) hint: Hint,
     pub(super) of_stack: StackHint,
 }
 
 impl Lifetime {
-    pub(super) fn is_live_at(&self, position: usize) -> bool {
+    pub(super) fn is_live_at(&self, position: RecordPosition) -> bool {
         self.from <= position && position < self.to
     }
 }
 
 /// All blocks that the recording knows, in the order of their allocation.
 pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lifetime> {
-    let mut stacks: HashMap<StackId, StackHint> = HashMap::default();
-    let mut contexts: HashMap<ContextId, bool> = HashMap::default();
-    let mut hint = |stack, context| {
-        let is_step = *contexts.entry(context).or_insert_with(|| is_step(data, context));
-        let hint = *stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack));
+    let steps: Vec<bool> = (0..data.contexts.len() as u32).map(|context| is_step(data, ContextId(context))).collect();
+    let mut stacks: Vec<Option<StackHint>> = vec![None; data.stacks.len()];
+    let mut hint = |stack: StackId, context: ContextId| {
+        let make = || StackHint::of(data, stack);
+        let hint = stacks.get_mut(stack.0 as usize).map_or_else(make, |hint| *hint.get_or_insert_with(make));
+        let is_step = steps.get(context.0 as usize).is_some_and(|is_step| *is_step);
         (hint.within(is_step), hint)
     };
     let mut found = LifetimeTable::of(device);
-    let mut life = |seq: NonZeroU64, block: &Block, from: usize| {
+    let mut life = |seq: NonZeroU64, block: &Block, from: RecordPosition| {
         let Block { size, stack, context, thread, .. } = *block;
         let (hint, of_stack) = hint(stack, context);
-        Lifetime { seq, size, stack, context, thread, from, to: usize::MAX, hint, of_stack }
+        Lifetime { seq, size, stack, context, thread, from, to: NEVER, hint, of_stack }
     };
-    // Position 0 is before the log.
-    for (position, record) in (1..).zip(&device.records) {
+    let first =
+        device.records.iter().find(|record| record.kind == RecordKind::Alloc).and_then(|record| record.alloc_seq);
+    let known = || device.live.iter().chain(&device.peak.blocks);
+    // Nearly all lives are made in order, which makes the sort cheap.
+    let mut older: Vec<&Block> = known().filter(|block| first.is_none_or(|first| block.seq < Some(first))).collect();
+    older.sort_unstable_by_key(|block| block.seq);
+    for block in older {
+        if let Some(seq) = block.seq {
+            found.or_insert_with(seq, || life(seq, block, 0));
+        }
+    }
+    for (position, record) in (1..NEVER - 16).zip(&device.records) {
         let (Some(seq), block) = (record.alloc_seq, record.block()) else { continue };
         match record.kind {
             RecordKind::Alloc => {
@@ -54,13 +70,13 @@ pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lif
             RecordKind::Free => found.or_insert_with(seq, || life(seq, &block, 0)).to = position,
         }
     }
-    for block in device.live.iter().chain(&device.peak.blocks) {
+    for block in known() {
         if let Some(seq) = block.seq {
             found.or_insert_with(seq, || life(seq, block, 0));
         }
     }
     let mut lives = found.lives;
-    lives.sort_unstable_by_key(|life| life.seq);
+    lives.sort_by_key(|life| life.seq);
     lives
 }
 
@@ -76,11 +92,11 @@ struct LifetimeTable {
 
 impl LifetimeTable {
     fn of(device: &DeviceSnapshot) -> Self {
-        let seqs = || device.records.iter().filter_map(|record| record.alloc_seq).map(NonZeroU64::get);
-        let (first, last) = seqs().fold((u64::MAX, 0), |(first, last), seq| (first.min(seq), last.max(seq)));
-        let most = 4 * device.records.len() as u64 + 1024;
-        let length = last.checked_sub(first).map_or(0, |span| span.saturating_add(1).min(most));
-        Self { lives: Vec::new(), first, table: vec![0; length as usize], others: HashMap::default() }
+        let last = device.records.iter().rfind(|record| record.kind == RecordKind::Alloc).map_or(0, Record::raw_seq);
+        // Only the pages of the table that are used take memory.
+        let length = last.min(4 * device.records.len() as u64 + 1024);
+        let (first, table) = (last + 1 - length, vec![0; length as usize]);
+        Self { lives: Vec::with_capacity(device.records.len() / 2), first, table, others: HashMap::default() }
     }
 
     fn or_insert_with(&mut self, seq: NonZeroU64, make: impl FnOnce() -> Lifetime) -> &mut Lifetime {

@@ -4,7 +4,9 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::rc::Rc;
 
+use super::matched_frame::RuleMatches;
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 #[derive(Default)]
@@ -13,6 +15,7 @@ struct ReportMemo {
     of: (usize, usize),
     /// One result of each type.
     results: Vec<Box<dyn Any>>,
+    rule_matches: Option<Rc<RuleMatches>>,
 }
 
 thread_local! {
@@ -39,6 +42,14 @@ impl Drop for Memoized<'_> {
 
 fn key(data: &SnapshotData, device: &DeviceSnapshot) -> (usize, usize) {
     (std::ptr::from_ref(data).addr(), std::ptr::from_ref(device).addr())
+}
+
+/// The rule matches of the frames of the recording that is reported.
+pub(super) fn rule_matches(data: &SnapshotData) -> Option<Rc<RuleMatches>> {
+    MEMO.with_borrow_mut(|memo| {
+        let memo = memo.as_mut().filter(|memo| memo.of.0 == std::ptr::from_ref(data).addr())?;
+        Some(memo.rule_matches.get_or_insert_with(|| Rc::new(RuleMatches::of(data))).clone())
+    })
 }
 
 /// The result that `make` had before for this device, or has now.

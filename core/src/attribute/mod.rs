@@ -13,6 +13,7 @@ mod hint;
 mod history;
 mod library;
 mod lifetimes;
+mod matched_frame;
 mod memo;
 mod operator;
 mod origin;
@@ -28,6 +29,7 @@ pub use categories::{Categories, Either};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
+pub(crate) use matched_frame::matched_frames;
 pub(crate) use memo::{Memoized, once};
 pub use operator::{Operator, operator};
 pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
@@ -52,9 +54,9 @@ pub enum AllocationSite<'a> {
 /// The line of the model: the innermost frame that is not a framework's, in the user's workspace or in a library of models
 /// such as candle-transformers.
 pub fn model_line(data: &SnapshotData, stack: StackId) -> Option<&Frame> {
-    let of_model =
-        |frame: &&Frame| matches!(Origin::of(&data.settings.rules, frame), Origin::Workspace | Origin::Library);
-    data.stacks.frames(stack).find(of_model)
+    let mut frames = matched_frames(data, stack);
+    let found = frames.find(|frame| matches!(frame.origin(), Origin::Workspace | Origin::Library));
+    found.map(|found| found.frame)
 }
 
 /// The module path of a context: the names of its modules, outermost first, joined by ` > `.
@@ -67,7 +69,7 @@ pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
 /// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own crates. A frame of the
 /// user's workspace takes precedence over a library's.
 pub fn allocation_site(data: &SnapshotData, stack: StackId) -> AllocationSite<'_> {
-    site_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
+    site_of(matched_frames(data, stack).map(|frame| (frame.origin(), frame.frame)))
 }
 
 fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationSite<'a> {

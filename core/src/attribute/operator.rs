@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::Origin;
+use super::matched_frame::matched_frames;
 use super::origin::{package_and_path, version_of};
 use super::torch::{self, TorchCall};
 use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
@@ -41,8 +42,9 @@ impl fmt::Display for Operator<'_> {
 pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     let rules = &data.settings.rules;
     let (mut leaf, mut root, mut weak, mut pass, mut inside) = (None, None, None, None, false);
-    for frame in data.stacks.frames(stack) {
-        match Origin::of(rules, frame) {
+    for matched in matched_frames(data, stack) {
+        let frame = matched.frame;
+        match matched.origin() {
             Origin::Framework => inside = true,
             Origin::Workspace | Origin::Library if inside => break,
             Origin::Workspace | Origin::Library => return None,
@@ -57,15 +59,15 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
             Some(TorchCall::Weak(name)) => weak = Some(name),
             None => {}
         }
-        let place = FramePlace::of(frame);
-        if place.is(rules, Fact::Pass) {
+        if matched.is(Fact::Pass) {
+            let place = FramePlace::of(frame);
             pass = Some(frame.line.and_then(|line| rules.backward(&place.package, place.version, line.get())));
             break;
         }
-        if rules.names(Fact::Kernel, place.function) {
+        if matched.is(Fact::Kernel) {
             (leaf, root) = (None, None);
         }
-        if let Some(name) = place.operator(rules, frame.function_or_empty()) {
+        if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
         }
@@ -80,9 +82,8 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
 
 /// The operator that made a square matrix, unless the program asked for the matrix itself.
 pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
-    let places = data.stacks.frames(stack).map(FramePlace::of);
-    let square = places.into_iter().find(|place| place.is(&data.settings.rules, Fact::Square))?;
-    operator(data, stack).map(|found| found.root).filter(|root| *root != square.function)
+    let square = matched_frames(data, stack).find(|frame| frame.is(Fact::Square))?;
+    operator(data, stack).map(|found| found.root).filter(|root| *root != square.function())
 }
 
 pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
@@ -97,10 +98,8 @@ pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
 /// Does one call of this operator allocate at most once by this stack? True for the operator's own library, unless the operator
 /// loops; code that it calls (matrix kernels, thread pools) may repeat a stack.
 pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {
-    let rules = &data.settings.rules;
-    let asking = data.stacks.frames(stack).find(|frame| Origin::of(rules, frame) == Origin::Framework);
-    asking.is_some_and(|frame| rules.names(Fact::Own, &FramePlace::of(frame).package))
-        && !rules.names(Fact::Loop, operator)
+    let asking = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Framework);
+    asking.is_some_and(|frame| frame.is(Fact::Own)) && !data.settings.rules.names(Fact::Loop, operator)
 }
 
 /// Location of a frame's function: crate as in `use`, its version if known, file relative to `src`.
@@ -134,7 +133,7 @@ impl<'a> FramePlace<'a> {
     }
 
     /// The operator's name, if the function is one; `function` is its full symbol name.
-    fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
+    pub(super) fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
         let Self { package, file, function: name, .. } = self;
         let is_one = !name.is_empty() && rules.is_operator(package, file, name);
         if is_one { Some(name) } else { rules.method(package, file, name, SymbolName(function).type_name()) }

@@ -1,19 +1,18 @@
 //! Functions that run inside a `tracing` span of their own, as candle's models do.
 
-use super::operator::FramePlace;
+use super::matched_frame::matched_frames;
 use crate::snapshot::{Fact, SnapshotData, StackId};
 
 /// Was the block allocated in a function that enters a span of its own, whether or not the span was recorded? Blocks that
 /// entering and leaving allocates do not count.
 pub fn belongs_to_a_span(data: &SnapshotData, stack: StackId) -> bool {
-    let rules = &data.settings.rules;
-    let places = data.stacks.frames(stack).map(FramePlace::of);
-    places.take_while(|place| !rules.names(Fact::Tracer, &place.package)).any(|place| place.is(rules, Fact::Span))
+    matched_frames(data, stack).take_while(|frame| !frame.is(Fact::Tracer)).any(|frame| frame.is(Fact::Span))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribute::operator::FramePlace;
     use crate::snapshot::Rules;
     use crate::snapshot::testing::frame;
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use super::hashed::HashMap;
 use super::hint::Hint;
-use super::lifetimes::Lifetime;
+use super::lifetimes::{Lifetime, RecordPosition};
 use super::passes::{Pass, Passes};
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, StackId, ThreadId};
 
@@ -25,7 +25,7 @@ pub(super) enum TrainingPhase {
 /// When something used a block: a position in the log, and its phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UseMoment {
-    pub(super) at: usize,
+    pub(super) at: RecordPosition,
     pub(super) phase: TrainingPhase,
 }
 
@@ -51,7 +51,7 @@ impl BlockFlow {
     }
 
     /// Does nothing use the block between these positions?
-    pub(super) fn pauses(&self, from: usize, to: usize) -> bool {
+    pub(super) fn pauses(&self, from: RecordPosition, to: RecordPosition) -> bool {
         self.pause.is_some_and(|[begin, end]| begin.at < from && to < end.at)
     }
 }
@@ -140,7 +140,7 @@ impl Moments<'_> {
         Some(UseMoment { at, phase })
     }
 
-    fn is_in_backward(&self, thread: ThreadId, at: usize) -> bool {
+    fn is_in_backward(&self, thread: ThreadId, at: RecordPosition) -> bool {
         let Some(passes) = self.backward.get(&thread) else { return false };
         let before = passes.partition_point(|pass| pass.from <= at).checked_sub(1);
         before.and_then(|before| passes.get(before)).is_some_and(|pass| at <= pass.to)

@@ -63,8 +63,8 @@ impl PairSide {
         for (block, weight) in device.peak_weights() {
             side.kind(data, block).at_peak += weight;
         }
-        for block in short_lived(&device.records) {
-            side.kind(data, &block).temporary += device.weight(block.size);
+        for free in short_lived(&device.records) {
+            side.kind(data, &free.block()).temporary += device.weight(free.size);
         }
         for block in side.kept(data, device) {
             side.kind(data, &block).kept += device.weight(block.size);

@@ -48,8 +48,12 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
 /// candle's `AdamW::step` computes with variables, so each intermediate result retains the one before it.
 pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
+    let steps: Vec<bool> = data.stacks.frames.iter().map(|frame| is_step(frame.function_or_empty())).collect();
+    if !steps.contains(&true) {
+        return Vec::new();
+    }
     let mut in_step =
-        StackTest::that(|stack| data.stacks.frames(stack).any(|frame| is_step(frame.function_or_empty())));
+        StackTest::that(|stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
     let categories = Categories::of(data, device);
     let is_transient = |block: &Block| {
         !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
