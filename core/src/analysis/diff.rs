@@ -8,7 +8,8 @@ pub(crate) use lines::without_numbers;
 use std::collections::BTreeMap;
 
 use super::breakdown::{
-    Breakdown, Row, by_category, by_function, by_module, by_name, by_operator, by_parameter, by_scope,
+    Breakdown, Row, by_category, by_crate, by_function, by_module, by_name, by_operator, by_parameter, by_scope,
+    by_stream, by_thread,
 };
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
@@ -33,6 +34,12 @@ pub enum DiffKey {
     Parameter,
     /// A name that the program gave to a block.
     Name,
+    /// A thread, by its name.
+    Thread,
+    /// A CUDA stream.
+    Stream,
+    /// The crate whose code requested the memory.
+    Crate,
 }
 
 /// One row of a [`Diff`]: zero bytes before if it is new, zero bytes after if it is gone.
@@ -81,6 +88,9 @@ impl Diff {
             DiffKey::Scope => by_scope,
             DiffKey::Parameter => by_parameter,
             DiffKey::Name => by_name,
+            DiffKey::Thread => by_named_thread,
+            DiffKey::Stream => by_stream,
+            DiffKey::Crate => by_crate,
         };
         Self::of_breakdowns(&breakdown(before.0, before.1), &breakdown(after.0, after.1))
     }
@@ -109,6 +119,15 @@ impl Diff {
         let after = rows.iter().map(|row| row.after).sum();
         Self { rows, before, after }
     }
+}
+
+/// Threads without a name are one row: their numbers differ from run to run.
+fn by_named_thread(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let mut threads = by_thread(data, device);
+    for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {
+        "(unnamed threads)".clone_into(&mut row.label);
+    }
+    threads
 }
 
 fn difference(before: u64, after: u64) -> i64 {

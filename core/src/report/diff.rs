@@ -170,6 +170,9 @@ fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
         DiffKey::Scope => ("diff_by_scope", "scope", "Scope"),
         DiffKey::Parameter => ("diff_by_parameter", "parameter", "Parameter"),
         DiffKey::Name => ("diff_by_name", "name", "Name"),
+        DiffKey::Thread => ("diff_by_thread", "thread", "Thread"),
+        DiffKey::Stream => ("diff_by_stream", "stream", "Stream"),
+        DiffKey::Crate => ("diff_by_crate", "crate", "Crate"),
     }
 }
 

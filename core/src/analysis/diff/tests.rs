@@ -1,5 +1,6 @@
 use super::*;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story};
+use crate::snapshot::{Thread, ThreadId};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
     Diff::of((before, &before.devices[0]), (after, &after.devices[0]), key)
@@ -25,7 +26,17 @@ fn moved(mut data: SnapshotData, by: u32) -> SnapshotData {
 #[test]
 fn rows_add_up_to_the_change_of_the_total() {
     let (before, after) = (recording(2000, 500), recording(5000, 400));
-    for key in [DiffKey::Line, DiffKey::Function, DiffKey::Operator, DiffKey::Category, DiffKey::Scope, DiffKey::Name] {
+    for key in [
+        DiffKey::Line,
+        DiffKey::Function,
+        DiffKey::Operator,
+        DiffKey::Category,
+        DiffKey::Scope,
+        DiffKey::Name,
+        DiffKey::Thread,
+        DiffKey::Stream,
+        DiffKey::Crate,
+    ] {
         let diff = diff(&before, &after, key);
         assert_eq!(diff.rows.iter().map(DiffRow::change).sum::<i64>(), diff.change(), "{key:?}");
         assert_eq!((diff.before, diff.after), (3524, 6424), "{key:?}");
@@ -46,4 +57,25 @@ fn lines_that_an_edit_moved_are_the_same_lines() {
     assert_eq!(changed.len(), 1, "{:#?}", diff.rows);
     assert_eq!((changed[0].before, changed[0].after), (2000, 5000));
     assert!(changed[0].label.contains(":17 ") && changed[0].label.ends_with(", before :7"), "{}", changed[0].label);
+}
+
+#[test]
+fn threads_are_matched_by_name_and_those_without_a_name_are_one_row() {
+    let recording = |os_id: u32, names: [&str; 2], bytes: u64| {
+        let mut data = recording(2000, bytes);
+        let device = &mut data.devices[0];
+        device.peak.blocks[1].thread = ThreadId(2);
+        data.process.threads = (1..)
+            .zip(names)
+            .map(|(number, name)| Thread { number: ThreadId(number), os_id: os_id + number, name: name.to_owned() })
+            .collect();
+        data
+    };
+    let rows = |names| {
+        let found = diff(&recording(10, names, 500), &recording(70, names, 900), DiffKey::Thread);
+        let changed: Vec<_> = found.rows.into_iter().filter(|row| row.change() != 0).collect();
+        changed.into_iter().map(|row| (row.label, row.before, row.after)).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(["main", "loader"]), [("loader".to_owned(), 500, 900)]);
+    assert_eq!(rows(["main", ""]), [("(unnamed threads)".to_owned(), 500, 900)]);
 }
