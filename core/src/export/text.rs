@@ -79,7 +79,8 @@ impl Page<'_> {
         }
         if !report.totals.is_empty() {
             self.heading("Totals");
-            report.totals.iter().for_each(|(name, figure)| self.line(&format!("{name:15}  {figure}")));
+            let width = report.totals.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(15);
+            report.totals.iter().for_each(|(name, figure)| self.line(&format!("{name:width$}  {figure}")));
         }
     }
 

@@ -99,6 +99,7 @@ impl Report {
             title: format!("memtrace: memory of {} on {on}", data.process.program),
             answer: answer::of_moment(data, &then, moment),
             notes: [moment.notes(data, device), notes::notes(data)].concat(),
+            totals: summary::process_memory(data),
             sections: tables::sections(data, &then, shown, options),
             ..Self::default()
         })

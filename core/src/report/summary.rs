@@ -29,7 +29,7 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
     lines.extend(coverage::pool_lines(device));
     lines.extend(out_of_memory(device));
     lines.extend(other_devices(data, device));
-    lines.extend(data.process.memory.iter().flat_map(host_memory));
+    lines.extend(process_memory(data));
     lines.push((
         "Recorded",
         format!(
@@ -62,7 +62,11 @@ fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static s
     others.enumerate().map(line).collect()
 }
 
-/// The whole process, beside what was recorded.
+/// Resident memory and mapped files of the whole process, beside what was recorded.
+pub(super) fn process_memory(data: &SnapshotData) -> Vec<(&'static str, String)> {
+    data.process.memory.iter().flat_map(host_memory).collect()
+}
+
 fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
     let HostMemory { time_ns, resident, resident_high, files, files_high, .. } = *memory;
     let (resident, most, after) = (Bytes(resident), Bytes(resident_high), seconds(time_ns));
@@ -85,6 +89,8 @@ pub(super) fn seconds(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Moment;
+    use crate::report::{Report, ReportOptions};
     use crate::snapshot::testing::two_lines_and_a_temporary;
 
     #[test]
@@ -103,5 +109,8 @@ mod tests {
         let text = text(&data);
         assert!(text.contains("3.000 MiB of the whole process after 0.002 s, at most 5.000 MiB"), "{text}");
         assert!(text.contains("1.000 MiB of it mapped files and code, at most 2.000 MiB"), "{text}");
+        let options = ReportOptions { moment: Moment::End, ..ReportOptions::default() };
+        let at_end = Report::of(&data, &options).unwrap();
+        assert_eq!(at_end.totals.first().map(|(name, _)| *name), Some("Resident memory"));
     }
 }
