@@ -15,14 +15,15 @@ pub(crate) struct RunTables<'a> {
 }
 
 impl RunTables<'_> {
-    /// The name of the run: program, start and process, which no two runs have in common; for a recording without them, the
-    /// file's name.
+    /// The name of the run: program, start, process and length, which no two recordings have in common, not even a dump and
+    /// the end of one process; for a recording without a start, the file's name.
     pub(super) fn name(&self) -> String {
         let process = &self.data.process;
         let name = if process.started_unix_us == 0 {
             self.recording.file_name().unwrap_or_default().to_string_lossy().into_owned()
         } else {
-            format!("{}-{}-{}", process.program, process.started_unix_us, process.pid)
+            let ms = process.duration_ns / 1_000_000;
+            format!("{}-{}-{}-{ms}ms", process.program, process.started_unix_us, process.pid)
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(200).collect()

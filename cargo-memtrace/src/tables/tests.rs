@@ -132,6 +132,10 @@ fn a_run_is_exported_once_and_leaves_nothing_else() {
     assert!(error.contains("remove the folder"), "{error}");
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(names, [path]);
+    // A dump of the same process.
+    let mut dump = data.clone();
+    dump.process.duration_ns += 5_000_000;
+    assert_ne!(write(&dump, TableFormat::Csv, folder.path()), path);
     // Recordings that name no process, such as pickles, have their file's name.
     let mut unknown = data.clone();
     unknown.process = Default::default();
