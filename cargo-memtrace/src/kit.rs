@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use crate::build::cargo;
 use crate::failure::CommandFailure;
+use crate::input;
 
 /// Variables for a program.
 pub(crate) type Environment = Vec<(String, String)>;
@@ -46,6 +47,8 @@ pub(crate) fn parts() -> impl Iterator<Item = (&'static str, bool)> {
 }
 
 /// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
+///
+/// The target folder is one of their own: programs with empty kernels must never be taken for programs of a real GPU.
 pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, CommandFailure> {
     let sizes: Vec<&str> = memory.split(',').collect();
     for size in &sizes {
@@ -56,8 +59,11 @@ pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, CommandFailure>
             "{memory}: all simulated GPUs have one size; give it once for each"
         )));
     }
+    let target = std::path::absolute(input::target_dir().join("simulated-gpu"))
+        .map_err(|error| CommandFailure::usage(format!("no folder to build in: {error}")))?;
     let libraries = driver_folder()?;
-    let mut variables = toolkit()?;
+    let mut variables = toolkit(&target)?;
+    variables.push(("CARGO_TARGET_DIR".to_owned(), target.display().to_string()));
     variables.push(("MEMTRACE_CUSIM_MEMORY".to_owned(), sizes[0].to_owned()));
     variables.push(("MEMTRACE_CUSIM_DEVICES".to_owned(), sizes.len().to_string()));
     variables.push(("LD_LIBRARY_PATH".to_owned(), in_front("LD_LIBRARY_PATH", libraries.as_os_str())));
@@ -66,13 +72,13 @@ pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, CommandFailure>
 
 /// The folder with the simulated libcuda and the libraries above it.
 pub(crate) fn driver_folder() -> Result<PathBuf, CommandFailure> {
-    let folder = script("simulated-driver")?;
+    let folder = script("simulated-driver", &[])?;
     Ok(PathBuf::from(folder.trim_end()))
 }
 
-/// The variables of the stand-in toolkit, with which candle's feature `cuda` builds.
-fn toolkit() -> Result<Environment, CommandFailure> {
-    let exports = script("stand-in-toolkit")?;
+/// The variables of the stand-in toolkit, with which candle's feature `cuda` builds into this target folder.
+fn toolkit(target: &Path) -> Result<Environment, CommandFailure> {
+    let exports = script("stand-in-toolkit", &["--target".as_ref(), target.as_os_str()])?;
     let export = |line: &str| {
         let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
         let value = match name {
@@ -93,10 +99,14 @@ fn in_front(variable: &str, folder: &OsStr) -> String {
 }
 
 /// The output of one of the kit's scripts.
-fn script(name: &str) -> Result<String, CommandFailure> {
+fn script(name: &str, args: &[&OsStr]) -> Result<String, CommandFailure> {
     let script = sources::root()?.join("scripts").join(name);
-    let output =
-        Command::new(&script).env("CARGO", cargo()).env_remove("CARGO_TARGET_DIR").stderr(Stdio::inherit()).output();
+    let output = Command::new(&script)
+        .args(args)
+        .env("CARGO", cargo())
+        .env_remove("CARGO_TARGET_DIR")
+        .stderr(Stdio::inherit())
+        .output();
     match output {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(_) => Err(CommandFailure::usage(format!("{} failed; its messages are above", script.display()))),

@@ -20,9 +20,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
     if let Some(memory) = &args.simulate {
         environment = kit::simulated_gpu(memory)?;
-        // Programs with empty kernels must never be taken for programs of a real GPU.
-        let target = std::path::absolute(input::target_dir().join("simulated-gpu"));
-        environment.extend(target.ok().map(|target| ("CARGO_TARGET_DIR".to_owned(), target.display().to_string())));
     }
     let (name, program) = match &args.exec {
         Some(program) => (name_of(program), program.clone()),

@@ -25,8 +25,6 @@ pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
                 command.env(variable, "line-tables-only");
             }
         }
-        // Programs with empty kernels must never be taken for programs of a real GPU.
-        command.env("CARGO_TARGET_DIR", crate::input::target_dir().join("simulated-gpu"));
     }
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
