@@ -1,8 +1,7 @@
 //! Recordings: the named file, the newest one of a folder, or the newest one under cargo's target folder.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, window, window_notes};
 use memtrace_core::snapshot::SnapshotData;
@@ -10,6 +9,7 @@ use memtrace_core::symbol::SymbolSources;
 
 use crate::cli::SelectionArgs;
 use crate::failure::CommandFailure;
+use crate::progress::Progress;
 
 /// A recording with the file that it was read from.
 pub(crate) struct RecordingFile {
@@ -32,6 +32,7 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
         return Ok(recording);
     }
     let RecordingFile { path, data, .. } = recording;
+    let _progress = Progress::of("replaying the log");
     let device =
         device_or_main(&data, selection.device).ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
     let span = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.span(&data, device)).transpose();
@@ -51,13 +52,17 @@ fn read_with(file: Option<&Path>, sources: &SymbolSources) -> Result<RecordingFi
         Some(path) => path.to_owned(),
         None => newest()?,
     };
-    let mut progress = Progress::new();
+    let progress = Progress::of(format!("reading {}", path.display()));
     let data = if is_pickle(&path) {
         memtrace_core::read_pytorch(&path)
     } else {
-        memtrace_core::read_capture_with(&path, sources, |done, all| progress.show(done, all))
+        memtrace_core::read_capture_with(&path, sources, |done, all| {
+            if done.is_multiple_of(64) {
+                progress.now(format!("finding names of functions: {} %", 100 * done / all.max(1)));
+            }
+        })
     };
-    progress.clear();
+    drop(progress);
     Ok(RecordingFile { data: data?, path, notes: Vec::new() })
 }
 
@@ -98,32 +103,4 @@ fn is_recording(path: &Path) -> bool {
 pub(crate) fn target_dir() -> PathBuf {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
     metadata.map_or_else(|_| PathBuf::from("target"), |metadata| metadata.target_directory.into())
-}
-
-/// A line on the standard error, for work that takes longer than half a second.
-struct Progress {
-    began: Instant,
-    shown: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self { began: Instant::now(), shown: false }
-    }
-
-    fn show(&mut self, done: u64, all: u64) {
-        if done.is_multiple_of(64)
-            && self.began.elapsed() > Duration::from_millis(500)
-            && std::io::stderr().is_terminal()
-        {
-            eprint!("\rmemtrace: finding names of functions: {} %\x1b[K", 100 * done / all.max(1));
-            self.shown = true;
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod input;
 mod kit;
 mod moment;
 mod output;
+mod progress;
 mod recordings;
 mod resident;
 mod signals;

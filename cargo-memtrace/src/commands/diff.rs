@@ -6,6 +6,7 @@ use memtrace_core::report::{DiffOptions, Report};
 
 use crate::cli::{By, DiffArgs};
 use crate::failure::CommandFailure;
+use crate::progress::Progress;
 use crate::{input, output};
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<(), CommandFailure> {
@@ -19,11 +20,13 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), CommandFailure> {
         threshold: args.threshold,
     };
     let before = input::read_selected(Some(&args.before), &args.selection)?;
-    let report = if args.before == args.after {
-        Report::of_diff(&before.data, &before.data, &options)?
-    } else {
-        Report::of_diff(&before.data, &input::read_selected(Some(&args.after), &args.selection)?.data, &options)?
+    let other = match args.before == args.after {
+        true => None,
+        false => Some(input::read_selected(Some(&args.after), &args.selection)?),
     };
+    let progress = Progress::of("comparing the recordings");
+    let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
+    drop(progress);
     if args.md { output::print_text(&markdown(&report)) } else { output::print(&report, &args.selection) }
 }
 
@@ -37,11 +40,12 @@ fn key(by: By) -> Result<DiffKey, CommandFailure> {
         By::Scope => DiffKey::Scope,
         By::Parameter => DiffKey::Parameter,
         By::Name => DiffKey::Name,
-        By::Age | By::Thread | By::Stream | By::Crate => {
-            let by = format!("{by:?}").to_lowercase();
-            return Err(CommandFailure::usage(format!(
-                "a difference has no table by {by}; `cargo memtrace report --by {by}` has"
-            )));
+        By::Thread => DiffKey::Thread,
+        By::Stream => DiffKey::Stream,
+        By::Crate => DiffKey::Crate,
+        By::Age => {
+            let message = "a difference has no table by age; `cargo memtrace report --by age` has";
+            return Err(CommandFailure::usage(message));
         }
     })
 }

@@ -6,6 +6,8 @@ use memtrace_core::report::{Report, ReportOptions};
 use super::section;
 use crate::cli::{ReadingArgs, ReportArgs};
 use crate::failure::CommandFailure;
+use crate::input::RecordingFile;
+use crate::progress::Progress;
 use crate::{input, output};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<(), CommandFailure> {
@@ -19,7 +21,7 @@ pub(crate) fn leaks(reading: &ReadingArgs) -> Result<(), CommandFailure> {
 
 pub(crate) fn temporaries(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
+    let mut report = report_of(&recording, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
     (report.findings, report.totals) = (Vec::new(), Vec::new());
     if report.sections.is_empty() {
         report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
@@ -39,9 +41,14 @@ pub(crate) fn advise(reading: &ReadingArgs) -> Result<(), CommandFailure> {
 
 fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = Report::of(&recording.data, &options(reading, moment, sections))?;
+    let mut report = report_of(&recording, &options(reading, moment, sections))?;
     report.notes.splice(0..0, recording.notes);
     output::print(&report, &reading.selection)
+}
+
+fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {
+    let _progress = Progress::of("computing the report");
+    Ok(Report::of(&recording.data, options)?)
 }
 
 fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
