@@ -174,7 +174,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "reading",
         tier: Tier::Full,
-        holds: "a report of a million records keeps to 400 MB and 8 times the time of reading; ten million take ten times that",
+        holds: "a report of a million records keeps to 400 MB and 3 times the time of reading; ten million take ten times that",
         owns: &[],
         run: benches::reading,
     },
@@ -248,7 +248,7 @@ const TOOLS: &[(&str, &str)] = &[
         "scripts/bench-formats",
         "prints the table of docs/viewers.md; the lane benches runs its recording, consumers its formats",
     ),
-    ("scripts/cuda-toolkit", "builds for real GPUs, also for scripts/gpu-check; downloads 105 MB"),
+    ("scripts/cuda-toolkit", "builds for real GPUs; downloads 105 MB"),
     ("scripts/gpu-check", "needs a machine with a GPU; the lane simulated runs its program"),
     ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),
     ("scripts/stand-in-toolkit", "part of scripts/with-simulated-gpu"),
