@@ -1,7 +1,7 @@
 //! Suballocators of frameworks: they take large blocks and hand out parts of them to tensors.
 
+use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
-use super::operator::FramePlace;
 use crate::snapshot::{Fact, SnapshotData, StackId};
 
 /// The crate of the suballocator that took the block, spelled as in `use`: `cubecl_cuda`.

@@ -1,7 +1,7 @@
 //! Learns `backward` rules (line → operator of candle's backward pass) from candle's source, for a checkout or path
 //! dependency whose version is unknown.
 
-use super::operator::FramePlace;
+use super::frame_place::FramePlace;
 use crate::snapshot::{Fact, Frame, Rules, Stacks};
 
 /// The source file of the backward pass in these frames, if its version is unknown.

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::Origin;
+use super::frame_place::FramePlace;
 use super::hashed::HashMap;
 use super::memo;
-use super::operator::FramePlace;
 use super::torch::is_optimizer;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
@@ -55,10 +55,10 @@ impl RuleMatch {
 
 /// The matches of all frames of a recording, by their numbers.
 #[derive(Debug)]
-pub(super) struct RuleMatches(Vec<RuleMatch>);
+struct RuleMatches(Vec<RuleMatch>);
 
 impl RuleMatches {
-    pub(super) fn of(data: &SnapshotData) -> Self {
+    fn of(data: &SnapshotData) -> Self {
         let rules = &data.settings.rules;
         let mut known: HashMap<&Frame, RuleMatch> = HashMap::default();
         let mut found =
@@ -137,7 +137,7 @@ fn matched(
     data: &SnapshotData,
     numbers: impl DoubleEndedIterator<Item = usize>,
 ) -> impl DoubleEndedIterator<Item = MatchedFrame<'_>> {
-    let known: Option<Rc<RuleMatches>> = memo::rule_matches(data);
+    let known = memo::once_reported(data, || Rc::new(RuleMatches::of(data)));
     let rules = &data.settings.rules;
     numbers.filter_map(move |number| {
         let known = known.as_ref().and_then(|known| known.0.get(number).copied());

@@ -4,9 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::rc::Rc;
 
-use super::matched_frame::RuleMatches;
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 #[derive(Default)]
@@ -15,7 +13,6 @@ struct ReportMemo {
     of: (usize, usize),
     /// One result of each type.
     results: Vec<Box<dyn Any>>,
-    rule_matches: Option<Rc<RuleMatches>>,
 }
 
 thread_local! {
@@ -44,25 +41,28 @@ fn key(data: &SnapshotData, device: &DeviceSnapshot) -> (usize, usize) {
     (std::ptr::from_ref(data).addr(), std::ptr::from_ref(device).addr())
 }
 
-/// The rule matches of the frames of the recording that is reported.
-pub(super) fn rule_matches(data: &SnapshotData) -> Option<Rc<RuleMatches>> {
-    MEMO.with_borrow_mut(|memo| {
-        let memo = memo.as_mut().filter(|memo| memo.of.0 == std::ptr::from_ref(data).addr())?;
-        Some(memo.rule_matches.get_or_insert_with(|| Rc::new(RuleMatches::of(data))).clone())
-    })
-}
-
 /// The result that `make` had before for this device, or has now.
 pub(crate) fn once<T: Clone + 'static>(data: &SnapshotData, device: &DeviceSnapshot, make: impl FnOnce() -> T) -> T {
     let of = key(data, device);
+    known_or_made(|memo| memo.of == of, make)
+}
+
+/// The same for a recording that is reported; `None` for others.
+pub(super) fn once_reported<T: Clone + 'static>(data: &SnapshotData, make: impl FnOnce() -> T) -> Option<T> {
+    let is_same = |memo: &ReportMemo| memo.of.0 == std::ptr::from_ref(data).addr();
+    let is_reported = MEMO.with_borrow(|memo| memo.as_ref().is_some_and(is_same));
+    is_reported.then(|| known_or_made(is_same, make))
+}
+
+fn known_or_made<T: Clone + 'static>(is_same: impl Fn(&ReportMemo) -> bool, make: impl FnOnce() -> T) -> T {
     let known = MEMO.with_borrow(|memo| {
-        let memo = memo.as_ref().filter(|memo| memo.of == of)?;
+        let memo = memo.as_ref().filter(|memo| is_same(memo))?;
         memo.results.iter().find_map(|result| result.downcast_ref::<T>()).cloned()
     });
     known.unwrap_or_else(|| {
         let made = make();
         MEMO.with_borrow_mut(|memo| {
-            if let Some(memo) = memo.as_mut().filter(|memo| memo.of == of) {
+            if let Some(memo) = memo.as_mut().filter(|memo| is_same(memo)) {
                 memo.results.push(Box::new(made.clone()));
             }
         });

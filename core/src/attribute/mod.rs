@@ -6,6 +6,7 @@
 mod allocator;
 mod arms;
 mod categories;
+mod frame_place;
 mod gradients;
 mod growing;
 mod hashed;

@@ -1,13 +1,12 @@
 //! Operator attribution: the tensor operation that allocated a block, from the frames of its stack.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use super::Origin;
+use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
-use super::origin::{package_and_path, version_of};
 use super::torch::{self, TorchCall};
-use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
+use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId};
 
 /// A tensor operation, as a stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,44 +99,6 @@ pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
 pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {
     let asking = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Framework);
     asking.is_some_and(|frame| frame.is(Fact::Own)) && !data.settings.rules.names(Fact::Loop, operator)
-}
-
-/// Location of a frame's function: crate as in `use`, its version if known, file relative to `src`.
-pub(super) struct FramePlace<'a> {
-    pub(super) package: String,
-    pub(super) version: &'a str,
-    pub(super) file: Cow<'a, str>,
-    pub(super) function: &'a str,
-}
-
-impl<'a> FramePlace<'a> {
-    /// Taken from the file, or from the symbol name without one. The crate of a file outside any `src` is unknown.
-    pub(super) fn of(frame: &'a Frame) -> Self {
-        let name = SymbolName(frame.function_or_empty());
-        let function = name.function();
-        if let Some((package, path)) = frame.file.as_deref().and_then(package_and_path) {
-            let version = version_of(frame.file_or_empty());
-            return Self { package: package.replace('-', "_"), version, file: path.into(), function };
-        }
-        if let Some(file) = &frame.file {
-            let file = file.rsplit('/').next().unwrap_or_default().into();
-            return Self { package: String::new(), version: "", file, function };
-        }
-        let (package, module) = name.crate_and_module().unwrap_or_default();
-        let file = if module.is_empty() { String::new() } else { format!("{module}.rs") };
-        Self { package: package.to_owned(), version: "", file: file.into(), function }
-    }
-
-    pub(super) fn is(&self, rules: &Rules, fact: Fact) -> bool {
-        rules.says(fact, &self.package, &self.file, self.function)
-    }
-
-    /// The operator's name, if the function is one; `function` is its full symbol name.
-    pub(super) fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
-        let Self { package, file, function: name, .. } = self;
-        let is_one = !name.is_empty() && rules.is_operator(package, file, name);
-        if is_one { Some(name) } else { rules.method(package, file, name, SymbolName(function).type_name()) }
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub fn belongs_to_a_span(data: &SnapshotData, stack: StackId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribute::operator::FramePlace;
+    use crate::attribute::frame_place::FramePlace;
     use crate::snapshot::Rules;
     use crate::snapshot::testing::frame;
 
