@@ -131,7 +131,7 @@ fn a_run_is_exported_once_and_leaves_nothing_else() {
     let error = run.write(TableFormat::Csv, folder.path()).unwrap_err().to_string();
     assert!(error.contains("remove the folder"), "{error}");
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(names, [path.clone()]);
+    assert_eq!(names, std::slice::from_ref(&path));
     // A dump of the same process.
     let mut dump = data.clone();
     dump.process.duration_ns += 5_000_000;
