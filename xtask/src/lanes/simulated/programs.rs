@@ -163,7 +163,7 @@ impl<'r> SimulatedLane<'r> {
         self.checks.that(&format!("categories: {}", sums.join("; ")), none_wrong);
         // The program itself fails if a category is wrong, or uses do not help.
         let options: &[&str] = if self.run.is_full() { &["--uses"] } else { &["--uses", "lazy", "lazy_vars"] };
-        self.succeeds("categories with uses", &self.linked("categories")?.options(options))?;
+        self.succeeds("categories with uses", &self.linked("categories")?.arguments(options))?;
         Ok(())
     }
 
