@@ -168,7 +168,6 @@ fn cumsum_makes_a_square_matrix() {
     let peak = |snapshot: &Snapshot| cpu(snapshot).peak.bytes - cpu(snapshot).peak.not_recorded;
     assert!(peak(&kept) >= matrix && peak(&cured) < matrix / 4, "{} {}", peak(&kept), peak(&cured));
     assert_eq!([findings(&kept), findings(&cured)], [vec!["square"], vec![]]);
-    assert!(kept.report().to_string().contains("The peak would be"), "without the matrix");
 }
 
 // ---- AdamW's step ----
