@@ -4,14 +4,20 @@
 #[path = "support/hostile.rs"]
 #[expect(unreachable_pub, reason = "also what the fuzz targets share")]
 mod hostile;
+#[path = "../fuzz/src/pickles.rs"]
+#[expect(unreachable_pub, reason = "also what the fuzz targets share")]
+mod pickles;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/seeds.rs"]
 #[expect(unreachable_pub, reason = "also what the fuzz targets share")]
 mod seeds;
 
+use std::io::Read;
+use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
+use flate2::read::GzDecoder;
 use hostile::{capture_of, input_of, read_and_use};
 use memtrace::{Builder, StackContext, parse_capture, scope};
 use proptest::prelude::*;
@@ -143,4 +149,35 @@ fn the_fuzzers_seeds_are_accepted() {
         read_and_use(&capture);
     }
     assert_eq!(seeds.len(), 10);
+}
+
+/// What a fuzz target reads for this input.
+fn fuzzed(target: &str, input: &[u8]) -> Vec<u8> {
+    match target {
+        "capture_bytes" => input.to_vec(),
+        "capture_chunks" => capture_of(input),
+        "pickle_bytes" => [&[0x80, 4], input].concat(),
+        "pickle_words" => pickles::pickle_of(input),
+        _ => panic!("{target} is no fuzz target"),
+    }
+}
+
+/// The inputs that together reach all code that fuzzing has reached. With `MEMTRACE_CASES` all of them, else every tenth.
+#[test]
+fn what_fuzzing_found_is_refused_or_safe() {
+    let step = if std::env::var_os("MEMTRACE_CASES").is_some() { 1 } else { 10 };
+    let packed = std::fs::File::open("fuzz/corpus.tar.gz").unwrap();
+    let mut used = std::collections::BTreeMap::<String, u32>::new();
+    let mut archive = tar::Archive::new(GzDecoder::new(packed));
+    let files = archive.entries().unwrap().map(Result::unwrap).filter(|entry| entry.header().entry_type().is_file());
+    for mut file in files.step_by(step) {
+        let path = file.path().unwrap().into_owned();
+        let target = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap().to_owned();
+        let mut input = Vec::new();
+        file.read_to_end(&mut input).unwrap();
+        println!("{}", path.display());
+        read_and_use(&fuzzed(&target, &input));
+        *used.entry(target).or_default() += 1;
+    }
+    assert!(used.len() == 4 && used.values().all(|count| *count > 10), "{used:?}");
 }
