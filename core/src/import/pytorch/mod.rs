@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::contexts::Contexts;
 use self::device::Common;
-use self::fields::DictFields;
+use self::fields::{DictFields, LARGEST};
 use self::rows::{Shape, SnapshotValues};
 use self::segments::DeviceSegments;
 use self::shapes::SnapshotTables;
@@ -58,7 +58,25 @@ pub(super) fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal>
     let (fields, only_segments) = (DictFields(values.dict(top)), values.list(top));
     let data = SnapshotRoot { top: fields, only_segments, root: top, values: &values }.read(tables)?;
     check_texts(&data, length).map_err(Refusal::new)?;
+    check_sizes(&data)?;
     Ok(data)
+}
+
+/// Refuses what could not be written as a capture and read again: its reader refuses sums that are too large.
+fn check_sizes(data: &SnapshotData) -> Result<(), Refusal> {
+    let mut total = 0_u64;
+    for device in &data.devices {
+        let records = device.records.iter().map(|record| (record.address, record.size));
+        let blocks = device.live.iter().chain(&device.peak.blocks).map(|block| (block.address, block.size));
+        let segments = device.segment_records.iter().map(|segment| (segment.address, segment.size));
+        for (address, size) in records.chain(blocks).chain(segments) {
+            total = total.saturating_add(size);
+            if total >= LARGEST / 4 || address.saturating_add(size) >= LARGEST - 1 {
+                return Err(Refusal::new("sizes beyond any memory"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The top of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` gives.

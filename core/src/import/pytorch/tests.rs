@@ -278,6 +278,20 @@ fn entries_that_do_not_fit_are_counted() {
     assert!(notes(&data).contains("4 entries of the log of cuda:0 do not fit"), "{}", notes(&data));
 }
 
+fn one_alloc(address: u64, size: u64) -> Python {
+    snapshot(vec![], vec![vec![entry("alloc", address, size, 0)]])
+}
+
+#[test]
+fn the_largest_sizes_that_are_read_can_be_written_as_a_capture() {
+    for snapshot in [one_alloc(1, (1 << 58) - 1), one_alloc((1 << 62) - 3, 1)] {
+        let data = crate::parse_pytorch(&snapshot.pickled(4)).unwrap();
+        let mut capture = Vec::new();
+        crate::capture::write(&data, usize::MAX, &mut capture).unwrap();
+        assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == data);
+    }
+}
+
 #[test]
 fn what_is_no_snapshot_is_refused() {
     let overlapping = snapshot(vec![segment(0, 0x10000, 1024, vec![]), segment(0, 0x10200, 1024, vec![])], vec![]);
@@ -297,6 +311,8 @@ fn what_is_no_snapshot_is_refused() {
         (segment_of(vec![block(0x10000, 512, 5, "strange")]), "unknown state"),
         (snapshot(vec![], vec![vec![huge]]), "`size` is no number"),
         (snapshot(vec![], vec![many]), "more than any device has"),
+        (one_alloc(1, 1 << 61), "beyond any memory"),
+        (one_alloc((1 << 62) - 2, 1), "beyond any memory"),
         (snapshot(vec![], vec![vec![entry("alloc", 1, 1, 1 << 60)]]), "far too late"),
         (snapshot(vec![], vec![vec![entry("alloc", 1, 1, 0), frame("f", "f.py", 1)]]), "something else than entries"),
         (snapshot(vec![segment(5000, 0x10000, 512, vec![])], vec![]), "impossible number"),
