@@ -210,6 +210,17 @@ await settled();
 check("search: nothing matches", (await page.$$(".panel .sheet tbody tr")).length === 0);
 await page.fill("#search", "");
 await settled();
+if (await page.$('.tools button[data-key="category"]')) {
+  const line = await page.$eval(".panel .sheet tbody tr td:last-child", (cell) => cell.textContent);
+  await page.click('.tools button[data-key="category"]');
+  await page.fill("#search", line);
+  await settled();
+  await page.click('.panel button:has-text("By line, ")');
+  await settled();
+  check("search: the key that has a match", (await page.$$(".panel .sheet tbody tr")).length > 0);
+  await page.fill("#search", "");
+  await settled();
+}
 await page.click(".panel .sheet tbody tr");
 await settled();
 check("selection: in the fragment", (await fragment()).includes("label="));

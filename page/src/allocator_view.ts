@@ -47,7 +47,7 @@ export class AllocatorView {
       this.told.textContent = `${live.words}: no segment is known. Segments, and so holes, are those of a GPU's allocator or pool, or of a snapshot of PyTorch.`;
       return;
     }
-    this.told.textContent = `${live.words}: ${grouped(this.segments.length)} segments of ${bytes(all)}${isEstimated ? " (estimated from addresses)" : ""}, ${bytes(used)} (${percent(used, all)} %) in blocks, ${grouped(holes)} holes, the largest ${bytes(largest)}.`;
+    this.told.textContent = `${live.words}: ${grouped(this.segments.length)} segments of ${bytes(all)}${isEstimated ? " (estimated from addresses)" : ""}, ${bytes(used)} (${percent(used, all)} %) in blocks, ${bytes(all - used)} free in ${grouped(holes)} holes, the largest ${bytes(largest)}.`;
     this.drawMap(all);
     this.drawSheet();
   }

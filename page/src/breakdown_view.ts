@@ -6,18 +6,19 @@ import { paint } from "./colours.ts";
 import { h, replace } from "./dom.ts";
 import { bytes, grouped, percent } from "./format.ts";
 import { breakdown, type BreakdownRow } from "./moment.ts";
-import { Sheet, type SheetRow } from "./sheet.ts";
+import { hasWords, Sheet, type SheetRow } from "./sheet.ts";
 
 export class BreakdownView {
   readonly element: HTMLElement;
   private readonly sheet = new Sheet();
   private readonly title = h("h3", { class: "told" });
+  private readonly elsewhere = h("p", { class: "faint" });
   private readonly source = h("div", {});
   private readonly blocks = h("div", {});
   private drawn: unknown[] = [];
 
   constructor(private readonly app: App) {
-    this.element = h("div", {}, this.title, this.source, h("div", { class: "columns" }, this.sheet.element, this.blocks));
+    this.element = h("div", {}, this.title, this.elsewhere, this.source, h("div", { class: "columns" }, this.sheet.element, this.blocks));
   }
 
   draw(): void {
@@ -50,8 +51,20 @@ export class BreakdownView {
       const bytesOf = rows.filter(({ label }) => matching.has(label)).reduce((sum, { bytes }) => sum + bytes, 0);
       this.title.textContent += `; ${grouped(matching.size)} rows match: ${bytes(bytesOf)} (${percent(bytesOf, live.total)} %)`;
     }
+    replace(this.elsewhere, ...(this.sheet.shown().length === 0 ? this.otherKeys() : []));
     replace(this.source, sourceText(data, state.label.split(" (")[0]!));
     this.drawBlocks();
+  }
+
+  /** Keys by which rows match a search that finds none by this one. */
+  private otherKeys(): HTMLElement[] {
+    const { data, live, state } = this.app;
+    if (!data || !live || state.search === "") return [];
+    return [...data.keys.keys()].flatMap((key) => {
+      const found = breakdown(data, live, key).filter(({ label }) => hasWords(label, state.search)).length;
+      const choose = () => this.app.set({ key, label: "" });
+      return found > 0 ? [h("button", { class: "quiet", click: choose }, `By ${key}, ${grouped(found)} ${found === 1 ? "row matches" : "rows match"}`)] : [];
+    });
   }
 
   /** The largest blocks of the selected label, each a button that pins it. */

@@ -25,6 +25,12 @@ export interface SheetRow {
 /** A longer table costs a frame more to lay out. */
 const SHOWN = 100;
 
+/** Whether a text has every word of a search. */
+export function hasWords(text: string, search: string): boolean {
+  const lower = text.toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
+}
+
 export class Sheet {
   readonly element = h("div", { class: "sheet" });
   private isRising = false;
@@ -43,12 +49,7 @@ export class Sheet {
 
   /** Rows that match, in the order shown. */
   shown(): SheetRow[] {
-    const words = this.search.toLowerCase().split(/\s+/).filter(Boolean);
-    const matches = (row: SheetRow) => {
-      const text = row.cells.map((cell) => cell.text).join(" ").toLowerCase();
-      return words.every((word) => text.includes(word));
-    };
-    const found = words.length > 0 ? this.rows.filter(matches) : [...this.rows];
+    const found = this.rows.filter((row) => hasWords(row.cells.map((cell) => cell.text).join(" "), this.search));
     if (this.sortBy < 0) return found;
     const sign = this.isRising ? 1 : -1;
     const at = this.sortBy;
