@@ -160,6 +160,11 @@ on_device! {
         _ta: u64, _tb: u64, _m: u64, _n: u64, _k: u64, _alpha: u64, a: u64, _at: u32, _lda: u64, b: u64, _bt: u32,
         _ldb: u64, _beta: u64, c: u64, _ct: u32, _ldc: u64, _count: i32, _sizes: u64, _compute: u32
     ) on a, b, c;
+    // The operands are tables of pointers.
+    fn cublasSgemmBatched(
+        _ta: u32, _tb: u32, _m: i32, _n: i32, _k: i32, _alpha: u64, a: u64, _lda: i32, b: u64, _ldb: i32, _beta: u64,
+        c: u64, _ldc: i32, _count: i32
+    ) on a, b, c;
     fn cublasSasum_v2(_n: i32, x: u64, _incx: i32, _result: u64) on x;
     fn cublasDasum_v2(_n: i32, x: u64, _incx: i32, _result: u64) on x;
 }

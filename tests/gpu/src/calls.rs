@@ -1,7 +1,7 @@
 //! Bindings of driver functions that only this check calls, each with its result code.
 #![expect(unsafe_code, reason = "the driver is called in C")]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult};
 
@@ -31,6 +31,27 @@ calls! {
     fn event_record(event: sys::CUevent, stream: Stream), cuEventRecord;
     fn event_synchronise(event: sys::CUevent), cuEventSynchronize;
     fn event_destroy(event: sys::CUevent), cuEventDestroy_v2;
+}
+
+pub(crate) fn function(module: sys::CUmodule, name: &CStr) -> Outcome<sys::CUfunction> {
+    let mut function = std::ptr::null_mut();
+    // SAFETY: the output is a local variable; the name ends with a zero byte.
+    let result = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+    outcome(result, function)
+}
+
+/// Launches one thread of a kernel that reads no argument.
+pub(crate) fn launch_kernel(function: sys::CUfunction, arguments: &mut [*mut c_void], stream: Stream) -> Outcome<()> {
+    let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+    // SAFETY: the arguments are valid for the call.
+    let result = unsafe { sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, extra) };
+    outcome(result, ())
+}
+
+/// Copies words to the device.
+pub(crate) fn copy_in(to: u64, words: &[u64]) -> Outcome<()> {
+    // SAFETY: the source is valid for the call, which is complete when it returns.
+    outcome(unsafe { sys::cuMemcpyHtoD_v2(to, words.as_ptr().cast(), size_of_val(words)) }, ())
 }
 
 /// Free and total bytes of the current context's device.
@@ -114,7 +135,19 @@ pub(crate) fn granularity() -> Outcome<usize> {
 
 /// Loads a module with an empty kernel.
 pub(crate) fn module() -> Outcome<sys::CUmodule> {
-    let text = c".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
+    load(c".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n")
+}
+
+/// Loads a module with empty kernels that have parameters: `four` pointers, and pointers `scattered` among other words.
+pub(crate) fn kernels() -> Outcome<sys::CUmodule> {
+    load(
+        c".version 6.0\n.target sm_50\n.address_size 64\n\
+        .visible .entry four(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\nret;\n}\n\
+        .visible .entry scattered(.param .u64 a, .param .u32 n, .param .u64 b, .param .align 8 .b8 c[24])\n{\nret;\n}\n",
+    )
+}
+
+fn load(text: &CStr) -> Outcome<sys::CUmodule> {
     let mut module = std::ptr::null_mut();
     // SAFETY: the output is a local variable; the text ends with a zero byte.
     let result = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };

@@ -13,6 +13,7 @@ mod calls;
 mod account;
 mod assumed;
 mod balance;
+mod blas;
 mod captures;
 mod exporter;
 mod gpu;
@@ -20,6 +21,7 @@ mod graphs;
 mod hooks;
 mod ipc;
 mod late;
+mod launch_cost;
 mod overhead;
 mod physical;
 mod pools;
@@ -29,6 +31,7 @@ mod sharing;
 mod table;
 mod threads;
 mod times;
+mod uses;
 mod watch;
 
 use std::process::ExitCode;
@@ -103,7 +106,9 @@ fn check(gpu: &Gpu) -> bool {
     table.section("captures", |table| captures::rows(gpu, table));
     table.section("two threads", |table| threads::rows(gpu, unit, table));
     table.section("time in the driver", |table| times::rows(gpu, table));
+    table.section("uses of blocks", uses::rows);
     table.section("cost", |table| overhead::rows(gpu, table));
+    table.section("cost of a launch", |table| launch_cost::rows(gpu, table));
     table.section("the device's reset", hooks::reset_device);
     table.section("the simulator's assumptions", assumptions);
     table.end()

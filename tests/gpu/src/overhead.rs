@@ -29,20 +29,25 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     // While a block is in use the pool keeps its reserved memory.
     let held = raw::alloc_async(1 << 20, LEGACY)?;
     let cases = cases();
-    let mut nanos = cases.each_ref().map(|_| Vec::new());
-    // Each round runs every case, so that a temporary slowdown of the machine affects all of them.
-    for _ in 0..ROUNDS {
-        cases.iter().zip(&mut nanos).for_each(|(case, nanos)| nanos.push(measure(gpu, case)));
-    }
-    let medians = nanos.map(|mut nanos| {
-        nanos.sort_unstable_by(f64::total_cmp);
-        nanos[ROUNDS / 2]
-    });
+    let medians = medians(&cases, |case| measure(gpu, case));
     for (case, median) in cases.iter().zip(medians) {
         let more = median - medians[0];
         table.info(case.name, format!("{median:.0} ns a pair of alloc and free, {more:+.0} to the first"));
     }
     raw::free_async(held, LEGACY)
+}
+
+/// Medians of the figures that `measure` returns for each case.
+pub(crate) fn medians<T, const N: usize>(cases: &[T; N], measure: impl Fn(&T) -> f64) -> [f64; N] {
+    let mut figures = cases.each_ref().map(|_| Vec::new());
+    // Each round runs every case, so that a temporary slowdown of the machine affects all of them.
+    for _ in 0..ROUNDS {
+        cases.iter().zip(&mut figures).for_each(|(case, figures)| figures.push(measure(case)));
+    }
+    figures.map(|mut figures| {
+        figures.sort_unstable_by(f64::total_cmp);
+        figures[ROUNDS / 2]
+    })
 }
 
 fn cases() -> [Case; 4] {
