@@ -216,7 +216,7 @@ pub(crate) const LANES: &[Lane] = &[
         name: "fuzz",
         tier: Tier::Full,
         holds: "fuzzing finds no input that crashes a reader",
-        owns: &["fuzz/examples", "fuzz/fuzz_targets"],
+        owns: &["fuzz/corpus.tar.gz", "fuzz/examples", "fuzz/fuzz_targets"],
         run: fuzzing::run,
     },
     Lane {
