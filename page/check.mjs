@@ -166,6 +166,44 @@ for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) =>
     await page.emulateMedia({ colorScheme: "light" });
   }
 }
+// The tabs are on the first screen, and a hover is clear of the pinned block.
+await page.setViewportSize({ width: 1280, height: 800 });
+await open();
+for (const y of [0, 1e6]) {
+  await page.evaluate((y) => scrollTo(0, y), y);
+  const seen = await page.$$eval(".tabs button", (tabs) => tabs.every((tab) => tab.getBoundingClientRect().top >= 0 && tab.getBoundingClientRect().bottom <= innerHeight));
+  check(`tabs: within the window, scrolled by ${y}`, seen);
+}
+await page.evaluate(() => scrollTo(0, 0));
+await page.click("#tab-allocator");
+await settled();
+await page.waitForFunction(() => document.querySelector(".panel .told")?.textContent !== "");
+check("tabs: the chosen view is in the window", await page.$eval(".panel", (panel) => panel.getBoundingClientRect().top <= innerHeight - 240));
+const map = await page.$("canvas.allocator:not([hidden])");
+if (map) {
+  await page.waitForTimeout(100);
+  await page.evaluate(() => { location.hash += "&pin=0"; });
+  await settled();
+  const area = await map.boundingBox();
+  const free = [];
+  for (let y = area.y + 10; y < Math.min(area.y + area.height, 750); y += 22) {
+    for (let x = area.x + 4; x < area.x + area.width; x += 23) {
+      const isMap = await page.evaluate(([x, y]) => document.elementFromPoint(x, y)?.className === "allocator", [x, y]);
+      if (!isMap) continue;
+      await page.mouse.move(x, y);
+      const [text, isClear] = await page.evaluate(() => {
+        const [hover, pinned] = [document.querySelector(".hover"), document.querySelector(".pinned")];
+        const [a, b] = [hover, pinned].map((element) => element.getBoundingClientRect());
+        return [hover.hidden ? "" : hover.textContent, hover.hidden || pinned.hidden || a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top];
+      });
+      check(`hover at ${x} ${y}: clear of the pinned block`, isClear);
+      if (text.startsWith("free")) free.push(text);
+    }
+  }
+  check("allocator: a hole says its size", free.every((text) => /^free: [\d.]+ [KMG]?i?B[\d,]+ bytes at 0x/.test(text)), free[0]);
+  console.log(`${free.length} holes under the pointer`);
+}
+await page.setViewportSize({ width: 1280, height: 1000 });
 // Brush, back, selection, search, keyboard. An old snapshot of PyTorch has no times.
 const hasTimes = main.end_ns - main.start_ns > 1000;
 await open();

@@ -5,7 +5,7 @@ import { blockLines } from "./block.ts";
 import { fill, paint } from "./colours.ts";
 import { css, h, sized } from "./dom.ts";
 import { bytes, grouped, percent } from "./format.ts";
-import { laidOut, segmentsAt, type MapPart, type SegmentColumns, type SegmentState } from "./segments.ts";
+import { laidOut, segmentsAt, type Hole, type MapPart, type SegmentColumns, type SegmentState } from "./segments.ts";
 import { Sheet } from "./sheet.ts";
 
 const LINE = 22;
@@ -22,12 +22,14 @@ export class AllocatorView {
   private parts: MapPart[] = [];
 
   constructor(private readonly app: App) {
-    this.element = h("div", {}, this.told, this.canvas, this.sheet.element);
+    const free = h("p", { class: "legend" }, h("span", { class: "legend-item" }, h("span", { class: "swatch free", "aria-hidden": "true" }), "free"), "blocks have the colours of the timeline");
+    this.element = h("div", {}, this.told, free, this.canvas, this.sheet.element);
     this.canvas.addEventListener("pointermove", (event) => this.explain(event));
     this.canvas.addEventListener("pointerleave", () => app.hover.hide());
     this.canvas.addEventListener("click", (event) => {
       const part = this.partAt(event);
       if (part && part.row >= 0) app.set({ pin: String(part.row) });
+      else this.explain(event);
     });
   }
 
@@ -39,7 +41,7 @@ export class AllocatorView {
     this.segments = segmentsAt(data, this.columns, live);
     const all = this.segments.reduce((sum, segment) => sum + segment.size, 0);
     const used = this.segments.reduce((sum, segment) => sum + segment.live, 0);
-    const holes = this.segments.reduce((sum, segment) => sum + segment.holes, 0);
+    const holes = this.segments.reduce((sum, segment) => sum + segment.holes.length, 0);
     const largest = this.segments.reduce((most, segment) => Math.max(most, segment.largestHole), 0);
     const isEstimated = this.segments.some((segment) => segment.isEstimated);
     this.canvas.hidden = this.sheet.element.hidden = this.segments.length === 0;
@@ -74,7 +76,8 @@ export class AllocatorView {
     const of = data.labelsOf(key);
     const ranks = new Map(key.head.series.map(([number], at) => [number, at]));
     const pinned = app.state.pin === "" ? -2 : Number(app.state.pin);
-    for (const { row, line, x, width: length } of this.parts) {
+    for (const { row, hole, line, x, width: length } of this.parts) {
+      if (hole) continue;
       const y = line * LINE + 2;
       if (row < 0) {
         ctx.globalAlpha = 1;
@@ -97,7 +100,7 @@ export class AllocatorView {
         { text: bytes(segment.size), sort: segment.size },
         { text: bytes(segment.live), sort: segment.live, share: segment.live / Math.max(1, segment.size) },
         { text: grouped(segment.rows.length), sort: segment.rows.length },
-        { text: grouped(segment.holes), sort: segment.holes },
+        { text: grouped(segment.holes.length), sort: segment.holes.length },
         { text: bytes(segment.largestHole), sort: segment.largestHole },
         { text: `0x${segment.address.toString(16)}${segment.isEstimated ? " (estimated)" : ""}`, sort: segment.address },
       ],
@@ -111,12 +114,16 @@ export class AllocatorView {
     return this.parts.findLast((part) => part.line === line && x >= part.x && x < part.x + Math.max(1, part.width));
   }
 
-  private explain(event: PointerEvent): void {
+  private explain(event: MouseEvent): void {
     const { app } = this;
     const part = this.partAt(event);
     if (!part || !app.data || !app.live) return app.hover.hide();
     const segment = this.segments[part.segment]!;
     const words = [`segment of ${bytes(segment.size)} at 0x${segment.address.toString(16)}`, `${bytes(segment.live)} in ${grouped(segment.rows.length)} blocks; largest hole ${bytes(segment.largestHole)}`];
-    app.hover.show(event, part.row >= 0 ? [...blockLines(app.data, part.row, app.live.timeNs), ...words] : ["free", ...words]);
+    app.hover.show(event, part.row >= 0 ? [...blockLines(app.data, part.row, app.live.timeNs), ...words] : [...holeLines(part.hole), ...words]);
   }
+}
+
+function holeLines(hole: Hole | null): string[] {
+  return hole ? [`free: ${bytes(hole.size)}`, `${grouped(hole.size)} bytes at 0x${hole.address.toString(16)}`] : ["free"];
 }

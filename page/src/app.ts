@@ -19,7 +19,6 @@ export class App {
   curves: Curves | null = null;
   data: DeviceData | null = null;
   live: LiveBlocks | null = null;
-  readonly hover = new Hover();
   private readonly store = new ColumnStore();
   private readonly top = h("header", {});
   private readonly first = new FirstScreen(this);
@@ -28,6 +27,7 @@ export class App {
   private readonly tabs = h("nav", { class: "tabs", role: "tablist", "aria-label": "Views" });
   private readonly panel = h("main", { class: "panel", role: "tabpanel" });
   private readonly pinned = h("aside", { class: "pinned", "aria-label": "Pinned block", hidden: true });
+  readonly hover = new Hover(this.pinned);
   private readonly views = new Map<string, View>();
   private readonly loaded = new Map<string, DeviceData>();
   private readonly paths = new Map<number, string[]>();
@@ -200,7 +200,7 @@ export class App {
 
   private drawTabs(): void {
     const tab = (name: string, title: string) =>
-      h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(this.state.view === name), tabindex: this.state.view === name ? 0 : -1, click: () => this.set({ view: name }) }, title);
+      h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(this.state.view === name), tabindex: this.state.view === name ? 0 : -1, click: () => this.show(name) }, title);
     const shown = VIEWS.filter((view) => view.isShown(this));
     const focused = document.activeElement?.id;
     replace(this.tabs, ...shown.map((view) => tab(view.name, view.title)));
@@ -209,9 +209,16 @@ export class App {
       const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
       if (by === 0) return;
       const at = shown.findIndex((view) => view.name === this.state.view);
-      this.set({ view: shown[(at + by + shown.length) % shown.length]!.name });
+      this.show(shown[(at + by + shown.length) % shown.length]!.name);
     };
     this.panel.setAttribute("aria-labelledby", `tab-${this.state.view}`);
+  }
+
+  /** Chooses a view, and scrolls to it if most of it is below the window. */
+  private show(view: string): void {
+    this.set({ view });
+    this.drawNow();
+    if (this.panel.getBoundingClientRect().top > window.innerHeight / 2) this.panel.scrollIntoView({ block: "start" });
   }
 
   private drawView(): void {
@@ -243,6 +250,6 @@ export class App {
       document.getElementById("search")?.focus();
     } else if (event.key === "p") this.set({ at: "peak" });
     else if (event.key === "e") this.set({ at: "end" });
-    else if (view) this.set({ view: view.name });
+    else if (view) this.show(view.name);
   }
 }

@@ -41,8 +41,3 @@ export function sized(canvas: HTMLCanvasElement): { ctx: CanvasRenderingContext2
 export function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
-
-/** At most so many characters, the end of a path kept. */
-export function shortened(text: string, most: number): string {
-  return text.length <= most ? text : `…${text.slice(text.length - most + 1)}`;
-}

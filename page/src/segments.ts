@@ -19,8 +19,14 @@ export interface SegmentState {
   /** Rows of live blocks, by address. */
   rows: number[];
   live: number;
-  holes: number;
+  holes: Hole[];
   largestHole: number;
+}
+
+/** Free memory between blocks. */
+export interface Hole {
+  address: number;
+  size: number;
 }
 
 export function segmentsAt(data: DeviceData, columns: SegmentColumns, live: LiveBlocks): SegmentState[] {
@@ -28,7 +34,7 @@ export function segmentsAt(data: DeviceData, columns: SegmentColumns, live: Live
   for (let at = 0; at < columns.address.length; at++) {
     const [from, life] = [columns.from[at]!, columns.life[at]!];
     if (from > live.timeNs || (life !== 0 && from + life - 1 <= live.timeNs)) continue;
-    found.push({ address: columns.address[at]!, size: columns.size[at]!, isEstimated: columns.estimated[at] === 1, rows: [], live: 0, holes: 0, largestHole: 0 });
+    found.push({ address: columns.address[at]!, size: columns.size[at]!, isEstimated: columns.estimated[at] === 1, rows: [], live: 0, holes: [], largestHole: 0 });
   }
   found.sort((a, b) => a.address - b.address);
   const rows = [...live.rows].filter((row) => data.blocks.address[row]! > 0).sort((a, b) => data.blocks.address[a]! - data.blocks.address[b]!);
@@ -39,26 +45,28 @@ export function segmentsAt(data: DeviceData, columns: SegmentColumns, live: Live
     let place = segment.address;
     while (at < rows.length && data.blocks.address[rows[at]!]! < end) {
       const row = rows[at++]!;
-      hole(segment, data.blocks.address[row]! - place);
+      hole(segment, place, data.blocks.address[row]! - place);
       segment.rows.push(row);
       segment.live += data.blocks.size[row]!;
       place = Math.max(place, data.blocks.address[row]! + data.blocks.size[row]!);
     }
-    hole(segment, end - place);
+    hole(segment, place, end - place);
   }
   return found;
 }
 
-function hole(segment: SegmentState, bytes: number): void {
+function hole(segment: SegmentState, address: number, bytes: number): void {
   if (bytes <= 0) return;
-  segment.holes++;
+  segment.holes.push({ address, size: bytes });
   segment.largestHole = Math.max(segment.largestHole, bytes);
 }
 
-/** A part of a row of the map: of a segment, or of a block in it. */
+/** A part of a row of the map: of a segment, or of a block or hole in it. */
 export interface MapPart {
   segment: number;
+  /** The block; -1 for a segment or a hole. */
   row: number;
+  hole: Hole | null;
   line: number;
   x: number;
   width: number;
@@ -68,11 +76,11 @@ export interface MapPart {
 export function laidOut(data: DeviceData, segments: SegmentState[], width: number, perPixel: number, least: number): { parts: MapPart[]; lines: number } {
   const parts: MapPart[] = [];
   let place = 0;
-  const put = (segment: number, row: number, from: number, length: number) => {
+  const put = (segment: number, row: number, from: number, length: number, hole: Hole | null = null) => {
     for (let at = from; at < from + length; ) {
       const line = Math.floor(at / width);
       const part = Math.min(from + length - at, (line + 1) * width - at);
-      parts.push({ segment, row, line, x: at - line * width, width: part });
+      parts.push({ segment, row, hole, line, x: at - line * width, width: part });
       at += Math.max(part, 0.01);
     }
   };
@@ -80,6 +88,7 @@ export function laidOut(data: DeviceData, segments: SegmentState[], width: numbe
     const length = Math.max(least, segment.size / perPixel);
     const scale = length / segment.size;
     put(number, -1, place, length);
+    for (const hole of segment.holes) put(number, -1, place + (hole.address - segment.address) * scale, hole.size * scale, hole);
     for (const row of segment.rows) put(number, row, place + (data.blocks.address[row]! - segment.address) * scale, Math.max(0.05, data.blocks.size[row]! * scale));
     place += length + 3;
   });

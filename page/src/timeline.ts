@@ -5,8 +5,9 @@ import type { App } from "./app.ts";
 import { fill, OTHERS, paint, place, type Paint } from "./colours.ts";
 import type { Numbers } from "./columns.ts";
 import type { KeyHead } from "./head.ts";
-import { css, h, replace, shortened, sized } from "./dom.ts";
+import { css, h, replace, sized } from "./dom.ts";
 import { bytes, precision, seconds } from "./format.ts";
+import { allShortened } from "./shorten.ts";
 import { clamp, fromLevel, fromLog, levelFor, type Columns, type TimeRange } from "./picture.ts";
 
 const LEFT = 72;
@@ -300,7 +301,9 @@ export class Timeline {
       mark.style.backgroundColor = paint.colour;
       return mark;
     };
-    const item = ({ label, at, paint }: Series) =>
+    const shown = this.series.filter(({ at }) => held(at));
+    const short = allShortened(shown.map(({ label }) => label), 44);
+    const item = ({ label, at, paint }: Series, number: number) =>
       at < 0
         ? h("span", { class: "legend-item" }, swatch(paint), label)
         : h(
@@ -309,14 +312,14 @@ export class Timeline {
               class: "legend-item", title: label, "aria-pressed": String(app.state.label === label),
               click: () => app.set({ label: app.state.label === label ? "" : label }),
             },
-            swatch(paint), shortened(label, 44),
+            swatch(paint), short[number]!,
           );
     const lines = [
       columns?.reserved && h("span", { class: "legend-item" }, h("span", { class: "dash" }), "reserved"),
       h("span", { class: "legend-item" }, h("span", { class: "line" }), "live"),
     ];
     const zoomed = app.state.from !== "" && h("button", { class: "quiet", click: () => app.set({ from: "", to: "" }) }, "Show all time");
-    replace(this.legend, ...lines, ...this.series.filter(({ at }) => held(at)).map(item), zoomed);
+    replace(this.legend, ...lines, ...shown.map(item), zoomed);
   }
 
   private place(event: PointerEvent | WheelEvent): number {

@@ -83,7 +83,9 @@ test("blocks and holes fill a segment", () => {
   const [state] = segmentsAt(data, segment, live);
   assert.equal(state!.rows.length, live.rows.length);
   assert.equal(state!.live, 1000 * live.rows.length);
-  assert.ok(state!.largestHole >= 4096 * 100 && state!.holes >= live.rows.length);
+  assert.equal(state!.live + state!.holes.reduce((sum, { size }) => sum + size, 0), 4096 * 400);
+  assert.ok(state!.largestHole >= 4096 * 100 && state!.holes.length >= live.rows.length);
   const { parts, lines } = laidOut(data, [state!], 200, 1000, 2);
+  assert.deepEqual(new Set(parts.map(({ hole }) => hole).filter((hole) => hole)), new Set(state!.holes));
   assert.ok(parts.every(({ line, x, width }) => line < lines && x >= 0 && x + width <= 200 + 1e-6));
 });
