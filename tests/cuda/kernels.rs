@@ -5,10 +5,15 @@ use std::ptr::{null, null_mut};
 
 use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult, CUstream};
 
-/// Loads PTX text, or an image that has none.
-pub(crate) fn load(image: &[u8]) -> CUmodule {
-    let (mut module, image) = (null_mut(), CString::new(image).unwrap());
-    // SAFETY: the output is a local variable; the image ends with a zero byte.
+/// Loads PTX text.
+pub(crate) fn load(text: &[u8]) -> CUmodule {
+    load_binary(CString::new(text).unwrap().as_bytes_with_nul())
+}
+
+/// Loads a whole ELF file, or text that ends with a zero byte.
+pub(crate) fn load_binary(image: &[u8]) -> CUmodule {
+    let mut module = null_mut();
+    // SAFETY: the output is a local variable; the image is as long as it says.
     check(unsafe { sys::cuModuleLoadData(&mut module, image.as_ptr().cast()) });
     module
 }

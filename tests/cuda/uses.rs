@@ -18,8 +18,8 @@ const PTX: &[u8] = b".version 9.0\n.target sm_90\n.address_size 64\n\
     .visible .entry add(\n\t.param .u64 a,\n\t.param .u64 .ptr .global b /* const */,\n\t.param .u64 c,\n\t.param .u32 n\n)\n{ ret; }\n\
     .visible .entry attention(\n\t.param .align 8 .b8 arguments[32]\n)\n{ ret; }\n\
     .visible .entry tiles(\n\t.param .align 64 .b8 map[128],\n\t.param .u64 out\n)\n{ ret; }\n";
-/// An ELF file without anything: its kernels have no known parameters.
-const BINARY: &[u8] = b"\x7fELF";
+/// Start of a fat binary, which is not read: its kernels have no known parameters.
+const BINARY: &[u8] = b"\x50\xed\x55\xba";
 
 fn new_stream() -> Arc<CudaStream> {
     CudaContext::new(0).unwrap().new_stream().unwrap()
@@ -130,6 +130,23 @@ fn a_kernel_without_a_layout_forbids_claims_until_the_next_use() {
         );
         kernels::launch(unknown, LaunchForm::Buffer, &[vec![b]], stream);
         assert_eq!(uses(&session.snapshot(), MIB + 1).known_last().unwrap().operation, 3, "a buffer needs no layout");
+    });
+}
+
+#[test]
+fn a_cubin_says_the_parameters_of_its_kernels() {
+    on_gpu(&[], || {
+        let session = record();
+        let owned = new_stream();
+        let stream = owned.cu_stream();
+        let add = kernels::function(kernels::load_binary(include_bytes!("cubins/sm_90.cubin")), "add");
+        let [a, b, c] = [MIB, MIB + 1, MIB + 2].map(|size| raw::alloc_async(size, stream).unwrap());
+        kernels::launch(add, LaunchForm::Plain, &[vec![a], vec![b + 8], vec![a], vec![5]], stream);
+        let snapshot = session.snapshot();
+        assert_eq!([MIB, MIB + 1].map(|size| span(&snapshot, size)), [(1, 1, 1); 2]);
+        assert!(uses(&snapshot, MIB + 2).is_unused());
+        raw::free_async(c, stream).unwrap();
+        assert_eq!(session.snapshot().gpu_work.as_ref().unwrap().totals.laid_out, 1);
     });
 }
 

@@ -20,6 +20,14 @@ pub(crate) struct Parameter {
 
 pub(crate) type ArgumentLayout = OwnVec<Parameter>;
 
+/// A kernel in a module's image.
+#[derive(Debug)]
+pub(crate) struct KernelEntry {
+    pub(crate) name: OwnVec<u8>,
+    /// `None` if it cannot be read.
+    pub(crate) layout: Option<ArgumentLayout>,
+}
+
 #[derive(Debug)]
 struct KnownKernel {
     id: KernelId,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) use copy::UseCursor;
-pub(crate) use kernels::{ArgumentLayout, Parameter};
+pub(crate) use kernels::{ArgumentLayout, KernelEntry, Parameter};
 pub(crate) use table::UseTable;
 pub(crate) use touched::{OperationKind, TensorMapWords, Touched, UseAccess};
 

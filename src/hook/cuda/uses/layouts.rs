@@ -1,19 +1,19 @@
-//! Argument layouts of kernels: from the driver (12.4 and later), else from the PTX that was loaded.
+//! Argument layouts of kernels: from the driver (12.4 and later), else from the PTX or cubin that was loaded.
 
 use std::ffi::{CStr, c_char, c_int};
 
-use super::ptx::{self, PtxEntry};
+use super::{cubin, ptx};
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::functions::{answer, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetName, cuKernelGetParamInfo};
-use crate::hook::cuda::pointers::{CallerPtr, text};
+use crate::hook::cuda::pointers::{CallerPtr, elf_file, text};
 use crate::hook::cuda::table::HandleTable;
 use crate::hook::cuda::types::Handle;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{ArgumentLayout, Parameter};
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
 use crate::record::{guard, uses};
 
-/// Signatures in the PTX of modules and libraries.
-static MODULES: HandleTable<usize, OwnVec<PtxEntry>> = HandleTable::new();
+/// Signatures in the images of modules and libraries.
+static MODULES: HandleTable<usize, OwnVec<KernelEntry>> = HandleTable::new();
 /// Names and signatures of functions, by handle.
 static SIGNATURES: HandleTable<usize, (OwnVec<u8>, Option<ArgumentLayout>)> = HandleTable::new();
 
@@ -28,21 +28,21 @@ pub(in crate::hook::cuda) fn loaded(out: CallerPtr<usize>, image: *const c_char)
         let Some(module) = out.written(result) else { return };
         let _own = guard::own_work();
         MODULES.forget(module);
-        if let Some(ptx) = ptx_of(image) {
-            let entries = ptx::entries(ptx);
-            if !entries.is_empty() {
-                MODULES.insert(module, entries);
-            }
+        let entries = entries(image);
+        if !entries.is_empty() {
+            MODULES.insert(module, entries);
         }
     }
 }
 
-/// The text of an image, unless it is an ELF file or a fat binary.
-fn ptx_of<'a>(image: *const c_char) -> Option<&'a [u8]> {
+/// The kernels in an image that the driver accepted: PTX or a cubin. Fat binaries are compressed, and have none.
+fn entries(image: *const c_char) -> OwnVec<KernelEntry> {
     const FAT_BINARY: [[u8; 4]; 2] = [0xBA55_ED50_u32.to_le_bytes(), 0x4662_43B1_u32.to_le_bytes()];
-    let start = CallerPtr::<[u8; 4]>::from_raw(image.cast()).read()?;
-    let is_binary = start == *b"\x7fELF" || FAT_BINARY.contains(&start);
-    if is_binary { None } else { text(image).map(CStr::to_bytes) }
+    match CallerPtr::<[u8; 4]>::from_raw(image.cast()).read() {
+        Some(start) if start == cubin::MAGIC => cubin::entries(elf_file(image.cast()).unwrap_or_default()),
+        Some(start) if !FAT_BINARY.contains(&start) => ptx::entries(text(image).map_or(&[], CStr::to_bytes)),
+        _ => OwnVec::new_in(System),
+    }
 }
 
 /// A module or library is about to be unloaded: its handles may be reused.
@@ -66,7 +66,7 @@ pub(in crate::hook::cuda) fn found(out: CallerPtr<usize>, module: Handle, name: 
             return;
         }
         let Some((function, name)) = out.written(result).zip(text(name)) else { return };
-        let of_name = |entries: &mut OwnVec<PtxEntry>| {
+        let of_name = |entries: &mut OwnVec<KernelEntry>| {
             let entry = entries.iter().find(|entry| entry.name.as_slice() == name.to_bytes())?;
             entry.layout.as_ref().map(|layout| copied(layout))
         };

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod copies;
+mod cubin;
 mod escapes;
 mod graph_launch;
 mod launches;

@@ -1,15 +1,7 @@
 //! Parser of kernel signatures in PTX text: the parameters of each `.entry`.
 
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{ArgumentLayout, Parameter};
-
-/// A kernel and its parameters.
-#[derive(Debug)]
-pub(super) struct PtxEntry {
-    pub(super) name: OwnVec<u8>,
-    /// `None` if it cannot be read.
-    pub(super) layout: Option<ArgumentLayout>,
-}
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
 
 /// More parameters than a kernel can have: they take 32,764 bytes at most.
 const MOST_PARAMETERS: usize = 4096;
@@ -17,7 +9,7 @@ const MOST_PARAMETERS: usize = 4096;
 const CONST: &[u8] = b"/* const */";
 
 /// The kernels in a text.
-pub(super) fn entries(text: &[u8]) -> OwnVec<PtxEntry> {
+pub(super) fn entries(text: &[u8]) -> OwnVec<KernelEntry> {
     let mut entries = OwnVec::new_in(System);
     let mut rest = text;
     while let Some(after) = behind(rest, b".entry") {
@@ -34,7 +26,7 @@ fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     text.get(at + word.len()..)
 }
 
-fn entry(text: &[u8]) -> Option<PtxEntry> {
+fn entry(text: &[u8]) -> Option<KernelEntry> {
     let text = text.trim_ascii_start();
     let (name, rest) = text.split_at_checked(text.iter().position(|byte| !is_in_name(*byte))?)?;
     let mut copy = OwnVec::new_in(System);
@@ -45,7 +37,7 @@ fn entry(text: &[u8]) -> Option<PtxEntry> {
         Some(list) => layout(list.split(|byte| *byte == b')').next()?),
         None => Some(OwnVec::new_in(System)),
     };
-    Some(PtxEntry { name: copy, layout })
+    Some(KernelEntry { name: copy, layout })
 }
 
 fn is_in_name(byte: u8) -> bool {

@@ -1,0 +1,146 @@
+//! Parser of kernel signatures in cubins: ELF files with a section `.nv.info.KERNEL` for each kernel.
+//!
+//! NVIDIA does not document these sections. A section is a list of attributes: a byte that says how long the value is, a byte
+//! that says what it is, and the value. `ptxas` writes one attribute for each parameter, and one for the size of all.
+
+use object::LittleEndian as LE;
+use object::elf::{EM_CUDA, FileHeader64};
+use object::read::elf::{FileHeader, SectionHeader, SectionTable};
+
+use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
+
+pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
+const SECTION: &[u8] = b".nv.info.";
+/// How the length of an attribute's value is given: two bytes follow that are the value, or its length.
+const WITH_LENGTH: u8 = 4;
+const PARAMETER: u8 = 0x17;
+/// The same for kernels with more than 4 KiB of parameters.
+const LARGE_PARAMETER: u8 = 0x45;
+const SIZE_OF_ALL: u8 = 0x19;
+const MOST_PARAMETERS: usize = 4096;
+
+/// The kernels in a file.
+pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
+    let mut entries = OwnVec::new_in(System);
+    let Some(sections) = sections(file) else { return entries };
+    for section in sections.iter() {
+        let name = sections.section_name(LE, section).ok().and_then(|name| name.strip_prefix(SECTION));
+        if let Some(entry) = name.and_then(|name| entry(name, section.data(LE, file).ok()?)) {
+            try_push(&mut entries, entry);
+        }
+    }
+    entries
+}
+
+fn sections(file: &[u8]) -> Option<SectionTable<'_, FileHeader64<LE>>> {
+    let header = FileHeader64::<LE>::parse(file).ok()?;
+    if header.e_machine.get(LE) == EM_CUDA { header.sections(LE, file).ok() } else { None }
+}
+
+fn entry(name: &[u8], attributes: &[u8]) -> Option<KernelEntry> {
+    let mut copy = OwnVec::new_in(System);
+    copy.try_reserve_exact(name.len()).ok()?;
+    copy.extend_from_slice(name);
+    Some(KernelEntry { name: copy, layout: layout(attributes) })
+}
+
+/// `None` unless every parameter is there, and the last one ends where all of them end.
+fn layout(mut attributes: &[u8]) -> Option<ArgumentLayout> {
+    let (mut layout, mut found, mut end, mut size_of_all) = (OwnVec::new_in(System), 0, 0, 0);
+    while let Some((kind, value)) = next(&mut attributes)? {
+        if kind == SIZE_OF_ALL {
+            size_of_all = u32::from(u16::from_le_bytes(value.try_into().ok()?));
+        }
+        let Some((at, offset, size)) = parameter(kind, value) else { continue };
+        while layout.len() <= at {
+            if layout.len() == MOST_PARAMETERS || !try_push(&mut layout, Parameter { size: 0, is_const: false }) {
+                return None;
+            }
+        }
+        layout.get_mut(at).filter(|place| place.size == 0)?.size = size;
+        found += 1;
+        end = end.max(offset.checked_add(size)?);
+    }
+    (found == layout.len() && end == size_of_all).then_some(layout)
+}
+
+/// Kind and value of the next attribute. The inner `None` is the end, the outer one a damaged list.
+fn next<'a>(rest: &mut &'a [u8]) -> Option<Option<(u8, &'a [u8])>> {
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let ([form, kind, value @ ..], after) = rest.split_first_chunk::<4>()?;
+    let (value, after) = match *form {
+        WITH_LENGTH => after.split_at_checked(usize::from(u16::from_le_bytes(*value)))?,
+        1..WITH_LENGTH => (&value[..], after),
+        _ => return None,
+    };
+    *rest = after;
+    Some(Some((*kind, value)))
+}
+
+/// Number, offset and size of a parameter.
+fn parameter(kind: u8, value: &[u8]) -> Option<(usize, u32, u32)> {
+    let word = |at: usize| value.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let (place, size) = (word(4)?, word(8)?);
+    let size = match kind {
+        PARAMETER => size >> 18,
+        LARGE_PARAMETER => size,
+        _ => return None,
+    };
+    Some(((place & 0xffff) as usize, place >> 16, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hook::cuda::uses::ptx;
+
+    const PTX: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.ptx");
+    /// Compiled from it by NVIDIA's compiler.
+    const CUBINS: [&[u8]; 3] = [
+        include_bytes!("../../../../tests/cuda/cubins/sm_52.cubin"),
+        include_bytes!("../../../../tests/cuda/cubins/sm_90.cubin"),
+        include_bytes!("../../../../tests/cuda/cubins/sm_100.cubin"),
+    ];
+
+    /// Names, and sizes of parameters.
+    type Signatures = Vec<(String, Option<Vec<u32>>)>;
+
+    fn signatures(entries: OwnVec<KernelEntry>) -> Signatures {
+        let sizes = |layout: &ArgumentLayout| layout.iter().map(|known| known.size).collect();
+        let of =
+            |entry: &KernelEntry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.layout.as_ref().map(sizes));
+        let mut all: Signatures = entries.iter().map(of).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_cubin_has_the_signatures_of_its_ptx() {
+        let of_ptx = signatures(ptx::entries(PTX));
+        assert_eq!(of_ptx.len(), 4);
+        for cubin in CUBINS {
+            let known = signatures(entries(cubin));
+            let expected: Signatures =
+                of_ptx.iter().filter(|(name, _)| known.iter().any(|(other, _)| other == name)).cloned().collect();
+            assert_eq!(known, expected);
+            assert!(known.len() >= 3);
+        }
+    }
+
+    #[test]
+    fn damaged_cubins_have_fewer_signatures_or_none() {
+        let whole = signatures(entries(CUBINS[1]));
+        for end in 0..CUBINS[1].len() {
+            entries(&CUBINS[1][..end]);
+        }
+        for at in 0..CUBINS[1].len() {
+            let mut damaged = CUBINS[1].to_vec();
+            damaged[at] ^= 0xff;
+            assert!(entries(&damaged).len() <= whole.len() + 1, "byte {at}");
+        }
+        assert_eq!(signatures(entries(b"\x7fELF")), []);
+    }
+}
