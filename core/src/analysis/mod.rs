@@ -64,8 +64,8 @@ pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
 pub use waste::{
-    IdleMemory, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, operator_temporaries, use_coverage,
-    waste, waste_at_peak,
+    IdleMemory, InPlace, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, in_place,
+    operator_temporaries, use_coverage, waste, waste_at_peak,
 };
 pub use window::{window, window_notes};
 

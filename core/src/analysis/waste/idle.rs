@@ -88,7 +88,7 @@ pub fn idle_memory(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<IdleMemo
     if sites.is_empty() {
         return Vec::new();
     }
-    let (_, needed) = followed(data, device, &log);
+    let (_, needed, _) = followed(data, device, &log);
     let least = device.peak.bytes / IdleMemory::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, IdleMemory::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()

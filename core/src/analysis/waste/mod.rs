@@ -6,12 +6,14 @@
 
 mod coverage;
 mod idle;
+mod in_place;
 mod replay;
 mod temporaries;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 
 use self::replay::{LogChange, ReplayedLog};
 use super::labels::line_and_callers;
@@ -19,10 +21,11 @@ use crate::attribute::{AllocationSite, allocation_site};
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
 pub use coverage::{UseCoverage, use_coverage};
 pub use idle::{IdleMemory, idle_memory};
+pub use in_place::{InPlace, in_place};
 pub use temporaries::{OperatorTemporaries, operator_temporaries};
 
 /// What is wasted about a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WasteKind {
     /// At the peak it was past its last use.
     PastLastUse,
@@ -74,23 +77,32 @@ pub fn waste(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Waste> {
     ReplayedLog::with_uses(device).map_or_else(Vec::new, |log| followed(data, device, &log).0)
 }
 
-/// The rows, and what all of them change.
-fn followed(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> (Vec<Waste>, Vec<LogChange>) {
+/// A block whose alloc or free the advice moves to this record.
+type MovedBlock = (NonZeroU64, WasteKind, usize);
+
+/// The rows, what all of them change, and where they move which block.
+fn followed(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    log: &ReplayedLog,
+) -> (Vec<Waste>, Vec<LogChange>, HashMap<(NonZeroU64, WasteKind), usize>) {
     let mut sites = sites(data, device, log);
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
     sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
     sites.truncate(MOST_SITES);
-    let sites = sites.into_iter().map(|site| (site.waste, site.changes)).collect();
+    let sites = sites.into_iter().map(|site| ((site.waste, site.moved), site.changes)).collect();
     let (found, changes) = log.greedy(Vec::new(), sites, (least, MOST_ROWS));
-    let row = |(waste, saves, peak_without)| Waste { saves, peak_without, ..waste };
-    (found.into_iter().map(row).collect(), changes)
+    let moved: Vec<MovedBlock> = found.iter().flat_map(|((_, moved), ..)| moved).copied().collect();
+    let row = |((waste, _), saves, peak_without)| Waste { saves, peak_without, ..waste };
+    (found.into_iter().map(row).collect(), changes, in_place::moved_to(&moved))
 }
 
 /// A site's blocks, and what moving their allocs or frees changes.
 struct WastingSite {
     waste: Waste,
     changes: Vec<LogChange>,
+    moved: Vec<MovedBlock>,
 }
 
 type SiteKey = (WasteKind, String, String, String);
@@ -118,6 +130,7 @@ fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec
             site.waste.in_one_function = used.is_some_and(|used| in_one_function(data, record.stack, used.stack));
             let size = record.size as i64;
             site.changes.push((from, -size));
+            site.moved.push((uses.seq, kind, if kind == WasteKind::Early { until.unwrap_or(from) } else { from }));
             site.changes.extend(until.map(|until| (until, size)));
             let is_at_peak = peak_at.is_some_and(|peak| (from..until.unwrap_or(usize::MAX)).contains(&peak));
             if is_at_peak {
@@ -164,7 +177,7 @@ impl WastingSite {
             saves: 0,
             peak_without: 0,
         };
-        Self { waste, changes: Vec::new() }
+        Self { waste, changes: Vec::new(), moved: Vec::new() }
     }
 }
 

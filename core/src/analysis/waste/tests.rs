@@ -241,3 +241,49 @@ fn temporaries_like_the_inputs_and_outputs_are_not_reported() {
     assert_eq!(operator(800, 101, true), None, "of both");
     assert_eq!(operator(800, 100, false), None, "the operator may read the other block");
 }
+
+/// `x` is computed by an operator, and `y` from it by another one of this name and size.
+fn two_operators(name: &str, size: u64, in_place: bool, later: bool) -> Planted {
+    let tensor = registry("candle-core-0.11.1/src/tensor.rs");
+    let own = |name: &str, line| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, line);
+    let frames = vec![own("matmul", 1), own(name, 2), frame("net::main", "/home/u/net/src/main.rs", 9)];
+    let mut program = Planted::new();
+    program.story.stacks(stacks(frames, [&[0, 2][..], &[1, 2]]));
+    program.alloc("x", 100).story.on(StackId(1));
+    program.uses(&["x"]);
+    if in_place {
+        program.uses(&["x"]).alloc("z", 30).uses(&["x", "z"]).free("z").free("x");
+        return program;
+    }
+    program.alloc("y", size).story.on(StackId(2));
+    program.uses(&["x", "y"]);
+    if later {
+        program.uses(&["x"]);
+    }
+    program.free("x").alloc("z", 30).uses(&["y", "z"]).free("z").free("y");
+    program
+}
+
+fn in_place_rows(program: &Planted) -> Vec<InPlace> {
+    let data = program.build();
+    in_place(&data, &data.devices[0])
+}
+
+#[test]
+fn an_output_that_could_be_written_over_its_input_is_found_with_the_peak_of_that_program() {
+    let program = two_operators("relu", 100, false, false);
+    let [found] = &in_place_rows(&program)[..] else { panic!("{:?}", in_place_rows(&program)) };
+    assert_eq!((&*found.operator, found.bytes, found.blocks), ("relu", 100, 1));
+    assert_eq!((found.peak_without, found.saves), (two_operators("relu", 100, true, false).peak(), 70));
+    assert_eq!(in_place_rows(&two_operators("relu", 100, true, false)), []);
+}
+
+#[test]
+fn no_in_place_form_is_named_for_other_operators_sizes_later_uses_and_elsewhere() {
+    assert_eq!(in_place_rows(&two_operators("matmul", 100, false, false)), [], "no element-wise operator");
+    assert_eq!(in_place_rows(&two_operators("relu", 99, false, false)), [], "another size");
+    assert_eq!(in_place_rows(&two_operators("relu", 100, false, true)), [], "the input is used later");
+    let mut elsewhere = two_operators("relu", 100, false, false);
+    elsewhere.alloc("large", 900).uses(&["large"]).free("large");
+    assert_eq!(in_place_rows(&elsewhere), [], "the peak is elsewhere");
+}
