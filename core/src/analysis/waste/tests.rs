@@ -246,9 +246,10 @@ fn temporaries_like_the_inputs_and_outputs_are_not_reported() {
 fn two_operators(name: &str, size: u64, in_place: bool, later: bool) -> Planted {
     let tensor = registry("candle-core-0.11.1/src/tensor.rs");
     let own = |name: &str, line| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, line);
-    let frames = vec![own("matmul", 1), own(name, 2), frame("net::main", "/home/u/net/src/main.rs", 9)];
+    let pass = frame("backward", &registry("candle-core-0.11.1/src/backprop.rs"), 1);
+    let frames = vec![own("matmul", 1), own(name, 2), frame("net::main", "/home/u/net/src/main.rs", 9), pass];
     let mut program = Planted::new();
-    program.story.stacks(stacks(frames, [&[0, 2][..], &[1, 2]]));
+    program.story.stacks(stacks(frames, [&[0, 2][..], &[1, 2], &[0, 3, 2]]));
     program.alloc("x", 100).story.on(StackId(1));
     program.uses(&["x"]);
     if in_place {
@@ -286,4 +287,19 @@ fn no_in_place_form_is_named_for_other_operators_sizes_later_uses_and_elsewhere(
     let mut elsewhere = two_operators("relu", 100, false, false);
     elsewhere.alloc("large", 900).uses(&["large"]).free("large");
     assert_eq!(in_place_rows(&elsewhere), [], "the peak is elsewhere");
+}
+
+#[test]
+fn an_input_that_a_graph_holds_during_a_backward_pass_is_not_written_over() {
+    let program = |of_pass: u32| {
+        let mut program = two_operators("relu", 100, false, true);
+        program.uses.iter_mut().for_each(|uses| uses.last = uses.first);
+        program.alloc("v", 200).story.on(StackId(1));
+        program.uses(&["v"]).alloc("w", 200).story.on(StackId(2));
+        program.uses(&["v", "w"]).alloc("g", 50).story.on(StackId(of_pass));
+        program.uses(&["w", "g"]).free("g").free("v").free("w");
+        in_place_rows(&program)
+    };
+    assert_eq!(program(3), []);
+    assert!(!program(1).is_empty(), "without a pass");
 }
