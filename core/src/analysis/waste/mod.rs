@@ -80,12 +80,15 @@ pub fn waste(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Waste> {
 /// A block whose alloc or free the advice moves to this record.
 type MovedBlock = (NonZeroU64, WasteKind, usize);
 
+/// The records that they move to.
+type MovedBlocks = HashMap<(NonZeroU64, WasteKind), usize>;
+
 /// The rows, what all of them change, and where they move which block.
 fn followed(
     data: &SnapshotData,
     device: &DeviceSnapshot,
     log: &ReplayedLog,
-) -> (Vec<Waste>, Vec<LogChange>, HashMap<(NonZeroU64, WasteKind), usize>) {
+) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
     let mut sites = sites(data, device, log);
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
