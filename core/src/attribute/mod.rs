@@ -6,6 +6,7 @@
 mod allocator;
 mod arms;
 mod categories;
+mod elementwise;
 mod frame_place;
 mod gradients;
 mod growing;
@@ -27,6 +28,7 @@ pub use allocator::allocator;
 #[doc(hidden)]
 pub use arms::learn_backward_pass;
 pub use categories::{Categories, Either};
+pub(crate) use elementwise::{Elementwise, elementwise};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};

@@ -1,158 +1,177 @@
 //! In-place forms: outputs of element-wise operators that could be written over an input that nothing uses any more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
-use super::{LineCache, MovedBlock, WasteKind, followed};
-use crate::attribute::operator;
-use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData};
+use super::{LineCache, MovedBlocks, WasteKind, followed};
+use crate::attribute::{Elementwise, elementwise, operator};
+use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId};
 
-/// Outputs of one line that could be written over the inputs from another.
+/// Outputs of an element-wise operator, called by one line, that need no memory of their own.
+///
+/// Each has an input of the same size whose last use is the output's first. Sizes and frees come from the log, the operator
+/// from the stack of the output's allocation, and the rest from uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlace {
-    /// The line that allocates the outputs.
+    /// The line that calls the operator, and so allocates the outputs.
     pub line: String,
     /// The line that allocates the inputs.
     pub input_line: String,
-    /// The element-wise operator of the outputs' allocation: `relu`.
+    /// The operation that the program called: `silu`.
     pub operator: String,
+    /// Number of tensors that it reads: 1 or 2.
+    pub operands: u32,
     /// Bytes of the outputs that are live at the peak together with their inputs.
     pub bytes: u64,
     /// Number of these outputs.
     pub blocks: u64,
-    /// Reduction of the peak, in addition to the rows before this one and to the rows of [`waste`](super::waste).
+    /// Reduction of the peak in bytes, in addition to the rows before this one and to the rows of [`waste`](super::waste).
     pub saves: u64,
-    /// The peak then, at most.
+    /// The peak then in bytes, at most.
     pub peak_without: u64,
 }
 
-/// Operators of candle whose result has at each place the value of one place of each input.
-const ELEMENT_WISE: [&str; 32] = [
-    "abs",
-    "add",
-    "affine",
-    "broadcast_add",
-    "broadcast_div",
-    "broadcast_maximum",
-    "broadcast_minimum",
-    "broadcast_mul",
-    "broadcast_sub",
-    "ceil",
-    "cos",
-    "div",
-    "elu",
-    "erf",
-    "exp",
-    "floor",
-    "gelu",
-    "gelu_erf",
-    "log",
-    "maximum",
-    "minimum",
-    "mul",
-    "neg",
-    "powf",
-    "recip",
-    "relu",
-    "round",
-    "silu",
-    "sin",
-    "sqr",
-    "sqrt",
-    "sub",
-];
-/// A row that saves less than this part of the peak is left out.
-const LEAST_PART: u64 = 100;
-/// Number of rows.
-const MOST_ROWS: usize = 3;
+impl InPlace {
+    /// A row that saves less than this part of the peak is left out.
+    pub const LEAST_PART: u64 = 10;
+    /// Number of rows.
+    const MOST_ROWS: usize = 3;
+    /// Sites that are tried, those with the most bytes first.
+    const MOST_SITES: usize = 24;
 
-/// In-place forms at the device's peak. Each row is the pair of lines that reduces the peak most once
-/// [`waste`](super::waste) and the rows before it are followed. Empty if uses were not recorded, or the log has lost records.
+    fn of((line, input_line, operator, operands): SiteKey<'_>) -> Self {
+        let operator = operator.to_owned();
+        Self { line, input_line, operator, operands, bytes: 0, blocks: 0, saves: 0, peak_without: 0 }
+    }
+}
+
+type SiteKey<'a> = (String, String, &'a str, u32);
+
+/// In-place forms at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
+/// rows before it are followed. Empty if uses were not recorded, or the log has lost records.
+///
+/// An input that lives to the end of the recording, or during a backward pass, may be needed: it is left out.
 pub fn in_place(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<InPlace> {
     let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
+    let pairs = pairs(data, device, &log);
+    if pairs.is_empty() {
+        return Vec::new();
+    }
     let (_, needed, moved) = followed(data, device, &log);
-    let sites = Pairs { data, device, log: &log, moved }.sites();
-    let (rows, _) = log.greedy(needed, sites, (device.peak.bytes / LEAST_PART, MOST_ROWS));
+    let mut sites = sites(data, device, &Lifetimes { log: &log, moved }, pairs);
+    sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
+    sites.truncate(InPlace::MOST_SITES);
+    let least = device.peak.bytes / InPlace::LEAST_PART;
+    let (rows, _) = log.greedy(needed, sites, (least, InPlace::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| InPlace { saves, peak_without, ..row }).collect()
 }
 
-struct Pairs<'a> {
-    data: &'a SnapshotData,
-    device: &'a DeviceSnapshot,
-    log: &'a ReplayedLog,
-    moved: HashMap<(NonZeroU64, WasteKind), usize>,
+/// A block and the record of its allocation.
+type Allocated<'a> = (&'a BlockUses, &'a Record);
+
+/// An output, and the blocks that it could be written over.
+struct Pair<'a> {
+    output: Allocated<'a>,
+    elementwise: Elementwise<'a>,
+    inputs: Vec<Allocated<'a>>,
 }
 
-impl Pairs<'_> {
-    fn sites(&self) -> Vec<(InPlace, Vec<LogChange>)> {
-        let mut ending: HashMap<u64, Vec<(&BlockUses, &Record)>> = HashMap::new();
-        for uses in &self.device.uses {
-            if let (Some(last), Some(record)) = (uses.known_last(), self.record(uses)) {
-                ending.entry(last.operation).or_default().push((uses, record));
-            }
+fn pairs<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot, log: &ReplayedLog) -> Vec<Pair<'a>> {
+    let with_record = |uses: &'a BlockUses| Some((uses, device.records.get(*log.allocated.get(&uses.seq)?)?));
+    let passes = backward_allocs(data, device);
+    let mut ended: HashMap<(u64, u64), Vec<Allocated<'a>>> = HashMap::new();
+    for (uses, record) in device.uses.iter().filter_map(with_record) {
+        if let Some(last) = uses.known_last().filter(|_| !may_be_needed(log, &passes, uses)) {
+            ended.entry((last.operation, record.size)).or_default().push((uses, record));
         }
-        let mut lines = LineCache::of_data(self.data);
-        let mut sites: BTreeMap<_, (InPlace, Vec<LogChange>)> = BTreeMap::new();
-        let peak = self.device.peak.seq.and_then(|seq| self.log.allocated.get(&seq)).copied();
-        for output in &self.device.uses {
-            let Some((record, name)) = self.record(output).and_then(|record| Some((record, self.operator(record)?)))
-            else {
-                continue;
-            };
-            let inputs = output.known_first().and_then(|first| ending.get(&first.operation));
-            let fits = |(input, of): &&(&BlockUses, &Record)| {
-                input.seq < output.seq && of.size == record.size && !self.sees_a_backward_pass(input)
-            };
-            let ends = |input: &BlockUses| self.freed(input).min(self.freed(output));
-            let best = inputs.into_iter().flatten().filter(fits).max_by_key(|(input, _)| ends(input));
-            let (Some((input, of)), Some(from)) = (best, self.allocated(output)) else { continue };
-            let until = ends(input);
-            let key = (lines.of(record.stack), lines.of(of.stack), name);
-            let (row, changes) = sites.entry(key).or_insert_with_key(|(line, input_line, operator)| {
-                let (line, input_line, operator) = (line.clone(), input_line.clone(), (*operator).to_owned());
-                (InPlace { line, input_line, operator, bytes: 0, blocks: 0, saves: 0, peak_without: 0 }, Vec::new())
-            });
-            if peak.is_some_and(|peak| (from..until).contains(&peak)) {
-                row.bytes = row.bytes.saturating_add(record.size);
-                row.blocks += 1;
-            }
-            let size = i64::try_from(record.size).unwrap_or(i64::MAX);
-            changes.extend([(from, -size), (until, size)]);
-        }
-        sites.into_values().filter(|(row, _)| row.bytes > 0).collect()
     }
+    let mut known: HashMap<StackId, Option<Elementwise<'a>>> = HashMap::new();
+    let pair = |(uses, record): Allocated<'a>| {
+        let first = uses.known_first().filter(|first| is_kernel(data, first))?;
+        let is_input = |(input, _): &&Allocated<'a>| {
+            input.seq < uses.seq && input.first.is_some_and(|used| used.operation < first.operation)
+        };
+        let inputs: Vec<_> = ended.get(&(first.operation, record.size))?.iter().filter(is_input).copied().collect();
+        let elementwise = (*known.entry(record.stack).or_insert_with(|| elementwise(data, record.stack)))?;
+        (!inputs.is_empty()).then_some(Pair { output: (uses, record), elementwise, inputs })
+    };
+    device.uses.iter().filter_map(with_record).filter_map(pair).collect()
+}
 
-    fn record(&self, uses: &BlockUses) -> Option<&Record> {
-        self.device.records.get(*self.log.allocated.get(&uses.seq)?)
-    }
+/// Copies and fills are no operators, and the launch of a graph is many.
+fn is_kernel(data: &SnapshotData, used: &BlockUse) -> bool {
+    let name = data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel));
+    !["cuMem", "cuGraph"].iter().any(|other| name.starts_with(other))
+}
 
-    fn operator(&self, record: &Record) -> Option<&str> {
-        let found = operator(self.data, record.stack).filter(|found| !found.is_backward)?;
-        [found.root, found.leaf].iter().all(|name| ELEMENT_WISE.contains(name)).then_some(found.root)
-    }
+/// The records by which a backward pass allocates.
+fn backward_allocs(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<usize> {
+    let mut known: HashMap<StackId, bool> = HashMap::new();
+    let mut is_backward = |stack| {
+        let found = || operator(data, stack).is_some_and(|found| found.is_backward);
+        *known.entry(stack).or_insert_with(found)
+    };
+    let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
+    allocs.filter(|(_, record)| is_backward(record.stack)).map(|(at, _)| at).collect()
+}
 
-    /// A graph holds the block, so the operator must be one that candle can differentiate.
-    fn sees_a_backward_pass(&self, uses: &BlockUses) -> bool {
-        let Some(from) = self.log.allocated.get(&uses.seq) else { return true };
-        let Some(until) = self.log.freed_at(uses.seq) else { return true };
-        let live = self.device.records.get(*from..until).unwrap_or_default();
-        live.iter()
-            .filter(|record| record.kind == RecordKind::Alloc)
-            .any(|record| operator(self.data, record.stack).is_some_and(|found| found.is_backward))
-    }
+/// A block that lives to the end may be used later. If it lives during a backward pass, it may be part of the graph, and
+/// candle does not differentiate operators in place.
+fn may_be_needed(log: &ReplayedLog, passes: &[usize], uses: &BlockUses) -> bool {
+    let (Some(from), Some(until)) = (log.allocated.get(&uses.seq), log.freed_at(uses.seq)) else { return true };
+    let next = passes.partition_point(|at| at < from);
+    passes.get(next).is_some_and(|at| *at < until)
+}
 
-    fn allocated(&self, uses: &BlockUses) -> Option<usize> {
+/// The records between which blocks are live, if [`waste`](super::waste) is followed.
+struct Lifetimes<'a> {
+    log: &'a ReplayedLog,
+    moved: MovedBlocks,
+}
+
+impl Lifetimes<'_> {
+    fn start(&self, uses: &BlockUses) -> Option<usize> {
         self.moved.get(&(uses.seq, WasteKind::Early)).or_else(|| self.log.allocated.get(&uses.seq)).copied()
     }
 
-    fn freed(&self, uses: &BlockUses) -> usize {
+    fn end(&self, uses: &BlockUses) -> usize {
         let moved = self.moved.get(&(uses.seq, WasteKind::PastLastUse)).copied();
         moved.or_else(|| self.log.freed_at(uses.seq)).unwrap_or(usize::MAX)
     }
+
+    fn both(&self, input: &BlockUses, output: &BlockUses) -> Option<(usize, usize)> {
+        let from = self.start(input)?.max(self.start(output)?);
+        let until = self.end(input).min(self.end(output));
+        (from < until).then_some((from, until))
+    }
 }
 
-/// Where the advice of a row moves a block's free, or its alloc.
-pub(super) fn moved_to(blocks: &[MovedBlock]) -> HashMap<(NonZeroU64, WasteKind), usize> {
-    blocks.iter().map(|(seq, kind, at)| ((*seq, *kind), *at)).collect()
+fn sites(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    lives: &Lifetimes<'_>,
+    pairs: Vec<Pair<'_>>,
+) -> Vec<(InPlace, Vec<LogChange>)> {
+    let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated.get(&seq)).copied() else { return Vec::new() };
+    let mut lines = LineCache::of_data(data);
+    let mut sites: BTreeMap<SiteKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
+    // A block takes one output.
+    let mut taken: HashSet<NonZeroU64> = HashSet::new();
+    for Pair { output: (uses, record), elementwise, inputs } in pairs {
+        let free = inputs.into_iter().filter(|(input, _)| !taken.contains(&input.seq));
+        let both = free.filter_map(|(input, of)| Some((lives.both(input, uses)?, input, of)));
+        let Some(((from, until), input, of)) = both.max_by_key(|((_, until), ..)| *until) else { continue };
+        taken.insert(input.seq);
+        let Elementwise { operator, operands } = elementwise;
+        let key = (lines.of(record.stack), lines.of(of.stack), operator, operands);
+        let (row, changes) = sites.entry(key).or_insert_with_key(|key| (InPlace::of(key.clone()), Vec::new()));
+        if (from..until).contains(&peak) {
+            row.bytes = row.bytes.saturating_add(record.size);
+            row.blocks += 1;
+        }
+        let size = i64::try_from(record.size).unwrap_or(i64::MAX);
+        changes.extend([(from, -size), (until, size)]);
+    }
+    sites.into_values().filter(|(row, _)| row.bytes > 0).collect()
 }

@@ -7,6 +7,8 @@
 mod coverage;
 mod idle;
 mod in_place;
+#[cfg(test)]
+mod in_place_tests;
 mod replay;
 mod temporaries;
 #[cfg(test)]
@@ -96,9 +98,9 @@ fn followed(
     sites.truncate(MOST_SITES);
     let sites = sites.into_iter().map(|site| ((site.waste, site.moved), site.changes)).collect();
     let (found, changes) = log.greedy(Vec::new(), sites, (least, MOST_ROWS));
-    let moved: Vec<MovedBlock> = found.iter().flat_map(|((_, moved), ..)| moved).copied().collect();
+    let moved = found.iter().flat_map(|((_, moved), ..)| moved).map(|(seq, kind, at)| ((*seq, *kind), *at)).collect();
     let row = |((waste, _), saves, peak_without)| Waste { saves, peak_without, ..waste };
-    (found.into_iter().map(row).collect(), changes, in_place::moved_to(&moved))
+    (found.into_iter().map(row).collect(), changes, moved)
 }
 
 /// A site's blocks, and what moving their allocs or frees changes.

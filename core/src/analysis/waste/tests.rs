@@ -7,21 +7,21 @@ use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, Device, GpuWork, IdleTime};
 
 /// A program on a GPU: `alloc`, `free` and `use_` of blocks by name.
-struct Planted {
-    story: Story,
-    uses: Vec<BlockUses>,
+pub(super) struct Planted {
+    pub(super) story: Story,
+    pub(super) uses: Vec<BlockUses>,
     numbers: HashMap<String, usize>,
     position: (u64, u64),
     operations: u64,
 }
 
 impl Planted {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let story = Story::cuda(0);
         Self { story, uses: Vec::new(), numbers: HashMap::new(), position: (0, 0), operations: 0 }
     }
 
-    fn alloc(&mut self, name: &str, size: u64) -> &mut Self {
+    pub(super) fn alloc(&mut self, name: &str, size: u64) -> &mut Self {
         self.story.alloc(name, size).on(if name.starts_with('w') { LINE_7 } else { LINE_9 });
         let seq = self.uses.len() as u64 + 1;
         self.uses.push(BlockUses::new(NonZeroU64::new(seq).unwrap(), self.operations));
@@ -30,14 +30,14 @@ impl Planted {
         self
     }
 
-    fn free(&mut self, name: &str) -> &mut Self {
+    pub(super) fn free(&mut self, name: &str) -> &mut Self {
         self.story.free(name);
         self.uses[self.numbers[name]].freed_at = Some(self.operations);
         self.position.1 += 1;
         self
     }
 
-    fn uses(&mut self, names: &[&str]) -> &mut Self {
+    pub(super) fn uses(&mut self, names: &[&str]) -> &mut Self {
         self.operations += 1;
         let (after_alloc, frees_after) = self.position;
         let used = BlockUse { operation: self.operations, after_alloc, frees_after, ..BlockUse::default() };
@@ -57,27 +57,27 @@ impl Planted {
         self
     }
 
-    fn opaque(&mut self) -> &mut Self {
+    pub(super) fn opaque(&mut self) -> &mut Self {
         self.operations += 1;
         let live = self.uses.iter_mut().filter(|uses| uses.freed_at.is_none());
         live.for_each(|uses| uses.last_opaque = self.operations);
         self
     }
 
-    fn build(&self) -> SnapshotData {
+    pub(super) fn build(&self) -> SnapshotData {
         let mut data = self.story.build();
         data.devices[0].uses = self.uses.clone();
         data.gpu_work = Some(GpuWork { kernels: vec!["add".into()], ..GpuWork::default() });
         data
     }
 
-    fn waste(&self) -> Vec<Waste> {
+    pub(super) fn waste(&self) -> Vec<Waste> {
         let data = self.build();
         assert_eq!(data.devices[0].device, Device::Cuda(0));
         waste(&data, &data.devices[0])
     }
 
-    fn peak(&self) -> u64 {
+    pub(super) fn peak(&self) -> u64 {
         self.build().devices[0].peak.bytes
     }
 }
@@ -240,65 +240,4 @@ fn temporaries_like_the_inputs_and_outputs_are_not_reported() {
     assert!(operator(800, 100, true).is_some(), "4 times");
     assert_eq!(operator(800, 101, true), None, "of both");
     assert_eq!(operator(800, 100, false), None, "the operator may read the other block");
-}
-
-/// `x` is computed by an operator, and `y` from it by another one of this name and size.
-fn two_operators(name: &str, size: u64, in_place: bool, later: bool) -> Planted {
-    let tensor = registry("candle-core-0.11.1/src/tensor.rs");
-    let own = |name: &str, line| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, line);
-    let pass = frame("backward", &registry("candle-core-0.11.1/src/backprop.rs"), 1);
-    let frames = vec![own("matmul", 1), own(name, 2), frame("net::main", "/home/u/net/src/main.rs", 9), pass];
-    let mut program = Planted::new();
-    program.story.stacks(stacks(frames, [&[0, 2][..], &[1, 2], &[0, 3, 2]]));
-    program.alloc("x", 100).story.on(StackId(1));
-    program.uses(&["x"]);
-    if in_place {
-        program.uses(&["x"]).alloc("z", 30).uses(&["x", "z"]).free("z").free("x");
-        return program;
-    }
-    program.alloc("y", size).story.on(StackId(2));
-    program.uses(&["x", "y"]);
-    if later {
-        program.uses(&["x"]);
-    }
-    program.free("x").alloc("z", 30).uses(&["y", "z"]).free("z").free("y");
-    program
-}
-
-fn in_place_rows(program: &Planted) -> Vec<InPlace> {
-    let data = program.build();
-    in_place(&data, &data.devices[0])
-}
-
-#[test]
-fn an_output_that_could_be_written_over_its_input_is_found_with_the_peak_of_that_program() {
-    let program = two_operators("relu", 100, false, false);
-    let [found] = &in_place_rows(&program)[..] else { panic!("{:?}", in_place_rows(&program)) };
-    assert_eq!((&*found.operator, found.bytes, found.blocks), ("relu", 100, 1));
-    assert_eq!((found.peak_without, found.saves), (two_operators("relu", 100, true, false).peak(), 70));
-    assert_eq!(in_place_rows(&two_operators("relu", 100, true, false)), []);
-}
-
-#[test]
-fn no_in_place_form_is_named_for_other_operators_sizes_later_uses_and_elsewhere() {
-    assert_eq!(in_place_rows(&two_operators("matmul", 100, false, false)), [], "no element-wise operator");
-    assert_eq!(in_place_rows(&two_operators("relu", 99, false, false)), [], "another size");
-    assert_eq!(in_place_rows(&two_operators("relu", 100, false, true)), [], "the input is used later");
-    let mut elsewhere = two_operators("relu", 100, false, false);
-    elsewhere.alloc("large", 900).uses(&["large"]).free("large");
-    assert_eq!(in_place_rows(&elsewhere), [], "the peak is elsewhere");
-}
-
-#[test]
-fn an_input_that_a_graph_holds_during_a_backward_pass_is_not_written_over() {
-    let program = |of_pass: u32| {
-        let mut program = two_operators("relu", 1, false, true);
-        program.alloc("v", 200).story.on(StackId(1));
-        program.uses(&["v"]).alloc("g", 50).story.on(StackId(of_pass));
-        program.uses(&["v", "g"]).free("g").alloc("w", 200).story.on(StackId(2));
-        program.uses(&["v", "w"]).free("v").alloc("u", 1).uses(&["w", "u"]).free("u").free("w");
-        in_place_rows(&program)
-    };
-    assert_eq!(program(3), []);
-    assert!(!program(1).is_empty(), "without a pass");
 }

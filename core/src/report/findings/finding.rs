@@ -12,7 +12,7 @@ use crate::units::{Bytes, grouped};
 pub struct Finding {
     /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
     /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`, `past_last_use`,
-    /// `never_used`, `allocated_early`, `written_twice`, `idle`, `operator_temporaries`.
+    /// `never_used`, `allocated_early`, `written_twice`, `idle`, `in_place`, `operator_temporaries`.
     pub kind: &'static str,
     /// What is wrong.
     pub what: String,

@@ -13,12 +13,12 @@ use self::device::{fragmented, given_out_in_parts, one_library, release_threshol
 pub use self::finding::{Confidence, Cost, Finding};
 use self::growth::growth;
 use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
-use self::uses::{idle, temporaries, wasted, written_twice};
+use self::uses::{idle, over_inputs, temporaries, wasted, written_twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 14] = [
+const DETECTORS: [Detector; 15] = [
     twice,
     optimizer_transient,
     kept_graph,
@@ -32,6 +32,7 @@ const DETECTORS: [Detector; 14] = [
     wasted,
     written_twice,
     idle,
+    over_inputs,
     temporaries,
 ];
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::finding::{Confidence, Cost, Finding, lines, then};
 use super::model::{optimizer_transient, square};
 use crate::analysis::{
-    IdleMemory, OperatorTemporaries, Waste, WasteKind, idle_memory, line_and_callers, operator_temporaries, waste,
+    IdleMemory, InPlace, OperatorTemporaries, Waste, WasteKind, idle_memory, in_place, line_and_callers,
+    operator_temporaries, waste,
 };
 use crate::report::device_memory::time;
 use crate::snapshot::{DeadWrite, DeviceSnapshot, SnapshotData, StackId};
@@ -104,6 +105,40 @@ fn idle_by(row: &IdleMemory) -> Finding {
                 time(row.transfer_ns)
             ),
             format!("if the link moves {} a second (an assumption: PCIe 4.0, 16 lanes).", Bytes(IdleMemory::HOST_LINK)),
+            format!(
+                "The peak would be at most {}: {} bytes, without unneeded memory.",
+                Bytes(row.peak_without),
+                grouped(row.peak_without)
+            ),
+        ],
+    }
+}
+
+/// Outputs of element-wise operators that could be written over an input.
+pub(super) fn over_inputs(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    in_place(data, device).iter().map(over_input).collect()
+}
+
+fn over_input(row: &InPlace) -> Finding {
+    let from = if row.input_line.is_empty() { String::new() } else { format!(" from {}", row.input_line) };
+    let (function, of) = match row.operands {
+        1 => ("inplace_op1", "an `InplaceOp1`"),
+        _ => ("inplace_op2", "an `InplaceOp2`"),
+    };
+    Finding {
+        kind: "in_place",
+        what: format!(
+            "{} of {}, while its input{from} has the same size and is not used afterwards",
+            bytes_in_blocks(row.bytes, row.blocks),
+            row.operator
+        ),
+        line: Some(row.line.clone()).filter(|line| !line.is_empty()),
+        cost: Cost::OfPeak(row.saves),
+        confidence: Confidence::Possible,
+        why: "the input's last use is the output's first; whether the operator reads each element once is not known.",
+        advice: vec![
+            format!("Write the output over the input: candle's `Tensor::{function}` with {of} of your own, whose"),
+            format!("`cuda_fwd` does {} on the GPU. candle does not differentiate it.", row.operator),
             format!(
                 "The peak would be at most {}: {} bytes, without unneeded memory.",
                 Bytes(row.peak_without),
