@@ -40,13 +40,13 @@ impl InPlace {
     /// Sites that are tried, those with the most bytes first.
     const MOST_SITES: usize = 24;
 
-    fn of((line, input_line, operator, operands): SiteKey<'_>) -> Self {
+    fn of((line, input_line, operator, operands): InPlaceKey<'_>) -> Self {
         let operator = operator.to_owned();
         Self { line, input_line, operator, operands, bytes: 0, blocks: 0, saves: 0, peak_without: 0 }
     }
 }
 
-type SiteKey<'a> = (String, String, &'a str, u32);
+type InPlaceKey<'a> = (String, String, &'a str, u32);
 
 /// In-place forms at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
 /// rows before it are followed. Empty if uses were not recorded, or the log has lost records.
@@ -155,7 +155,7 @@ fn sites(
 ) -> Vec<(InPlace, Vec<LogChange>)> {
     let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated.get(&seq)).copied() else { return Vec::new() };
     let mut lines = LineCache::of_data(data);
-    let mut sites: BTreeMap<SiteKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
+    let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
     // A block takes one output.
     let mut taken: HashSet<NonZeroU64> = HashSet::new();
     for Pair { output: (uses, record), elementwise, inputs } in pairs {

@@ -64,9 +64,10 @@ fn wastes(snapshot: &Snapshot) -> Outcome<Vec<Waste>> {
     Ok(waste(snapshot, snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?))
 }
 
+/// The kinds of findings without `in_place`: no program here writes in place.
 pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
-    Ok(findings(snapshot, device).iter().map(|finding| finding.kind).collect())
+    Ok(findings(snapshot, device).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
 }
 
 /// The number of the line of this file; 0 if it is of another file.
