@@ -1,8 +1,9 @@
 //! Models with random weights on a simulated GPU. Prints a row per model: how much is known about the uses of its memory.
 //! The name of a model selects it; `--advice` prints findings, `--waste` what the peak would be. Fails if less is known than
-//! [`LEAST`].
+//! [`LEAST`]. `planted` checks programs with waste; `cost` prints what uses cost in a training step.
 
 mod bert;
+mod cost;
 mod cumsum;
 mod flash;
 mod llama;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
     let is_ok = match names[..] {
         [] => every_model(&options),
         ["planted"] => planted::check(),
+        ["cost"] => cost::print(),
         [name] => one_model(name, &options),
         _ => Err("name one model, or none for all".into()),
     };
