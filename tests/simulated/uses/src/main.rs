@@ -6,6 +6,7 @@ mod bert;
 mod cost;
 mod cumsum;
 mod flash;
+mod in_place;
 mod llama;
 mod planted;
 mod quantized;

@@ -10,7 +10,7 @@ use memtrace::analysis::{Waste, WasteKind, waste};
 use memtrace::report::findings;
 use memtrace::{Bytes, Snapshot};
 
-use crate::{Outcome, cumsum};
+use crate::{Outcome, cumsum, in_place};
 
 /// Allocates and uses on these lines what is wasted; true if it follows the advice.
 type Program = fn(&Device, bool) -> Result<Vec<[u32; 2]>>;
@@ -47,7 +47,7 @@ pub(crate) fn check() -> Outcome<bool> {
             is_ok = false;
         }
     }
-    Ok(is_ok & cumsum::check()?)
+    Ok(is_ok & cumsum::check()? & in_place::check()?)
 }
 
 pub(crate) fn record(program: impl FnOnce(&Device) -> Result<()>) -> Outcome<Snapshot> {
@@ -64,7 +64,7 @@ fn wastes(snapshot: &Snapshot) -> Outcome<Vec<Waste>> {
     Ok(waste(snapshot, snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?))
 }
 
-/// The kinds of findings without `in_place`: no program here writes in place.
+/// The kinds of findings without `in_place`: these programs do not write in place.
 pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
     Ok(findings(snapshot, device).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
