@@ -108,7 +108,7 @@ fn what_a_context_took_along_can_be_opened_again() {
 
 #[test]
 fn addresses_that_went_while_nothing_was_recorded_are_forgotten() {
-    // Another mapping may take the buffer's address; then the next buffer decides.
+    // Another mapping may take the address; then the next try decides.
     on_gpu(&[], || assert!((0..5).any(|_| are_forgotten()), "no address is used again"));
 }
 
@@ -121,9 +121,12 @@ fn are_forgotten() -> bool {
     let second = CudaContext::new(0).unwrap();
     let external = raw::external(&mut [1, 0, 0, 5 << 20, 0]).unwrap();
     let buffer = raw::external_buffer(external, 5 << 20).unwrap();
-    assert_eq!(buffer, address, "the address is used again");
     raw::free(buffer).unwrap();
     raw::external_destroy(external).unwrap();
+    if buffer != address {
+        std::mem::forget((first, second));
+        return false;
+    }
     // Records as little as possible, because memory for more records could take the buffer's address.
     let session = memtrace::builder().min_size(1u64 << 40).max_entries(100).start().unwrap();
     let pool = raw::import_pool(raw::shared_pool(0).unwrap()).unwrap();

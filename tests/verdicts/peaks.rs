@@ -40,26 +40,36 @@ fn of_tasks() {
     fails(|| limit().run(task).map(drop));
 }
 
+/// Runs the check while another thread measures the whole process.
+fn beside_the_whole_process(check: impl FnOnce() -> Verdict) -> Verdict {
+    let ((open, is_open), (close, is_closed)) = (mpsc::channel(), mpsc::channel());
+    let whole = move || {
+        let everything = PeakLimit::new().limit("1 GiB").whole_process(true);
+        everything.run(|| {
+            open.send(()).unwrap();
+            is_closed.recv().unwrap();
+        })
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(move || whole().unwrap());
+        is_open.recv().unwrap();
+        let outcome = check();
+        close.send(()).unwrap();
+        outcome
+    })
+}
+
 #[test]
 fn of_a_task_beside_a_measurement_of_the_whole_process() {
     let runtime = runtime();
-    fails(|| {
-        let ((open, is_open), (close, is_closed)) = (mpsc::channel(), mpsc::channel());
-        let whole = move || {
-            let everything = PeakLimit::new().limit("1 GiB").whole_process(true);
-            everything.run(|| {
-                open.send(()).unwrap();
-                is_closed.recv().unwrap();
-            })
-        };
-        std::thread::scope(|threads| {
-            threads.spawn(move || whole().unwrap());
-            is_open.recv().unwrap();
-            let outcome = limit().run(|| runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() }));
-            close.send(()).unwrap();
-            outcome.map(drop)
-        })
-    });
+    let task = || runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() });
+    fails(|| beside_the_whole_process(|| limit().run(task).map(drop)));
+}
+
+#[test]
+fn of_an_actor_beside_a_measurement_of_the_whole_process() {
+    fails(|| beside_the_whole_process(|| with_an_actor(|ask| limit().run(ask))));
+    passes(|| beside_the_whole_process(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask))));
 }
 
 #[test]
@@ -97,9 +107,7 @@ fn with_an_actor(check: impl Fn(&dyn Fn()) -> Verdict) -> Verdict {
 #[test]
 fn of_an_actor_without_a_known_client() {
     fails(|| with_an_actor(|ask| limit().run(ask)));
-    let one = one_at_a_time();
     let failure = with_an_actor(|ask| limit().run(ask)).unwrap_err();
-    drop(one);
     assert!(failure.is_undecided() && !failure.is_violation(), "{failure}");
     let text = failure.to_string();
     for part in ["undecided: the peak", "16.00 MiB", "tests/verdicts/peaks.rs:", "allow = "] {

@@ -172,7 +172,9 @@ pub(crate) fn on_new_thread(address: u64) {
     let _own = guard::own_work();
     let stack = unwind::whole_stack();
     let mut registry = lock();
+    // Every thread is one of the whole process, and may work for other measurements, too.
     let id = registry.owner((Space::Heap, address));
+    let id = if registry.is_of_whole_process(id) { 0 } else { id };
     if let Some(stack) = stack {
         registry.stacks.forget_others(stack, thread::own_os_id());
     }
@@ -279,13 +281,13 @@ fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64,
         return;
     }
     // A measurement of the whole process may be open as well.
-    if registry.alloc(0, device, address, size, site) {
-        return;
-    }
+    let is_of_whole = registry.alloc(0, device, address, size, site);
     if !is_worker {
         registry.alloc_of_other((device, address, size), site, family, work_owner);
     }
-    count_unattributed(size, is_worker);
+    if !is_of_whole {
+        count_unattributed(size, is_worker);
+    }
 }
 
 /// An allocation on a thread that works for no measurement.

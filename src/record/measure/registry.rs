@@ -43,7 +43,7 @@ const NESTED: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Owner {
-    /// 0 for a block of a thread without a measurement.
+    /// 0 for a block that no measurement owns.
     measure: Id,
     device: Device,
     size: u64,
@@ -51,6 +51,8 @@ struct Owner {
     stack: StackId,
     /// Of handed-over work.
     handed: bool,
+    /// Of a thread without a measurement. A measurement of the whole process may own the block nevertheless.
+    of_other: bool,
 }
 
 /// A free as the measurements saw it: what undoes it.
@@ -229,6 +231,10 @@ impl Registry {
         self.measures.values().all(|measure| measure.whole || !measure.open)
     }
 
+    pub(super) fn is_of_whole_process(&self, id: Id) -> bool {
+        self.measures.get(&id).is_some_and(|measure| measure.whole)
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.whole != 0
     }
@@ -259,8 +265,7 @@ impl Registry {
 
     /// Blocks of threads without a measurement that share memory with this one.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
-        let helps =
-            |owner: &&Owner| owner.measure == 0 && self.others.does_share(owner.thread, |of| self.contains(id, of));
+        let helps = |owner: &&Owner| owner.of_other && self.others.does_share(owner.thread, |of| self.contains(id, of));
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
@@ -306,8 +311,9 @@ impl Registry {
             }
             let stack = self.stacks.at(word);
             let id = stack.map_or_else(|| self.owner_at(word), |stack| self.nearest_open(stack.id));
-            // Most words belong to the measurement that was already found.
-            if id == 0 || work_owner == WorkOwner::One(id) || !family.may_work_for(self.family(id)) {
+            // Most words belong to the measurement that was already found. Everything is one of the whole process.
+            let is_known = id == 0 || work_owner == WorkOwner::One(id) || self.is_of_whole_process(id);
+            if is_known || !family.may_work_for(self.family(id)) {
                 return;
             }
             // A thread starts with addresses of its parent's stack.
@@ -363,7 +369,7 @@ impl Registry {
 
     fn hand_over(&mut self, key: (Space, u64), from: Id, to: Id) {
         match self.owners.get_mut(&key) {
-            Some(owner) if owner.measure == from && to != 0 => owner.measure = to,
+            Some(owner) if owner.measure == from && (to != 0 || owner.of_other) => owner.measure = to,
             Some(owner) if owner.measure == from => _ = self.owners.remove(&key),
             _ => {}
         }
@@ -377,7 +383,7 @@ impl Registry {
             if is_meant {
                 owner.measure = to;
             }
-            !is_meant || to != 0
+            !is_meant || to != 0 || owner.of_other
         });
     }
 
@@ -424,7 +430,7 @@ impl Registry {
         });
         if room {
             let EventSite { thread, stack, .. } = site;
-            self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed });
+            self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed, of_other: false });
             if key.0 == Space::Heap {
                 self.heap = self.heap.with(address);
             }
@@ -432,7 +438,7 @@ impl Registry {
         true
     }
 
-    /// Notes a block of a thread without a measurement.
+    /// Notes a block of a thread without a measurement. A measurement of the whole process may own it.
     pub(super) fn alloc_of_other(
         &mut self,
         new: (Device, u64, u64),
@@ -444,8 +450,8 @@ impl Registry {
         work_owner.each_of_several(|id| self.others.shares(site.thread, id));
         if self.owners.try_reserve(1).is_ok() {
             let EventSite { thread, stack, .. } = site;
-            self.owners
-                .insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack, handed: false });
+            let new = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: true };
+            self.owners.entry((Space::of(device), address)).or_insert(new).of_other = true;
             self.others.alloc(device, size, site, family);
         }
     }
@@ -454,7 +460,7 @@ impl Registry {
     /// memory.
     pub(super) fn changed_hands(&mut self, taken: &MeasuredFree, current: Id, thread: ThreadId) {
         let Some((owner, _)) = taken.owner else { return };
-        match (owner.measure, current) {
+        match (if owner.of_other { 0 } else { owner.measure }, current) {
             (0, 0) => {}
             (0, current) => self.others.shares(owner.thread, current),
             (measure, 0) => self.others.shares(thread, measure),
@@ -471,7 +477,7 @@ impl Registry {
         site: EventSite,
     ) -> Option<MeasuredFree> {
         let owner = self.owners.remove(&key);
-        if let Some(owner) = owner.filter(|owner| owner.measure == 0) {
+        if let Some(owner) = owner.filter(|owner| owner.of_other) {
             self.others.free(owner.thread, owner.device, owner.size);
         }
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
