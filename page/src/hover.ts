@@ -11,12 +11,13 @@ export interface Box {
 
 const EDGE = 4;
 
-/** Where a box of a size goes: right of the pointer and below it, or the first other corner that fits the window and is clear of `taken`. */
+/** Where a box of a size goes: right of the pointer and below it, or the first other place that fits the window and is clear of `taken`. */
 export function placed(x: number, y: number, size: { width: number; height: number }, room: { width: number; height: number }, taken: Box | null): { left: number; top: number } {
   const [rights, belows] = [[x + 14, x - size.width - 10], [y + 14, y - size.height - 10]];
   if (taken) {
     rights.push(taken.left - size.width - EDGE);
-    belows.push(taken.top - size.height - EDGE);
+    // A high box fits neither above the pointer nor below it.
+    belows.push(taken.top - size.height - EDGE, room.height - size.height - EDGE);
   }
   const all = belows.flatMap((top) => rights.map((left) => ({ left, top, ...size })));
   const fits = ({ left, top, width, height }: Box) => left >= EDGE && top >= EDGE && left + width <= room.width && top + height <= room.height;

@@ -13,6 +13,12 @@ test("a hover is clear of the pinned panel and within the window wherever the po
       assert.ok(box.left >= 0 && box.top >= 0 && box.left + box.width <= room.width && box.top + box.height <= room.height, `${x} ${y}`);
     }
   }
+  // As high as texts of 10,000 characters make it.
+  const [high, panel] = [{ width: 560, height: 480 }, { left: 748, top: 184, width: 520, height: 560 }];
+  for (const x of [116, 346, 691]) {
+    const box = { ...placed(x, 489, high, room, panel), ...high };
+    assert.ok(!overlap(box, panel) && box.top >= 0 && box.top + box.height <= room.height, `${x}`);
+  }
   const { left, top } = placed(10, 10, size, room, null);
   assert.deepEqual([left, top], [24, 24]);
 });
