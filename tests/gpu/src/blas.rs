@@ -41,7 +41,7 @@ type LtProduct = extern "C" fn(
 
 /// A loaded library and its handle; the library stays loaded.
 pub(crate) struct Library {
-    library: *mut c_void,
+    loaded: *mut c_void,
     handle: Handle,
     destroy: &'static CStr,
 }
@@ -62,7 +62,7 @@ impl Library {
         // SAFETY: loading the library runs its constructors, as intended.
         let load = |file: &&CStr| unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW) };
         let library = files.iter().map(load).find(|library| !library.is_null());
-        let mut opened = Self { library: library.ok_or("the library is not there")?, handle: null_mut(), destroy };
+        let mut opened = Self { loaded: library.ok_or("the library is not there")?, handle: null_mut(), destroy };
         let result = opened.function::<Create>(create)?(&mut opened.handle);
         succeeds(create, result)?;
         Ok(opened)
@@ -72,7 +72,7 @@ impl Library {
     fn function<F: Copy>(&self, name: &CStr) -> Result<F, String> {
         assert_eq!(size_of::<F>(), size_of::<usize>(), "a function pointer");
         // SAFETY: the handle is open and the name ends with a zero byte.
-        let address = unsafe { libc::dlsym(self.library, name.as_ptr()) };
+        let address = unsafe { libc::dlsym(self.loaded, name.as_ptr()) };
         if address.is_null() {
             return Err(format!("{} is not there", name.to_string_lossy()));
         }
