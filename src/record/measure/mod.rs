@@ -27,6 +27,7 @@
 //! the thread that waits for rayon's workers must be asleep ([`asleep`]). Threads of the family that only share memory
 //! with the measurement ([`others`]) make verdicts undecided, too.
 
+mod accounts;
 #[cfg_attr(not(target_os = "linux"), path = "asleep_elsewhere.rs")]
 mod asleep;
 mod id;
@@ -37,11 +38,12 @@ mod stacks;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+pub(crate) use accounts::MeasuredCopy;
 pub(crate) use id::Id;
 pub(crate) use others::Helper;
 use others::WorkOwner;
 use registry::Registry;
-pub(crate) use registry::{MeasuredCopy, MeasuredFree, Space};
+pub(crate) use registry::{MeasuredFree, Space};
 
 use super::lineage::Family;
 use super::lock::{Lock, Locked, rank};

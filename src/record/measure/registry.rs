@@ -6,19 +6,16 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use super::accounts::{MeasuredCopy, MeasuredLedger, MeasurementState};
 use super::id::Id;
 use super::others::{Helper, Others, WorkOwner};
 use super::stacks::{Hidden, MeasuredStacks};
-use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
 use crate::record::lineage::{self, Family};
-use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
+use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::names::BlockLabel;
 use crate::record::site::EventSite;
 use crate::record::unwind;
-use crate::snapshot::{Block, ContextId, Device, MemoryKind, StackId, ThreadId};
-
-/// Capacity of a measurement's log, for each device.
-const MAX_ENTRIES: usize = 1 << 16;
+use crate::snapshot::{Block, Device, StackId, ThreadId};
 
 /// Address space of a block: pinned memory may share addresses with the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,94 +63,6 @@ pub(crate) struct MeasuredFree {
     foreign: Id,
     device: Device,
     size: u64,
-}
-
-/// A measurement's account of one device.
-#[derive(Debug)]
-struct MeasuredLedger {
-    device: Device,
-    /// The account of handed-over work.
-    handed: bool,
-    ledger: Ledger,
-    /// Bytes freed by the measured code and allocated outside of it.
-    foreign_freed: u64,
-}
-
-/// A copy of the account.
-#[derive(Clone, Debug)]
-pub(crate) struct MeasuredCopy {
-    pub(crate) device: Device,
-    pub(crate) handed: bool,
-    pub(crate) foreign_freed: u64,
-    pub(crate) ledger: LedgerCopy,
-}
-
-impl MeasuredCopy {
-    /// Shows the largest blocks of some threads as if they were a measurement's.
-    pub(crate) fn of_helpers(helpers: &[Helper]) -> Self {
-        let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
-        let block = |(seq, helper): (u64, &Helper)| {
-            let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
-            let Helper { thread, largest: size, stack, .. } = *helper;
-            Block {
-                address: seq,
-                size,
-                seq: NonZeroU64::new(seq),
-                time_ns: 0,
-                stack,
-                context,
-                thread,
-                stream: 0,
-                memory,
-            }
-        };
-        ledger.live = (1..).zip(helpers).map(block).collect();
-        Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }
-    }
-}
-
-#[derive(Debug)]
-struct MeasurementState {
-    /// The enclosing measurement; 0 for none.
-    parent: Id,
-    began: Instant,
-    /// Family of the thread that began it.
-    family: Family,
-    /// Kernel id of the thread that it is bound to; 0 for none.
-    os_thread: u32,
-    /// A measurement of the whole process.
-    whole: bool,
-    /// A closed measurement stays as long as work may carry it: that work counts for its parent.
-    open: bool,
-    carried: bool,
-    devices: OwnVec<MeasuredLedger>,
-    lost: u64,
-    unknown_frees: u64,
-}
-
-impl MeasurementState {
-    /// The account of a device, created on demand. In a measurement of the whole process no work is handed over: all of
-    /// it counts.
-    fn on(&mut self, device: Device, handed: bool) -> Option<&mut MeasuredLedger> {
-        let handed = handed && !self.whole;
-        if !self.devices.iter().any(|on| on.device == device && on.handed == handed) {
-            self.begin_on(device, handed);
-        }
-        self.devices.iter_mut().find(|on| on.device == device && on.handed == handed)
-    }
-
-    /// Out of line, because its stack frame is large.
-    #[cold]
-    #[inline(never)]
-    fn begin_on(&mut self, device: Device, handed: bool) {
-        let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
-        let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
-        if make_room(&mut self.devices) {
-            // Built in place: a ledger is large, and each move through a variable would need stack space for a copy.
-            let ledger = Ledger::new(options, self.began);
-            put(&mut self.devices, MeasuredLedger { device, handed, ledger, foreign_freed: 0 });
-        }
-    }
 }
 
 #[derive(Debug)]

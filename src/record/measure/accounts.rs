@@ -1,0 +1,102 @@
+//! A measurement, and its account of each device.
+
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+use super::id::Id;
+use super::others::Helper;
+use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
+use crate::record::lineage::Family;
+use crate::record::memory::{OwnVec, make_room, put};
+use crate::snapshot::{Block, ContextId, Device, MemoryKind};
+
+/// Capacity of a measurement's log, for each device.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// A measurement's account of one device.
+#[derive(Debug)]
+pub(super) struct MeasuredLedger {
+    pub(super) device: Device,
+    /// The account of handed-over work.
+    pub(super) handed: bool,
+    pub(super) ledger: Ledger,
+    /// Bytes freed by the measured code and allocated outside of it.
+    pub(super) foreign_freed: u64,
+}
+
+/// A copy of the account.
+#[derive(Clone, Debug)]
+pub(crate) struct MeasuredCopy {
+    pub(crate) device: Device,
+    pub(crate) handed: bool,
+    pub(crate) foreign_freed: u64,
+    pub(crate) ledger: LedgerCopy,
+}
+
+impl MeasuredCopy {
+    /// Shows the largest blocks of some threads as if they were a measurement's.
+    pub(crate) fn of_helpers(helpers: &[Helper]) -> Self {
+        let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
+        let block = |(seq, helper): (u64, &Helper)| {
+            let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
+            let Helper { thread, largest: size, stack, .. } = *helper;
+            Block {
+                address: seq,
+                size,
+                seq: NonZeroU64::new(seq),
+                time_ns: 0,
+                stack,
+                context,
+                thread,
+                stream: 0,
+                memory,
+            }
+        };
+        ledger.live = (1..).zip(helpers).map(block).collect();
+        Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct MeasurementState {
+    /// The enclosing measurement; 0 for none.
+    pub(super) parent: Id,
+    pub(super) began: Instant,
+    /// Family of the thread that began it.
+    pub(super) family: Family,
+    /// Kernel id of the thread that it is bound to; 0 for none.
+    pub(super) os_thread: u32,
+    /// A measurement of the whole process.
+    pub(super) whole: bool,
+    /// A closed measurement stays as long as work may carry it: that work counts for its parent.
+    pub(super) open: bool,
+    pub(super) carried: bool,
+    pub(super) devices: OwnVec<MeasuredLedger>,
+    pub(super) lost: u64,
+    pub(super) unknown_frees: u64,
+}
+
+impl MeasurementState {
+    /// The account of a device, created on demand. In a measurement of the whole process no work is handed over: all of
+    /// it counts.
+    pub(super) fn on(&mut self, device: Device, handed: bool) -> Option<&mut MeasuredLedger> {
+        let handed = handed && !self.whole;
+        if !self.devices.iter().any(|on| on.device == device && on.handed == handed) {
+            self.begin_on(device, handed);
+        }
+        self.devices.iter_mut().find(|on| on.device == device && on.handed == handed)
+    }
+
+    /// Out of line, because its stack frame is large.
+    #[cold]
+    #[inline(never)]
+    fn begin_on(&mut self, device: Device, handed: bool) {
+        let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
+        let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
+        if make_room(&mut self.devices) {
+            // Built in place: a ledger is large, and each move through a variable would need stack space for a copy.
+            let ledger = Ledger::new(options, self.began);
+            put(&mut self.devices, MeasuredLedger { device, handed, ledger, foreign_freed: 0 });
+        }
+    }
+}
