@@ -64,17 +64,19 @@ pub(super) fn text<'a>(start: *const c_char) -> Option<&'a CStr> {
     if start.is_null() { None } else { Some(unsafe { CStr::from_ptr(start) }) }
 }
 
-/// An ELF file in memory that the driver has accepted. `None` unless it has 64 bits.
+/// Headers and sections of an ELF file in memory that the driver has accepted. `None` unless it has 64 bits.
 pub(super) fn elf_file<'a>(start: *const u8) -> Option<&'a [u8]> {
     const SECTION: u64 = size_of::<SectionHeader64<LE>>() as u64;
     const CLASS_64: u8 = 2;
     // The class is within the header of either class.
     let class = CallerPtr::from_raw(start).part::<u8>(4).read()?;
-    let header = CallerPtr::<FileHeader64<LE>>::from_raw(start.cast()).read().filter(|_| class == CLASS_64)?;
+    let header =
+        CallerPtr::<FileHeader64<LE>>::from_raw(start.cast()).read_unaligned().filter(|_| class == CLASS_64)?;
     let (table, count) = (header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)));
     let mut end = table.checked_add(count * SECTION)?;
     for at in (table..end).step_by(SECTION as usize) {
-        let section = CallerPtr::<u8>::from_raw(start).part::<SectionHeader64<LE>>(usize::try_from(at).ok()?).read()?;
+        let section = CallerPtr::<u8>::from_raw(start).part::<SectionHeader64<LE>>(usize::try_from(at).ok()?);
+        let section = section.read_unaligned()?;
         if section.sh_type.get(LE) != SHT_NOBITS {
             end = end.max(section.sh_offset.get(LE).checked_add(section.sh_size.get(LE))?);
         }

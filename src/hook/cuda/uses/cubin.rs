@@ -131,6 +131,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cubin_may_lie_at_any_address() {
+        for shift in 0..8 {
+            let mut place = vec![0u8; shift];
+            place.extend_from_slice(CUBINS[0]);
+            let start = place.as_ptr().wrapping_add(shift);
+            let file = crate::hook::cuda::pointers::elf_file(start).unwrap();
+            assert_eq!(signatures(entries(file)), signatures(entries(CUBINS[0])), "{shift}");
+        }
+    }
+
+    #[test]
     fn damaged_cubins_have_fewer_signatures_or_none() {
         let whole = signatures(entries(CUBINS[1]));
         for end in 0..CUBINS[1].len() {
