@@ -5,7 +5,10 @@ use std::ptr::{null, null_mut};
 
 use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult, CUstream};
 
-/// Loads PTX text.
+/// Start of a fat binary, which is not read: its kernels have no known parameters.
+pub(crate) const FAT_BINARY: &[u8] = &0xBA55_ED50_u32.to_le_bytes();
+
+/// Loads PTX text, or the start of a fat binary.
 pub(crate) fn load(text: &[u8]) -> CUmodule {
     load_binary(CString::new(text).unwrap().as_bytes_with_nul())
 }

@@ -18,8 +18,6 @@ const PTX: &[u8] = b".version 9.0\n.target sm_90\n.address_size 64\n\
     .visible .entry add(\n\t.param .u64 a,\n\t.param .u64 .ptr .global b /* const */,\n\t.param .u64 c,\n\t.param .u32 n\n)\n{ ret; }\n\
     .visible .entry attention(\n\t.param .align 8 .b8 arguments[32]\n)\n{ ret; }\n\
     .visible .entry tiles(\n\t.param .align 64 .b8 map[128],\n\t.param .u64 out\n)\n{ ret; }\n";
-/// Start of a fat binary, which is not read: its kernels have no known parameters.
-const BINARY: &[u8] = b"\x50\xed\x55\xba";
 
 fn new_stream() -> Arc<CudaStream> {
     CudaContext::new(0).unwrap().new_stream().unwrap()
@@ -117,7 +115,7 @@ fn a_kernel_without_a_layout_forbids_claims_until_the_next_use() {
         let owned = new_stream();
         let stream = owned.cu_stream();
         let add = kernels::function(kernels::load(PTX), "add");
-        let unknown = kernels::function(kernels::load(BINARY), "unknown");
+        let unknown = kernels::function(kernels::load(kernels::FAT_BINARY), "unknown");
         let [a, b] = [MIB, MIB + 1].map(|size| raw::alloc_async(size, stream).unwrap());
         kernels::launch(add, LaunchForm::Plain, &[vec![a], vec![a], vec![a], vec![5]], stream);
         kernels::launch(unknown, LaunchForm::Plain, &[vec![b]], stream);

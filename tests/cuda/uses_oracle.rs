@@ -75,7 +75,7 @@ impl Program {
     fn new(seed: u64, stream: CUstream, last_pointer: &str) -> Self {
         let module = kernels::load(PTX.replace("{}", last_pointer).as_bytes());
         let [three, structure, batched] = ["three", "structure", "batched"].map(|name| kernels::function(module, name));
-        let unknown = kernels::function(kernels::load(b"\x50\xed\x55\xba"), "unknown");
+        let unknown = kernels::function(kernels::load(kernels::FAT_BINARY), "unknown");
         Self {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             stream,

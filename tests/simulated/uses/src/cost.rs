@@ -30,31 +30,27 @@ fn print_row(name: &str, mut step: Step) -> Outcome<()> {
         }
         launches = seen;
     }
-    let ratios: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with.div_duration_f64(*without)).collect();
-    let (without, with) = (median(without), median(with));
-    let each = with.saturating_sub(without).as_nanos() as f64 / launches as f64;
-    println!("| {name} | {launches} | {without:.2?} | {with:.2?} | {:.3} | {each:.0} ns |", middle(ratios));
+    let ratios = with.iter().zip(&without).map(|(with, without)| with / without).collect();
+    let [without, with, ratio] = [without, with, ratios].map(median);
+    let [shown_without, shown_with] = [without, with].map(Duration::from_secs_f64);
+    let each = 1e9 * (with - without) / launches as f64;
+    println!("| {name} | {launches} | {shown_without:.2?} | {shown_with:.2?} | {ratio:.3} | {each:.0} ns |");
     Ok(())
 }
 
-/// The time of the second step of a recording, whose tables have grown in the first, and how many kernels it launched.
-fn recorded(step: &mut Step, is_with_uses: bool) -> Outcome<(Duration, u64)> {
+/// The seconds of the second step of a recording, whose tables have grown in the first, and how many kernels it launched.
+fn recorded(step: &mut Step, is_with_uses: bool) -> Outcome<(f64, u64)> {
     let session = memtrace::builder().uses(is_with_uses).start()?;
     let launches = || session.snapshot().gpu_work.as_ref().map_or(0, |work| work.totals.launches);
     step()?;
     let before = launches();
     let began = Instant::now();
     step()?;
-    let took = began.elapsed();
+    let took = began.elapsed().as_secs_f64();
     Ok((took, launches() - before))
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn middle(mut ratios: Vec<f64>) -> f64 {
-    ratios.sort_unstable_by(f64::total_cmp);
-    ratios[ratios.len() / 2]
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
