@@ -85,7 +85,7 @@ fn none_in(folder: &Path) -> CommandFailure {
 fn newest_in(folder: &Path) -> Option<PathBuf> {
     let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.filter(|path| is_recording(path)).max_by_key(modified)
+    files.filter(|path| is_capture(path)).max_by_key(modified)
 }
 
 /// PyTorch's snapshots, by their names.
@@ -94,9 +94,14 @@ fn is_pickle(path: &Path) -> bool {
     name.strip_suffix(".gz").unwrap_or(&name).ends_with(".pickle")
 }
 
-fn is_recording(path: &Path) -> bool {
+fn is_capture(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".memtrace") || name.ends_with(".memtrace.gz")
+}
+
+/// A file that the reading commands take, by its name.
+pub(crate) fn is_recording(path: &Path) -> bool {
+    is_capture(path) || is_pickle(path)
 }
 
 /// Cargo's target folder here, as cargo says; `target` outside of packages.

@@ -5,14 +5,14 @@
 //! them, laid out like memtrace's repository, is built in the cache. A `cargo-memtrace` that was built in the repository
 //! uses the repository.
 
+mod built;
 mod sources;
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use self::built::{PARTS, clear_of_the_project};
 use crate::build::cargo;
 use crate::failure::CommandFailure;
 use crate::input;
@@ -22,28 +22,24 @@ pub(crate) type Environment = Vec<(String, String)>;
 
 /// The library for `LD_PRELOAD`.
 pub(crate) fn preload_library() -> Result<PathBuf, CommandFailure> {
-    Ok(built("memtrace-preload", "the preload library")?.join("libmemtrace_preload.so"))
+    PARTS[0].file()
 }
 
 /// The runner that chooses a GPU for each test program.
 pub(crate) fn runner() -> Result<PathBuf, CommandFailure> {
-    Ok(built("memtrace-runner", "the test runner")?.join("memtrace-runner"))
+    PARTS[1].file()
 }
 
 /// The check of a real GPU.
 pub(crate) fn gpu_check() -> Result<PathBuf, CommandFailure> {
-    Ok(built("memtrace-gpu-check", "the check of the GPU")?.join("gpu-check"))
+    PARTS[2].file()
 }
 
 /// What is built on first use, and whether it was.
 pub(crate) fn parts() -> impl Iterator<Item = (&'static str, bool)> {
-    let files = [
-        ("preload library", "kit-target/release/libmemtrace_preload.so"),
-        ("test runner", "kit-target/release/memtrace-runner"),
-        ("simulated GPU", "target/cusim/release/libmemtrace_cusim.so"),
-        ("check of the GPU", "kit-target/release/gpu-check"),
-    ];
-    files.into_iter().map(|(name, file)| (name, cache().join(file).exists()))
+    let simulator = || Ok::<_, CommandFailure>(cache()?.join("target/cusim/release/libmemtrace_cusim.so").exists());
+    let parts = PARTS.iter().map(|part| (part.name, part.is_built()));
+    parts.chain([("simulated GPU", simulator().unwrap_or(false))])
 }
 
 /// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
@@ -100,13 +96,11 @@ fn in_front(variable: &str, folder: &OsStr) -> String {
 
 /// The output of one of the kit's scripts.
 fn script(name: &str, args: &[&OsStr]) -> Result<String, CommandFailure> {
-    let script = sources::root()?.join("scripts").join(name);
-    let output = Command::new(&script)
-        .args(args)
-        .env("CARGO", cargo())
-        .env_remove("CARGO_TARGET_DIR")
-        .stderr(Stdio::inherit())
-        .output();
+    let root = sources::root()?;
+    let script = root.join("scripts").join(name);
+    let mut command = Command::new(&script);
+    command.args(args).env("CARGO", cargo()).env_remove("CARGO_TARGET_DIR").stderr(Stdio::inherit());
+    let output = clear_of_the_project(&mut command, &root).output();
     match output {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(_) => Err(CommandFailure::usage(format!("{} failed; its messages are above", script.display()))),
@@ -114,52 +108,10 @@ fn script(name: &str, args: &[&OsStr]) -> Result<String, CommandFailure> {
     }
 }
 
-/// Builds a package of the kit, if its sources are newer, and gives the folder with its files.
-fn built(package: &str, what: &str) -> Result<PathBuf, CommandFailure> {
-    let (root, target) = (sources::root()?, cache().join("kit-target"));
-    let folder = target.join("release");
-    if !folder.exists() {
-        eprintln!("memtrace: building {what}; this happens once");
-    }
-    // The program's flags and targets are not the kit's. On a terminal, cargo shows its progress.
-    let quiet = (!std::io::stderr().is_terminal()).then_some("--quiet");
-    let status = Command::new(cargo())
-        .args(["build", "--release", "--package", package])
-        .args(quiet)
-        .arg("--manifest-path")
-        .arg(root.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target)
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(folder),
-        Ok(_) => Err(CommandFailure::usage(format!("{what} could not be built; cargo's messages are above"))),
-        Err(error) => Err(CommandFailure::usage(format!("cannot run cargo: {error}"))),
-    }
-}
-
-/// `$XDG_CACHE_HOME/memtrace`.
-pub(crate) fn cache() -> PathBuf {
-    let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default().join(".cache");
-    std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from).join("memtrace")
-}
-
-/// Copies a folder, but not what cargo built in it.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            if entry.file_name() != "target" {
-                copy(&entry.path(), &target)?;
-            }
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
+/// `$XDG_CACHE_HOME/memtrace`, or `.cache/memtrace` in the user's home.
+pub(crate) fn cache() -> Result<PathBuf, CommandFailure> {
+    let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = set.or_else(|| Some(std::env::home_dir().filter(|home| home.is_absolute())?.join(".cache")));
+    let none = || CommandFailure::usage("no folder for what is built once: set HOME or XDG_CACHE_HOME");
+    cache.map(|cache| cache.join("memtrace")).ok_or_else(none)
 }

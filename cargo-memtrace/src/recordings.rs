@@ -1,25 +1,175 @@
-//! The folder of recordings under cargo's target folder: numbered names, the newest ones kept.
+//! Names of recordings, each reserved for one `run`, and the lists in which programs say what they write.
+//!
+//! `run` makes the list `.NAME.run` beside the recording NAME, and holds its lock: as long as it does, the name is its own. The
+//! recorded processes add `PID PATH\0` for each file that they create, so `run` never takes another's file for its program's.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::failure::CommandFailure;
 use crate::input::target_dir;
 
-/// The path of a program's next recording. Of the older ones at most `keep - 1` stay.
-pub(crate) fn next(program: &str, keep: usize) -> Result<PathBuf, CommandFailure> {
-    let folder = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir()).join("memtrace");
-    fs::create_dir_all(&folder)
-        .map_err(|error| CommandFailure::usage(format!("cannot make {}: {error}", folder.display())))?;
-    let mut numbers = numbers(&folder, program);
-    numbers.sort_unstable();
-    let next = numbers.last().map_or(1, |last| last + 1);
-    let surplus = (numbers.len() + 1).saturating_sub(keep.max(1));
-    for number in numbers.iter().take(surplus) {
-        // A recording that cannot be removed stays.
-        let _ = fs::remove_file(path(&folder, program, *number));
+/// How a list begins; other files are nobody's to take over.
+const HEAD: &[u8] = b"memtrace run\0";
+
+/// Neither a link nor a pipe is what it seems.
+const NO_LINK_NO_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+
+/// A recording's name, reserved until this is dropped.
+pub(crate) struct Reservation {
+    pub(crate) path: PathBuf,
+    list: PathBuf,
+    file: File,
+}
+
+/// A file that a process of the program said it writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub(crate) pid: u32,
+    pub(crate) path: PathBuf,
+}
+
+impl Reservation {
+    /// Reserves the name that the user gave.
+    pub(crate) fn named(path: &Path) -> Result<Self, CommandFailure> {
+        let taken = || {
+            let path = path.display();
+            CommandFailure::usage(format!(
+                "{path} exists, or another run records to it; give another name, or remove it"
+            ))
+        };
+        reserve(path)?.ok_or_else(taken)
     }
-    Ok(path(&folder, program, next))
+
+    /// Reserves the next number of a program. Of its older recordings at most `keep - 1` stay.
+    pub(crate) fn next(program: &str, keep: usize) -> Result<Self, CommandFailure> {
+        let folder = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir()).join("memtrace");
+        let mut numbers = numbers(&folder, program);
+        numbers.sort_unstable();
+        let mut next = numbers.last().map_or(1, |last| last + 1);
+        let reserved = loop {
+            match reserve(&path(&folder, program, next))? {
+                Some(reserved) => break reserved,
+                None => next += 1,
+            }
+        };
+        let surplus = (numbers.len() + 1).saturating_sub(keep.max(1));
+        for number in numbers.iter().take(surplus) {
+            remove_finished(&path(&folder, program, *number));
+        }
+        Ok(reserved)
+    }
+
+    /// The list for the program.
+    pub(crate) fn list(&self) -> &Path {
+        &self.list
+    }
+
+    /// What the program's processes have said so far.
+    pub(crate) fn announced(&self) -> Vec<Announced> {
+        let text = fs::read(&self.list).unwrap_or_default();
+        let entry = |entry: &[u8]| {
+            let space = entry.iter().position(|byte| *byte == b' ')?;
+            let pid = std::str::from_utf8(entry.get(..space)?).ok()?.parse().ok()?;
+            let path = std::ffi::OsStr::from_bytes(entry.get(space + 1..)?).into();
+            Some(Announced { pid, path })
+        };
+        text.strip_prefix(HEAD).unwrap_or_default().split(|byte| *byte == 0).filter_map(entry).collect()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.list) {
+            let _ = fs::remove_file(&self.list);
+        }
+    }
+}
+
+/// Whether a process is writing this file: it holds the file's lock. Without locks on its file system, nobody knows.
+pub(crate) fn is_in_use(path: &Path) -> bool {
+    let opened = File::options().read(true).custom_flags(NO_LINK_NO_WAIT).open(path);
+    opened.is_ok_and(|file| file.try_lock().is_err())
+}
+
+/// Reserves a name; `None` if the file exists, or another `run` has reserved it.
+fn reserve(path: &Path) -> Result<Option<Reservation>, CommandFailure> {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (folder, list) = (absolute.parent().unwrap_or(Path::new("/")), list_of(&absolute));
+    let failed = |error: io::Error| CommandFailure::usage(format!("cannot write to {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let Some(file) = lock(&list).map_err(failed)? else { return Ok(None) };
+    let reserved = Reservation { path: path.to_owned(), list, file };
+    // After the reservation: an earlier run may just have finished with the name.
+    Ok(Some(reserved).filter(|_| absolute.symlink_metadata().is_err()))
+}
+
+/// Makes a list and locks it, or takes over that of a `run` that was killed.
+fn lock(list: &Path) -> io::Result<Option<File>> {
+    loop {
+        match File::options().read(true).append(true).create_new(true).open(list) {
+            Ok(mut file) => {
+                file.lock()?;
+                file.write_all(HEAD)?;
+                return Ok(Some(file));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        match left_behind(list) {
+            Ok(Some(file)) if is_at(&file, list) => return Ok(Some(file)),
+            // Its owner removed it meanwhile.
+            Ok(Some(_)) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(None) | Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// A list that exists, locked and emptied; `None` if it is another's, or no list.
+fn left_behind(list: &Path) -> io::Result<Option<File>> {
+    let file = File::options().read(true).append(true).custom_flags(NO_LINK_NO_WAIT).open(list)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        locked => locked?,
+    }
+    let mut head = Vec::new();
+    (&file).take(HEAD.len() as u64).read_to_end(&mut head)?;
+    if head != HEAD {
+        return Ok(None);
+    }
+    file.set_len(HEAD.len() as u64)?;
+    Ok(Some(file))
+}
+
+/// Whether the path still names the open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |data: fs::Metadata| (data.dev(), data.ino());
+    let (open, named) = (file.metadata().map(identity), path.symlink_metadata().map(identity));
+    matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
+/// Removes a recording of ours that nobody writes or reads any more. What cannot be removed stays.
+fn remove_finished(path: &Path) {
+    let is_plain = path.symlink_metadata().is_ok_and(|data| data.is_file());
+    if is_plain && !list_of(path).exists() && !is_in_use(path) && memtrace_core::is_capture(path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn list_of(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".run");
+    path.with_file_name(name)
 }
 
 fn path(folder: &Path, program: &str, number: u64) -> PathBuf {
@@ -47,5 +197,92 @@ mod tests {
         let mut found = numbers(folder.path(), "train");
         found.sort_unstable();
         assert_eq!(found, [1, 12]);
+    }
+
+    #[test]
+    fn a_name_is_reserved_for_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.memtrace");
+        let first = reserve(&path).unwrap().unwrap();
+        assert!(reserve(&path).unwrap().is_none());
+        drop(first);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays");
+        let again = reserve(&path).unwrap().unwrap();
+        fs::write(&path, "recorded").unwrap();
+        drop(again);
+        assert!(reserve(&path).unwrap().is_none(), "the file exists");
+    }
+
+    #[test]
+    fn of_many_at_once_each_gets_a_name_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<PathBuf> = (1..=40).map(|number| path(folder.path(), "p", number)).collect();
+        let taken: Vec<Vec<PathBuf>> = std::thread::scope(|scope| {
+            let take = || {
+                let one = || names.iter().find_map(|name| reserve(name).unwrap());
+                let reserved: Vec<Reservation> = (0..5).filter_map(|_| one()).collect();
+                // Recorded, and given back: the name stays taken.
+                reserved.iter().for_each(|one| fs::write(&one.path, "").unwrap());
+                reserved.iter().map(|one| one.path.clone()).collect()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut all = taken.concat();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 40);
+    }
+
+    #[test]
+    fn the_list_of_a_killed_run_is_taken_over_and_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.memtrace");
+        fs::write(list_of(&path), [HEAD, b"7 /x\0"].concat()).unwrap();
+        assert_eq!(reserve(&path).unwrap().unwrap().announced(), []);
+        for other in ["", "somebody's notes"] {
+            fs::write(list_of(&path), other).unwrap();
+            assert!(reserve(&path).unwrap().is_none());
+            assert_eq!(fs::read_to_string(list_of(&path)).unwrap(), other);
+        }
+        fs::remove_file(list_of(&path)).unwrap();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, HEAD).unwrap();
+        std::os::unix::fs::symlink(&victim, list_of(&path)).unwrap();
+        assert!(reserve(&path).unwrap().is_none());
+        assert_eq!(fs::read(victim).unwrap(), HEAD);
+    }
+
+    #[test]
+    fn what_processes_announce_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let reserved = reserve(&folder.path().join("a.memtrace")).unwrap().unwrap();
+        let mut list = File::options().append(true).open(reserved.list()).unwrap();
+        list.write_all(b"12 /x/a b.memtrace\0nonsense\x0013 /x/new\nline\0").unwrap();
+        let announced = |pid, path: &str| Announced { pid, path: path.into() };
+        assert_eq!(reserved.announced(), [announced(12, "/x/a b.memtrace"), announced(13, "/x/new\nline")]);
+    }
+
+    #[test]
+    fn only_finished_recordings_of_ours_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            path
+        };
+        let (old, notes) = (file("p-1.memtrace", b"memtrace\x01\0\0\0"), file("p-2.memtrace", b"my notes"));
+        let (written, read) = (file("p-3.memtrace", b"memtrace\x01\0\0\0"), file("p-4.memtrace", b"memtrace\x01\0\0\0"));
+        let writer = File::open(&written).unwrap();
+        writer.try_lock().unwrap();
+        fs::write(list_of(&read), HEAD).unwrap();
+        let link = folder.path().join("p-5.memtrace");
+        std::os::unix::fs::symlink(&notes, &link).unwrap();
+        [&old, &notes, &written, &read, &link].into_iter().for_each(|path| remove_finished(path));
+        assert!(!old.exists());
+        assert!(notes.exists() && written.exists() && read.exists() && link.symlink_metadata().is_ok());
+        drop(writer);
+        remove_finished(&written);
+        assert!(!written.exists());
     }
 }

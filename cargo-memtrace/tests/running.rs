@@ -15,12 +15,18 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 #[test]
 #[ignore = "a program for the other tests"]
 fn program() {
-    let block = std::hint::black_box(vec![1u8; 3 << 20]);
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
     let code = std::env::var("TEST_CODE").unwrap_or_default();
+    if std::env::var_os("TEST_REMOVE").is_some() {
+        fs::remove_file(std::env::current_exe().unwrap()).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(number("TEST_SLEEP").unwrap_or(0) as u64));
+    let block = std::hint::black_box(vec![1u8; number("TEST_MIB").unwrap_or(3) << 20]);
     println!("{} {code}", block.len());
-    match code.parse() {
-        Ok(code) => std::process::exit(code),
-        Err(_) => std::thread::sleep(Duration::from_secs(1000)),
+    match &*code {
+        "kill" => kill_process(rustix::process::getpid(), Signal::KILL).unwrap(),
+        "wait" => std::thread::sleep(Duration::from_secs(1000)),
+        code => std::process::exit(code.parse().unwrap()),
     }
 }
 
@@ -31,10 +37,12 @@ fn folder_with_program() -> TempDir {
     folder
 }
 
+/// The arguments with which the program is the test above.
+const TEST: [&str; 4] = ["--exact", "program", "--ignored", "--nocapture"];
+
 /// `run` of the program, which ends with this code.
 fn run(folder: &TempDir, code: &str, options: &[&str]) -> Command {
-    let program = ["--", "--exact", "program", "--ignored", "--nocapture"];
-    let mut command = memtrace(folder, &[&["run", "--exec", "./program"], options, &program].concat());
+    let mut command = memtrace(folder, &[&["run", "--exec", "./program"], options, &["--"], &TEST].concat());
     command.env("TEST_CODE", code);
     command
 }
@@ -107,6 +115,111 @@ fn a_signal_reaches_the_program_and_what_it_recorded_is_kept() {
     let output = child.wait_with_output().unwrap();
     let (_, errors) = outputs(&output);
     assert_eq!(output.status.code(), Some(128 + 15), "{errors}");
-    assert!(errors.contains("program was ended by signal 15; what was recorded until then is kept"), "{errors}");
+    assert!(errors.contains("program was ended by signal 15\n"), "{errors}");
     assert_eq!(recordings(&folder), ["program-1.memtrace"]);
+}
+
+/// The recording that a `run` says is its program's, and its peak.
+fn answer(errors: &str) -> (String, String) {
+    let after = |words: &str| errors.split(words).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let peak = errors.split("Peak ").nth(1).map(|rest| rest.split(" on ").next().unwrap().to_owned());
+    (after("recorded to ").unwrap_or(errors).to_owned(), peak.unwrap_or_else(|| errors.to_owned()))
+}
+
+#[test]
+fn each_of_several_runs_at_once_says_the_peak_of_its_own_program() {
+    let folder = folder_with_program();
+    for sizes in [&[16, 64][..], &[10, 20, 30, 40, 50, 60]] {
+        let start = |(at, size): (usize, &usize)| {
+            let mut command = run(&folder, "0", &[]);
+            command.env("TEST_MIB", size.to_string()).env("TEST_SLEEP", (at * 150).to_string());
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let runs: Vec<_> = sizes.iter().enumerate().map(start).collect();
+        let mut files = Vec::new();
+        for (child, size) in runs.into_iter().zip(sizes) {
+            let (file, peak) = answer(&outputs(&child.wait_with_output().unwrap()).1);
+            assert!(peak.starts_with(&format!("{size}.")) && peak.ends_with("MiB"), "{peak}, not {size}");
+            let (out, errors) = outputs(&memtrace(&folder, &["report", &file]).output().unwrap());
+            assert!(out.contains(&format!("Peak {peak}")), "{out} {errors}");
+            files.push(file);
+        }
+        files.sort();
+        files.dedup();
+        assert_eq!(files.len(), sizes.len());
+    }
+    assert_eq!(recordings(&folder).len(), 8, "and no list stays");
+}
+
+#[test]
+fn what_a_launcher_left_running_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = folder_with_program();
+    let script = format!("#!/bin/sh\n./program {} &\nsleep 1\n", TEST.join(" "));
+    fs::write(folder.path().join("launch"), script).unwrap();
+    fs::set_permissions(folder.path().join("launch"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = memtrace(&folder, &["run", "--exec", "./launch", "--out", "a.memtrace"]);
+    // A shell has no memtrace in it, and needs no preload library: the program that it starts is recorded.
+    command.env("LD_PRELOAD", "").env("MEMTRACE_AUTOSTART", "1");
+    command.env("TEST_CODE", "0").env("TEST_MIB", "40").env("TEST_SLEEP", "3000");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (_, errors) = outputs(&child.wait_with_output().unwrap());
+    assert!(errors.contains("still records to a.memtrace") && !errors.contains("nothing was recorded"), "{errors}");
+    let ended = || outputs(&memtrace(&folder, &["report", "a.memtrace"]).output().unwrap()).0;
+    let whole = (0..200).map(|_| std::thread::sleep(Duration::from_millis(100))).any(|()| ended().contains("Peak 40."));
+    assert!(whole, "{}", ended());
+}
+
+#[test]
+fn names_that_were_not_there_at_the_end_can_be_found_later() {
+    let folder = folder_with_program();
+    fs::create_dir(folder.path().join("kept")).unwrap();
+    fs::copy(folder.path().join("program"), folder.path().join("kept/program")).unwrap();
+    let (_, errors) = outputs(&run(&folder, "0", &["--out", "a.memtrace"]).env("TEST_REMOVE", "1").output().unwrap());
+    assert!(errors.contains("recorded to a.memtrace") && !errors.contains("running.rs"), "{errors}");
+    for option in [["--binary", "kept/program"], ["--debug-dir", "kept"]] {
+        let report =
+            |file: &str| outputs(&memtrace(&folder, &[&["report", file], &option[..]].concat()).output().unwrap());
+        let (out, errors) = report("a.memtrace");
+        assert!(out.contains("running.rs") && out.contains("(running::program)"), "{out} {errors}");
+    }
+}
+
+#[test]
+fn files_with_the_names_that_run_once_used_are_left_alone() {
+    let folder = folder_with_program();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("victim"), "precious").unwrap();
+    std::os::unix::fs::symlink("victim", path("a.memtrace.new")).unwrap();
+    fs::write(path(".b.memtrace.run"), "mine").unwrap();
+    run(&folder, "0", &["--out", "a.memtrace"]).output().unwrap();
+    assert!(path("a.memtrace").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read_link(path("a.memtrace.new")).unwrap().to_str(), Some("victim"));
+    assert_eq!(fs::read_to_string(path("victim")).unwrap(), "precious");
+    let refused = run(&folder, "0", &["--out", "b.memtrace"]).output().unwrap();
+    assert_eq!((refused.status.code(), &*fs::read_to_string(path(".b.memtrace.run")).unwrap()), (Some(2), "mine"));
+}
+
+#[test]
+fn a_program_that_is_killed_at_once_has_one_statement() {
+    let folder = folder_with_program();
+    let output = run(&folder, "kill", &["--min-size", "1 GiB"]).output().unwrap();
+    let (_, errors) = outputs(&output);
+    assert_eq!(output.status.code(), Some(128 + 9), "{errors}");
+    let statements =
+        ["nothing was recorded", "recorded to", "recorded no block"].map(|words| errors.matches(words).count());
+    assert_eq!(statements.iter().sum::<usize>(), 1, "{errors}");
+}
+
+#[test]
+fn a_percent_sign_in_the_target_folders_path_is_only_that() {
+    let folder = folder_with_program();
+    let target = folder.path().join("100%p/target");
+    fs::create_dir_all(target.parent().unwrap()).unwrap();
+    let mut command = memtrace(&folder, &[&["run", "--exec", "../program", "--"], &TEST[..]].concat());
+    command.current_dir(target.parent().unwrap()).env("TEST_CODE", "0");
+    let (_, errors) = outputs(&command.output().unwrap());
+    assert!(errors.contains("recorded to target/memtrace/program-1.memtrace"), "{errors}");
+    assert!(target.join("memtrace/program-1.memtrace").exists());
 }

@@ -86,9 +86,9 @@ fn input_that_is_missing_torn_newer_or_something_else_is_named_by_every_reading_
     let inputs = [
         ("missing.memtrace", "No such file"),
         ("folder", "no recording"),
-        ("empty.memtrace", "it does not begin with `memtrace`"),
+        ("empty.memtrace", "it does not begin with `memtrace` and a version"),
         ("torn.memtrace", "it ends before its first commit"),
-        ("text.memtrace", "it does not begin with `memtrace`"),
+        ("text.memtrace", "it does not begin with `memtrace` and a version"),
         ("newer.memtrace", "version 200"),
         ("bad.pickle", ""),
         ("bad.memtrace.gz", ""),

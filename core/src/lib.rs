@@ -108,6 +108,8 @@ pub mod capture;
 mod error;
 pub mod export;
 mod import;
+#[doc(hidden)]
+pub mod input;
 #[cfg(test)]
 #[path = "../../tests/support/random.rs"]
 mod random;
@@ -118,11 +120,12 @@ mod sources;
 pub mod symbol;
 #[doc(hidden)]
 pub mod units;
-mod unpack;
 
 pub use error::Error;
 pub use import::{parse_pytorch, read_pytorch};
-pub use read::{parse_capture, read_capture, read_capture_with, read_operators};
+#[doc(hidden)]
+pub use read::is_capture;
+pub use read::{parse_capture, read_capture, read_capture_with, read_operators, store_names};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,
 };

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::missed::{self, spans};
 use super::numbers::DenseStacks;
-use super::process::this_process;
+use super::process::{own_folder, this_process};
 use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
 use crate::record::measure::MeasuredCopy;
@@ -41,7 +41,8 @@ impl Copied {
 /// The finished data of a measurement.
 pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
     let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
-    let settings = Settings { min_size: 0, ..Settings::default() };
+    let mut settings = Settings { min_size: 0, ..Settings::default() };
+    settings.rules.set_own_folder(own_folder());
     let copy = |on: &MeasuredCopy| (on.device, DeviceCopy { ledger: on.ledger.clone(), ..DeviceCopy::default() });
     let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, missed::since(&missed::so_far()))

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::announce::announce;
 use super::outputs::{LOST, Snapshot};
-use super::process::{default_name, expand, this_process};
+use super::process::{default_name, expand, is_default_name, this_process};
 use super::{files, say};
 use crate::error::Error;
 use crate::export::{Format, file};
@@ -55,11 +56,13 @@ impl Dumps {
         let written = snapshot.write(&path);
         let is_written = written.is_ok();
         if self.path.is_none() {
-            let names = format!("{}_{}_", process.host, process.program);
-            files::prune(&path, |name| name.starts_with(&names) && name.ends_with(".pickle"));
+            files::prune(&path, |name| is_default_name(name, &process));
         }
         match written {
-            Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
+            Ok(path) => {
+                announce(&path);
+                say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak)));
+            }
             Err(error) => say(&error.and(LOST).to_string()),
         }
         is_written

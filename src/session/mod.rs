@@ -5,6 +5,7 @@
 //! [`Recording`](recording::Recording), which the session shares with memtrace's own threads, the panic hook and the
 //! `atexit` handler.
 
+mod announce;
 #[cfg(target_os = "linux")]
 mod autostart;
 mod background;
@@ -245,6 +246,7 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
     }
     env::apply(&mut plan)?;
     plan.settle();
+    plan.settings.rules.set_own_folder(process::own_folder());
     // Relative paths start in today's working directory. If it no longer exists they stay relative.
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
@@ -287,6 +289,7 @@ fn open_stream(plan: &SessionPlan, pattern: &str) -> Result<CaptureStream, Error
     let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
     let create = |path: &Path| {
         let made = CaptureStream::create(path, &plan.settings, RecordingStart::now().unix_us);
+        made.as_ref().ok().inspect(|stream| announce::announce(stream.path()));
         made.map_err(|error| error.and("nothing is recorded"))
     };
     if !plan.stream_from_environment {

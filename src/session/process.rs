@@ -23,6 +23,13 @@ pub(super) fn this_process() -> Process {
     }
 }
 
+/// The folder of memtrace's sources, with a slash at its end, as the debug information of this program has it.
+pub(super) fn own_folder() -> &'static str {
+    let as_compiled = file!().strip_suffix("src/session/process.rs");
+    // Cargo compiles packages of a workspace with relative paths.
+    as_compiled.filter(|folder| folder.starts_with('/')).unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/"))
+}
+
 /// Physical memory of this process. `None` where the kernel has no `/proc`.
 pub(super) fn host_memory(time_ns: u64) -> Option<HostMemory> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -102,6 +109,25 @@ pub(super) fn default_name(process: &Process, extension: &str) -> String {
     format!("{host}_{program}_{pid}{rank}_{time}.{extension}")
 }
 
+/// Whether a process of the same host and program would give a pickle this [default name](default_name), perhaps with the number
+/// of a second file.
+pub(super) fn is_default_name(file: &str, process: &Process) -> bool {
+    let this = default_name(&Process { pid: 0, rank: None, ..process.clone() }, "pickle");
+    let Some((program, _)) = this.rsplit_once("_0_") else { return false };
+    let Some(rest) = file.strip_prefix(program).and_then(|rest| rest.strip_prefix('_')?.strip_suffix(".pickle")) else {
+        return false;
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = rest.split('_').collect();
+    let (pid, rank, time) = match *parts {
+        [pid, time] => (pid, "rank0", time),
+        [pid, rank, time] => (pid, rank, time),
+        _ => return false,
+    };
+    let is_time = time.split_once('-').map_or(is_number(time), |(time, second)| is_number(time) && is_number(second));
+    is_number(pid) && rank.strip_prefix("rank").is_some_and(is_number) && is_time
+}
+
 fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -118,6 +144,24 @@ mod tests {
         let ranked = Process { rank: Some(3), ..process.clone() };
         assert_eq!(expand("%r", &ranked).to_str(), Some("3"));
         assert!(expand("%t", &process).to_str().unwrap().parse::<u64>().unwrap() >= seconds_now() - 1);
+    }
+
+    #[test]
+    fn dumps_of_another_program_are_not_taken_for_this_ones() {
+        let process = Process { program: "train".into(), host: "box".into(), pid: 7, ..Process::default() };
+        let is_ours = |name: &&str| is_default_name(name, &process);
+        let ours = ["box_train_7_179.pickle", "box_train_8_rank12_179.pickle", "box_train_8_179-2.pickle"];
+        assert!(ours.iter().all(is_ours));
+        let others = [
+            "box_train_big_7_179.pickle",
+            "box_train_7_179.trace.json",
+            "box_train_notes.pickle",
+            "box_train_7_final.pickle",
+            "box_train_7_rank_179.pickle",
+            "box_train_7_.pickle",
+            "box_trainer_7_179.pickle",
+        ];
+        assert!(!others.iter().any(is_ours));
     }
 
     #[test]

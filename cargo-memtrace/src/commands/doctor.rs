@@ -37,7 +37,8 @@ fn of_machine() -> Vec<String> {
         tool("cargo-nextest", "cargo-nextest".as_ref(), "needed by `test -- nextest run` only"),
         driver(),
     ];
-    lines.push(format!("cache: {}", kit::cache().display()));
+    let cache = kit::cache().map_or_else(|error| error.to_string(), |cache| cache.display().to_string());
+    lines.push(format!("cache: {cache}"));
     let state = |is_built| if is_built { "built" } else { "not built yet; the first use builds it" };
     lines.extend(kit::parts().map(|(name, is_built)| format!("{name}: {}", state(is_built))));
     lines

@@ -1,18 +1,17 @@
 //! `run`: builds a program, runs it, records it, and says what held the memory.
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use memtrace_core::Bytes;
-use memtrace_core::export::{Capture, Export, Text};
+use memtrace_core::export::Text;
 use memtrace_core::report::{Report, ReportOptions};
-use memtrace_core::snapshot::SnapshotData;
 
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
+use crate::recordings::{Announced, Reservation};
 use crate::resident::{ResidentMemory, ResidentSampler};
 use crate::{build, elf, input, kit, recordings, signals};
 
@@ -28,15 +27,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
             (built.name, built.path)
         }
     };
-    let out = match &args.out {
-        Some(path) if path.exists() => {
-            return Err(CommandFailure::usage(format!("{} exists; give another name, or remove it", path.display())));
-        }
-        Some(path) => path.clone(),
-        None => recordings::next(&name, args.keep)?,
+    let reserved = match &args.out {
+        Some(path) => Reservation::named(path)?,
+        None => Reservation::next(&name, args.keep)?,
     };
     let mut command = Command::new(&program);
-    command.args(&args.args).envs(environment).env("MEMTRACE_OUT", &out).env("MEMTRACE", "1");
+    command.args(&args.args).envs(environment).env("MEMTRACE", "1");
+    command.env("MEMTRACE_OUT", pattern(&reserved, args)).env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
     let has_memtrace = elf::has_memtrace(&program);
     if has_memtrace {
@@ -46,18 +43,34 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     }
     let child =
         command.spawn().map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
-    let sampler = ResidentSampler::of(child.id());
+    let pid = child.id();
+    let sampler = ResidentSampler::of(pid);
     let status = wait(child)?;
     let memory = sampler.stop();
     if let Some(signal) = status.signal() {
-        eprintln!("memtrace: {name} was ended by signal {signal}; what was recorded until then is kept");
+        eprintln!("memtrace: {name} was ended by signal {signal}");
     }
-    if !out.exists() {
-        nothing_recorded(&name, has_memtrace, memory);
-    } else if let Err(failure) = summary(&out) {
-        eprintln!("memtrace: {failure}");
+    let announced = reserved.announced();
+    match announced.iter().find(|one| one.pid == pid).or(announced.first()) {
+        None => nothing_recorded(&name, has_memtrace, memory),
+        Some(main) => {
+            if let Err(failure) = conclude(main, args.out.is_none()) {
+                eprintln!("memtrace: {failure}");
+            }
+            for other in announced.iter().filter(|other| *other != main) {
+                eprintln!("memtrace: process {} recorded to {}", other.pid, shown(&other.path));
+            }
+        }
     }
     Ok(exit_code(status))
+}
+
+/// The variable's value. Where nobody wrote a pattern, nothing in the path is one.
+fn pattern(reserved: &Reservation, args: &RunArgs) -> OsString {
+    match (&args.out, reserved.path.to_str()) {
+        (None, Some(path)) => path.replace('%', "%%").into(),
+        _ => reserved.path.clone().into(),
+    }
 }
 
 fn name_of(program: &Path) -> String {
@@ -96,39 +109,47 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
-/// The report's answer, where the recording is, and the next command; on the standard error.
-fn summary(out: &Path) -> Result<(), CommandFailure> {
-    let recording = input::read(Some(out))?;
-    if out.extension().is_some_and(|extension| extension == "memtrace") {
-        keep_names(out, &recording.data)?;
+/// The report's answer, where the recording is, and the next command; on the standard error. Only of a recording that nobody
+/// writes any more.
+fn conclude(recorded: &Announced, is_newest: bool) -> Result<(), CommandFailure> {
+    let path = &recorded.path;
+    let (file, argument) = (shown(path), if is_newest { String::new() } else { format!(" {}", shown(path)) });
+    let is_capture = memtrace_core::is_capture(path);
+    if !is_capture && !input::is_recording(path) {
+        eprintln!("memtrace: recorded to {file}");
+        return Ok(());
     }
-    if let Ok(report) = Report::of(&recording.data, &ReportOptions::default()) {
+    let is_in_use = recordings::is_in_use(path);
+    if is_capture && !is_in_use {
+        // The next build replaces the program that has the names of functions.
+        if let Err(error) = memtrace_core::store_names(path, recorded.pid, |_, _| {}) {
+            eprintln!("memtrace: {error}; it stays without the names of functions");
+        }
+    }
+    let data = input::read(Some(path))?.data;
+    if is_in_use && data.health.cut_off {
+        let pid = recorded.pid;
+        eprintln!("memtrace: process {pid} still records to {file}; when it has ended: cargo memtrace report {file}");
+        return Ok(());
+    }
+    if data.devices.is_empty() {
+        let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
+        eprintln!("memtrace: the program recorded no block to {file}{why}");
+        return Ok(());
+    }
+    if let Ok(report) = Report::of(&data, &ReportOptions::default()) {
         let answer =
             Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
         eprint!("\n{}", Text { width: 100, ..Text::default() }.show(&answer));
     }
-    let path: PathBuf = std::env::current_dir()
-        .ok()
-        .and_then(|here| Some(out.strip_prefix(here).ok()?.to_owned()))
-        .unwrap_or_else(|| out.to_owned());
-    eprintln!("\nmemtrace: recorded to {}\nmemtrace: next: cargo memtrace report", path.display());
+    eprintln!("\nmemtrace: recorded to {file}\nmemtrace: next: cargo memtrace report{argument}");
     Ok(())
 }
 
-/// Writes the capture again with the names of functions: the next build replaces the program that has them.
-fn keep_names(out: &Path, data: &SnapshotData) -> Result<(), CommandFailure> {
-    let failed = |error: std::io::Error| {
-        CommandFailure::usage(format!(
-            "cannot write {}: {error}; it stays without the names of functions",
-            out.display()
-        ))
-    };
-    let mut new = out.as_os_str().to_owned();
-    new.push(".new");
-    let mut file = BufWriter::new(File::create(&new).map_err(failed)?);
-    Capture::default().write(data, &mut file)?;
-    file.into_inner().map_err(|error| failed(error.into_error()))?;
-    std::fs::rename(&new, out).map_err(failed)
+/// Relative to the working directory, if it is below it.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
 /// Why, what the kernel knows instead, and the lines that record the heap.
@@ -158,21 +179,4 @@ memtrace: to record its heap, add to Cargo.toml and to the program, and run agai
 /// The version as a requirement: 0.1 for 0.1.0.
 fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_capture_with_names_takes_the_place_of_the_one_without() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("a-1.memtrace");
-        std::fs::write(&out, "streamed").unwrap();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace");
-        let data = memtrace_core::read_capture(golden, |_, _| {}).unwrap();
-        keep_names(&out, &data).unwrap();
-        assert_eq!(memtrace_core::read_capture(&out, |_, _| {}).unwrap(), data);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");
-    }
 }

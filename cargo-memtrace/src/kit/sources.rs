@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::MetadataCommand;
 
-use super::{cache, copy};
+use super::cache;
 use crate::failure::CommandFailure;
 
 /// The kit's packages and their folders in the repository.
@@ -27,27 +27,45 @@ const SCRIPTS: [(&str, &str); 3] = [
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Files and folders that the parts are built from.
+pub(super) fn parts() -> impl Iterator<Item = &'static str> {
+    PACKAGES.iter().map(|(_, folder)| *folder).chain(["Cargo.toml", "Cargo.lock", "core", "src"])
+}
+
 /// The folder with the sources.
 pub(super) fn root() -> Result<PathBuf, CommandFailure> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
-    if PACKAGES.iter().all(|(_, folder)| repository.join(folder).join("Cargo.toml").exists()) {
-        return Ok(repository.to_owned());
+    if let Some(root) = root_at_hand() {
+        return Ok(root);
     }
-    let root = cache().join(format!("kit-{VERSION}"));
-    if !root.join("complete").exists() {
-        eprintln!(
-            "memtrace: fetching the sources of the simulated GPU, the runner and the preload library; this happens once"
-        );
-        make(&root)?;
+    eprintln!(
+        "memtrace: fetching the sources of the simulated GPU, the runner and the preload library; this happens once"
+    );
+    let root = copied_root()?;
+    let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
+    fs::create_dir_all(cache()?).map_err(failed)?;
+    let new = tempfile::Builder::new().prefix(".kit-").tempdir_in(cache()?).map_err(failed)?;
+    make(new.path())?;
+    // It appears whole. Another process may have been first.
+    match fs::rename(new.path(), &root) {
+        Err(error) if !root.is_dir() => Err(failed(error)),
+        _ => Ok(root),
     }
-    Ok(root)
+}
+
+/// The folder with the sources, if nothing must be fetched for it.
+pub(super) fn root_at_hand() -> Option<PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let has_all = PACKAGES.iter().all(|(_, folder)| repository.join(folder).join("Cargo.toml").exists());
+    if has_all { Some(repository.to_owned()) } else { copied_root().ok().filter(|root| root.is_dir()) }
+}
+
+fn copied_root() -> Result<PathBuf, CommandFailure> {
+    Ok(cache()?.join(format!("kit-{VERSION}")))
 }
 
 /// Has cargo fetch the packages, and copies them.
 fn make(root: &Path) -> Result<(), CommandFailure> {
     let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
-    // Of an attempt that failed.
-    let _ = fs::remove_dir_all(root);
     let manifest = root.join("fetch/Cargo.toml");
     fs::create_dir_all(root.join("fetch")).map_err(failed)?;
     let needs: String = PACKAGES.iter().map(|(package, _)| format!("{package} = \"={VERSION}\"\n")).collect();
@@ -56,7 +74,7 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     );
     fs::write(&manifest, fetch).map_err(failed)?;
     fs::write(root.join("fetch/lib.rs"), "").map_err(failed)?;
-    let metadata = MetadataCommand::new().manifest_path(&manifest).exec();
+    let metadata = MetadataCommand::new().manifest_path(&manifest).current_dir(root).exec();
     let metadata =
         metadata.map_err(|error| CommandFailure::usage(format!("cargo cannot fetch memtrace's packages: {error}")))?;
     for (name, folder) in PACKAGES {
@@ -69,8 +87,7 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     let workspace =
         format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\nexclude = [\"fetch\"]\n", members.join(", "));
     fs::write(root.join("Cargo.toml"), workspace).map_err(failed)?;
-    scripts(root).map_err(failed)?;
-    fs::write(root.join("complete"), "").map_err(failed)
+    scripts(root).map_err(failed)
 }
 
 fn scripts(root: &Path) -> std::io::Result<()> {
@@ -79,6 +96,23 @@ fn scripts(root: &Path) -> std::io::Result<()> {
         let path = root.join("scripts").join(name);
         fs::write(&path, content)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// Copies a folder, but not what cargo built in it.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "target" {
+                copy(&entry.path(), &target)?;
+            }
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
     }
     Ok(())
 }

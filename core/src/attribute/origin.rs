@@ -30,7 +30,7 @@ impl Origin {
 }
 
 fn by_file(rules: &Rules, file: &str, function: &str) -> Origin {
-    if crate::sources::own(file).is_some() {
+    if rules.is_own_file(file) {
         return Origin::Memtrace;
     }
     if crate::sources::is_std(file) {
@@ -122,13 +122,20 @@ mod tests {
         for (file, origin) in cases {
             assert_eq!(by_file(&Rules::default(), file, ""), origin, "{file}");
         }
-        let own = env!("CARGO_MANIFEST_DIR").strip_suffix("core").unwrap();
-        for (file, origin) in [
-            ("src/scope.rs", Origin::Memtrace),
-            ("core/src/lib.rs", Origin::Memtrace),
-            ("tests/resnet.rs", Origin::Workspace),
+        // A checkout anywhere, as the recording names it; where the reader was built does not matter.
+        let mut rules = Rules::default();
+        rules.set_own_folder("/elsewhere/my checkout/");
+        for (file, origin, otherwise) in [
+            ("/elsewhere/my checkout/src/scope.rs", Origin::Memtrace, Origin::Workspace),
+            ("/elsewhere/my checkout/core/src/lib.rs", Origin::Memtrace, Origin::Workspace),
+            ("/elsewhere/my checkout/tests/resnet.rs", Origin::Workspace, Origin::Workspace),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs"), Origin::Workspace, Origin::Workspace),
         ] {
-            assert_eq!(by_file(&Rules::default(), &format!("{own}{file}"), ""), origin);
+            assert_eq!(
+                (by_file(&rules, file, ""), by_file(&Rules::default(), file, "")),
+                (origin, otherwise),
+                "{file}"
+            );
         }
     }
 

@@ -14,6 +14,7 @@ use crate::snapshot::{
     ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId,
     UnseenCalls,
 };
+use crate::symbol::AddressKind;
 
 /// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
 /// behind `..` are in other chunks.
@@ -123,6 +124,10 @@ coded_by! {
     Range<u64>: |range, p| { p.raw(range.start); p.raw(range.end) }, |r| Ok(r.raw()?..r.raw()?);
     Device: |device, p| p.raw(device_number(*device)), |r| r.raw().and_then(device);
     ThreadId: |thread, p| p.put(&thread.0), |r| r.get().map(Self);
+    AddressKind: |kind, p| p.raw(with_flag(kind.unknown.into(), kind.native)), |r| {
+        let bits: u32 = r.get()?;
+        Ok(Self { native: bits & 1 == 1, unknown: bits >> 1 & 1 == 1 })
+    };
     StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "a stack number out of range").map(Self);
     KernelId: |kernel, p| p.put(&kernel.0), |r| r.get().map(Self);
     PrivatePool: |of, p| { p.count(of.segment); p.raw(of.id.0); p.raw(of.id.1) }, |r| Ok(Self { segment: r.get()?, id: (r.raw()?, r.raw()?) });

@@ -1,13 +1,15 @@
 //! Capture reader for untrusted bytes: it never panics, and `limits` bounds its memory by the size of the file.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Range;
 
 use super::bytes::{Coded, Ids, LARGEST, Reader, in_range};
 use super::codec::{below, small};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{
-    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, Tag, VERSION, chunk_head, refused,
+    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, StoredNames, Tag, VERSION, chunk_head,
+    refused,
 };
 use crate::error::Error;
 use crate::snapshot::{
@@ -22,11 +24,13 @@ use crate::snapshot::{
 /// If it is no capture, a newer one, or nothing in it can be trusted.
 pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, Error> {
     let chunks = committed(bytes)?;
+    let commit = chunks.commit.clone();
     let mut reading = Reading::default();
     for (tag, payload) in &chunks.list {
         reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
     }
-    let mut capture = reading.finish(bytes.len()).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
+    let mut capture =
+        reading.finish(bytes.len(), commit).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
     let health = &mut capture.data.health;
     health.cut_off |= !chunks.ended;
     health.unread_bytes = health.unread_bytes.saturating_add(chunks.unread).min(LARGEST);
@@ -36,22 +40,34 @@ pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, Error> {
 /// The chunks up to the last commit.
 struct Chunks<'a> {
     list: Vec<(Tag, &'a [u8])>,
+    commit: Range<usize>,
     ended: bool,
     unread: u64,
 }
 
+/// Whether a file that begins so is a capture, of whatever version.
+pub(crate) fn begins_like_one(bytes: &[u8]) -> bool {
+    header(bytes).is_some()
+}
+
+/// The version and what follows. A text may begin with the same word.
+fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (header, rest) = bytes.split_at_checked(HEADER)?;
+    let version = u32::from_le_bytes(header.strip_prefix(MAGIC)?.try_into().ok()?);
+    (version <= u16::MAX.into()).then_some((version, rest))
+}
+
 fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
-    let Some((header, mut rest)) = bytes.split_at_checked(HEADER).filter(|(header, _)| header.starts_with(MAGIC))
-    else {
-        return Err(refused("it does not begin with `memtrace`"));
+    let Some((version, mut rest)) = header(bytes) else {
+        return Err(refused("it does not begin with `memtrace` and a version"));
     };
-    let version = header[MAGIC.len()..].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
     if version != VERSION {
         return Err(refused(format!("it has version {version} of the format; this memtrace reads version {VERSION}")));
     }
-    let mut chunks = Chunks { list: Vec::new(), ended: false, unread: 0 };
+    let mut chunks = Chunks { list: Vec::new(), commit: 0..0, ended: false, unread: 0 };
     let (mut good, mut unread) = (0, rest.len());
     while let Some((tag, payload, after)) = next_chunk(rest) {
+        let chunk = bytes.len() - rest.len()..bytes.len() - after.len();
         rest = after;
         match Tag::of(tag) {
             Some(Tag::End) => (chunks.ended, unread) = (true, rest.len()),
@@ -60,6 +76,7 @@ fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
         }
         if tag == Tag::Commit as u8 {
             (good, unread) = (chunks.list.len(), rest.len());
+            chunks.commit = chunk;
         }
         if chunks.ended {
             break;
@@ -91,6 +108,7 @@ struct Reading {
     calls: Vec<u32>,
     /// Frames of all addresses and how many each has.
     frames: Option<(Vec<Frame>, Vec<u32>)>,
+    names: StoredNames,
     devices: Vec<(Device, DeviceParts)>,
     total_bytes: u64,
 }
@@ -105,7 +123,12 @@ impl Reading {
                 let Process { threads, duration_ns, memory, .. } = std::mem::take(&mut data.process);
                 data.process = Process { threads, duration_ns, memory, ..r.get()? };
             }
-            Tag::Settings => data.settings = r.get()?,
+            Tag::Settings => {
+                let own_folder = data.settings.rules.own_folder().to_owned();
+                data.settings = r.get()?;
+                data.settings.rules.set_own_folder(&own_folder);
+            }
+            Tag::OwnFolder => data.settings.rules.set_own_folder(r.text()?),
             Tag::Sampling => data.settings.sample_interval = Some(interval(&mut r)?),
             Tag::Threads => data.process.threads = r.get()?,
             Tag::Objects => data.objects = objects(&mut r)?,
@@ -113,6 +136,7 @@ impl Reading {
             Tag::Stacks => self.stacks(&mut r)?,
             Tag::Contexts => self.contexts(&mut r)?,
             Tag::Frames => self.frames(&mut r)?,
+            Tag::Kinds => (self.names.all_calls, self.names.kinds) = (r.get()?, r.get()?),
             Tag::Commit => {
                 let commit: Commit = r.get()?;
                 data.process.duration_ns = commit.duration_ns;
@@ -233,9 +257,9 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self, length: usize) -> Result<DecodedCapture, Damage> {
-        let Self { mut data, addresses, starts, calls, frames, devices, total_bytes } = self;
-        let symbolised = frames.is_some();
+    fn finish(self, length: usize, commit: Range<usize>) -> Result<DecodedCapture, Damage> {
+        let Self { mut data, addresses, starts, calls, frames, mut names, devices, total_bytes } = self;
+        names.any = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
         let (spans, mut start) = (ObjectSpans::of(&data.objects), 0);
         // Addresses that came after the frames have none.
@@ -254,7 +278,7 @@ impl Reading {
         if data.contexts.is_empty() {
             data.contexts.push(root());
         }
-        limits::check(&data, symbolised, length)?;
+        limits::check(&data, &names, length)?;
         let (contexts, settings) = (&data.contexts, &data.settings);
         let finish = |(device, parts): (Device, DeviceParts)| {
             parts.finish(device, contexts, settings.sampling(device), total_bytes)
@@ -266,7 +290,7 @@ impl Reading {
             device.gaps.iter().try_fold(device.overwritten, |sum, gap| in_range(sum + gap.records))
         };
         data.devices.iter().try_fold(0, |sum, device| in_range(sum + missing(device)?))?;
-        Ok(DecodedCapture { data, symbolised })
+        Ok(DecodedCapture { data, names, commit })
     }
 }
 

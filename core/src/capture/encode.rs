@@ -8,10 +8,11 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork, HostMemory,
-    LoadedObject, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData,
-    Stacks, Thread,
+    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
+    HostMemory, LoadedObject, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings,
+    SnapshotData, Stacks, Thread,
 };
+use crate::symbol::{AddressKind, label};
 
 /// Records in one chunk; a reader loses them together if the file is damaged there.
 const RECORDS_IN_A_CHUNK: usize = 4096;
@@ -33,6 +34,10 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.stacks(data.stacks.each_calls().skip(1))?;
     encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
     encoder.frames(&data.stacks)?;
+    let kinds = kinds_of(data);
+    if kinds.iter().any(|kind| kind.unknown) {
+        encoder.kinds(false, &kinds)?;
+    }
     if let Some(work) = &data.gpu_work {
         encoder.kernels(&work.kernels)?;
         encoder.gpu_work(work)?;
@@ -44,6 +49,25 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.host_memory(data.process.memory)?;
     encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
     encoder.end()
+}
+
+/// The chunks that name the addresses of a streamed capture, whose stacks have all calls.
+pub(super) fn names(stacks: &Stacks, kinds: &[AddressKind]) -> io::Result<Vec<u8>> {
+    let mut encoder = Encoder { out: Vec::new() };
+    encoder.frames(stacks)?;
+    encoder.kinds(true, kinds)?;
+    Ok(encoder.out)
+}
+
+/// Which addresses of a snapshot have only a label, in case a reader finds their names.
+fn kinds_of(data: &SnapshotData) -> Vec<AddressKind> {
+    let kind = |address: &CodeAddress| {
+        let object = address.object.and_then(|object| data.objects.get(object as usize));
+        let label = label(address.address, object);
+        let unknown = data.stacks.frames_at(address) == label.frames;
+        AddressKind { unknown, native: unknown && label.native }
+    };
+    data.stacks.addresses.iter().map(kind).collect()
 }
 
 #[doc(hidden)]
@@ -90,6 +114,10 @@ impl<W: Write> Encoder<W> {
 
     pub fn settings(&mut self, settings: &Settings) -> io::Result<()> {
         self.chunk(Tag::Settings, |p| p.put(settings))?;
+        match settings.rules.own_folder() {
+            "" => {}
+            folder => self.chunk(Tag::OwnFolder, |p| p.text(folder))?,
+        }
         match settings.sample_interval {
             None => Ok(()),
             interval => self.chunk(Tag::Sampling, |p| p.put(&interval)),
@@ -146,6 +174,13 @@ impl<W: Write> Encoder<W> {
                     p.raw(with_flag(frame.line.map_or(0, NonZeroU32::get), frame.inlined));
                 }
             }
+        })
+    }
+
+    fn kinds(&mut self, all_calls: bool, kinds: &[AddressKind]) -> io::Result<()> {
+        self.chunk(Tag::Kinds, |p| {
+            p.put(&all_calls);
+            p.list(kinds);
         })
     }
 

@@ -1,7 +1,7 @@
 //! Limits against decompression-bomb captures: a few bytes can repeat a long text many times, or nest scopes without end.
 //! Captures of real programs are far from these limits.
 
-use super::Damage;
+use super::{Damage, StoredNames};
 use crate::snapshot::{CodeAddress, ContextNode, Frame, SnapshotData};
 
 /// Depth of nested scopes. A thread distinguishes 64, and passes its own on to other threads.
@@ -29,18 +29,18 @@ impl Budget {
 }
 
 /// Checks that every stack and every path of scopes can be written out once.
-pub(super) fn check(data: &SnapshotData, symbolised: bool, length: usize) -> Result<(), Damage> {
-    stacks(data, symbolised, &mut Budget::of(length))?;
+pub(super) fn check(data: &SnapshotData, names: &StoredNames, length: usize) -> Result<(), Damage> {
+    stacks(data, names, &mut Budget::of(length))?;
     paths(&data.contexts, &mut Budget::of(length))
 }
 
-fn stacks(data: &SnapshotData, symbolised: bool, budget: &mut Budget) -> Result<(), Damage> {
+fn stacks(data: &SnapshotData, names: &StoredNames, budget: &mut Budget) -> Result<(), Damage> {
     let of_frame = |frame: &Frame| frame.function_or_empty().len() + frame.file_or_empty().len() + FRAME;
-    let of_address = |address: &CodeAddress| match symbolised {
-        true => data.stacks.frames_at(address).iter().map(of_frame).sum(),
-        false => UNNAMED,
+    let of_address = |(index, address): (usize, &CodeAddress)| {
+        let texts = data.stacks.frames_at(address).iter().map(of_frame).sum();
+        if names.has(index) { texts } else { UNNAMED.max(texts) }
     };
-    let texts: Vec<usize> = data.stacks.addresses.iter().map(of_address).collect();
+    let texts: Vec<usize> = data.stacks.addresses.iter().enumerate().map(of_address).collect();
     let calls = data.stacks.each_calls().flatten();
     calls.filter_map(|call| texts.get(*call as usize)).try_for_each(|text| budget.take(*text))
 }

@@ -55,6 +55,8 @@
 //! | 33 kernels | count:n name:text*; names of kernels and driver functions, numbered from 0 in the order of the file, over all chunks |
 //! | 34 GPU work | operations launches laid_out copies fills graphs last_opaque lost count:n (kernel:n opaque:n)*; replaces an earlier one; says that uses were recorded |
 //! | 35 uses | device count:n uses*; later uses of a block replace earlier ones |
+//! | 36 kinds of addresses | all_calls:n(1: the stacks have calls of native code, too) count:n (bit 0: native, bit 1: its frame is only a label)*; for the *frames*; at most once |
+//! | 37 own folder | path:text; where the sources of the recording memtrace are, with a slash at the end |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -81,15 +83,18 @@ mod gaps;
 mod limits;
 mod rebuild;
 
-use crate::error::Error;
-use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData};
+use std::ops::Range;
 
-pub(crate) use decode::read;
+use crate::error::Error;
+use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData, Stacks};
+use crate::symbol::{AddressKind, Resolved, Symbols};
+
+pub(crate) use decode::{begins_like_one, read};
 #[doc(hidden)]
 pub use encode::Encoder;
 pub use encode::write;
 
-pub(crate) const MAGIC: &[u8; 8] = b"memtrace";
+const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
 const HEADER: usize = 12;
 /// Length of tag, length and checksum in front of a payload.
@@ -116,7 +121,7 @@ tags! {
     Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
-    Kernels = 33, GpuWork = 34, Uses = 35,
+    Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
 }
 
 /// A device's numbers at a commit that do not follow from its records.
@@ -178,8 +183,56 @@ struct Damage(&'static str);
 #[derive(Debug)]
 pub(crate) struct DecodedCapture {
     pub(crate) data: SnapshotData,
-    /// The capture has functions and lines; otherwise it has only addresses, and the modules' files have their meaning.
-    pub(crate) symbolised: bool,
+    pub(crate) names: StoredNames,
+    /// The last commit, in the bytes.
+    pub(crate) commit: Range<usize>,
+}
+
+/// What a capture has of functions and lines. Where it has nothing, the objects' files say what an address means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredNames {
+    /// Addresses have frames.
+    pub(crate) any: bool,
+    /// The stacks still have all calls.
+    pub(crate) all_calls: bool,
+    /// The kinds of addresses, by position; those that are missing are known and of Rust.
+    pub(crate) kinds: Vec<AddressKind>,
+}
+
+impl StoredNames {
+    fn kind(&self, index: usize) -> AddressKind {
+        self.kinds.get(index).copied().unwrap_or_default()
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.any && !self.kind(index).unknown
+    }
+
+    /// What the recording says of an address, if it has a name or a label.
+    pub(crate) fn of(&self, index: usize, stacks: &Stacks) -> Option<Resolved> {
+        let AddressKind { native, unknown } = self.kind(index);
+        let frames = stacks.frames_at(stacks.addresses.get(index)?).to_vec();
+        self.any.then_some(Resolved { frames, native, unknown })
+    }
+
+    /// Until now the address had only a label.
+    pub(crate) fn has_label(&self, index: usize) -> bool {
+        self.kind(index).unknown
+    }
+
+    /// Files could say more, or the stacks must be filtered.
+    pub(crate) fn are_final(&self) -> bool {
+        self.any && !self.all_calls && !self.kinds.iter().any(|kind| kind.unknown)
+    }
+}
+
+/// A capture's bytes with names of functions added, and nothing else changed: after the last commit follow the names and that
+/// commit again.
+pub(crate) fn with_names(bytes: &[u8], commit: Range<usize>, symbols: Symbols) -> Result<Vec<u8>, Error> {
+    let Symbols { addresses, frames, kinds, .. } = symbols;
+    let names = encode::names(&Stacks { addresses, frames, ..Stacks::default() }, &kinds)?;
+    let (until, after) = bytes.split_at_checked(commit.end).unwrap_or((bytes, &[]));
+    Ok([until, &names, bytes.get(commit).unwrap_or_default(), after].concat())
 }
 
 /// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
@@ -187,7 +240,7 @@ const MAX_ORDINALS: u64 = 1024;
 
 /// Refuses a recording whose stacks and paths of scopes, written out, are far longer than a file of `length` bytes justifies.
 pub(crate) fn check_texts(data: &SnapshotData, length: usize) -> Result<(), &'static str> {
-    limits::check(data, true, length).map_err(|Damage(why)| why)
+    limits::check(data, &StoredNames { any: true, ..StoredNames::default() }, length).map_err(|Damage(why)| why)
 }
 
 fn refused(reason: impl Into<String>) -> Error {

@@ -137,7 +137,7 @@ fn what_is_written_is_read_and_written_again() {
     for data in [sample(), with_uses(), testing::a_sample(), testing::empty()] {
         let bytes = bytes_of(&data);
         let capture = read(&bytes).unwrap();
-        assert!(capture.symbolised);
+        assert!(capture.names.any);
         assert_eq!(capture.data, data);
         assert_eq!(bytes_of(&capture.data), bytes);
     }
@@ -323,7 +323,7 @@ fn replayed_alone(data: &SnapshotData) {
     encoder.counters(device.device, &Counters::of(device)).unwrap();
     encoder.commit(&Commit::default()).unwrap();
     let capture = read(encoder.out()).unwrap();
-    assert!(!capture.symbolised && capture.data.health.cut_off);
+    assert!(!capture.names.any && capture.data.health.cut_off);
     let replayed = &capture.data.devices[0];
     assert_eq!((&replayed.live, &replayed.peak), (&device.live, &device.peak));
     assert_eq!((&replayed.scopes, &replayed.segments), (&device.scopes, &device.segments));

@@ -104,17 +104,20 @@ pub fn can_be_made(path: &Path) -> Result<(), Error> {
     new_file(there).map(drop).map_err(|source| Error::output(path, source))
 }
 
-/// Replaces a file's content atomically.
+/// Replaces a file's content atomically, or makes the file. It keeps its permissions. Of a link, the target is replaced.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let output = |source| Error::output(path, source);
-    let dir = folder_of(path);
-    let mut temporary = new_file(dir).map_err(output)?;
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut temporary = new_file(folder_of(&target)).map_err(output)?;
     temporary.write_all(content).map_err(output)?;
+    if let Ok(old) = target.metadata() {
+        temporary.as_file().set_permissions(old.permissions()).map_err(output)?;
+    }
     temporary.as_file().sync_data().map_err(output)?;
-    temporary.persist(path).map(drop).map_err(|error| output(error.error))
+    temporary.persist(target).map(drop).map_err(|error| output(error.error))
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -69,6 +69,8 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     added: Table,
+    /// The folder of memtrace's sources in the recorded program, with a slash at its end; empty if it is not known.
+    own_folder: String,
 }
 
 /// Declares the rules that state one fact about a function, file, crate or name: fact, keyword and operands.
@@ -184,6 +186,23 @@ impl Rules {
     /// The rules added to the built-in table.
     pub fn added(&self) -> &str {
         &self.added.text
+    }
+
+    /// Says where the sources of the recording memtrace are: its frames have paths below that folder.
+    #[doc(hidden)]
+    pub fn set_own_folder(&mut self, folder: &str) {
+        folder.clone_into(&mut self.own_folder);
+    }
+
+    pub(crate) fn own_folder(&self) -> &str {
+        &self.own_folder
+    }
+
+    /// Is this a source file of memtrace's library, as the recorded program was built?
+    pub(crate) fn is_own_file(&self, file: &str) -> bool {
+        let below = Some(&*self.own_folder).filter(|folder| !folder.is_empty());
+        let below = below.and_then(|folder| file.strip_prefix(folder));
+        below.is_some_and(|path| path.starts_with("src/") || path.starts_with("core/src/"))
     }
 
     fn tables(&self) -> [&Table; 2] {

@@ -6,10 +6,20 @@ mod resolve;
 mod stacks;
 
 pub use files::SymbolSources;
+pub(crate) use resolve::label;
 pub use resolve::{Resolved, Resolver, without_machinery};
 pub use stacks::with_symbols;
 
 use crate::snapshot::{CodeAddress, Frame, LoadedObject, ObjectSpans};
+
+/// What resolving an address has shown, besides its frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressKind {
+    /// The code is not Rust (C libraries, the system).
+    pub native: bool,
+    /// Its object has no symbol for it, or could not be read. The frame is only a label.
+    pub unknown: bool,
+}
 
 /// Symbolicated addresses.
 #[derive(Debug, Default)]
@@ -20,8 +30,8 @@ pub struct Symbols {
     pub frames: Vec<Frame>,
     /// The objects that contain them.
     pub objects: Vec<LoadedObject>,
-    /// For each address, true if the code is not Rust (C libraries, the system).
-    pub native: Vec<bool>,
+    /// What is known of each address besides its frames.
+    pub kinds: Vec<AddressKind>,
     /// True if Rust functions have no source lines at all.
     pub no_line_numbers: bool,
     /// Number of addresses of Rust code without a symbol.
@@ -30,20 +40,23 @@ pub struct Symbols {
     pub unreadable_objects: Vec<String>,
 }
 
-/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. Calls `each` after
-/// each address.
+/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. `stored` has what
+/// the recording says of an address. It is called for each, in order.
 pub fn symbolise_files(
     addresses: &[u64],
     objects: Vec<LoadedObject>,
     sources: &SymbolSources,
-    mut each: impl FnMut(),
+    mut stored: impl FnMut(usize) -> Option<Resolved>,
 ) -> Symbols {
     let mut symbols = Symbols::default();
     let mut resolver = Resolver::of_files(&objects, sources);
-    for &address in addresses {
-        let resolved = resolver.resolve(address);
+    for (index, &address) in addresses.iter().enumerate() {
+        let resolved = match stored(index) {
+            Some(known) if !known.unknown => known,
+            Some(label) => Some(resolver.resolve(address)).filter(|resolved| !resolved.unknown).unwrap_or(label),
+            None => resolver.resolve(address),
+        };
         symbols.push(address, &resolved, &objects, resolver.spans());
-        each();
     }
     let unreadable = resolver.unreadable();
     symbols.finish(objects, unreadable)
@@ -56,7 +69,7 @@ impl Symbols {
         self.frames.extend(resolved.frames.iter().cloned());
         let end = self.frames.len() as u32;
         self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_objects(address, objects, spans) });
-        self.native.push(resolved.native);
+        self.kinds.push(AddressKind { native: resolved.native, unknown: resolved.unknown });
         // Native code is left out of stacks by default.
         if resolved.unknown && !resolved.native {
             self.unknown_addresses += 1;
@@ -73,7 +86,7 @@ impl Symbols {
 
 /// Ignores the standard library, which always has line numbers.
 fn no_line_numbers(symbols: &Symbols) -> bool {
-    let rust = symbols.addresses.iter().zip(&symbols.native).filter(|(_, native)| !**native);
+    let rust = symbols.addresses.iter().zip(&symbols.kinds).filter(|(_, kind)| !kind.native);
     let range = |address: &CodeAddress| address.frames.start as usize..address.frames.end as usize;
     let frames = rust.flat_map(|(address, _)| &symbols.frames[range(address)]);
     let mut rest = frames.filter(|frame| !crate::sources::is_std(frame.file_or_empty())).peekable();

@@ -70,12 +70,12 @@ impl<'a> Resolver<'a> {
         }
         let index = self.spans.find(address);
         let Some((index, object)) = index.and_then(|index| Some((index, self.objects.get(index)?))) else {
-            return (self.elsewhere)(address).unwrap_or_else(|| nowhere(address));
+            return (self.elsewhere)(address).unwrap_or_else(|| label(address, None));
         };
         // A return address is behind its call.
         let offset = address.wrapping_sub(object.base).wrapping_sub(1);
         let found = self.loader(index, object).and_then(|loader| from_file(loader, offset));
-        found.unwrap_or_else(|| unknown(address, object))
+        found.unwrap_or_else(|| label(address, Some(object)))
     }
 
     fn loader(&mut self, index: usize, object: &LoadedObject) -> Option<&Loader> {
@@ -165,7 +165,11 @@ fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
 /// Characters of a file's name in the label of an address without a function.
 const LONGEST_NAME: usize = 128;
 
-fn unknown(address: u64, object: &LoadedObject) -> Resolved {
+/// What stands for an address without a function: its object's file and the offset there, or the address itself.
+pub(crate) fn label(address: u64, object: Option<&LoadedObject>) -> Resolved {
+    let Some(object) = object else {
+        return Resolved { frames: vec![named(format!("{address:#x}"))], native: false, unknown: true };
+    };
     let name = object.path.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     // A hostile capture may have a name of any length, and every address repeats it.
     let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
@@ -175,30 +179,25 @@ fn unknown(address: u64, object: &LoadedObject) -> Resolved {
     Resolved { frames: vec![named(function)], native, unknown: true }
 }
 
-/// An address outside all objects.
-fn nowhere(address: u64) -> Resolved {
-    Resolved { frames: vec![named(format!("{address:#x}"))], native: false, unknown: true }
-}
-
-/// Removes the innermost frames between the caller's allocation and the recorder.
+/// Removes the frames between the caller's allocation and the recorder: those up to the outermost of the recorder's functions. The
+/// inlined ones have no crate in their names, and their files may be anywhere.
 pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
-    let own = frames.iter().take_while(|frame| is_machinery(frame)).count();
-    frames.drain(..own);
+    let own = frames.iter().rposition(is_recorder).map_or(0, |outermost| outermost + 1);
+    let unwinder = frames.iter().skip(own).take_while(|frame| is_unwinder(frame)).count();
+    frames.drain(..own + unwinder);
     frames
 }
 
-/// True for functions between the caller's allocation and the recorder.
-fn is_machinery(frame: &Frame) -> bool {
+fn is_recorder(frame: &Frame) -> bool {
     const SHIMS: [&str; 5] = ["__rust_alloc", "__rust_realloc", "__rg_alloc", "__rg_realloc", "__rust_no_alloc_shim"];
     let name = SymbolName(frame.function_or_empty());
-    let shim = SHIMS.iter().any(|shim| name.function().starts_with(shim));
-    let by_name = matches!(name.crate_and_module(), Some(("memtrace", "hook" | "record") | ("backtrace", _)));
-    shim || by_name || is_own_file(frame.file_or_empty()) || frame.file_or_empty().contains("/backtrace-0.3.")
+    SHIMS.iter().any(|shim| name.function().starts_with(shim))
+        || matches!(name.crate_and_module(), Some(("memtrace", "hook" | "record")))
 }
 
-fn is_own_file(file: &str) -> bool {
-    let Some(rest) = crate::sources::own(file) else { return false };
-    rest.starts_with("hook/") || rest.starts_with("record/")
+fn is_unwinder(frame: &Frame) -> bool {
+    let package = SymbolName(frame.function_or_empty()).crate_and_module().map(|(package, _)| package);
+    package == Some("backtrace") || frame.file_or_empty().contains("/backtrace-0.3.")
 }
 
 #[cfg(test)]
@@ -227,6 +226,18 @@ mod tests {
             function(Resolver::of_files(&[], &SymbolSources::default()).resolve(own).frames),
             [format!("{own:#x}")]
         );
+    }
+
+    /// As a hook of a library that was built from sources anywhere.
+    #[test]
+    fn inlined_functions_of_the_recorder_go_with_the_function_that_holds_them() {
+        let frame = |function: &str, file: &str| Frame { file: Some(file.into()), ..named(function.into()) };
+        let hook = [frame("notify", "/a/src/hook/cuda/notify.rs"), named("memtrace::hook::cuda::calls::alloc".into())];
+        assert_eq!(without_machinery(hook.to_vec()), []);
+        let user = [frame("push", "/rustc/x/library/alloc/src/vec/mod.rs"), frame("main", "/u/src/main.rs")];
+        let shim = [frame("alloc", "/a/src/hook/heap.rs"), named("__rust_alloc".into())];
+        assert_eq!(without_machinery([shim.to_vec(), user.to_vec()].concat()), user);
+        assert_eq!(without_machinery(user.to_vec()), user);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn with_symbols(
     settings: &Settings,
     health: &mut Health,
 ) -> (Stacks, Vec<LoadedObject>) {
-    let Symbols { addresses, frames, objects, native, .. } = symbols;
+    let Symbols { addresses, frames, objects, kinds, .. } = symbols;
     health.no_line_numbers = symbols.no_line_numbers;
     health.unknown_addresses = symbols.unknown_addresses;
     health.unreadable_objects = symbols.unreadable_objects;
@@ -19,7 +19,7 @@ pub fn with_symbols(
     let is_native = |call: &u32| {
         let index = *call as usize;
         let is_omission = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
-        !is_omission && native.get(index).copied().unwrap_or(false)
+        !is_omission && kinds.get(index).is_some_and(|kind| kind.native)
     };
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {

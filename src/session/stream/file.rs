@@ -8,7 +8,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-use self::system::{identity, is_linked, move_up, write_at};
+use self::system::{again, identity, is_linked, move_up, write_at};
 use crate::write_errors;
 
 /// Device and inode; zeros on systems without them.
@@ -27,6 +27,7 @@ impl StreamFile {
     /// Creates the file.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = move_up(OpenOptions::new().write(true).create_new(true).open(path)?);
+        claim(&file);
         let identity = identity(&file)?;
         // The program may change its working directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -92,14 +93,21 @@ impl StreamFile {
             let message = format!("the program closed its descriptor, and the file cannot be opened again: {error}");
             io::Error::new(error.kind(), message)
         };
-        let file = move_up(OpenOptions::new().write(true).open(&self.path).map_err(closed)?);
+        let file = move_up(again(&self.path).map_err(closed)?);
         if identity(&file)? != self.identity {
             return Err(closed(io::Error::other("another file has its name now")));
         }
+        claim(&file);
         // The old descriptor is closed or belongs to somebody else, so it must not be closed here.
         self.file = ManuallyDrop::new(file);
         Ok(())
     }
+}
+
+/// Locks the file as long as this process writes it: until then nobody replaces or removes it.
+fn claim(file: &File) {
+    // Some file systems have no locks; there the end mark has to do.
+    let _ = file.try_lock();
 }
 
 impl Drop for StreamFile {
@@ -114,14 +122,21 @@ impl Drop for StreamFile {
 mod system {
     #![expect(unsafe_code, reason = "`fcntl` moves a descriptor to a high number")]
 
-    use std::fs::File;
+    use std::fs::{File, OpenOptions};
     use std::io;
     use std::mem::ManuallyDrop;
     use std::os::fd::{AsRawFd, FromRawFd};
-    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::path::Path;
 
     /// Programs rarely use descriptors this high: after closing ours, the next file that they open gets a lower one.
     const LOWEST: libc::c_int = 700;
+
+    /// Opens an existing file for writing, but no link, and without waiting if a pipe has its name.
+    pub(super) fn again(path: &Path) -> io::Result<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        OpenOptions::new().write(true).custom_flags(flags).open(path)
+    }
 
     pub(super) fn identity(file: &File) -> io::Result<super::FileIdentity> {
         file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
@@ -152,9 +167,14 @@ mod system {
 
 #[cfg(not(unix))]
 mod system {
-    use std::fs::File;
+    use std::fs::{File, OpenOptions};
     use std::io::{self, Seek, SeekFrom, Write};
     use std::mem::ManuallyDrop;
+    use std::path::Path;
+
+    pub(super) fn again(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).open(path)
+    }
 
     pub(super) fn identity(_file: &File) -> io::Result<super::FileIdentity> {
         Ok((0, 0))

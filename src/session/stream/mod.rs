@@ -75,6 +75,11 @@ impl CaptureStream {
         Ok(stream)
     }
 
+    /// The file's absolute path.
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     fn begin(&mut self, process: &Process, settings: &Settings) -> io::Result<()> {
         self.encoder.process(process)?;
         self.encoder.settings(settings)?;
