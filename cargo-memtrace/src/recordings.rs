@@ -272,7 +272,8 @@ mod tests {
             path
         };
         let (old, notes) = (file("p-1.memtrace", b"memtrace\x01\0\0\0"), file("p-2.memtrace", b"my notes"));
-        let (written, read) = (file("p-3.memtrace", b"memtrace\x01\0\0\0"), file("p-4.memtrace", b"memtrace\x01\0\0\0"));
+        let (written, read) =
+            (file("p-3.memtrace", b"memtrace\x01\0\0\0"), file("p-4.memtrace", b"memtrace\x01\0\0\0"));
         let writer = File::open(&written).unwrap();
         writer.try_lock().unwrap();
         fs::write(list_of(&read), HEAD).unwrap();

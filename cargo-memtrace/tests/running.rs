@@ -23,6 +23,13 @@ fn program() {
     std::thread::sleep(Duration::from_millis(number("TEST_SLEEP").unwrap_or(0) as u64));
     let block = std::hint::black_box(vec![1u8; number("TEST_MIB").unwrap_or(3) << 20]);
     println!("{} {code}", block.len());
+    if let Ok(size) = std::env::var("TEST_LAUNCH") {
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        server.args(TEST).env_remove("TEST_LAUNCH").env("TEST_MIB", size).env("TEST_SLEEP", "2500");
+        server.stderr(Stdio::null()).spawn().unwrap();
+        // So that it has begun to record.
+        std::thread::sleep(Duration::from_millis(1000));
+    }
     match &*code {
         "kill" => kill_process(rustix::process::getpid(), Signal::KILL).unwrap(),
         "wait" => std::thread::sleep(Duration::from_secs(1000)),
@@ -74,7 +81,7 @@ fn the_programs_output_and_exit_code_are_its_own_and_the_answer_is_on_stderr() {
     assert_eq!(output.status.code(), Some(7), "{errors}");
     assert!(out.ends_with("3145728 7\n"), "{out}");
     for expected in
-        ["Peak ", "running.rs:18", "recorded to target/memtrace/program-1.memtrace", "next: cargo memtrace report"]
+        ["Peak ", "running.rs:24", "recorded to target/memtrace/program-1.memtrace", "next: cargo memtrace report"]
     {
         assert!(errors.contains(expected), "{expected}: {errors}");
     }
@@ -86,7 +93,7 @@ fn a_recording_has_names_and_resident_memory_after_the_program_is_gone() {
     run(&folder, "0", &[]).output().unwrap();
     fs::remove_file(folder.path().join("program")).unwrap();
     let (out, errors) = outputs(&memtrace(&folder, &["report"]).output().unwrap());
-    assert!(out.contains("running.rs:18 (running::program)"), "{out} {errors}");
+    assert!(out.contains("running.rs:24 (running::program)"), "{out} {errors}");
     assert!(out.contains("Resident memory") && out.contains("of it mapped files and code"), "{out}");
 }
 
@@ -99,7 +106,7 @@ fn recordings_are_numbered_and_the_newest_are_kept() {
     assert_eq!(recordings(&folder), ["program-2.memtrace", "program-3.memtrace"]);
     let named = ["--out", "here.memtrace", "--min-size", "4 MiB"];
     let (_, errors) = outputs(&run(&folder, "0", &named).output().unwrap());
-    assert!(errors.contains("recorded to here.memtrace") && !errors.contains("running.rs:18"), "{errors}");
+    assert!(errors.contains("recorded to here.memtrace") && !errors.contains("running.rs:24"), "{errors}");
     let again = run(&folder, "0", &named).output().unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(outputs(&again).1.contains("here.memtrace exists"));
@@ -153,21 +160,14 @@ fn each_of_several_runs_at_once_says_the_peak_of_its_own_program() {
 
 #[test]
 fn what_a_launcher_left_running_is_not_replaced() {
-    use std::os::unix::fs::PermissionsExt;
-
     let folder = folder_with_program();
-    let script = format!("#!/bin/sh\n./program {} &\nsleep 1\n", TEST.join(" "));
-    fs::write(folder.path().join("launch"), script).unwrap();
-    fs::set_permissions(folder.path().join("launch"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = memtrace(&folder, &["run", "--exec", "./launch", "--out", "a.memtrace"]);
-    // A shell has no memtrace in it, and needs no preload library: the program that it starts is recorded.
-    command.env("LD_PRELOAD", "").env("MEMTRACE_AUTOSTART", "1");
-    command.env("TEST_CODE", "0").env("TEST_MIB", "40").env("TEST_SLEEP", "3000");
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let (_, errors) = outputs(&child.wait_with_output().unwrap());
-    assert!(errors.contains("still records to a.memtrace") && !errors.contains("nothing was recorded"), "{errors}");
-    let ended = || outputs(&memtrace(&folder, &["report", "a.memtrace"]).output().unwrap()).0;
-    let whole = (0..200).map(|_| std::thread::sleep(Duration::from_millis(100))).any(|()| ended().contains("Peak 40."));
+    let mut command = run(&folder, "0", &["--out", "a.memtrace"]);
+    command.env("TEST_LAUNCH", "40").stdout(Stdio::null());
+    let (_, errors) = outputs(&command.output().unwrap());
+    assert!(errors.contains("recorded to a.memtrace") && errors.contains("Peak 3."), "{errors}");
+    assert!(errors.contains("still records to a-2.memtrace"), "{errors}");
+    let ended = || outputs(&memtrace(&folder, &["report", "a-2.memtrace"]).output().unwrap()).0;
+    let whole = (0..100).map(|_| std::thread::sleep(Duration::from_millis(100))).any(|()| ended().contains("Peak 40."));
     assert!(whole, "{}", ended());
 }
 

@@ -57,8 +57,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
             if let Err(failure) = conclude(main, args.out.is_none()) {
                 eprintln!("memtrace: {failure}");
             }
-            for other in announced.iter().filter(|other| *other != main) {
-                eprintln!("memtrace: process {} recorded to {}", other.pid, shown(&other.path));
+            for Announced { pid, path } in announced.iter().filter(|other| *other != main) {
+                let verb = if recordings::is_in_use(path) { "still records" } else { "recorded" };
+                eprintln!("memtrace: process {pid} {verb} to {}", shown(path));
             }
         }
     }
@@ -132,16 +133,14 @@ fn conclude(recorded: &Announced, is_newest: bool) -> Result<(), CommandFailure>
         eprintln!("memtrace: process {pid} still records to {file}; when it has ended: cargo memtrace report {file}");
         return Ok(());
     }
-    if data.devices.is_empty() {
+    let report = Report::of(&data, &ReportOptions::default())?;
+    if report.sections.is_empty() {
         let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
         eprintln!("memtrace: the program recorded no block to {file}{why}");
         return Ok(());
     }
-    if let Ok(report) = Report::of(&data, &ReportOptions::default()) {
-        let answer =
-            Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
-        eprint!("\n{}", Text { width: 100, ..Text::default() }.show(&answer));
-    }
+    let answer = Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
+    eprint!("\n{}", Text { width: 100, ..Text::default() }.show(&answer));
     eprintln!("\nmemtrace: recorded to {file}\nmemtrace: next: cargo memtrace report{argument}");
     Ok(())
 }
