@@ -12,6 +12,9 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
+/// Bytes of a program: more than any has.
+const LARGEST: u64 = 64 << 30;
+
 /// A program's file.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramFile {
@@ -28,7 +31,7 @@ pub(crate) struct ProgramFile {
 impl ProgramFile {
     pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
         let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
-        let bytes = std::fs::read(program).map_err(|error| failed(error.to_string()))?;
+        let bytes = memtrace_core::input::bytes_of(program, LARGEST).map_err(|error| failed(error.to_string()))?;
         let file =
             object::File::parse(&*bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
         let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);

@@ -106,7 +106,7 @@ fn recordings_are_numbered_and_the_newest_are_kept() {
     assert_eq!(recordings(&folder), ["program-2.memtrace", "program-3.memtrace"]);
     let named = ["--out", "here.memtrace", "--min-size", "4 MiB"];
     let (_, errors) = outputs(&run(&folder, "0", &named).output().unwrap());
-    assert!(errors.contains("recorded to here.memtrace") && !errors.contains("running.rs:24"), "{errors}");
+    assert!(errors.contains("recorded no block to here.memtrace") && !errors.contains("running.rs:24"), "{errors}");
     let again = run(&folder, "0", &named).output().unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(outputs(&again).1.contains("here.memtrace exists"));

@@ -131,17 +131,27 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The text of a regular file of at most `most` bytes.
+/// The content of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// If it is not a regular file, larger, not UTF-8, or cannot be read.
+/// If it is not a regular file, larger, or cannot be read.
 #[doc(hidden)]
-pub fn text_of(path: &Path, most: u64) -> io::Result<String> {
-    let mut text = String::new();
-    if open_regular(path)?.take(most + 1).read_to_string(&mut text)? as u64 > most {
+pub fn bytes_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if open_regular(path)?.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
+}
+
+/// [`bytes_of`] as text.
+///
+/// # Errors
+/// As those of [`bytes_of`], and if it is not UTF-8.
+#[doc(hidden)]
+pub fn text_of(path: &Path, most: u64) -> io::Result<String> {
+    let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+    String::from_utf8(bytes_of(path, most)?).map_err(invalid)
 }
 
 #[cfg(test)]

@@ -138,3 +138,56 @@ pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
     let path = path.as_ref();
     parse_operators(&SERIES.read(path)?.bytes).map_err(|error| error.at(path))
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::snapshot::{LoadedObject, Process, StackId};
+
+    /// A capture of this process whose only stack is in this function, without the file that names it.
+    #[test]
+    fn a_label_becomes_a_name_as_soon_as_its_file_is_there() {
+        let program = std::env::current_exe().unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with(&*program.to_string_lossy())).unwrap();
+        let base = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let here = a_label_becomes_a_name_as_soon_as_its_file_is_there as fn() as usize as u64 + 1;
+        let Some(build_id) = crate::symbol::build_id(&program) else { return };
+        let object = LoadedObject { path: Some("/gone".into()), build_id, base, range: base..base + (1 << 30) };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.memtrace");
+        let mut file = capture::Encoder::begin(Vec::new()).unwrap();
+        file.process(&Process { pid: 7, ..Process::default() }).unwrap();
+        file.objects(std::slice::from_ref(&object)).unwrap();
+        file.addresses([here].into_iter()).unwrap();
+        file.stacks([&[0][..]].into_iter()).unwrap();
+        file.commit(&capture::Commit::default()).unwrap();
+        std::fs::write(&path, &mut *file.out()).unwrap();
+
+        assert!(store_names(&path, 8, |_, _| {}).unwrap_err().to_string().contains("of process 7, not of 8"));
+        store_names(&path, 7, |_, _| {}).unwrap();
+        let sources = |binaries: &[&Path]| SymbolSources {
+            binaries: binaries.iter().map(|path| path.to_path_buf()).collect(),
+            ..SymbolSources::default()
+        };
+        let function = |path: &Path, sources: &SymbolSources| {
+            let data = read_capture_with(path, sources, |_, _| {}).unwrap();
+            let name = data.stacks.frames(StackId(1)).next().and_then(|frame| frame.function.clone());
+            (name.unwrap_or_default(), data.health.unknown_addresses)
+        };
+        let (label, unknown) = function(&path, &sources(&[]));
+        assert!(label.starts_with("gone+0x") && unknown == 1, "{label}");
+        let (name, unknown) = function(&path, &sources(&[&program]));
+        assert!(name.contains("a_label_becomes") && unknown == 0, "{name}");
+
+        // The same of a capture that was written whole.
+        let whole = folder.path().join("b.memtrace");
+        let data = read_capture(&path, |_, _| {}).unwrap();
+        let mut bytes = Vec::new();
+        capture::write(&data, usize::MAX, &mut bytes).unwrap();
+        std::fs::write(&whole, bytes).unwrap();
+        assert_eq!(function(&whole, &sources(&[])), (label, 1));
+        let (name, unknown) = function(&whole, &sources(&[&program]));
+        assert!(name.contains("a_label_becomes") && unknown == 0, "{name}");
+    }
+}

@@ -1,10 +1,11 @@
 //! Environment variables `MEMTRACE_*`. They override what the code chose.
 
 use std::ffi::OsString;
-use std::fs;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use memtrace_core::input::text_of;
 
 use super::builder::SessionPlan;
 use super::dumps::Dumps;
@@ -25,6 +26,9 @@ pub(super) fn asks() -> Result<bool, Error> {
 const ENABLED: &str = "off, state or all";
 const SIZE: &str = "a size such as 65536 or 64 KiB";
 const FLAG: &str = "1 or 0";
+
+/// Bytes of a file of rules: more than there may be of them, with comments.
+const LONGEST_RULES: u64 = 1 << 20;
 
 /// Documented variables.
 const KNOWN: [&str; 16] = [
@@ -154,7 +158,7 @@ fn flag(text: &str) -> Option<bool> {
 
 /// Error messages do not quote the file: the user who named it may not be allowed to read it.
 fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
-    let lines = fs::read_to_string(file).map_err(|error| Error::input(file, error))?;
+    let lines = text_of(file, LONGEST_RULES).map_err(|error| Error::input(file, error))?;
     Ok(settings.rules.add_file(file, &lines)?)
 }
 

@@ -2,7 +2,11 @@
 //! dependency whose version is unknown.
 
 use super::frame_place::FramePlace;
+use crate::input::text_of;
 use crate::snapshot::{Fact, Frame, Rules, Stacks};
+
+/// Bytes of a source file with a backward pass: many times those of candle.
+const LONGEST_SOURCE: u64 = 4 << 20;
 
 /// The source file of the backward pass in these frames, if its version is unknown.
 fn unversioned_backward_pass<'a>(rules: &Rules, frames: &'a [Frame]) -> Option<&'a str> {
@@ -69,7 +73,8 @@ fn snake(name: &str) -> String {
 #[doc(hidden)]
 pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
     let Some(file) = unversioned_backward_pass(rules, &stacks.frames) else { return };
-    let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
+    // The recording names the file.
+    let rule = text_of(file.as_ref(), LONGEST_SOURCE).ok().and_then(|source| backward_rule(&source));
     // A full table stays as it is.
     let _ = rule.map(|rule| rules.add(&rule));
 }

@@ -364,7 +364,7 @@ fn everything() -> SnapshotData {
 }
 
 /// A streamed capture with skipped records.
-fn streamed() -> Vec<u8> {
+pub(super) fn streamed() -> Vec<u8> {
     let data = sample();
     let device = &data.devices[0];
     let mut encoder = Encoder::begin(Vec::new()).unwrap();

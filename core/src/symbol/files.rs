@@ -66,7 +66,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn build_id(path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn build_id(path: &Path) -> Option<Vec<u8>> {
     // A hostile capture may name a pipe, and opening it would wait for a writer.
     if !fs::metadata(path).ok()?.is_file() {
         return None;

@@ -6,6 +6,8 @@ mod resolve;
 mod stacks;
 
 pub use files::SymbolSources;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use files::build_id;
 pub(crate) use resolve::label;
 pub use resolve::{Resolved, Resolver, without_machinery};
 pub use stacks::with_symbols;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::extras::place;
 use super::keys::UsedStacks;
 use crate::attribute::Origin;
+use crate::input::bytes_of;
 use crate::snapshot::SnapshotData;
 
 /// Lines shown on each side of a line.
@@ -74,5 +75,5 @@ fn source(data: &SnapshotData, file: &str) -> Option<String> {
     let began = UNIX_EPOCH + Duration::from_micros(data.process.started_unix_us);
     let is_as_recorded = data.process.started_unix_us == 0 || about.modified().ok()? <= began;
     let is_read = EXTENSIONS.contains(&extension) && about.is_file() && about.len() <= FILE && is_as_recorded;
-    is_read.then(|| std::fs::read(&path).ok()).flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    is_read.then(|| bytes_of(&path, FILE).ok()).flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
