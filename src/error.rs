@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::visible;
+
 pub(crate) const NOT_INSTALLED: &str = "memtrace sees no allocations: install its allocator in the program, with\n    \
      #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();\n\
      or, to record only GPU memory, open the CUDA device first";
@@ -88,7 +90,9 @@ impl fmt::Display for Error {
                 "a memtrace session is already recording; drop it before starting another \
                  (sessions may follow one another, but not overlap)",
             ),
-            ErrorKind::Wrong(message) => f.write_str(message),
+            // Our own text may have lines; one that was put together has names.
+            ErrorKind::Wrong(Cow::Borrowed(message)) => f.write_str(message),
+            ErrorKind::Wrong(Cow::Owned(message)) => f.write_str(&visible::line(message)),
             ErrorKind::Core(error) => error.fmt(f),
         }
     }

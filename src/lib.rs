@@ -256,7 +256,7 @@ pub use hook::Alloc;
 pub use layer::{SpanLayer, layer};
 #[doc(inline)]
 pub use memtrace_core::{analysis, attribute, export, report, snapshot};
-use memtrace_core::{capture, units};
+use memtrace_core::{capture, units, visible};
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 /// Why a command ends without success.
 #[derive(Debug)]
 pub(crate) enum CommandFailure {
-    /// A check did not hold.
-    Check(String),
+    /// Checks that did not hold.
+    Check(Vec<String>),
     /// Wrong use, or input or output that does not work.
     Use(String),
 }
@@ -20,6 +20,14 @@ impl CommandFailure {
         })
     }
 
+    /// A line for each error.
+    pub(crate) fn lines(&self) -> &[String] {
+        match self {
+            Self::Check(lines) => lines,
+            Self::Use(line) => std::slice::from_ref(line),
+        }
+    }
+
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Use(text.into())
     }
@@ -27,8 +35,7 @@ impl CommandFailure {
 
 impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Check(text) | Self::Use(text)) = self;
-        f.write_str(text)
+        f.write_str(&self.lines().join("; "))
     }
 }
 

@@ -9,6 +9,7 @@ use memtrace_core::symbol::SymbolSources;
 
 use crate::cli::SelectionArgs;
 use crate::failure::CommandFailure;
+use crate::output;
 use crate::progress::Progress;
 
 /// A recording with the file that it was read from.
@@ -74,7 +75,7 @@ fn newest() -> Result<PathBuf, CommandFailure> {
             folder.display()
         ))
     })?;
-    eprintln!("memtrace: reading {}", found.display());
+    output::say(format!("reading {}", found.display()));
     Ok(found)
 }
 

@@ -1,4 +1,5 @@
 //! `cargo memtrace`: records programs, and reads, compares and checks recordings.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
 mod build;
 mod cli;
@@ -19,25 +20,30 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use memtrace_core::visible;
 
 use cli::Cli;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
-        // Help and versions are no errors: clap prints them to the standard output.
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return not_understood(error),
     };
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::tell(failure.lines().iter().map(|line| format!("error: {line}")));
             failure.code()
         }
     }
+}
+
+/// Help and versions are no errors: clap prints them to the standard output. An error quotes arguments, which may come from names
+/// of files: of visible ones clap says the same.
+fn not_understood(error: clap::Error) -> ExitCode {
+    let visible = arguments().map(|argument| visible::line(&argument.to_string_lossy()).into_owned());
+    let _ = Cli::try_parse_from(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 /// Cargo starts `cargo-memtrace memtrace …`; started by hand it is `cargo-memtrace …`.

@@ -1,28 +1,40 @@
-//! Where output goes: the standard output, or a new file.
+//! Where output goes: the standard output, the standard error, or a new file. All text leaves here, with the names in it
+//! visible: a line that is given to these functions is one line, whatever is in it.
+#![expect(clippy::print_stderr, reason = "the one place that prints")]
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use memtrace_core::export::{Export, LeftOut, Text, file};
 use memtrace_core::report::Report;
 use memtrace_core::snapshot::SnapshotData;
+use memtrace_core::visible;
 
 use crate::cli::{ColorWhen, SelectionArgs};
 use crate::failure::CommandFailure;
 
 /// Prints a report as text or JSON.
 pub(crate) fn print(report: &Report, selection: &SelectionArgs) -> Result<(), CommandFailure> {
-    let text = if selection.json {
-        let json = serde_json::to_string_pretty(&memtrace_core::export::report_json(report));
-        json.map_err(|error| CommandFailure::usage(error.to_string()))? + "\n"
+    if selection.json {
+        print_json(format!("{:#}\n", memtrace_core::export::report_json(report)))
     } else {
-        text(selection).show(report)
-    };
-    print_text(&text)
+        print_shown(&text(selection).show(report))
+    }
 }
 
-/// Writes to the standard output. A reader that went away, such as `head`, is no error.
-pub(crate) fn print_text(text: &str) -> Result<(), CommandFailure> {
+/// Prints lines on the standard output.
+pub(crate) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), CommandFailure> {
+    print_shown(&lines.into_iter().map(|line| visible::line(line.as_ref()).into_owned() + "\n").collect::<String>())
+}
+
+pub(crate) fn print_json(json: String) -> Result<(), CommandFailure> {
+    print_shown(&visible::json(json))
+}
+
+/// Prints text whose names are visible: a rendered report, or our own words. A reader that went away, such as `head`, is no
+/// error.
+pub(crate) fn print_shown(text: &str) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -30,6 +42,21 @@ pub(crate) fn print_text(text: &str) -> Result<(), CommandFailure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Says a line on the standard error.
+pub(crate) fn say(line: impl Display) {
+    tell([format!("memtrace: {line}")]);
+}
+
+/// Prints lines on the standard error.
+pub(crate) fn tell(lines: impl IntoIterator<Item = impl AsRef<str>>) {
+    lines.into_iter().for_each(|line| eprintln!("{}", visible::line(line.as_ref())));
+}
+
+/// Prints a rendered report on the standard error.
+pub(crate) fn tell_report(report: &Report) {
+    eprint!("\n{}", Text { width: 100, ..Text::default() }.show(report));
 }
 
 fn text(selection: &SelectionArgs) -> Text {
@@ -77,9 +104,9 @@ pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Res
         return Ok(None);
     }
     let (path, left_out): (PathBuf, LeftOut) = file::create(path, |out| format.write(data, out))?;
-    eprintln!("memtrace: wrote {}", path.display());
+    say(format!("wrote {}", path.display()));
     if !left_out.is_nothing() {
-        eprintln!("memtrace: {left_out}");
+        say(left_out);
     }
     Ok(Some(path))
 }

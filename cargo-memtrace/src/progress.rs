@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use memtrace_core::visible;
+
 /// Shows what the command is doing, until it is dropped.
 pub(crate) struct Progress {
     words: Arc<Mutex<String>>,
@@ -48,7 +50,7 @@ fn write(
         let (mut wait, mut is_shown) = (begin_after, false);
         while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let words = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            is_shown = write!(out, "\rmemtrace: {words}\x1b[K").and_then(|()| out.flush()).is_ok();
+            is_shown = write!(out, "\rmemtrace: {}\x1b[K", visible::line(&words)).and_then(|()| out.flush()).is_ok();
             wait = EACH;
         }
         if is_shown {

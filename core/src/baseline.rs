@@ -114,11 +114,6 @@ fn number(text: &str) -> Option<u64> {
     text.replace(',', "").parse().ok()
 }
 
-/// Makes a name fit on one line.
-pub fn clean(name: &str) -> String {
-    name.trim().replace(char::is_control, " ")
-}
-
 /// A line's bytes now and in the baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineChange {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::visible;
+
 /// An error whose message names the next step.
 ///
 /// Its kind is private, so that it can grow. Its [`source`](StdError::source) is the underlying I/O error, if there is one.
@@ -137,24 +139,31 @@ impl Error {
     }
 }
 
+/// One line: names and paths in it are visible.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Message(text) => f.write_str(text),
-            Kind::Rules(wrong) => write!(f, "the rule {wrong}; `Rules` says how rules are written"),
-            Kind::Format { path, known } => {
+        f.write_str(&visible::line(&self.kind.to_string()))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(text) => f.write_str(text),
+            Self::Rules(wrong) => write!(f, "the rule {wrong}; `Rules` says how rules are written"),
+            Self::Format { path, known } => {
                 write!(f, "{} has no known extension; use one of {known}, optionally with .gz", path.display())
             }
-            Kind::Exists(path) => {
+            Self::Exists(path) => {
                 write!(f, "{} already exists and was not changed; use another name or move it away", path.display())
             }
-            Kind::Output { path, source, then } => {
+            Self::Output { path, source, then } => {
                 write!(f, "cannot write {}: {}", path.display(), source.0)?;
                 then.map_or(Ok(()), |then| write!(f, "; {then}"))
             }
-            Kind::Write(source) => write!(f, "cannot write: {}", source.0),
-            Kind::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), source.0),
-            Kind::Parse { path, format, reason, next } => {
+            Self::Write(source) => write!(f, "cannot write: {}", source.0),
+            Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), source.0),
+            Self::Parse { path, format, reason, next } => {
                 write!(f, "cannot read {} as {format}: {reason}; {next}", path.display())
             }
         }

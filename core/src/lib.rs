@@ -120,6 +120,8 @@ mod sources;
 pub mod symbol;
 #[doc(hidden)]
 pub mod units;
+#[doc(hidden)]
+pub mod visible;
 
 pub use error::Error;
 pub use import::{parse_pytorch, read_pytorch};

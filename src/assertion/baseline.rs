@@ -18,8 +18,8 @@ use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
-use crate::variable;
-use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes, clean};
+use crate::{variable, visible};
+use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes};
 
 /// A percentage, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) struct Baseline {
 
 impl Baseline {
     pub(super) fn named(name: &str, source: &'static str) -> Self {
-        Self { name: Own::make(|| clean(name)), source }
+        Self { name: Own::make(|| visible::line(name.trim()).into_owned()), source }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -104,7 +104,7 @@ impl Baseline {
             _ if updates() => Ok(self.write(path, device, held, known)?),
             None if in_ci() => {
                 self.put_up(path, device, held);
-                Err(Failure::violation(self.is_missing(path, &row)))
+                Err(Failure::violation(&self.is_missing(path, &row)))
             }
             None => Ok(self.write(path, device, held, None)?),
             Some(known) => {
@@ -155,7 +155,7 @@ impl Baseline {
             }
             None if in_ci() && !updates() => {
                 pending::put(&path, entry);
-                Err(Failure::violation(self.is_missing(&path, row)))
+                Err(Failure::violation(&self.is_missing(&path, row)))
             }
             None => {
                 pending::withdraw(&path, &self.name, row);
@@ -245,7 +245,7 @@ fn entry(key: (&str, String), data: &SnapshotData, device: Device, root: &str) -
 
 /// Paths are stored relative to `root`, because other machines have the workspace elsewhere.
 fn entry_of((name, row): (&str, String), peak: u64, lines: Vec<(u64, String)>, root: &str) -> BaselineEntry {
-    let relative = |label: String| label.strip_prefix(root).map_or_else(|| label.clone(), str::to_owned);
+    let relative = |label: String| visible::line(label.strip_prefix(root).unwrap_or(&label)).into_owned();
     let mut lines: Vec<_> = lines.into_iter().map(|(bytes, label)| (bytes, relative(label))).collect();
     if lines.len() > LINES {
         let rest = lines.split_off(LINES - 1);

@@ -13,7 +13,7 @@ use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
-use crate::variable;
+use crate::{variable, visible};
 
 const ROWS: usize = 10;
 
@@ -56,8 +56,9 @@ impl Failure {
         self.0.snapshot.as_deref()
     }
 
-    fn new(verdict: FailureKind, text: String, snapshot: Option<PathBuf>) -> Self {
-        Self(Own::new(FailureReport { text, verdict, snapshot }))
+    /// Names in the text are visible lines already; this is for one that was forgotten.
+    fn new(verdict: FailureKind, text: &str, snapshot: Option<PathBuf>) -> Self {
+        Self(Own::new(FailureReport { text: visible::lines(text).into_owned(), verdict, snapshot }))
     }
 
     /// A violation with tables of what was live at the peak.
@@ -92,7 +93,7 @@ impl Failure {
         let end = place_of(&saved);
         let (totals, tables) = (totals(measured), tables(snapshot));
         let text = format!("{head}\n{totals}{note}\n{}\n\n{end}\n", tables.trim_end());
-        Self::new(FailureKind::Violated, text, saved.ok())
+        Self::new(FailureKind::Violated, &text, saved.ok())
     }
 
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
@@ -102,23 +103,27 @@ impl Failure {
              whole process with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
             undecided.table()
         );
-        Self::new(FailureKind::Undecided, text, None)
+        Self::new(FailureKind::Undecided, &text, None)
     }
 
     /// A violation with its reasons and a saved snapshot, without a measurement.
     pub(super) fn of_snapshot(text: &str, snapshot: &Snapshot) -> Self {
         let saved = save(snapshot);
-        Self::new(FailureKind::Violated, format!("{text}\n{}\n", place_of(&saved)), saved.ok())
+        Self::new(FailureKind::Violated, &format!("{text}\n{}\n", place_of(&saved)), saved.ok())
     }
 
-    pub(super) fn violation(text: String) -> Self {
-        Self::new(FailureKind::Violated, text, None)
+    /// A violation in one line.
+    pub(super) fn violation(text: &str) -> Self {
+        Self::new(FailureKind::Violated, &visible::line(text), None)
     }
 }
 
 fn place_of(saved: &Result<PathBuf, Error>) -> String {
     match saved {
-        Ok(path) => format!("Snapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
+        Ok(path) => {
+            let path = path.to_string_lossy();
+            format!("Snapshot: {} (drop it on pytorch.org/memory_viz)", visible::line(&path))
+        }
         Err(error) => format!("No snapshot was saved: {error}"),
     }
 }
@@ -158,7 +163,7 @@ fn totals(measured: &Measured) -> String {
     // Set by the test runner, which chooses the GPU.
     let gpu = variable::value("MEMTRACE_GPU_USED");
     if let Some(used) = gpu.filter(|_| m.devices().iter().any(|on| matches!(on.device, Device::Cuda(_)))) {
-        _ = writeln!(text, "On a {} GPU", used.display());
+        _ = writeln!(text, "On a {} GPU", visible::line(&used.to_string_lossy()));
     }
     for note in notes(m) {
         _ = writeln!(text, "Note: {note}");

@@ -16,6 +16,7 @@ use crate::record::own;
 use crate::session::IntoBytes;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
+use crate::visible;
 
 /// A limit for the memory peak of some code; the assertion behind [`assert_peak!`](crate::assert_peak). It needs a
 /// limit, a baseline, or both.
@@ -141,7 +142,7 @@ impl PeakLimit {
         let named = named.or(self.baseline.as_ref().map(Baseline::name)).unwrap_or(self.code);
         match self.made_at.filter(|_| named.is_empty()) {
             Some(at) => format!("{}:{}", at.file(), at.line()),
-            None => named.to_owned(),
+            None => visible::line(named).into_owned(),
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::baseline_file::{lock, text_of};
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
-use crate::export::file;
+use crate::export::{file, markdown_code, markdown_text};
 use crate::session::say;
 use crate::units::{Bytes, grouped};
 use crate::variable;
@@ -131,7 +131,7 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
 }
 
 fn markdown(row: &Value) -> String {
-    let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().replace(['|', '\n', '`', '<'], " ");
+    let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
     let bytes = |key: &str| row.get(key).and_then(Value::as_u64).map_or("-".to_owned(), |n| Bytes(n).to_string());
     let passed = row.get("passed") == Some(&Value::Bool(true));
     let peak = row.get("peak").and_then(Value::as_u64).unwrap_or(0);
@@ -139,16 +139,15 @@ fn markdown(row: &Value) -> String {
     let not_counted = of_pools.map_or(String::new(), |n| format!(" (not counted: {} of shared pools)", Bytes(n)));
     let gpu = row.get("gpu").and_then(Value::as_str).filter(|_| text("device").starts_with("cuda"));
     format!(
-        "| {} | {} ({}){not_counted} | {} | {} | {}{} | `{}::{}` | `{}` |",
+        "| {} | {} ({}){not_counted} | {} | {} | {}{} | {} | {} |",
         if passed { "✓" } else { "✗" },
         Bytes(peak),
         grouped(peak),
         bytes("limit"),
         bytes("baseline"),
         text("device"),
-        gpu.map_or(String::new(), |gpu| format!(" ({gpu})")),
-        text("program"),
-        text("test"),
-        text("name"),
+        gpu.map_or(String::new(), |gpu| format!(" ({})", markdown_text(gpu))),
+        markdown_code(&format!("{}::{}", text("program"), text("test"))),
+        markdown_code(text("name")),
     )
 }

@@ -11,6 +11,7 @@ use crate::record::thread;
 use crate::session::measured_snapshot;
 use crate::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
+use crate::visible;
 
 /// Whose work an assertion counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +90,8 @@ impl Undecided {
         for helper in &self.helpers {
             let is_its_largest = |block: &&&Block| (block.thread, block.size) == (helper.thread, helper.largest);
             let stack = live.iter().find(is_its_largest).map_or(StackId::NONE, |block| block.stack);
-            let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
+            let name = helper.name();
+            let (name, most, count) = (visible::line(&name), Bytes(helper.bytes), grouped(helper.allocations));
             _ = writeln!(
                 text,
                 "    thread `{name}`: {most} at most, {count} allocations on {}; the largest:",
@@ -117,7 +119,9 @@ fn blocks_at(data: &SnapshotData) -> impl Iterator<Item = &Block> {
 }
 
 fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {
-    line_and_callers(data, stack, 2).iter().for_each(|line| _ = writeln!(text, "        {} at {line}", Bytes(size)));
+    for line in line_and_callers(data, stack, 2) {
+        _ = writeln!(text, "        {} at {}", Bytes(size), visible::line(&line));
+    }
 }
 
 fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {

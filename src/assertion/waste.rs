@@ -15,6 +15,7 @@ use crate::report::findings;
 use crate::session::{IntoBytes, Session, Snapshot, builder, say};
 use crate::snapshot::{Device, DeviceSnapshot};
 use crate::units::{Bytes, grouped};
+use crate::visible;
 
 /// A limit for the bytes of a GPU's peak that are past their last use or never used; the assertion behind
 /// [`assert_no_waste!`](crate::assert_no_waste). It needs a limit, a baseline, or both.
@@ -184,13 +185,13 @@ fn failure(snapshot: &Snapshot, on: &DeviceSnapshot, rows: &[Waste], wasted: u64
             WasteKind::NeverUsed => "never used",
             _ => "past the last use",
         };
-        _ = writeln!(text, "{:>12}  {what}, {}", Bytes(row.bytes).to_string(), row.line);
+        _ = writeln!(text, "{:>12}  {what}, {}", Bytes(row.bytes).to_string(), visible::line(&row.line));
     }
     let advised = findings(snapshot, on).into_iter();
     for finding in advised.filter(|finding| matches!(finding.kind, "past_last_use" | "never_used")) {
-        _ = writeln!(text, "\n{}: {}", finding.cost, finding.what);
-        finding.line.iter().for_each(|line| _ = writeln!(text, "   at {line}"));
-        finding.advice.iter().for_each(|line| _ = writeln!(text, "   {line}"));
+        _ = writeln!(text, "\n{}: {}", finding.cost, visible::line(&finding.what));
+        finding.line.iter().for_each(|line| _ = writeln!(text, "   at {}", visible::line(line)));
+        finding.advice.iter().for_each(|line| _ = writeln!(text, "   {}", visible::line(line)));
     }
     Failure::of_snapshot(&text, snapshot)
 }

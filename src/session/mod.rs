@@ -52,7 +52,7 @@ use crate::export::file;
 use crate::hook::cuda;
 use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
-use crate::write_errors;
+use crate::{visible, write_errors};
 
 /// An active recording. Dropping it ends the recording.
 ///
@@ -255,7 +255,7 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
         heap::on_refusal(refusal::dump_out_of_memory);
     }
     if sees_nothing(&plan.settings) {
-        say(NOT_INSTALLED);
+        print_error(&format!("memtrace: {NOT_INSTALLED}\n"));
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
@@ -303,10 +303,15 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     background::repeat(c"memtrace-stream", stream::INTERVAL, move || shared.flush()).map_err(Error::from)
 }
 
-/// Prints a message on stderr. A failed write must not end the program.
+/// Prints a message of one line on stderr, with the names in it visible.
 pub(crate) fn say(message: &str) {
+    print_error(&format!("memtrace: {}\n", visible::line(message)));
+}
+
+/// Prints text whose names are visible on stderr. A failed write must not end the program.
+fn print_error(text: &str) {
     let _limit = write_errors::errors_only();
-    let _ = writeln!(std::io::stderr(), "memtrace: {message}");
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The counters of a device; zeros if the device is not being recorded.

@@ -1,16 +1,14 @@
 //! Post-mortem of a refused allocation, written inside the failing call, once for each recording.
 
-use std::io::Write;
-
 use super::dump;
 use super::outputs::Snapshot;
+use super::print_error;
 use super::recording::{Recording, SharedRecording};
 use crate::export::Text;
 use crate::record::own;
 use crate::report::Report;
 use crate::snapshot::Device;
 use crate::units::Bytes;
-use crate::write_errors;
 
 /// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
 const IMPOSSIBLE: usize = 1 << 46;
@@ -42,7 +40,5 @@ fn write(recording: &Recording, device: Device, size: usize) -> bool {
 fn explain(snapshot: &Snapshot, device: Device) {
     let options = Text { width: WIDTH, ..Text::default() };
     let Some(report) = Report::of_refusal(snapshot, device) else { return };
-    let text = options.show(&report);
-    let _limit = write_errors::errors_only();
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    print_error(&options.show(&report));
 }

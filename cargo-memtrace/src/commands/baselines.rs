@@ -31,13 +31,13 @@ fn is_interactive() -> bool {
 fn review(paths: &[PathBuf], accept: bool) -> Result<ExitCode, CommandFailure> {
     let files = pending::files(paths)?;
     if files.is_empty() {
-        output::print_text("No baseline has changed.\n")?;
+        output::print_lines(["No baseline has changed."])?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut left = 0;
     for file in &files {
         for entry in file.entries.entries() {
-            output::print_text(&shown(file, entry)?)?;
+            output::print_lines(shown(file, entry)?)?;
             match (accept, is_interactive()) {
                 (true, _) => file.accept(entry)?,
                 (false, false) => left += 1,
@@ -51,7 +51,7 @@ fn review(paths: &[PathBuf], accept: bool) -> Result<ExitCode, CommandFailure> {
     }
     let next = "`cargo memtrace baselines review --accept` or `update` accepts them";
     if left > 0 {
-        output::print_text(&format!("{left} to review; {next}\n"))?;
+        output::print_lines([format!("{left} to review; {next}")])?;
     }
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }
@@ -59,11 +59,11 @@ fn review(paths: &[PathBuf], accept: bool) -> Result<ExitCode, CommandFailure> {
 fn update(paths: &[PathBuf]) -> Result<ExitCode, CommandFailure> {
     let files = pending::files(paths)?;
     for (file, entry) in files.iter().flat_map(|file| file.entries.entries().iter().map(move |entry| (file, entry))) {
-        output::print_text(&format!("{}\n", heading(file, entry)?))?;
+        output::print_lines([heading(file, entry)?])?;
         file.accept(entry)?;
     }
     if files.is_empty() {
-        output::print_text("No baseline has changed.\n")?;
+        output::print_lines(["No baseline has changed."])?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -82,24 +82,25 @@ fn heading(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandF
 }
 
 /// The heading and the lines that changed, the largest change first.
-fn shown(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandFailure> {
+fn shown(file: &PendingFile, entry: &BaselineEntry) -> Result<Vec<String>, CommandFailure> {
     let baselines = read(&file.baselines)?;
     let known = baselines.get(&entry.name, &entry.device).map_or(&[][..], |known| &known.lines);
-    let mut text = format!("{}\n", heading(file, entry)?);
+    let mut lines = vec![heading(file, entry)?];
     for LineChange { now, was, line } in changes(known, &entry.lines) {
         if now == was {
             continue;
         }
         let change = signed(now as i64 - was as i64);
-        text += &format!("  {change:>12}  {:>15} → {:>15}  {line}\n", grouped(was), grouped(now));
+        lines.push(format!("  {change:>12}  {:>15} → {:>15}  {line}", grouped(was), grouped(now)));
     }
-    Ok(text + "\n")
+    lines.push(String::new());
+    Ok(lines)
 }
 
 /// One of these letters; `None` at the end of the input.
 fn answer(question: &str, letters: &[char]) -> Result<Option<char>, CommandFailure> {
     loop {
-        output::print_text(question)?;
+        output::print_shown(question)?;
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
         if read.map_err(|error| CommandFailure::usage(format!("cannot read the answer: {error}")))? == 0 {

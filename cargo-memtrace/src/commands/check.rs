@@ -82,12 +82,12 @@ fn print(outcomes: &[CheckOutcome], json: bool) -> Result<(), CommandFailure> {
     if json {
         let row = |outcome: &CheckOutcome| json!({ "met": outcome.is_met, "what": outcome.what });
         let value = json!({ "version": 1, "checks": outcomes.iter().map(row).collect::<Vec<_>>() });
-        output::print_text(&format!("{value:#}\n"))?;
+        output::print_json(format!("{value:#}\n"))?;
     } else {
-        for outcome in outcomes.iter().filter(|outcome| outcome.is_met) {
-            output::print_text(&format!("ok: {}\n", outcome.what))?;
-        }
+        let met = outcomes.iter().filter(|outcome| outcome.is_met);
+        output::print_lines(met.map(|outcome| format!("ok: {}", outcome.what)))?;
     }
-    let failed: Vec<&str> = outcomes.iter().filter(|outcome| !outcome.is_met).map(|outcome| &*outcome.what).collect();
-    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Check(failed.join("\nerror: "))) }
+    let failed: Vec<String> =
+        outcomes.iter().filter(|outcome| !outcome.is_met).map(|outcome| outcome.what.clone()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Check(failed)) }
 }

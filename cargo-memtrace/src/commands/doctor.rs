@@ -17,7 +17,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
         Some(program) => of_program(program)?,
         None => of_machine(),
     };
-    output::print_text(&(lines.join("\n") + "\n"))?;
+    output::print_lines(lines)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -69,11 +69,13 @@ fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
              #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
         }
     };
-    let mut lines = vec![format!("program: {}", program.display()), heap.to_owned(), cuda(&file).to_owned()];
+    let mut lines = vec![format!("program: {}", program.display())];
+    lines.extend(heap.lines().map(str::to_owned));
+    lines.push(cuda(&file).to_owned());
     if !file.cuda_libraries.is_empty() {
         lines.push(format!("linked against: {}; it starts only where they are", file.cuda_libraries.join(", ")));
     }
-    lines.push(names(&file).to_owned());
+    lines.extend(names(&file).lines().map(str::to_owned));
     lines.push("physical memory: recorded, as a total of the process".to_owned());
     Ok(lines)
 }

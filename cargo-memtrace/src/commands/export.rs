@@ -37,6 +37,6 @@ fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> 
     let recording = input::read(args.file.as_deref())?;
     let run = RunTables { data: &recording.data, recording: &recording.path, labels: &args.labels };
     let folder = run.write(format, &args.output)?;
-    eprintln!("memtrace: wrote {}", folder.display());
+    output::say(format!("wrote {}", folder.display()));
     Ok(())
 }

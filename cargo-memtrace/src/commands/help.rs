@@ -10,7 +10,7 @@ use crate::output;
 pub(crate) fn completions(shell: Shell) -> Result<(), CommandFailure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "cargo-memtrace", &mut script);
-    output::print_text(&String::from_utf8_lossy(&script))
+    output::print_shown(&String::from_utf8_lossy(&script))
 }
 
 /// The page of the tool, then those of its commands.
@@ -22,5 +22,5 @@ pub(crate) fn man() -> Result<(), CommandFailure> {
     for command in pages {
         clap_mangen::Man::new(command).render(&mut page).map_err(|error| CommandFailure::usage(error.to_string()))?;
     }
-    output::print_text(&String::from_utf8_lossy(&page))
+    output::print_shown(&String::from_utf8_lossy(&page))
 }

@@ -6,14 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use memtrace_core::Bytes;
-use memtrace_core::export::Text;
 use memtrace_core::report::{Report, ReportOptions};
 
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
 use crate::recordings::{Announced, Reservation};
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, elf, input, kit, recordings, signals};
+use crate::{build, elf, input, kit, output, recordings, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
@@ -48,18 +47,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let status = wait(child)?;
     let memory = sampler.stop();
     if let Some(signal) = status.signal() {
-        eprintln!("memtrace: {name} was ended by signal {signal}");
+        output::say(format!("{name} was ended by signal {signal}"));
     }
     let announced = reserved.announced();
     match announced.iter().find(|one| one.pid == pid).or(announced.first()) {
         None => nothing_recorded(&name, has_memtrace, memory),
         Some(main) => {
             if let Err(failure) = conclude(main, args.out.is_none()) {
-                eprintln!("memtrace: {failure}");
+                output::say(failure);
             }
             for Announced { pid, path } in announced.iter().filter(|other| *other != main) {
                 let verb = if recordings::is_in_use(path) { "still records" } else { "recorded" };
-                eprintln!("memtrace: process {pid} {verb} to {}", shown(path));
+                output::say(format!("process {pid} {verb} to {}", shown(path)));
             }
         }
     }
@@ -117,31 +116,35 @@ fn conclude(recorded: &Announced, is_newest: bool) -> Result<(), CommandFailure>
     let (file, argument) = (shown(path), if is_newest { String::new() } else { format!(" {}", shown(path)) });
     let is_capture = memtrace_core::is_capture(path);
     if !is_capture && !input::is_recording(path) {
-        eprintln!("memtrace: recorded to {file}");
+        output::say(format!("recorded to {file}"));
         return Ok(());
     }
     let is_in_use = recordings::is_in_use(path);
     if is_capture && !is_in_use {
         // The next build replaces the program that has the names of functions.
         if let Err(error) = memtrace_core::store_names(path, recorded.pid, |_, _| {}) {
-            eprintln!("memtrace: {error}; it stays without the names of functions");
+            output::say(format!("{error}; it stays without the names of functions"));
         }
     }
     let data = input::read(Some(path))?.data;
     if is_in_use && data.health.cut_off {
         let pid = recorded.pid;
-        eprintln!("memtrace: process {pid} still records to {file}; when it has ended: cargo memtrace report {file}");
+        output::say(format!("process {pid} still records to {file}; when it has ended: cargo memtrace report {file}"));
         return Ok(());
     }
     let report = Report::of(&data, &ReportOptions::default())?;
     if report.sections.is_empty() {
         let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
-        eprintln!("memtrace: the program recorded no block to {file}{why}");
+        output::say(format!("the program recorded no block to {file}{why}"));
         return Ok(());
     }
     let answer = Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
-    eprint!("\n{}", Text { width: 100, ..Text::default() }.show(&answer));
-    eprintln!("\nmemtrace: recorded to {file}\nmemtrace: next: cargo memtrace report{argument}");
+    output::tell_report(&answer);
+    output::tell([
+        "",
+        &format!("memtrace: recorded to {file}"),
+        &format!("memtrace: next: cargo memtrace report{argument}"),
+    ]);
     Ok(())
 }
 
@@ -154,25 +157,27 @@ fn shown(path: &Path) -> String {
 /// Why, what the kernel knows instead, and the lines that record the heap.
 fn nothing_recorded(name: &str, has_memtrace: bool, memory: ResidentMemory) {
     if has_memtrace {
-        eprintln!(
-            "memtrace: nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded"
-        );
+        output::say("nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded");
         return;
     }
     let (most, files) = (Bytes(memory.most), Bytes(memory.files));
-    eprintln!(
-        "
-memtrace: nothing was recorded: {name} used no CUDA memory, and its heap is seen only with memtrace's allocator in it
-memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it
-memtrace: to record its heap, add to Cargo.toml and to the program, and run again:
-
-    [dependencies]
-    candle-memtrace = \"{version}\"
-
-    #[global_allocator]
-    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();",
-        version = version(),
-    );
+    let hint = format!("    candle-memtrace = \"{}\"", version());
+    output::tell([
+        "",
+        &format!(
+            "memtrace: nothing was recorded: {name} used no CUDA memory, and its heap is seen only with memtrace's allocator in it"
+        ),
+        &format!(
+            "memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it"
+        ),
+        "memtrace: to record its heap, add to Cargo.toml and to the program, and run again:",
+        "",
+        "    [dependencies]",
+        &hint,
+        "",
+        "    #[global_allocator]",
+        "    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();",
+    ]);
 }
 
 /// The version as a requirement: 0.1 for 0.1.0.

@@ -4,6 +4,7 @@ use memtrace_core::Bytes;
 use memtrace_core::analysis::{Curve, KeyTimeline, TimelineKey, TimelineRow, curve, device_or_main, key_timeline};
 use memtrace_core::export::{CategoriesSvg, Export, TimelineSvg};
 use memtrace_core::snapshot::DeviceSnapshot;
+use memtrace_core::visible;
 use serde_json::json;
 
 use crate::cli::{OverTime, TimelineArgs};
@@ -25,14 +26,18 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let device = device_or_main(&recording.data, selection.device)
         .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
     let columns = output::columns().clamp(40, 160) - 12;
-    output::print_text(&match (args.by, selection.json) {
-        (None, true) => as_json(device, curve(&recording.data, device, 1000)),
-        (None, false) => picture(device, &curve(&recording.data, device, columns)),
-        (Some(by), true) => rows_as_json(device, &key_timeline(&recording.data, device, key(by), 1000, selection.top)),
-        (Some(by), false) => {
-            rows_of(device, &key_timeline(&recording.data, device, key(by), columns, selection.top.min(ROWS)))
+    match (args.by, selection.json) {
+        (None, true) => output::print_json(as_json(device, curve(&recording.data, device, 1000))),
+        (None, false) => output::print_lines(picture(device, &curve(&recording.data, device, columns)).lines()),
+        (Some(by), true) => {
+            let timeline = key_timeline(&recording.data, device, key(by), 1000, selection.top);
+            output::print_json(rows_as_json(device, &timeline))
         }
-    })
+        (Some(by), false) => {
+            let timeline = key_timeline(&recording.data, device, key(by), columns, selection.top.min(ROWS));
+            output::print_lines(rows_of(device, &timeline))
+        }
+    }
 }
 
 fn key(by: OverTime) -> TimelineKey {
@@ -57,20 +62,22 @@ fn rows_as_json(device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
 }
 
 /// Two lines for each key: its name with its maximum, and its bytes over time, all at one scale.
-fn rows_of(device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
+fn rows_of(device: &DeviceSnapshot, timeline: &KeyTimeline) -> Vec<String> {
     let largest = timeline.rows.iter().map(|row| row.highest).max().unwrap_or(0).max(1);
-    let mut text = format!(
-        "Live on {} over time; the peak is {}, and a full block is {}\n",
+    let mut lines = vec![format!(
+        "Live on {} over time; the peak is {}, and a full block is {}",
         device.device,
         Bytes(device.peak.total()),
         Bytes(largest)
-    );
+    )];
     for TimelineRow { label, highest, columns } in &timeline.rows {
         let cells: String = columns.iter().map(|bytes| level(*bytes, largest)).collect();
-        let label: String = label.chars().take(columns.len()).collect();
-        text += &format!("{:>10}  {label}\n{:10} │{}\n", Bytes(*highest).to_string(), "", cells.trim_end());
+        let label: String = visible::line(label).chars().take(columns.len()).collect();
+        lines.push(format!("{:>10}  {label}", Bytes(*highest).to_string()));
+        lines.push(format!("{:10} │{}", "", cells.trim_end()));
     }
-    text + &axis(timeline.from_ns, timeline.to_ns, timeline.totals.len())
+    lines.extend(axis(timeline.from_ns, timeline.to_ns, timeline.totals.len()).lines().map(str::to_owned));
+    lines
 }
 
 fn level(bytes: u64, largest: u64) -> char {

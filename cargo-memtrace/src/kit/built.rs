@@ -14,6 +14,7 @@ use cargo_metadata::Message;
 use super::{cache, sources};
 use crate::build::cargo;
 use crate::failure::CommandFailure;
+use crate::output;
 
 pub(super) const PARTS: [Part; 3] = [
     Part { name: "preload library", package: "memtrace-preload", file: "libmemtrace_preload.so" },
@@ -42,7 +43,7 @@ impl Part {
         let made_from = fingerprint(&root);
         let file = cache()?.join("kit").join(&made_from).join(self.file);
         if !file.is_file() {
-            eprintln!("memtrace: building the {}; this happens once", self.name);
+            output::say(format!("building the {}; this happens once", self.name));
             self.build(&root, &made_from, &file)?;
         }
         Ok(file)

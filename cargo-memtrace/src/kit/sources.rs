@@ -8,6 +8,7 @@ use cargo_metadata::MetadataCommand;
 
 use super::cache;
 use crate::failure::CommandFailure;
+use crate::output;
 
 /// The kit's packages and their folders in the repository.
 const PACKAGES: [(&str, &str); 5] = [
@@ -37,9 +38,7 @@ pub(super) fn root() -> Result<PathBuf, CommandFailure> {
     if let Some(root) = root_at_hand() {
         return Ok(root);
     }
-    eprintln!(
-        "memtrace: fetching the sources of the simulated GPU, the runner and the preload library; this happens once"
-    );
+    output::say("fetching the sources of the simulated GPU, the runner and the preload library; this happens once");
     let root = copied_root()?;
     let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
     fs::create_dir_all(cache()?).map_err(failed)?;

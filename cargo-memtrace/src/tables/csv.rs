@@ -1,7 +1,10 @@
-//! CSV with a header (RFC 4180, but with line feeds). A missing value is empty, an empty text is `""`.
+//! CSV with a header (RFC 4180, but with line feeds). A missing value is empty, an empty text is `""`. [`csv::text`] keeps
+//! spreadsheets from computing texts.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+
+use memtrace_core::export::csv;
 
 use super::{TableCell, TableSpec, TableWriter};
 
@@ -21,17 +24,15 @@ impl CsvTable {
 
 impl TableWriter for CsvTable {
     fn row(&mut self, cells: &[TableCell<'_>]) -> io::Result<()> {
-        self.out.write_all(self.run.as_bytes())?;
+        self.out.write_all(csv::text(&self.run).as_bytes())?;
         for cell in cells {
             self.out.write_all(b",")?;
             match cell {
                 TableCell::Null => {}
                 TableCell::Number(number) => write!(self.out, "{number}")?,
                 TableCell::Flag(flag) => write!(self.out, "{flag}")?,
-                TableCell::Text(text) if text.is_empty() || text.contains(['"', ',', '\n', '\r']) => {
-                    write!(self.out, "\"{}\"", text.replace('"', "\"\""))?;
-                }
-                TableCell::Text(text) => self.out.write_all(text.as_bytes())?,
+                TableCell::Text("") => self.out.write_all(b"\"\"")?,
+                TableCell::Text(text) => self.out.write_all(csv::text(text).as_bytes())?,
             }
         }
         self.out.write_all(b"\n")

@@ -1,5 +1,6 @@
 //! Flamegraph (icicle) of the peak as SVG, drawn by inferno.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::report::sampled;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
+use crate::visible;
 
 /// A flamegraph of these stacks as SVG: the width of a frame is the memory that it held at the peak, and outermost frames are on
 /// top. Click to zoom, search with Ctrl-F. An error if nothing was live at the peak.
@@ -60,8 +62,7 @@ impl Export for FlamegraphDiff<'_> {
         }
         let mut drawing = options(data, &new, stacks);
         let size = |device: &DeviceSnapshot| total(device, stacks.measure);
-        drawing.title =
-            format!("{} on {}: {} before, {} after", data.process.program, new.device, size(&old), size(&new));
+        drawing.title = format!("{} on {}: {} before, {} after", program(data), new.device, size(&old), size(&new));
         drawing.subtitle = Some("red: more than before; blue: less; what is gone is not shown".to_owned());
         svg(&mut drawing, &lines, out)?;
         Ok(LeftOut::default())
@@ -91,7 +92,8 @@ fn draw(
 fn options(data: &SnapshotData, device: &DeviceSnapshot, stacks: &Folded) -> flamegraph::Options<'static> {
     let (mut drawing, interval) = (flamegraph::Options::default(), device.sample_interval());
     let total = total(device, stacks.measure);
-    drawing.title = format!("{} on {}: {total}, {}", data.process.program, device.device, stacks.moment.words());
+    drawing.title =
+        format!("{} on {}: {total}, {}", program(data), device.device, visible::line(&stacks.moment.words()));
     drawing.subtitle = sampled::note(interval);
     let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
@@ -109,8 +111,12 @@ fn svg(drawing: &mut flamegraph::Options<'_>, lines: &[String], out: &mut dyn Wr
     let mut svg = Vec::new();
     flamegraph::from_lines(drawing, lines.iter().map(String::as_str), &mut svg)
         .map_err(|error| Error::drawing("flamegraph", error.to_string()))?;
-    out.write_all(&svg)?;
+    out.write_all(visible::lines(&String::from_utf8_lossy(&svg)).as_bytes())?;
     Ok(())
+}
+
+fn program(data: &SnapshotData) -> Cow<'_, str> {
+    visible::line(&data.process.program)
 }
 
 fn total(device: &DeviceSnapshot, measure: Measure) -> String {

@@ -10,6 +10,7 @@ use crate::analysis::{Moment, device_or_main, label_of_rest, shorten_path, witho
 use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
+use crate::visible;
 
 /// The unit of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +201,7 @@ fn append(line: &mut String, name: &str) {
     line.push_str(name);
 }
 
-/// `;` separates frames, and Rust's array types contain it; control characters are not valid XML.
+/// `;` separates frames, and Rust's array types contain it.
 fn clean(name: &str) -> String {
-    name.replace(';', ",").replace(char::is_control, " ")
+    visible::line(name).replace(';', ",")
 }

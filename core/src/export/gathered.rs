@@ -2,8 +2,16 @@
 
 use std::io::{self, Write};
 
+use crate::visible;
+
 /// Bytes per write.
 const MANY: usize = 1 << 16;
+
+/// A text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    // Serializing a text cannot fail.
+    visible::json(serde_json::to_string(text).unwrap_or_default())
+}
 
 /// Unlike [`BufWriter`](std::io::BufWriter), pieces go in without a check for errors: `settle` has it, once an entry.
 pub(super) struct Gathered<'a> {
@@ -79,7 +87,11 @@ impl<'a> Gathered<'a> {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        let _ = serde_json::to_writer(&mut self.bytes, text);
+        if text.is_ascii() && !text.contains('\u{7f}') {
+            let _ = serde_json::to_writer(&mut self.bytes, text);
+        } else {
+            self.put(quoted(text));
+        }
     }
 
     /// Writes the buffer if it is full.

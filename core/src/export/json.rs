@@ -11,6 +11,7 @@ use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
+use crate::visible;
 
 /// The JSON's version: higher if a key is gone or has another meaning.
 const VERSION: u32 = 1;
@@ -35,16 +36,11 @@ impl Export for Json {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
         let most = tables.iter().map(Tables::longest).max().unwrap_or(0);
-        budget::rows(self.max_bytes, most, out, |rows, left_out, mut out| {
+        budget::rows(self.max_bytes, most, out, |rows, left_out, out| {
             let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
             let value = report(data, devices.collect(), left_out);
-            let written = if self.compact {
-                serde_json::to_writer(&mut out, &value)
-            } else {
-                serde_json::to_writer_pretty(&mut out, &value)
-            };
-            written.map_err(std::io::Error::from)?;
-            Ok(out.write_all(b"\n")?)
+            let text = if self.compact { format!("{value}\n") } else { format!("{value:#}\n") };
+            Ok(out.write_all(visible::json(text).as_bytes())?)
         })
     }
 }

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use super::text::cell_text;
 use crate::report::{Report, Section};
+use crate::visible;
 
 /// The report as Markdown: the answer, then each section as a table.
 pub fn markdown(report: &Report) -> String {
     let mut text = format!("### {}\n\n", escaped(&report.title));
     for line in report.answer.iter().chain(&report.notes) {
-        let _ = writeln!(text, "{}  ", escaped(line));
+        let _ = writeln!(text, "{}  ", self::line(line));
     }
     report.sections.iter().for_each(|section| table(&mut text, section));
     text
@@ -17,7 +18,7 @@ pub fn markdown(report: &Report) -> String {
 
 fn table(text: &mut String, section: &Section) {
     let _ = writeln!(text, "\n**{}**\n", escaped(&section.title));
-    section.about.iter().for_each(|line| _ = writeln!(text, "{}  ", escaped(line)));
+    section.about.iter().for_each(|line| _ = writeln!(text, "{}  ", self::line(line)));
     if section.rows.is_empty() {
         return;
     }
@@ -30,17 +31,62 @@ fn table(text: &mut String, section: &Section) {
     }
 }
 
-/// Escapes Markdown's special characters, which names of functions contain.
-fn escaped(text: &str) -> String {
+/// A text of one line as Markdown that shows it as it is. What GitHub acts upon after Markdown is read, such as mentions, is shown
+/// as code: nothing else keeps it from that.
+#[doc(hidden)]
+pub fn escaped(text: &str) -> String {
+    let text = visible::line(text);
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '|' | '<' | '>' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' => out.extend(['\\', c]),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
+    for (at, word) in text.split(' ').enumerate() {
+        if at > 0 {
+            out.push(' ');
         }
+        out.push_str(&if is_acted_upon(word) { code(word) } else { punctuation(word) });
     }
     out
+}
+
+/// A text of one line as a code span. A table's cells end at bars in code, too, so a bar is outside.
+#[doc(hidden)]
+pub fn code(text: &str) -> String {
+    let text = visible::line(text);
+    let parts = text.split('|').map(|part| {
+        let longest = part.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let (fence, space) = ("`".repeat(longest + 1), if longest > 0 { " " } else { "" });
+        if part.is_empty() { String::new() } else { format!("{fence}{space}{part}{space}{fence}") }
+    });
+    parts.collect::<Vec<_>>().join("\\|")
+}
+
+fn punctuation(word: &str) -> String {
+    let is_special = |c| "|<>*_`[]\\#&~".contains(c);
+    word.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// A line that begins no list and no heading.
+fn line(text: &str) -> String {
+    let mut line = escaped(text);
+    let first = line.split(' ').next().unwrap_or_default();
+    let is_rule = !first.is_empty() && first.chars().all(|c| "-+=".contains(c));
+    let is_number = first.strip_suffix(['.', ')']).is_some_and(|number| number.parse::<u32>().is_ok());
+    if is_rule || is_number {
+        line.insert(first.len() - 1, '\\');
+    }
+    line
+}
+
+/// A mention, an address, an issue, a commit, a formula, or a name between colons (`:key:` is a picture).
+fn is_acted_upon(word: &str) -> bool {
+    let word = word.to_lowercase();
+    let is_issue = ["#", "gh-"].iter().any(|mark| {
+        word.match_indices(mark).any(|(at, _)| word[at + mark.len()..].starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let is_commit = |part: &str| part.len() >= 7 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_picture = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_+-".contains(c));
+    let mut between = word.split(':').skip(1).peekable();
+    let has_picture = std::iter::from_fn(|| between.next().filter(|_| between.peek().is_some())).any(is_picture);
+    let has_commit = word.split(|c: char| !c.is_alphanumeric() && c != '_').any(is_commit);
+    word.contains(['@', '$']) || word.contains("://") || word.contains("www.") || is_issue || has_commit || has_picture
 }
 
 #[cfg(test)]
@@ -59,5 +105,25 @@ mod tests {
         let report = Report { title: "memtrace".into(), sections: vec![section], ..Report::default() };
         let expected = "### memtrace\n\n\n**Change, by line**\n\n| Change | Location |\n| ---: | :--- |\n| +1.000 KiB | a\\|b::\\<T\\> |\n";
         assert_eq!(markdown(&report), expected);
+    }
+
+    #[test]
+    fn what_markdown_and_github_act_upon_is_shown_as_it_is() {
+        for (text, shown) in [
+            ("src/model.rs:7 (Net::forward), 3 MiB (64 %)", "src/model.rs:7 (Net::forward), 3 MiB (64 %)"),
+            ("&lt; ~~x~~ <b> [a](b) ![c](d) # e", "\\&lt; \\~\\~x\\~\\~ \\<b\\> \\[a\\](b) !\\[c\\](d) \\# e"),
+            ("by @all now", "by `@all` now"),
+            ("(see #12) GH-3 x#y", "(see `#12)` `GH-3` x\\#y"),
+            ("https://x.y WWW.x.y a@b.c", "`https://x.y` `WWW.x.y` `a@b.c`"),
+            ("at 1a2b3c4d, bad", "at `1a2b3c4d,` bad"),
+            ("$x$ a::key::b a::b", "`$x$` `a::key::b` a::b"),
+            ("@a|@b", "`@a`\\|`@b`"),
+            ("@`a``", "``` @`a`` ```"),
+            ("@a\\|b", "`@a\\`\\|`b`"),
+            ("a\nb\u{202e}", "a\\\\nb\\\\u{202e}"),
+        ] {
+            assert_eq!(escaped(text), shown);
+        }
+        assert_eq!(["- a", "1. a", "===", "+1 B"].map(line), ["\\- a", "1\\. a", "==\\=", "+1 B"]);
     }
 }

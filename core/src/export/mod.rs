@@ -26,6 +26,8 @@ mod budget;
 mod capture;
 mod categories;
 mod chrome;
+#[doc(hidden)]
+pub mod csv;
 mod dhat;
 #[cfg(feature = "figures")]
 mod figure;
@@ -82,6 +84,10 @@ use format::MissingFlamegraph as Flamegraph;
 use format::{MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
 pub use html::HtmlPage;
 pub use json::Json;
+#[doc(hidden)]
+pub use markdown::code as markdown_code;
+#[doc(hidden)]
+pub use markdown::escaped as markdown_text;
 pub use markdown::markdown;
 pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
 pub use pprof::Pprof;

@@ -1,5 +1,7 @@
 //! Text table with aligned columns for terminals.
 
+use crate::visible;
+
 /// Which part a label that is too long loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
@@ -22,9 +24,9 @@ impl TextTable {
         Self { cut, rows: vec![header.iter().map(|name| (*name).to_owned()).collect()] }
     }
 
-    /// Adds a row.
+    /// Adds a row. Each cell is one line.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| visible::line(cell).into_owned()).collect());
     }
 
     /// Lines of at most `width` characters; the first is the header.
@@ -45,7 +47,7 @@ fn line(cells: &[String], widths: &[usize], last: usize, cut: Cut) -> String {
         out.push_str(&format!("{cell:>width$}  "));
     }
     if let Some(text) = cells.get(widths.len()) {
-        out.push_str(&shortened(&text.replace(char::is_control, " "), last, cut));
+        out.push_str(&shortened(text, last, cut));
     }
     out.trim_end().to_owned()
 }

@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::report::{Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
+use crate::visible;
 
-/// The report as text.
+/// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
 #[derive(Clone, Debug)]
 pub struct Text {
     /// Characters in a line of a table; longer labels are cut. No limit by default; terminals have 80.
@@ -121,13 +122,13 @@ impl Page<'_> {
             self.text.push('\n');
         }
         let (on, off) = if self.options.color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-        let _ = writeln!(self.text, "{on}{text}{off}");
+        let _ = writeln!(self.text, "{on}{}{off}", visible::line(text));
     }
 
     /// A sentence, wrapped at the width. What follows is indented as its beginning.
     fn line(&mut self, text: &str) {
         let indent = text.len() - text.trim_start().len();
-        let mut rest = text.to_owned();
+        let mut rest = visible::line(text).into_owned();
         while let Some((at, _)) = rest.char_indices().nth(self.options.width) {
             let within = rest.get(indent..=at).unwrap_or_default();
             let space = indent + within.trim_end_matches(|c| c != ' ').trim_end().len();

@@ -62,7 +62,7 @@ fn uses_note(data: &SnapshotData) -> Option<String> {
         _ => format!("; unknown: {}", named.collect::<Vec<_>>().join(", ")),
     };
     Some(format!(
-        "uses: the arguments of {:.1} % of {} kernels are known{opaque};\n    \
+        "uses: the arguments of {:.1} % of {} kernels are known{opaque}; \
          of {:.1} % of the bytes allocated on GPUs the last use is known",
         share(work.totals.laid_out, work.totals.launches),
         grouped(work.totals.launches),

@@ -45,7 +45,8 @@ impl Default for ReportOptions {
     }
 }
 
-/// The report on a device.
+/// The report on a device. Each of its texts is one line: a control character in it comes from the recording, and renderers make
+/// it visible.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Program and device.

@@ -19,7 +19,7 @@ pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     notes.extend(data.devices.iter().filter_map(gap_note));
     notes.extend(coverage::notes(data));
     if let Some((cause, advice)) = analysis::spanless_note(data) {
-        notes.push(format!("{cause};\n    {advice}"));
+        notes.push(format!("{cause}; {advice}"));
     }
     notes
 }
@@ -28,16 +28,15 @@ fn symbol_notes(health: &Health) -> Vec<String> {
     let mut notes = Vec::new();
     if health.no_line_numbers {
         notes.push(
-            "functions have no line numbers; to get them, add to Cargo.toml:\n    \
-             [profile.release]\n    debug = \"line-tables-only\""
+            "functions have no line numbers; to get them, add `debug = \"line-tables-only\"` to [profile.release] in Cargo.toml"
                 .to_owned(),
         );
     }
     if health.unknown_addresses > 0 {
         let addresses = grouped(health.unknown_addresses);
         notes.push(format!(
-            "{addresses} code addresses have no name: their program or library has no symbols; for a program, add to \
-             Cargo.toml:\n    [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
+            "{addresses} code addresses have no name: their program or library has no symbols; for a program, add \
+             `strip = \"none\"` and `debug = \"line-tables-only\"` to [profile.release] in Cargo.toml"
         ));
     }
     notes.extend(health.unreadable_objects.iter().map(|module| format!("no names for the code of {module}")));
@@ -70,7 +69,7 @@ fn gap_note(device: &DeviceSnapshot) -> Option<String> {
     let device = device.device;
     Some(format!(
         "{records} records of {device} ({share:.1} %) are missing in {gaps} {times} between {from:.3} s and {to:.3} s: the \
-         program made them faster than they could be written;\n    \
+         program made them faster than they could be written; \
          peak, what was live at it and counters are exact; curves are too low within a gap"
     ))
 }

@@ -24,7 +24,7 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
         let mut baselines = read(file)?;
         let unused = unused(file, &used, baselines.entries().iter().map(|entry| (&*entry.name, &*entry.device)));
         for (name, device) in &unused {
-            output::print_text(&format!("{}: {name} on {device} has no test\n", shown(file)))?;
+            output::print_lines([format!("{}: {name} on {device} has no test", shown(file))])?;
         }
         let yes =
             !unused.is_empty() && (accept || is_interactive() && answer("remove? [y/n] ", &['y', 'n'])? == Some('y'));
@@ -34,11 +34,11 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
         }
         *if yes { &mut removed } else { &mut left } += unused.len();
     }
-    output::print_text(&match (removed, left) {
-        (0, 0) => "Every baseline has a test.\n".to_owned(),
-        (removed, 0) => format!("Removed {removed}.\n"),
-        (removed, left) => format!("Removed {removed}; {left} to remove: `cargo memtrace baselines prune --accept`\n"),
-    })?;
+    output::print_lines([match (removed, left) {
+        (0, 0) => "Every baseline has a test.".to_owned(),
+        (removed, 0) => format!("Removed {removed}."),
+        (removed, left) => format!("Removed {removed}; {left} to remove: `cargo memtrace baselines prune --accept`"),
+    }])?;
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }
 

@@ -37,7 +37,7 @@ impl PixelColumn {
 
 /// The lowest, the highest and the last moment of each column of pixels with records. A peak is half a pixel wide, however short
 /// it was.
-pub(super) fn visible(start: CategoryBytes, steps: impl Iterator<Item = Point>, width: f64) -> Vec<Point> {
+pub(super) fn drawn(start: CategoryBytes, steps: impl Iterator<Item = Point>, width: f64) -> Vec<Point> {
     let mut points = vec![(0.0, start)];
     let mut column = PixelColumn::new(0.0, start);
     for (place, (x, bytes)) in (1..).zip(steps) {

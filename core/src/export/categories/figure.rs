@@ -12,6 +12,7 @@ use crate::export::{Export, LeftOut};
 use crate::report::sampled;
 use crate::snapshot::{Category, Device, SnapshotData};
 use crate::units::Bytes;
+use crate::visible;
 
 const SIZE: (u32, u32) = (1280, 520);
 const HEADROOM: f64 = 1.05;
@@ -27,7 +28,7 @@ pub struct CategoriesSvg {
 
 impl Export for CategoriesSvg {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        out.write_all(Picture::of(data, self.device)?.svg()?.as_bytes())?;
+        out.write_all(visible::lines(&Picture::of(data, self.device)?.svg()?).as_bytes())?;
         Ok(LeftOut::default())
     }
 }

@@ -8,11 +8,12 @@ use plotters::prelude::*;
 use super::plot::{escape, text};
 use crate::analysis::{KeyTimeline, TimelineKey, device_or_main, key_timeline};
 use crate::error::Error;
-use crate::export::figure::{AxisUnit, axes, failed, mesh, shortened};
+use crate::export::figure::{AxisUnit, axes, failed, mesh, shortened, shortened_to};
 use crate::export::{Export, LeftOut};
 use crate::report::sampled;
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::Bytes;
+use crate::visible;
 
 const WIDTH: u32 = 1280;
 const PLOT: u32 = 460;
@@ -53,7 +54,7 @@ impl Export for TimelineSvg {
         let peak = Bytes(if device.is_sample() { device.peak.bytes } else { highest });
         let title =
             format!("{} on {}: memory by {by}{behind}, peak {peak}", shortened(&data.process.program), device.device);
-        out.write_all(svg(&timeline, highest, &title)?.as_bytes())?;
+        out.write_all(visible::lines(&svg(&timeline, highest, &title)?).as_bytes())?;
         Ok(LeftOut::default())
     }
 }
@@ -107,12 +108,6 @@ fn colour(number: usize, timeline: &KeyTimeline) -> &'static str {
     let is_others =
         number + 1 == timeline.rows.len() && timeline.rows.last().is_some_and(|row| row.label == "(others)");
     COLOURS[if is_others { KEYS } else { number.min(KEYS) }]
-}
-
-/// On one line of the picture, in valid XML characters.
-fn shortened_to(text: &str, most: usize) -> String {
-    let text = text.replace(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'), " ");
-    if text.chars().count() <= most { text } else { text.chars().take(most - 1).chain(['…']).collect() }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::columns::{Point, visible};
+use super::columns::{Point, drawn};
 use crate::analysis::{CategoryBytes, CategoryTimeline};
 use crate::export::figure::text_width;
 use crate::snapshot::Category;
 use crate::units::Bytes;
+use crate::visible;
 
 /// The plot's position in pixels and its scales.
 pub(super) struct Plot {
@@ -37,7 +38,7 @@ impl Plot {
     /// area above it.
     pub(super) fn areas(&self, timeline: &CategoryTimeline<'_>, categories: &[Category]) -> String {
         let steps = timeline.steps().map(|step| (self.right_of_start(step.time_ns), step.bytes));
-        let points = visible(timeline.start(), steps, self.width());
+        let points = drawn(timeline.start(), steps, self.width());
         let mut svg = String::new();
         for (at, category) in categories.iter().enumerate().rev() {
             let stacked = categories.get(..=at).unwrap_or_default();
@@ -107,8 +108,9 @@ pub(super) fn text(size: u32, (x, y): (f64, f64), anchor: &str, content: &str) -
     )
 }
 
+/// The text of an element, on one line.
 pub(super) fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text = visible::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 

@@ -179,7 +179,7 @@ mod drawn {
     fn what_the_program_is_called_is_escaped() {
         let mut data = with_our_own();
         data.process.program = "</svg><b a=\"'&\u{1}".into();
-        assert!(svg(&data).contains("&lt;/svg&gt;&lt;b a=&quot;&#39;&amp;  on cpu"));
+        assert!(svg(&data).contains("&lt;/svg&gt;&lt;b a=&quot;&#39;&amp;\\u{1} on cpu"));
         elements(&svg(&data));
         assert!(!svg(&data).contains('\u{1}'));
     }

@@ -4,12 +4,8 @@ use std::collections::HashMap;
 
 use crate::analysis::frame_location;
 use crate::attribute::{AllocationSite, Origin, Origins};
+use crate::export::gathered::quoted;
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
-
-pub(super) fn quoted(text: &str) -> String {
-    // Serializing a text cannot fail.
-    serde_json::to_string(text).unwrap_or_default()
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Name {

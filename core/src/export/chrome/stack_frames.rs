@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::event::Object;
-use super::names::quoted;
 use crate::analysis::frame_location;
+use crate::export::gathered::quoted;
 use crate::snapshot::{SnapshotData, StackId};
 
 /// The frames of a snapshot; frames with the same text have the same number.

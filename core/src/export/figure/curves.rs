@@ -97,7 +97,7 @@ impl SeriesCurve {
         chart: &mut Chart<'_, '_>,
     ) -> Result<(), Error> {
         let values: Vec<u64> = series.calls.iter().map(self.bytes).collect();
-        let points = visible(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
+        let points = drawn(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
         chart.draw_series(LineSeries::new(points, self.color.stroke_width(self.stroke))).map_err(failed)?;
         Ok(())
     }
@@ -111,14 +111,14 @@ pub(super) fn peaks(
     chart: &mut Chart<'_, '_>,
 ) -> Result<(), Error> {
     let values: Vec<u64> = series.calls.iter().map(|call| call.peak).collect();
-    let points = visible(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
+    let points = drawn(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
     let area = AreaSeries::new(points, 0.0, PEAK.mix(0.25)).border_style(PEAK.stroke_width(1));
     chart.draw_series(area).map_err(failed)?;
     Ok(())
 }
 
 /// All values with their positions, or the first, lowest, highest and last value of each column of pixels.
-pub(super) fn visible(values: &[u64], columns: u32) -> Vec<(usize, u64)> {
+pub(super) fn drawn(values: &[u64], columns: u32) -> Vec<(usize, u64)> {
     let columns = columns.max(1) as usize;
     let all = || values.iter().copied().enumerate();
     if values.len() <= 4 * columns {
@@ -145,11 +145,11 @@ mod tests {
     fn of_many_values_the_highest_and_the_lowest_are_kept() {
         let mut values: Vec<u64> = (0..100_000).map(|at| 1000 + at % 7).collect();
         (values[4711], values[4712]) = (5, 9999);
-        let points = visible(&values, 100);
+        let points = drawn(&values, 100);
         assert!(points.len() <= 400, "{}", points.len());
         assert!(points.contains(&(4711, 5)) && points.contains(&(4712, 9999)));
         assert!(points.is_sorted() && points.first() == Some(&(0, 1000)));
-        assert_eq!(visible(&values[..300], 100).len(), 300);
+        assert_eq!(drawn(&values[..300], 100).len(), 300);
     }
 
     #[test]

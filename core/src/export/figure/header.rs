@@ -7,6 +7,7 @@ use super::curves::{PEAK, SeriesCurve};
 use super::{Area, FONT, failed};
 use crate::analysis::{Marker, MarkerKind};
 use crate::error::Error;
+use crate::visible;
 
 const ROW: i32 = 15;
 const ROWS: usize = 4;
@@ -96,10 +97,14 @@ fn labels(markers: &[(i32, &Marker)], right: i32) -> Vec<(String, MarkerKind, (i
     labels
 }
 
-/// The program's text on one line, in valid XML characters.
+/// The program's text on one line.
 pub(in crate::export) fn shortened(name: &str) -> String {
-    let name = name.replace(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'), " ");
-    if name.chars().count() <= LONGEST { name } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
+    shortened_to(name, LONGEST)
+}
+
+pub(in crate::export) fn shortened_to(text: &str, most: usize) -> String {
+    let text = visible::line(text);
+    if text.chars().count() <= most { text.into_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }
 
 fn width(text: &str, size: f64) -> i32 {

@@ -14,9 +14,10 @@ use crate::error::Error;
 use crate::export::{ExportOperators, LeftOut};
 use crate::report::sampled;
 use crate::units::Bytes;
+use crate::visible;
 pub(super) use curves::AxisUnit;
 use curves::SeriesCurve;
-pub(super) use header::{shortened, text_width};
+pub(super) use header::{shortened, shortened_to, text_width};
 
 /// The charts to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl ExportOperators for OperatorsSvg {
             }
             all.present().map_err(failed)?;
         }
-        out.write_all(svg.as_bytes())?;
+        out.write_all(visible::lines(&svg).as_bytes())?;
         Ok(LeftOut::default())
     }
 }

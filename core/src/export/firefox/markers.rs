@@ -6,7 +6,7 @@ use super::history::BlockHistory;
 use super::tables::ThreadTables;
 use crate::error::Error;
 use crate::export::chrome::{end_ns, nested};
-use crate::export::gathered::Gathered;
+use crate::export::gathered::{Gathered, quoted};
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
 /// What the profiler shows of each type of marker.
@@ -100,8 +100,8 @@ fn scopes(data: &SnapshotData, tables: &mut ThreadTables<'_>, markers: &mut Vec<
         let thread = threads.get(&begin.thread).map_or_else(|| format!("thread {number}"), |name| (*name).to_owned());
         let fields = format!(
             "\"type\":\"memtrace-scope\",\"path\":{},\"thread\":{}",
-            serde_json::Value::from(data.context_path(begin.context)),
-            serde_json::Value::from(thread)
+            quoted(&data.context_path(begin.context)),
+            quoted(&thread)
         );
         let name = tables.string(if name.is_empty() { "(unnamed)" } else { name });
         markers.push(ProfileMarker { name, from_ns: begin.time_ns, to_ns: Some(to_ns), ends_after: false, fields });

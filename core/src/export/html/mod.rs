@@ -24,6 +24,7 @@ use crate::analysis::device_or_main;
 use crate::error::Error;
 use crate::report::{DiffOptions, Report, ReportOptions};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::visible;
 
 /// The viewer, with marks where the data goes: before its script what the first picture needs, behind it all else.
 const PAGE: &str = include_str!("page.html");
@@ -152,7 +153,7 @@ fn empty(data: &SnapshotData) -> Value {
     Report::of(data, &ReportOptions::default()).map_or(Value::Null, |report| words::report(&report))
 }
 
-/// JSON that ends no script element, whatever its texts are.
+/// JSON that ends no script element, and is safe to print, whatever its texts are.
 fn harmless(value: &Value) -> String {
-    value.to_string().replace('<', "\\u003c")
+    visible::json(value.to_string()).replace('<', "\\u003c")
 }

@@ -4,11 +4,11 @@ use std::io::{BufWriter, Write};
 
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
-use crate::export::LeftOut;
 use crate::export::operators::ExportOperators;
+use crate::export::{LeftOut, csv};
 
 /// The series of operator calls as CSV with a header (RFC 4180, but with line feeds), in bytes and nanoseconds, without
-/// markers.
+/// markers. A text that a spreadsheet would compute, such as `=1+1`, has an apostrophe before it.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorsCsv;
 
@@ -20,7 +20,8 @@ impl ExportOperators for OperatorsCsv {
             "name,scope,line,thread,begin_ns,end_ns,allocations,added,before,peak,allocated,active,reserved"
         )?;
         for call in &series.calls {
-            let texts = [&call.name(), &*call.scope, &*call.line].map(field);
+            let name = call.name();
+            let texts = [&*name, &*call.scope, &*call.line].map(csv::text);
             let numbers = [u64::from(call.thread), call.begin_ns, call.end_ns, call.allocations].map(|n| n.to_string());
             let bytes = [call.before, call.peak, call.allocated, call.active, call.reserved].map(|n| n.to_string());
             writeln!(out, "{},{},{},{}", texts.join(","), numbers.join(","), call.added, bytes.join(","))?;
@@ -28,9 +29,4 @@ impl ExportOperators for OperatorsCsv {
         out.flush()?;
         Ok(LeftOut::default())
     }
-}
-
-fn field(text: &str) -> String {
-    let plain = !text.contains([',', '"', '\n', '\r']);
-    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }

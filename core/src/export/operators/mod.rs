@@ -18,6 +18,7 @@ use super::{Export, LeftOut, budget};
 use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};
 use crate::error::Error;
 use crate::snapshot::{Device, SnapshotData};
+use crate::visible;
 
 /// A format for series of operator calls. As an [`Export`] it writes the series of a recording's main device.
 pub trait ExportOperators {
@@ -116,10 +117,10 @@ fn write_whole(series: &OperatorSeries, out: &mut dyn Write) -> Result<(), Error
     if let Some(interval) = series.sample_interval {
         head["sample_interval"] = interval.into();
     }
-    let head = head.to_string();
+    let head = visible::json(head.to_string());
     write!(out, "{},\n\"calls\":[", head.trim_end_matches('}'))?;
     for (at, call) in series.calls.iter().enumerate() {
-        write!(out, "{}\n{}", if at == 0 { "" } else { "," }, self::call(call))?;
+        write!(out, "{}\n{}", if at == 0 { "" } else { "," }, visible::json(self::call(call).to_string()))?;
     }
     Ok(out.write_all(b"\n]}\n")?)
 }

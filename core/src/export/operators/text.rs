@@ -6,6 +6,7 @@ use crate::analysis::{OperatorCall, OperatorSeries};
 use crate::export::table::{Cut, TextTable};
 use crate::report::sampled;
 use crate::units::{Bytes, grouped, signed};
+use crate::visible;
 
 const ROWS: usize = 10;
 const WIDTH: usize = 120;
@@ -17,7 +18,7 @@ impl fmt::Display for OperatorSeries {
         writeln!(
             f,
             "{calls} operator calls on {}, peak {}; the calls that added most:",
-            self.device,
+            visible::line(&self.device),
             Bytes(self.peak)
         )?;
         sampled::note(self.sample_interval).map_or(Ok(()), |note| writeln!(f, "{note}"))?;
