@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use memtrace_core::export::{Capture, Export};
+use memtrace_core::export::{Capture, Export, Text};
+use memtrace_core::report::Report;
 use memtrace_core::snapshot::{Device, GpuTotals, GpuWork, KernelId, OutOfMemory, UnseenCalls};
 use memtrace_core::{SnapshotData, visible};
 
@@ -26,10 +27,17 @@ fn is_printable(c: char) -> bool {
         || c == ' '
 }
 
+fn golden_file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace")
+}
+
+fn golden() -> SnapshotData {
+    memtrace_core::read_capture(golden_file(), |_, _| {}).unwrap()
+}
+
 /// The recording of the goldens and a GPU that ran out of memory, with a hostile end of every text.
 fn recording(evil: &str) -> SnapshotData {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace");
-    let mut data = memtrace_core::read_capture(golden, |_, _| {}).unwrap();
+    let mut data = golden();
     let mut gpu = data.devices[0].clone();
     (gpu.device, gpu.below_threshold) = (Device::Cuda(0), 0);
     let first = gpu.records[0];
@@ -69,8 +77,7 @@ impl Here {
     /// A folder with the recording `evil.memtrace` and the ordinary one `plain.memtrace`.
     fn new(evil: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace");
-        fs::copy(golden, folder.path().join("plain.memtrace")).unwrap();
+        fs::copy(golden_file(), folder.path().join("plain.memtrace")).unwrap();
         let mut capture = Vec::new();
         Capture::default().write(&recording(evil), &mut capture).unwrap();
         fs::write(folder.path().join("evil.memtrace"), capture).unwrap();
@@ -156,6 +163,15 @@ fn every_reading_command_prints_visible_names() {
 }
 
 #[test]
+fn the_explanation_of_a_refused_allocation_has_visible_names() {
+    for evil in HOSTILE {
+        let report = Report::of_refusal(&recording(evil), Device::Cuda(0)).unwrap();
+        let text = Text::default().show(&report);
+        assert!(text.contains(&*visible::line(evil)) && text.chars().all(is_printable), "{text}");
+    }
+}
+
+#[test]
 fn color_is_the_only_control_in_a_report() {
     let here = Here::new(HOSTILE[0]);
     let output = here.run(&["report", "evil.memtrace", "--color", "always"]);
@@ -175,6 +191,7 @@ fn messages_about_files_and_arguments_are_visible() {
             here.prints(&["report", &file]);
             here.prints(&["flamegraph", &file]);
             here.prints(&["view", &file, "--no-open"]);
+            here.fails(2, &["run", "--exec", "/bin/true", "--out", &file]);
             fs::write(here.path(&wrong), "no pickle").unwrap();
             here.fails(2, &["report", &wrong]);
             here.prints(&["explain", &file, &evil]);
@@ -198,7 +215,6 @@ fn messages_about_files_and_arguments_are_visible() {
             &["export", "plain.memtrace", "--to", "csv", "-o", "x", "--label", &evil],
             &["explain", "plain.memtrace", &evil],
             &["doctor", &evil],
-            &["run", "--exec", &evil],
             &["run", "--simulate", &evil],
             &["check", "plain.memtrace", "--peak", &evil],
         ] {
@@ -254,7 +270,8 @@ fn every_svg_is_xml_with_the_names() {
             assert!(output.status.success(), "{arguments:?}: {output:?}");
             is_xml(&String::from_utf8(output.stdout).unwrap());
         }
-        let data = recording(evil);
+        // Operators are recognised by their frames.
+        let data = SnapshotData { stacks: golden().stacks, ..recording(evil) };
         for name in ["a.svg", "a.operators.svg", "a.categories.svg"] {
             let mut svg = Vec::new();
             memtrace_core::export::Format::of(Path::new(name)).unwrap().write(&data, &mut svg).unwrap();

@@ -41,6 +41,30 @@ fn a_failure_saves_the_snapshot_and_prints_a_report() {
     assert!(saved(&failure).starts_with(&[0x80]), "a pickle");
 }
 
+/// What a terminal or a CI service would act upon.
+const HOSTILE: &str = "a\u{1b}[2J\n::error::b\u{202e}";
+const VISIBLE: &str = "a\\u{1b}[2J\\n::error::b\\u{202e}";
+
+fn is_safe(text: &str) {
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{text:?}");
+    assert!(!text.lines().any(|line| line.trim_start().starts_with("::")), "{text}");
+}
+
+#[test]
+fn names_in_failures_and_errors_are_visible() {
+    let held = || scope(HOSTILE, || std::hint::black_box(vec![0u8; 3 * MIB]));
+    let failure = PeakLimit::new().limit("1 MiB").name(HOSTILE).run(held).unwrap_err();
+    let text = failure.to_string();
+    says(&text, &[&format!("the peak of `{VISIBLE}`"), &format!("  {VISIBLE}\n")]);
+    is_safe(&text);
+    saved(&failure);
+
+    let errors =
+        [memtrace::read_capture(HOSTILE).unwrap_err(), memtrace::output_dir("\0\u{1b}\n::error::").unwrap_err()];
+    errors.iter().for_each(|error| is_safe(&error.to_string()));
+    is_safe(&memtrace::builder().dump_to(HOSTILE).start().unwrap_err().to_string());
+}
+
 #[test]
 fn options_precede_the_code_in_any_order() {
     assert_eq!(assert_peak!("2 KiB", name = "a", device = Device::Cpu, Raw::new(2000)).size(), 2000);

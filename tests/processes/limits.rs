@@ -184,3 +184,19 @@ fn a_dump_that_fails_is_retried_several_times() {
     });
     assert_eq!(child.errors.matches("the snapshot is lost").count(), 4, "{child}");
 }
+
+#[test]
+fn messages_have_visible_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let variables = [(OUT, dir.path().to_str().unwrap()), ("MEMTRACE_\u{1b}\n::error::a", "1")];
+    let child = in_child(&variables, || {
+        let dump = out().join("b\u{1b}[2J\n::error::c\u{202e}.memtrace");
+        let session = memtrace::builder().dump_on_oom(true).dump_to(dump.display().to_string()).start().unwrap();
+        assert!(Vec::<u8>::new().try_reserve_exact(1 << 45).is_err());
+        drop(session);
+    });
+    let path = "b\\u{1b}[2J\\n::error::c\\u{202e}.memtrace after an allocation";
+    assert!(child.said("MEMTRACE_\\u{1b}\\n::error::a") && child.said(path), "{child}");
+    assert!(!child.errors.contains(['\u{1b}', '\u{202e}']), "{child}");
+    assert!(!child.errors.lines().any(|line| line.starts_with("::")), "{child}");
+}
