@@ -207,6 +207,10 @@
 //! | `signals` | | `Builder::dump_on_signal`, `MEMTRACE_SIGNAL` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
+    not(test),
+    deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `session::say`")
+)]
+#![cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
     allow(dead_code, reason = "nothing records device memory here")
 )]

@@ -80,7 +80,7 @@ mod tests {
     /// What a terminal gets of work that ends once it has got so many bytes.
     fn screen(begin_after: Duration, bytes: usize) -> String {
         let terminal = Terminal::default();
-        let words = Arc::new(Mutex::new("reading".to_owned()));
+        let words = Arc::new(Mutex::new("reading a\u{1b}[2J\nb".to_owned()));
         let progress = Progress { writer: Some(write(terminal.clone(), words.clone(), begin_after)), words };
         while terminal.0.lock().unwrap().len() < bytes {
             std::thread::yield_now();
@@ -93,7 +93,10 @@ mod tests {
     #[test]
     fn only_long_work_is_shown_and_the_line_is_cleared() {
         let long = screen(Duration::from_millis(1), 1);
-        assert!(long.starts_with("\rmemtrace: reading\x1b[K") && long.ends_with("\r\x1b[K"), "{long:?}");
+        assert!(
+            long.starts_with("\rmemtrace: reading a\\u{1b}[2J\\nb\x1b[K") && long.ends_with("\r\x1b[K"),
+            "{long:?}"
+        );
         assert_eq!(screen(Duration::from_secs(60), 0), "");
     }
 }

@@ -99,6 +99,10 @@
 //! | [`analysis`] | tables, operator series, category timelines |
 //! | [`report`] | the report: answer, findings, notes, tables |
 //! | [`export`] | file formats |
+#![cfg_attr(
+    not(test),
+    deny(clippy::print_stdout, clippy::print_stderr, reason = "what prints is `cargo-memtrace` and the program")
+)]
 
 pub mod analysis;
 pub mod attribute;
