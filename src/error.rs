@@ -112,3 +112,15 @@ impl StdError for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_an_error_are_visible_and_our_own_lines_stay() {
+        let error = Error::wrong(format!("cannot read {}", "a\u{1b}[2J\n::error::b"));
+        assert_eq!(error.to_string(), "cannot read a\\u{1b}[2J\\n::error::b");
+        assert!(Error::wrong(NOT_INSTALLED).to_string().contains("\n    #[global_allocator]\n"));
+    }
+}
