@@ -5,6 +5,7 @@ mod lane;
 mod lanes;
 mod programs;
 mod table;
+mod tree;
 
 use std::io::Seek as _;
 use std::process::{Command, ExitCode};

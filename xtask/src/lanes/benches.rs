@@ -67,11 +67,3 @@ pub(crate) fn reading(run: &Run) -> Result<String> {
     let ratios = text.lines().find(|line| line.contains(" times the records take "));
     Ok(ratios.context("the benchmark does not print its ratios")?.to_owned())
 }
-
-/// Checks that the comparisons run. Their figures need a quiet machine; docs/performance.md has them.
-pub(crate) fn peers(run: &Run) -> Result<String> {
-    for script in ["bench-peers", "bench-toggle", "bench-sample"] {
-        cmd!(run.shell, "scripts/{script} --test").run()?;
-    }
-    Ok("the three comparisons run".to_owned())
-}

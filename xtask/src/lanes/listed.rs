@@ -1,15 +1,15 @@
-//! Completeness of the list of lanes: each script, benchmark and test program belongs to exactly one lane, or is a tool.
+//! Completeness of the list of lanes: each benchmark and test program belongs to exactly one lane.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::{LANES, TOOLS};
+use super::LANES;
 use crate::lane::Run;
 
 /// Folders whose entries must be listed.
-const FOLDERS: [&str; 5] = ["benches", "fuzz", "scripts", "tests/programs", "tests/simulated"];
+const FOLDERS: [&str; 4] = ["benches", "fuzz", "tests/programs", "tests/simulated"];
 /// Other paths that must be listed: packages, and settings of checks.
 const SINGLE: [&str; 9] = [
     "deny.toml",
@@ -35,8 +35,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 /// How often each path is listed.
 fn listed() -> BTreeMap<&'static str, usize> {
     let mut listed = BTreeMap::new();
-    let owned = LANES.iter().flat_map(|lane| lane.owns);
-    for path in owned.chain(TOOLS.iter().map(|(path, _)| path)) {
+    for path in LANES.iter().flat_map(|lane| lane.owns) {
         *listed.entry(*path).or_default() += 1;
     }
     listed
@@ -44,7 +43,7 @@ fn listed() -> BTreeMap<&'static str, usize> {
 
 fn problems(root: &Path, listed: &BTreeMap<&str, usize>) -> Result<Vec<String>> {
     let unlisted = to_list(root)?.into_iter().filter(|path| !listed.contains_key(path.as_str()));
-    let mut problems: Vec<String> = unlisted.map(|path| format!("{path} belongs to no lane and is no tool")).collect();
+    let mut problems: Vec<String> = unlisted.map(|path| format!("{path} belongs to no lane")).collect();
     for (path, times) in listed {
         if *times > 1 {
             problems.push(format!("{path} is listed {times} times"));
@@ -90,12 +89,12 @@ mod tests {
     fn a_path_that_is_unlisted_listed_twice_or_missing_is_a_problem() {
         let mut listed = listed();
         listed.remove("tests/loom");
-        listed.insert("scripts/bench-record", 2);
-        listed.insert("scripts/missing", 1);
+        listed.insert("tests/gpu", 2);
+        listed.insert("tests/missing", 1);
         let expected = [
-            "tests/loom belongs to no lane and is no tool",
-            "scripts/bench-record is listed 2 times",
-            "scripts/missing is listed but does not exist",
+            "tests/loom belongs to no lane",
+            "tests/gpu is listed 2 times",
+            "tests/missing is listed but does not exist",
         ];
         assert_eq!(problems(root(), &listed).unwrap(), expected);
     }

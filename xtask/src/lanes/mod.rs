@@ -1,5 +1,5 @@
-//! The registry of all lanes, and of scripts that are no checks. The lane `listed` fails if a script, benchmark, fuzz
-//! target or test program is in neither list.
+//! The registry of all lanes. The lane `listed` fails if a benchmark, fuzz target or test program is in none of them; the
+//! lanes `locks` and `scripts` find what they check in the tree.
 
 mod benches;
 mod builds;
@@ -9,11 +9,13 @@ mod corpus;
 mod fuzzing;
 mod lints;
 mod listed;
+mod locks;
 mod main_job;
 mod packaged;
 mod packages;
 mod page;
 mod report;
+mod scripts;
 mod simulated;
 mod tables;
 mod terms;
@@ -27,9 +29,16 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "listed",
         tier: Tier::Quick,
-        holds: "every script, benchmark and test program belongs to one lane, or is a tool",
+        holds: "every benchmark and test program belongs to one lane",
         owns: &[],
         run: listed::run,
+    },
+    Lane {
+        name: "locks",
+        tier: Tier::Quick,
+        holds: "every lock file of the repository is what its manifests ask for",
+        owns: &[],
+        run: locks::run,
     },
     Lane {
         name: "lints",
@@ -161,7 +170,7 @@ pub(crate) const LANES: &[Lane] = &[
         name: "instructions",
         tier: Tier::Quick,
         holds: "an alloc+free pair takes no more instructions than its limit",
-        owns: &["benches/record", "scripts/bench-record"],
+        owns: &["benches/record"],
         run: benches::instructions,
     },
     Lane {
@@ -186,17 +195,11 @@ pub(crate) const LANES: &[Lane] = &[
         run: tests::differences,
     },
     Lane {
-        name: "peers",
-        tier: Tier::Full,
-        holds: "the comparisons with other heap profilers run",
-        owns: &[
-            "benches/peers",
-            "scripts/bench-peers",
-            "scripts/bench-sample",
-            "scripts/bench-toggle",
-            "scripts/peers",
-        ],
-        run: benches::peers,
+        name: "scripts",
+        tier: Tier::Quick,
+        holds: "every script prints its help; at full size each runs in its smallest form",
+        owns: &["benches/peers"],
+        run: scripts::run,
     },
     Lane {
         name: "loom",
@@ -240,19 +243,6 @@ pub(crate) const LANES: &[Lane] = &[
         owns: &["deny.toml"],
         run: packages::licences,
     },
-];
-
-/// Scripts that are no checks, each with its purpose.
-const TOOLS: &[(&str, &str)] = &[
-    (
-        "scripts/bench-formats",
-        "prints the table of docs/viewers.md; the lane benches runs its recording, consumers its formats",
-    ),
-    ("scripts/cuda-toolkit", "builds for real GPUs; downloads 105 MB"),
-    ("scripts/gpu-check", "needs a machine with a GPU; the lane simulated runs its program"),
-    ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),
-    ("scripts/stand-in-toolkit", "part of scripts/with-simulated-gpu"),
-    ("scripts/with-simulated-gpu", "runs programs, for most lanes"),
 ];
 
 /// The lanes that the quick tier runs in its second process. They share no scratch folder with others.
