@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! script  = part { ";" part }
-//! part    = action "@" call [when] | "slow@" call ":" time | "reuse=immediate"
+//! part    = action "@" call [when] | ( "slow@" | "late@" ) call ":" time | "reuse=immediate"
 //! action  = "oom" | "fail" | "fail(" code ")"
 //! call    = "init" | "alloc" | "free" | "event" | "stream" | "module" | "launch" | "copy" | "sync"
 //! when    = ":" n            the n-th such call, from 1
@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Without `when` every such call fails. `oom` returns 2, `fail` returns 999 (unknown error) or the given code.
-//! `oom@size>=1GiB` means `oom@alloc>=1GiB`.
+//! `oom@size>=1GiB` means `oom@alloc>=1GiB`. `slow` delays a call before it does anything, `late` once it is done and
+//! before it returns.
 
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ enum When {
 enum FaultAction {
     Answer(Code),
     Sleep(Duration),
+    Linger(Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +98,14 @@ impl Faults {
         self.of(call).map(|fault| if let FaultAction::Sleep(time) = fault.action { time } else { Duration::ZERO }).sum()
     }
 
+    /// How much later calls of this kind return.
+    #[must_use]
+    pub fn lateness(&self, call: CallKind) -> Duration {
+        self.of(call)
+            .map(|fault| if let FaultAction::Linger(time) = fault.action { time } else { Duration::ZERO })
+            .sum()
+    }
+
     fn of(&self, call: CallKind) -> impl Iterator<Item = &Fault> {
         self.faults.iter().flatten().filter(move |fault| fault.call == call)
     }
@@ -103,7 +113,7 @@ impl Faults {
     fn answer(&self, call: CallKind, number: u64, size: u64) -> Answer {
         let failure = |fault: &Fault| match fault.action {
             FaultAction::Answer(code) => Some(code),
-            FaultAction::Sleep(_) => None,
+            FaultAction::Sleep(_) | FaultAction::Linger(_) => None,
         };
         self.of(call).filter(|fault| fault.when.holds(number, size)).find_map(failure).map_or(Ok(()), Err)
     }
@@ -145,9 +155,10 @@ fn parse_fault(part: &str) -> Option<Fault> {
     let end = rest.find([':', '>']).unwrap_or(rest.len());
     let (call, when) = rest.split_at_checked(end)?;
     let call = parse_call(call.trim())?;
-    if action == "slow" {
+    if let "slow" | "late" = action {
         let time = duration(when.strip_prefix(':')?)?;
-        return Some(Fault { call, when: When::Always, action: FaultAction::Sleep(time) });
+        let action = if action == "slow" { FaultAction::Sleep(time) } else { FaultAction::Linger(time) };
+        return Some(Fault { call, when: When::Always, action });
     }
     Some(Fault { call, when: parse_when(when)?, action: FaultAction::Answer(parse_code(action)?) })
 }
@@ -212,17 +223,26 @@ mod tests {
 
     #[test]
     fn a_script_has_several_parts() {
-        let faults = Faults::parse("slow@alloc:5ms; reuse=immediate; slow@alloc:1us").unwrap();
+        let faults = Faults::parse("slow@alloc:5ms; reuse=immediate; slow@alloc:1us; late@alloc:2ms").unwrap();
         assert_eq!(faults.delay(CallKind::Alloc), Duration::from_micros(5001));
-        assert_eq!(faults.delay(CallKind::Free), Duration::ZERO);
+        assert_eq!(faults.lateness(CallKind::Alloc), Duration::from_millis(2));
+        assert_eq!((faults.delay(CallKind::Free), faults.lateness(CallKind::Free)), (Duration::ZERO, Duration::ZERO));
         assert_eq!(faults.reuse, Reuse::Immediate);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for script in
-            ["oom", "oom@", "oom@lunch:1", "slow@alloc", "fail(0)@free", "oom@alloc:x", "oom@alloc>=1GB", "reuse=never"]
-        {
+        for script in [
+            "oom",
+            "oom@",
+            "oom@lunch:1",
+            "slow@alloc",
+            "late@alloc",
+            "fail(0)@free",
+            "oom@alloc:x",
+            "oom@alloc>=1GB",
+            "reuse=never",
+        ] {
             assert!(Faults::parse(script).is_none(), "{script}");
         }
     }

@@ -15,8 +15,10 @@ use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 pub(crate) static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
 /// Frees that the driver refused.
 pub(crate) static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
-/// Blocks of devices that have no ledger and could not get one.
+/// Blocks of devices that have no ledger and could not get one, for lack of memory.
 pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
+/// Blocks of no known device, or of one beyond those that can have a ledger.
+pub(crate) static UNPLACED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
     recorder::with_ledger(device, |ledger| ledger.refused(oom));
@@ -65,6 +67,16 @@ pub(crate) struct NewBlock {
     pub(crate) took: u64,
 }
 
+/// What the driver says of a new block's segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AskedSegment {
+    Known(SegmentAnswer),
+    /// The driver reports no segments of this kind of memory.
+    Unreported,
+    /// The block went with its context meanwhile.
+    Gone,
+}
+
 /// Pools of a device that have segments without blocks (0 for memory of no pool), and a ticket for querying the driver
 /// about them.
 pub(crate) fn pools_with_empty(device: Device) -> (OwnVec<u64>, QueryTicket) {
@@ -99,7 +111,7 @@ fn measured(device: Device, new: NewBlock) -> NewBlock {
 
 /// Enters a block after the driver returned it. `ask` queries the driver for the block's segment if that is unknown; it
 /// is called without a lock held.
-pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Option<SegmentAnswer>) {
+pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> AskedSegment) {
     let new = if gates::any_measurement() { measured(device, new) } else { new };
     if !gates::records_device_memory() {
         return;
@@ -120,15 +132,24 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Opti
                 return;
             }
             let grew = match (answer, &mut ledger.segments) {
-                (Some(answer), _) => ledger.segment(answer, ticket, new.site),
-                (None, Some(known)) => known.is_unreported(new.site.memory),
-                (None, None) => false,
+                (AskedSegment::Known(answer), _) => ledger.segment(answer, ticket, new.site),
+                (AskedSegment::Unreported, Some(known)) => known.is_unreported(new.site.memory),
+                (AskedSegment::Unreported, None) | (AskedSegment::Gone, _) => false,
             };
             enter(device, ledger, new, grew);
         });
     }
     if ticket.is_none() && recorder::wants(device) {
-        LOST.fetch_add(1, Ordering::Relaxed);
+        let counter = if recorder::has_place_for(device) { &LOST } else { &UNPLACED };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A block whose device is not known.
+#[cold]
+pub(crate) fn on_unplaced() {
+    if recorder::wants_all() {
+        UNPLACED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -259,21 +280,22 @@ mod tests {
     use crate::snapshot::Settings;
 
     #[test]
-    fn blocks_of_a_device_beyond_all_are_lost_and_counted() {
+    fn blocks_of_a_device_beyond_all_are_counted_as_such() {
         let settings = Settings { min_size: 1 << 40, ..Settings::default() };
         // Another test of this process may be recording.
         let began = Instant::now();
         while !recorder::start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
-        let before = LOST.load(Ordering::Relaxed);
+        let counts = || [&UNPLACED, &LOST].map(|counter| counter.load(Ordering::Relaxed));
+        let before = counts();
         let new = |address| NewBlock { address, size: 10, site: EventSite::default(), took: 0 };
-        on_alloc(Device::Cuda(7), new(0x1000), || None);
-        on_alloc(Device::Cuda(32), new(0x2000), || None);
+        on_alloc(Device::Cuda(7), new(0x1000), || AskedSegment::Unreported);
+        on_alloc(Device::Cuda(32), new(0x2000), || AskedSegment::Unreported);
         let copies = recorder::copies(began);
         let copied =
             copies.iter().find(|(device, _)| *device == Device::Cuda(7)).map(|(_, copy)| copy.ledger.live.len());
         recorder::stop();
-        assert_eq!((LOST.load(Ordering::Relaxed) - before, copied), (1, Some(1)));
+        assert_eq!((counts(), copied), ([before[0] + 1, before[1]], Some(1)));
     }
 }

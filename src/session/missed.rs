@@ -18,6 +18,7 @@ pub(super) fn so_far() -> Health {
         lost_stacks: STACKS.refused(),
         lost_scopes: CONTEXTS.refused(),
         lost_blocks: device_memory::LOST.load(Relaxed),
+        unplaced_blocks: device_memory::UNPLACED.load(Relaxed),
         unknown_frees: device_memory::UNKNOWN_FREES.load(Relaxed),
         refused_frees: device_memory::REFUSED_FREES.load(Relaxed),
         ..Health::default()

@@ -69,3 +69,59 @@ fn a_free_that_is_refused_while_capturing_is_no_node() {
         assert_equals_truth(&session.snapshot(), true);
     });
 }
+
+/// Live bytes and peak of each of two devices.
+fn of_both(session: &Session) -> [(u64, u64); 2] {
+    let snapshot = session.snapshot();
+    assert_equals_truth(&snapshot, true);
+    [0, 1].map(|ordinal| {
+        let gpu = snapshot.device(Device::Cuda(ordinal));
+        gpu.map_or((0, 0), |gpu| (gpu.stats.allocated_bytes.current, gpu.peak.bytes))
+    })
+}
+
+#[test]
+fn memory_of_a_captured_stream_is_on_the_streams_device() {
+    on_gpu(&[("MEMTRACE_CUSIM_DEVICES", "2")], || {
+        let session = memtrace::start().unwrap();
+        let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        let streams = contexts.each_ref().map(|context| context.new_stream().unwrap());
+        let warm = streams.each_ref().map(|stream| raw::alloc_async(100, stream.cu_stream()).unwrap());
+        let programs = [0, 1].map(|of| {
+            // The other device's context is current.
+            contexts[1 - of].bind_to_thread().unwrap();
+            let stream = streams[of].cu_stream();
+            raw::begin_capture(stream, RELAXED).unwrap();
+            let kept = raw::alloc_async(1000 * (of + 1), stream).unwrap();
+            let transient = raw::alloc_async(10_000 * (of + 1), stream).unwrap();
+            raw::free_async(transient, stream).unwrap();
+            (raw::instantiate(raw::end_capture(stream).unwrap(), 0).unwrap(), kept)
+        });
+        for (of, (program, kept)) in programs.into_iter().enumerate() {
+            contexts[1 - of].bind_to_thread().unwrap();
+            raw::launch(program, streams[of].cu_stream()).unwrap();
+            raw::free_async(kept, streams[of].cu_stream()).unwrap();
+            raw::launch(program, streams[of].cu_stream()).unwrap();
+        }
+        assert_eq!(of_both(&session), [(1100, 11_100), (2100, 22_100)]);
+        for (of, address) in warm.into_iter().enumerate() {
+            raw::free_async(address, streams[of].cu_stream()).unwrap();
+        }
+        assert_eq!(of_both(&session), [(1000, 11_100), (2000, 22_100)]);
+    });
+}
+
+/// On a thread's own default stream the current context is the stream's.
+#[test]
+fn memory_of_a_captured_default_stream_is_on_the_current_device() {
+    on_gpu(&[("MEMTRACE_CUSIM_DEVICES", "2")], || {
+        let session = memtrace::start().unwrap();
+        let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        contexts[1].bind_to_thread().unwrap();
+        raw::begin_capture(raw::PER_THREAD, RELAXED).unwrap();
+        raw::alloc_async(3000, raw::PER_THREAD).unwrap();
+        let program = raw::instantiate(raw::end_capture(raw::PER_THREAD).unwrap(), 0).unwrap();
+        raw::launch(program, raw::PER_THREAD).unwrap();
+        assert_eq!(of_both(&session), [(0, 0), (3000, 3000)]);
+    });
+}

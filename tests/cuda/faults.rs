@@ -51,6 +51,33 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
 }
 
+/// The other device has more free memory, and its context is current. The pool holds segments of 32 MiB.
+#[test]
+fn a_refused_request_is_of_the_streams_device() {
+    let devices = [("MEMTRACE_CUSIM_MEMORY", "500MiB"), ("MEMTRACE_CUSIM_DEVICES", "2")];
+    on_gpu(&devices, || {
+        let session = memtrace::start().unwrap();
+        let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        let there = contexts[1].new_stream().unwrap();
+        let full = there.alloc_zeros::<u8>(400 << 20).unwrap();
+        contexts[0].bind_to_thread().unwrap();
+        raw::alloc_async(300 << 20, there.cu_stream()).unwrap_err();
+        raw::alloc_async(600 << 20, raw::LEGACY).unwrap_err();
+        raw::alloc(700 << 20).unwrap_err();
+        raw::physical(800 << 20, 1).unwrap_err();
+        let own = raw::shared_pool(1).unwrap();
+        raw::alloc_from_pool(900 << 20, own, raw::LEGACY).unwrap_err();
+        let snapshot = session.snapshot();
+        let ooms = |ordinal| {
+            let ooms = snapshot.device(Device::Cuda(ordinal)).map_or(&[][..], |gpu| &gpu.ooms);
+            ooms.iter().map(|oom| (oom.size >> 20, oom.device_free.map(|free| free >> 20))).collect::<Vec<_>>()
+        };
+        assert_eq!(ooms(0), [600, 700].map(|size| (size, Some(500))));
+        assert_eq!(ooms(1), [300, 800, 900].map(|size| (size, Some(84))));
+        drop(full);
+    });
+}
+
 #[test]
 fn refused_rows_are_as_many_bytes_as_were_asked_for() {
     on_gpu(&[], || {

@@ -12,6 +12,7 @@ mod faults;
 mod graphs;
 mod harmless;
 mod imports;
+mod in_flight;
 mod kernels;
 mod kinds;
 mod libraries;

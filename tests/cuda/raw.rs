@@ -52,6 +52,7 @@ calls! {
         std::ptr::null_mut(), cuCtxCreate_v4;
     fn init(flags: u32), cuInit;
     fn set_current(context: sys::CUcontext), cuCtxSetCurrent;
+    fn pop_current() -> sys::CUcontext = std::ptr::null_mut(), cuCtxPopCurrent_v2;
     fn context_destroy(context: sys::CUcontext), cuCtxDestroy_v2;
     fn primary_retain(device: i32) -> sys::CUcontext = std::ptr::null_mut(), cuDevicePrimaryCtxRetain;
     fn primary_release(device: i32), cuDevicePrimaryCtxRelease_v2;
@@ -59,6 +60,7 @@ calls! {
     fn default_pool(device: i32) -> sys::CUmemoryPool = std::ptr::null_mut(), cuDeviceGetDefaultMemPool;
     fn pool_trim(pool: sys::CUmemoryPool, keep: usize), cuMemPoolTrimTo;
     fn pool_destroy(pool: sys::CUmemoryPool), cuMemPoolDestroy;
+    fn stream_create(flags: u32) -> Stream = std::ptr::null_mut(), cuStreamCreate;
     fn synchronise(stream: Stream), cuStreamSynchronize;
     fn reserve(size: usize, alignment: usize, address: u64, flags: u64) -> u64 = 0, cuMemAddressReserve;
     fn map(address: u64, size: usize, offset: usize, handle: u64, flags: u64), cuMemMap;

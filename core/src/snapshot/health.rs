@@ -72,6 +72,8 @@ lost_scopes => "scopes were not told apart: too many names";
 unknown_frees => "frees of device memory that was allocated before the recording, or unseen";
     /// Frees that the CUDA driver refused; the memory is still live, if it ever was.
 refused_frees => "frees were refused by the CUDA driver: that memory is leaked, or was never allocated";
+    /// Blocks whose device was not known, or is beyond the 32 CUDA devices that can be recorded.
+unplaced_blocks => "blocks of device memory were not recorded: their device is not known, or is beyond the 32nd";
 }
 
 impl Health {

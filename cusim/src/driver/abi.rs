@@ -27,7 +27,9 @@ macro_rules! driver_function {
         pub(super) extern "C" fn $name($($arg: $type),*) -> $crate::code::Code {
             #[allow(clippy::unnecessary_wraps, clippy::too_many_arguments, reason = "all bodies have one shape")]
             fn body($($arg: $type),*) -> $crate::code::Answer $body
-            $crate::driver::abi::code(body($($arg),*))
+            let answer = body($($arg),*);
+            $crate::driver::process::linger();
+            $crate::driver::abi::code(answer)
         }
     };
 }

@@ -1,6 +1,8 @@
 //! The machine that the process's driver simulates, behind one lock.
 
+use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::code::{Answer, NO_DEVICE, NOT_INITIALIZED};
 use crate::faults::{CallKind, Faults};
@@ -10,6 +12,11 @@ use crate::{Config, SimMachine};
 static MACHINE: Mutex<Option<SimMachine>> = Mutex::new(None);
 /// Outside of the lock, so that a slow call does not delay others.
 static FAULTS: OnceLock<Faults> = OnceLock::new();
+
+thread_local! {
+    /// How much later the call under way returns.
+    static LATENESS: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
 
 /// `cuInit`: the first call creates the machine.
 pub(super) fn start() -> Answer {
@@ -53,7 +60,17 @@ pub(super) fn begin(call: CallKind) -> Answer {
 
 /// Delays a call as the fault script says.
 pub(super) fn pause(call: CallKind) {
-    let delay = FAULTS.get().map(|faults| faults.delay(call)).unwrap_or_default();
+    let Some(faults) = FAULTS.get() else { return };
+    LATENESS.set(faults.lateness(call));
+    sleep(faults.delay(call));
+}
+
+/// Before a call returns: delays it as the fault script says.
+pub(super) fn linger() {
+    sleep(LATENESS.replace(Duration::ZERO));
+}
+
+fn sleep(delay: Duration) {
     if !delay.is_zero() {
         std::thread::sleep(delay);
     }

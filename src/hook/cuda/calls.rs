@@ -100,7 +100,7 @@ hooks! {
     cuMemAllocFromPoolAsync(
         out: CallerPtr<u64>, size: usize, pool: Handle, stream: Handle)
         | cuMemAllocFromPoolAsync_ptsz =>
-        alloc(of_pool(out, size, Stream::of(stream, PER_THREAD)));
+        alloc(of_pool(out, size, pool, Stream::of(stream, PER_THREAD)));
     cuMemFreeAsync(pointer: u64, stream: Handle) | cuMemFreeAsync_ptsz =>
         free(in_order(pointer, Stream::of(stream, PER_THREAD)));
     cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) => pools::created(out, properties);

@@ -7,10 +7,9 @@ use super::functions::{self, answer, cuStreamIsCapturing};
 use super::graphs::{self, GraphPart, Node};
 use super::pointers::CallerPtr;
 use super::table::HandleTable;
-use super::types::{DeviceHint, Outcome, Stream};
-use super::{device, unseen};
+use super::types::{Outcome, Stream};
+use super::unseen;
 use crate::record::thread;
-use crate::snapshot::Device;
 
 /// A stream, with the thread's number for the per-thread default stream.
 type CaptureKey = (Stream, u32);
@@ -60,14 +59,8 @@ pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
 /// Whether an allocation went into a graph.
 pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
     let Some(capture) = capture_of(outcome.stream) else { return false };
-    let Outcome { address, size, .. } = *outcome;
-    capture.add(|| {
-        let hint = match device::device_of(outcome) {
-            Device::Cuda(ordinal) => DeviceHint::Ordinal(ordinal),
-            _ => DeviceHint::Stream,
-        };
-        Node::Alloc { address, size, hint, site: graphs::site() }
-    });
+    let Outcome { address, size, place, .. } = *outcome;
+    capture.add(|| Node::Alloc { address, size, device: place.device, site: graphs::site() });
     true
 }
 

@@ -1,30 +1,71 @@
-//! Which device and which context a call uses.
+//! Which device and which context a call uses, found out before the call.
 //!
 //! Pinned, managed and imported memory are devices of their own: their addresses belong to no single GPU, so adding
 //! them to one would make its sum wrong.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::functions::{answer, cuCtxGetCurrent, cuCtxGetDevice, cuDeviceGetCount, cuPointerGetAttribute};
-use super::types::{Class, DeviceHint, Outcome, Stream};
+use super::driver::SUCCESS;
+use super::functions::{
+    answer, cuCtxGetCurrent, cuCtxGetDevice, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDeviceGetCount,
+    cuPointerGetAttribute, cuStreamGetCtx,
+};
+use super::pools;
+use super::types::{Class, DeviceHint, Outcome, Place, Stream};
 use crate::snapshot::Device;
 
-pub(super) fn device_of(outcome: &Outcome) -> Device {
-    match outcome.class {
-        Class::Managed => Device::Managed,
-        Class::Imported => Device::Imported,
-        class if class.is_pinned() => Device::Pinned,
-        _ => Device::Cuda(ordinal_of(outcome).unwrap_or(u32::MAX)),
+/// How many contexts have ended. A call during which one ended may have lost its block to that.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn ended() -> u64 {
+    ENDED.load(Ordering::SeqCst)
+}
+
+/// Counted before the blocks that went with the context are looked for: who enters one later sees the new count.
+pub(super) fn context_ended() {
+    ENDED.fetch_add(1, Ordering::SeqCst);
+}
+
+impl Place {
+    /// What is known now, before the call.
+    pub(super) fn before(class: Class, stream: Stream, hint: DeviceHint) -> Self {
+        let ended = ended();
+        let context = match stream {
+            Stream::NONE => 0,
+            stream if stream.is_special() => current_context(),
+            _ if has_one_device() => 0,
+            stream => answer(|context| cuStreamGetCtx(stream.handle(), context)).unwrap_or(0),
+        };
+        let pool = if let DeviceHint::Pool(pool) = hint { Some(pools::device_of(pool)) } else { None };
+        let device = match class {
+            Class::Managed => Some(Device::Managed),
+            Class::Imported => Some(Device::Imported),
+            class if class.is_pinned() => Some(Device::Pinned),
+            _ => pool.flatten().or_else(|| ordinal_of(context, hint)).map(Device::Cuda),
+        };
+        Self { device, asks_address: pool == Some(None), context, ended }
     }
 }
 
-fn ordinal_of(outcome: &Outcome) -> Option<u32> {
-    match outcome.hint {
+fn ordinal_of(context: usize, hint: DeviceHint) -> Option<u32> {
+    match hint {
         DeviceHint::Ordinal(ordinal) => Some(ordinal),
         _ if has_one_device() => Some(0),
-        DeviceHint::Stream if outcome.stream.is_special() => current_device(),
-        DeviceHint::Stream | DeviceHint::Address => owner(outcome.address).or_else(current_device),
+        _ if context == 0 => current_device(),
+        _ => within(context, current_device).flatten(),
+    }
+}
+
+impl Outcome {
+    /// The device of the block. The driver is queried only where nothing was known before the call.
+    pub(super) fn device(&self) -> Option<Device> {
+        let by_address = || owner(self.address).map(Device::Cuda);
+        if self.place.asks_address && !has_one_device() {
+            by_address().or(self.place.device)
+        } else {
+            self.place.device
+        }
     }
 }
 
@@ -32,7 +73,8 @@ fn has_one_device() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(false);
     static ONE: AtomicBool = AtomicBool::new(false);
     if !KNOWN.load(Ordering::Acquire) {
-        ONE.store(device_count() == Some(1), Ordering::Release);
+        let Some(count) = device_count() else { return false };
+        ONE.store(count == 1, Ordering::Release);
         KNOWN.store(true, Ordering::Release);
     }
     ONE.load(Ordering::Acquire)
@@ -40,6 +82,19 @@ fn has_one_device() -> bool {
 
 pub(super) fn current_device() -> Option<u32> {
     answer(cuCtxGetDevice)?.try_into().ok()
+}
+
+/// Runs a query in a context.
+pub(super) fn within<T>(context: usize, query: impl FnOnce() -> T) -> Option<T> {
+    if context == current_context() {
+        return Some(query());
+    }
+    let pushed = cuCtxPushCurrent_v2(context)? == SUCCESS;
+    let answer = pushed.then(query);
+    if pushed {
+        cuCtxPopCurrent_v2(&mut 0);
+    }
+    answer
 }
 
 /// The context to number a stream by: the current one for the default streams, which every context has, else 0.
@@ -62,4 +117,10 @@ pub(super) fn owner(address: u64) -> Option<u32> {
     // The driver writes four bytes; -1 if there is no device.
     let device = answer(|value| cuPointerGetAttribute(value, DEVICE_ORDINAL, address))? as u32 as c_int;
     device.try_into().ok()
+}
+
+/// Whether an address is a block of another device than this one.
+pub(super) fn is_of_another(device: Device, address: u64) -> bool {
+    let Device::Cuda(ordinal) = device else { return false };
+    !has_one_device() && owner(address).is_some_and(|owner| owner != ordinal)
 }

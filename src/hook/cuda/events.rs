@@ -7,12 +7,12 @@ use super::graphs::LIVE;
 use super::imports::PARTS;
 use super::notify::{PendingFree, notify_alloc, notify_free};
 use super::table::Undo;
-use super::types::{AddressSource, FreeRequest, Outcome, Request, Size};
+use super::types::{AddressSource, FreeRequest, Outcome, Place, Request, Size};
 use super::{attention, capture};
 use crate::record::ticks;
 
 impl Outcome {
-    fn of(result: c_int, request: Request, took: u64) -> Self {
+    fn of(result: c_int, request: Request, place: Place, took: u64) -> Self {
         let address = match request.address {
             AddressSource::Out(out) => out.written(result).unwrap_or(0),
             AddressSource::Given(address) => address,
@@ -21,26 +21,27 @@ impl Outcome {
             Size::Plain(size) => size,
             Size::Pitched(pitch, width, rows) => pitch.written(result).unwrap_or(width).saturating_mul(rows),
         };
-        let Request { class, stream, hint, .. } = request;
-        Self { result, class, address, size: size as u64, stream, hint, took }
+        let Request { class, stream, .. } = request;
+        Self { result, class, address, size: size as u64, stream, place, took }
     }
 }
 
 pub(super) fn alloc(request: Request) -> impl FnOnce(c_int) {
-    let began = if attention::is_idle() { None } else { Some(ticks::now()) };
+    let before = || (Place::before(request.class, request.stream, request.hint), ticks::now());
+    let before = if attention::is_idle() { None } else { Some(before()) };
     move |result| {
-        if let Some(began) = began {
-            after_alloc(result, request, began);
+        if let Some((place, began)) = before {
+            after_alloc(result, request, place, began);
         }
     }
 }
 
-fn after_alloc(result: c_int, request: Request, began: u64) {
+fn after_alloc(result: c_int, request: Request, place: Place, began: u64) {
     let took = ticks::now().saturating_sub(began);
     if result != SUCCESS && result != OUT_OF_MEMORY {
         return;
     }
-    let outcome = Outcome::of(result, request, took);
+    let outcome = Outcome::of(result, request, place, took);
     if result == SUCCESS && (outcome.address == 0 || capture::takes_alloc(&outcome)) {
         return;
     }

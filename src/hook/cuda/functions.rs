@@ -48,6 +48,7 @@ functions! {
     cuKernelGetName(name: &mut usize, kernel: DriverObject);
     cuFuncGetParamInfo(function: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
     cuKernelGetParamInfo(kernel: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
+    cuStreamGetCtx(stream: DriverObject, context: &mut DriverObject);
     cuStreamIsCapturing(stream: DriverObject, status: &mut c_int);
     cuThreadExchangeStreamCaptureMode(mode: &mut c_int);
     cuStreamGetCaptureInfo_v2(

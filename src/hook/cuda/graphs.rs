@@ -12,11 +12,11 @@ use super::driver::SUCCESS;
 use super::notify;
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
-use super::types::{DeviceHint, Handle, PoolLocation};
+use super::types::{Handle, PoolLocation};
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{EventSite, guard, uses};
-use crate::snapshot::KernelId;
+use crate::snapshot::{Device, KernelId};
 
 /// What a node does, apart from memory.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,16 @@ pub(super) fn complete() -> Option<GraphPart> {
 /// What a node does at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    Alloc { address: u64, size: u64, hint: DeviceHint, site: Option<EventSite> },
-    Free { address: u64 },
+    /// `None` for the device of the stream that the graph is launched on.
+    Alloc {
+        address: u64,
+        size: u64,
+        device: Option<Device>,
+        site: Option<EventSite>,
+    },
+    Free {
+        address: u64,
+    },
     Part(GraphPart),
 }
 
@@ -88,8 +96,8 @@ pub(super) struct AllocNode {
 pub(super) fn added_alloc(graph: Handle, parameters: CallerPtr<AllocNode>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(AllocNode { location, size, address, .. }) = parameters.written(result) {
-            let hint = location.ordinal().map_or(DeviceHint::Stream, DeviceHint::Ordinal);
-            add(graph.addr(), 0, Node::Alloc { address, size: size as u64, hint, site: site() });
+            let device = location.ordinal().map(Device::Cuda);
+            add(graph.addr(), 0, Node::Alloc { address, size: size as u64, device, site: site() });
         }
     }
 }
@@ -201,7 +209,7 @@ mod tests {
     }
 
     fn add_alloc(graph: usize) {
-        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, hint: DeviceHint::Stream, site: None });
+        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, device: None, site: None });
     }
 
     fn is_known(graph: usize) -> bool {

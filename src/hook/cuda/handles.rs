@@ -10,7 +10,7 @@ use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
-use super::types::{Class, DeviceHint, FreeRequest, Outcome};
+use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::ticks;
 use crate::snapshot::MADE_UP;
 
@@ -66,11 +66,11 @@ pub(super) struct NewHandle {
 }
 
 pub(super) fn made(new: NewHandle) -> impl FnOnce(c_int) {
-    let began = ticks::now();
+    let (place, began) = (Place::before(new.class, Stream::NONE, new.hint), ticks::now());
     move |result| {
-        let NewHandle { kind, class, out, size, hint, context } = new;
+        let NewHandle { kind, class, out, size, context, .. } = new;
         let took = ticks::now().saturating_sub(began);
-        let outcome = Outcome { result, hint, took, ..Outcome::of_block(class, 0, size) };
+        let outcome = Outcome { result, took, ..Outcome::of_block(class, place, 0, size) };
         if result == OUT_OF_MEMORY {
             notify::notify_alloc(&outcome);
         } else if let Some(handle) = out.written(result).filter(|_| size != 0) {
@@ -105,12 +105,13 @@ pub(super) fn retained(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
 
 pub(super) fn mapped(address: u64, size: u64, handle: u64) -> impl FnOnce(c_int) {
     let key = (HandleKind::Physical, handle);
+    let place = Place::before(Class::Imported, Stream::NONE, DeviceHint::Stream);
     move |result| {
         let memory = if result == SUCCESS { MEMORY.retain(key) } else { None };
         let Some(HandleMemory { class, address: made_up, .. }) = memory else { return };
         MAPPINGS.insert(address, Mapping { size, key });
         if made_up == 0 {
-            notify::notify_alloc(&Outcome::of_block(class, address, size));
+            notify::notify_alloc(&Outcome::of_block(class, place, address, size));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::query;
 use super::table::HandleTable;
-use super::types::{Class, FreeRequest, Outcome};
+use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::ticks;
 
 /// Open IPC handles. Each opening counts as a use.
@@ -26,13 +26,13 @@ pub(super) fn imported(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
 }
 
 fn after(out: CallerPtr<u64>, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
-    let began = ticks::now();
+    let (place, began) = (Place::before(Class::Imported, Stream::NONE, DeviceHint::Stream), ticks::now());
     move |result| {
         if let Some(address) = out.written(result).filter(|address| is_new(*address)) {
             // Only the driver knows the size.
             let size = query::range_size(address).unwrap_or(0);
             let took = ticks::now().saturating_sub(began);
-            notify::notify_alloc(&Outcome { took, ..Outcome::of_block(Class::Imported, address, size) });
+            notify::notify_alloc(&Outcome { took, ..Outcome::of_block(Class::Imported, place, address, size) });
         }
     }
 }

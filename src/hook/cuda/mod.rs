@@ -26,7 +26,7 @@
 //! | uses | [`uses`] | launches, copies and fills, and the blocks that they use |
 //! | routes | [`events`], [`capture`], [`requests`], [`arrays`] | arguments, and where a call goes |
 //! | tables | [`graphs`], [`handles`], [`imports`], [`pools`] | objects with a handle, each in a [`table`] |
-//! | recorder | [`notify`], [`segments`], [`streams`] | what is reported to the recorder |
+//! | recorder | [`notify`], [`gone`], [`segments`], [`streams`] | what is reported to the recorder |
 //! | queries | [`query`], [`device`] | what the driver knows |
 //! | types | [`types`], [`table`], [`unseen`], [`attention`] | kinds of memory, devices, CUDA streams; handle tables with undo; counts of unrecorded calls |
 //! | driver | [`functions`], [`pointers`], [`driver`] | driver functions that memtrace calls; the program's pointers; addresses |
@@ -46,6 +46,7 @@ mod device;
 mod driver;
 mod events;
 mod functions;
+mod gone;
 mod graphs;
 mod handles;
 mod imports;

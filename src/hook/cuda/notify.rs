@@ -5,13 +5,12 @@ use std::hash::Hash;
 use std::panic::catch_unwind;
 
 use super::attention::is_recording;
-use super::device::{context_of, device_of};
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::table::Undo;
-use super::types::{Class, DeviceHint, FreeRequest, Outcome, Stream};
-use super::{query, segments, streams};
+use super::types::{Class, FreeRequest, Outcome, Stream};
+use super::{device, gone, query, segments, streams};
 use crate::errno::KeepErrno;
-use crate::record::device_memory::{self, DeviceFree};
+use crate::record::device_memory::{self, AskedSegment, DeviceFree};
 use crate::record::measure::{self, Space};
 use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
 use crate::snapshot::{Device, OutOfMemory};
@@ -37,10 +36,12 @@ pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     // Nothing here panics; if it did, the panic must not reach the program.
     let _ = catch_unwind(act);
     drop(own);
+    let _ = catch_unwind(|| gone::free_since(outcome.place.ended));
     if outcome.result == OUT_OF_MEMORY {
         // A dump writes files.
         let _errno = KeepErrno::new();
-        let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
+        let refused = |device| heap::refused(device, outcome.size as usize);
+        let _ = catch_unwind(|| outcome.place.device.map(refused));
     }
 }
 
@@ -52,32 +53,30 @@ pub(super) fn site_here() -> EventSite {
 
 #[cold]
 fn note_refusal(outcome: &Outcome, site: EventSite) {
-    let (device_free, device_total) = query::device_memory().unzip();
+    let Some(device) = outcome.place.device else { return };
+    let (device_free, device_total) = query::asked(&outcome.place).unzip();
     let EventSite { stack, context, thread, .. } = site;
     let (size, time_ns) = (outcome.size, 0);
     let oom = OutOfMemory { time_ns, size, device_free, device_total, stack, context, thread };
-    device_memory::refused(device_refused(outcome), oom);
-}
-
-/// The device of a refused allocation. There is no block to query, so a stream of another device than the current one
-/// is not recognized.
-fn device_refused(outcome: &Outcome) -> Device {
-    let hint = match outcome.hint {
-        DeviceHint::Ordinal(ordinal) => DeviceHint::Ordinal(ordinal),
-        _ => DeviceHint::Stream,
-    };
-    device_of(&Outcome { stream: Stream::NONE, hint, ..*outcome })
+    device_memory::refused(device, oom);
 }
 
 fn record(outcome: &Outcome, mut site: EventSite) {
+    let Outcome { address, size, stream, place, took, .. } = *outcome;
     site.memory = outcome.class.memory();
-    if outcome.stream != Stream::NONE {
-        site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
+    if stream != Stream::NONE {
+        // Every context has the default streams; other streams are told apart by their handles.
+        let context = if stream.is_special() { place.context } else { 0 };
+        site.stream = streams::number(context, stream, site.thread);
     }
-    let device = device_of(outcome);
-    let Outcome { address, size, took, .. } = *outcome;
-    let query_segment = || segments::segment_of(address, size, site.memory);
-    device_memory::on_alloc(device, device_memory::NewBlock { address, size, site, took }, query_segment);
+    let Some(device) = outcome.device() else { return device_memory::on_unplaced() };
+    let ask = || match segments::segment_of(address, size, site.memory) {
+        Some(answer) if device::ended() == place.ended => AskedSegment::Known(answer),
+        _ if gone::is_gone(device, address) => AskedSegment::Gone,
+        Some(answer) => AskedSegment::Known(answer),
+        None => AskedSegment::Unreported,
+    };
+    device_memory::on_alloc(device, device_memory::NewBlock { address, size, site, took }, ask);
 }
 
 /// A free that was reported before the driver call. `None` for memtrace's own work, or if nothing is recorded.
@@ -90,6 +89,8 @@ struct ReportedFree {
     measured: Option<measure::MeasuredFree>,
     class: Class,
     began: u64,
+    /// How many contexts had ended.
+    ended: u64,
 }
 
 /// Reports a free, before the driver call.
@@ -97,8 +98,9 @@ pub(super) fn notify_free(request: FreeRequest) -> PendingFree {
     if !is_recording() || guard::state() & guard::OWN != 0 {
         return PendingFree::NONE;
     }
+    let ended = device::ended();
     let (taking, measured) = take(&request);
-    PendingFree(Some(ReportedFree { taking, measured, class: request.class, began: ticks::now() }))
+    PendingFree(Some(ReportedFree { taking, measured, class: request.class, began: ticks::now(), ended }))
 }
 
 fn take(request: &FreeRequest) -> (DeviceFree, Option<measure::MeasuredFree>) {
@@ -141,8 +143,10 @@ impl PendingFree {
 
     /// Takes the driver's result. If the driver refused the free, the block is live again.
     pub(super) fn finish(self, result: c_int) {
-        let Some(ReportedFree { taking, measured, class, began }) = self.0 else { return };
+        let Some(ReportedFree { taking, measured, class, began, ended }) = self.0 else { return };
         finish(result, taking, measured, ticks::now().saturating_sub(began));
+        // A free may be refused because the block went with its context.
+        let _ = catch_unwind(|| gone::free_since(ended));
         // Memory outside of pools returns to the device at once.
         if class == Class::Classic {
             segments::settle(result);

@@ -44,6 +44,11 @@ pub(super) fn was_destroyed(handle: u64) -> bool {
     POOLS.get(handle).is_some_and(|pool| pool.is_destroyed)
 }
 
+/// The device of a pool that the program created there.
+pub(super) fn device_of(handle: u64) -> Option<u32> {
+    POOLS.get(handle).filter(|pool| !pool.is_destroyed)?.device
+}
+
 pub(super) fn of_device(ordinal: u32) -> OwnVec<u64> {
     POOLS.pick(|handle, pool| (!pool.is_destroyed && pool.device == Some(ordinal)).then_some(handle))
 }

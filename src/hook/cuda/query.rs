@@ -6,9 +6,10 @@ use std::ffi::c_int;
 
 use super::driver::{self, SUCCESS};
 use super::functions::*;
+use super::types::Place;
 use super::{device, pools};
 use crate::record::segments::SegmentAnswer;
-use crate::snapshot::{DeviceMemory, GraphMemory, MADE_UP, Pool};
+use crate::snapshot::{Device, DeviceMemory, GraphMemory, MADE_UP, Pool};
 
 const RELEASE_THRESHOLD: c_int = 4;
 const RESERVED_CURRENT: c_int = 5;
@@ -36,8 +37,17 @@ pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
     Some((0..count).filter_map(used).collect())
 }
 
+/// Free and total bytes of the device that a call asked for memory.
+pub(super) fn asked(place: &Place) -> Option<(u64, u64)> {
+    let Some(Device::Cuda(ordinal)) = place.device else { return device_memory() };
+    // A pool may be another device's than its stream.
+    let there = || if device::current_device() == Some(ordinal) { device_memory() } else { None };
+    let in_context = if place.context == 0 { None } else { device::within(place.context, there).flatten() };
+    in_context.or_else(|| with_context(device_at(ordinal)?, device_memory).flatten())
+}
+
 /// Free and total bytes of the current context's device.
-pub(super) fn device_memory() -> Option<(u64, u64)> {
+fn device_memory() -> Option<(u64, u64)> {
     let _relaxed = RelaxedCapture::enter();
     let (mut free, mut total) = (0, 0);
     (cuMemGetInfo_v2(&mut free, &mut total)? == SUCCESS).then_some((free as u64, total as u64))
@@ -66,12 +76,7 @@ fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
         return Some(act());
     }
     let context = RetainedContext::of(device)?;
-    let pushed = cuCtxPushCurrent_v2(context.handle)? == SUCCESS;
-    let answer = pushed.then(act);
-    if pushed {
-        cuCtxPopCurrent_v2(&mut 0);
-    }
-    answer
+    device::within(context.handle, act)
 }
 
 pub(super) fn primary(device: c_int) -> Option<usize> {

@@ -11,8 +11,8 @@ pub(super) fn ordered(out: CallerPtr<u64>, size: usize, stream: Stream) -> Reque
     Request { stream, ..classic(Class::Pool, out, Size::Plain(size)) }
 }
 
-pub(super) fn of_pool(out: CallerPtr<u64>, size: usize, stream: Stream) -> Request {
-    Request { hint: DeviceHint::Address, ..ordered(out, size, stream) }
+pub(super) fn of_pool(out: CallerPtr<u64>, size: usize, pool: Handle, stream: Stream) -> Request {
+    Request { hint: DeviceHint::Pool(pool.addr() as u64), ..ordered(out, size, stream) }
 }
 
 pub(super) fn classic(class: Class, out: CallerPtr<u64>, size: Size) -> Request {

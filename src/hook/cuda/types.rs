@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
-use crate::snapshot::MemoryKind;
+use crate::snapshot::{Device, MemoryKind};
 
 pub(super) type Handle = *mut c_void;
 
@@ -50,9 +50,22 @@ impl Class {
 pub(super) enum DeviceHint {
     /// The device of the stream, or of the current context for the default streams.
     Stream,
-    /// The device that owns the address, because a pool may belong to another device.
-    Address,
+    /// The device of the pool, by its handle.
+    Pool(u64),
     Ordinal(u32),
+}
+
+/// What is known before a call that may allocate. Once the call is over, another thread may have ended the context, and
+/// the address may be another block's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) device: Option<Device>,
+    /// The address tells the device, if anything does: the pool is one that memtrace has not seen created.
+    pub(super) asks_address: bool,
+    /// The stream's context. 0 if it does not matter, because there is no stream or only one device.
+    pub(super) context: usize,
+    /// How many contexts had ended.
+    pub(super) ended: u64,
 }
 
 /// Where the address of an allocation comes from.
@@ -118,7 +131,7 @@ pub(super) struct Outcome {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: Stream,
-    pub(super) hint: DeviceHint,
+    pub(super) place: Place,
     /// Time in the driver, in ticks.
     pub(super) took: u64,
 }
@@ -132,9 +145,9 @@ pub(super) struct FreeRequest {
 }
 
 impl Outcome {
-    /// A successful allocation without a stream, on the device of the current context.
-    pub(super) fn of_block(class: Class, address: u64, size: u64) -> Self {
-        Self { result: SUCCESS, class, address, size, stream: Stream::NONE, hint: DeviceHint::Stream, took: 0 }
+    /// A successful allocation without a stream.
+    pub(super) fn of_block(class: Class, place: Place, address: u64, size: u64) -> Self {
+        Self { result: SUCCESS, class, address, size, stream: Stream::NONE, place, took: 0 }
     }
 }
 

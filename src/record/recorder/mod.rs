@@ -15,8 +15,8 @@ pub(super) use self::read::keep_counters;
 #[cfg(feature = "tracing")]
 pub(crate) use self::read::peak_since;
 pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
-pub(super) use self::slots::before;
 use self::slots::{ACTIVE_DEVICES, DEVICES, Slot, index_of};
+pub(super) use self::slots::{before, has_place_for};
 pub(crate) use self::slots::{devices, had_blocks_before};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
 pub(crate) use self::state::{is_recording, is_taken, restart, start, stop, switch, was_forked};

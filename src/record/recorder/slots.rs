@@ -7,7 +7,7 @@ use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
 use crate::snapshot::{Device, Settings};
 
-/// CUDA devices that can have a ledger; blocks of further ones are counted as lost.
+/// CUDA devices that can have a ledger; blocks of further ones are counted as unplaced.
 pub(super) const MAX_ORDINALS: u32 = 32;
 /// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
 pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
@@ -34,6 +34,11 @@ pub(crate) fn devices() -> impl Iterator<Item = Device> {
 
 pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
     index_of(device).and_then(|index| DEVICES.get(index)).map(Lock::lock)
+}
+
+/// Can the device have a ledger?
+pub(in crate::record) fn has_place_for(device: Device) -> bool {
+    index_of(device).is_some()
 }
 
 pub(super) fn index_of(device: Device) -> Option<usize> {

@@ -7,13 +7,14 @@ use super::submit::{is_wanted, site};
 use crate::hook::cuda::capture::{StreamCapture, capture_of};
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::graphs::{self, GraphPart, LIVE, Node, PROGRAMS};
-use crate::hook::cuda::notify;
-use crate::hook::cuda::types::{Class, FreeRequest, Handle, Outcome, Stream};
+use crate::hook::cuda::types::{Class, DeviceHint, FreeRequest, Handle, Outcome, Place, Stream};
+use crate::hook::cuda::{attention, notify};
 use crate::record::uses::{OperationKind, Touched};
 use crate::record::{EventSite, guard, uses};
 
 pub(in crate::hook::cuda) fn graph_launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
     let captured = if uses::is_on() { capture_of(stream) } else { None };
+    let place = if attention::is_idle() { None } else { Some(Place::before(Class::Graph, stream, DeviceHint::Stream)) };
     move |result| {
         if let Some(capture) = captured.filter(|_| result == SUCCESS) {
             return launch_captured(capture, program.addr());
@@ -26,9 +27,11 @@ pub(in crate::hook::cuda) fn graph_launched(program: Handle, stream: Stream) -> 
         for node in steps {
             match node {
                 Node::Part(part) => uses.iter().for_each(|uses| uses.apply(part)),
-                Node::Alloc { address, size, hint, site } => {
+                Node::Alloc { address, size, device, site } => {
                     LIVE.insert(address, ());
-                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, hint, took: 0 };
+                    let Some(place) = place else { continue };
+                    let place = Place { device: device.or(place.device), ..place };
+                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, place, took: 0 };
                     notify::notify_alloc_at(&outcome, site);
                 }
                 Node::Free { address } => {

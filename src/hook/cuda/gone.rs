@@ -1,0 +1,43 @@
+//! Blocks that went with their context.
+//!
+//! Which ones that are is queried from the driver, block by block, after the context ended: no rules about pools,
+//! reference counts and resets are needed. A call under way meanwhile finds that contexts have ended, and looks again once
+//! its block is entered: either it or the thread that ended the context sees the block.
+
+use super::{device, query};
+use crate::record::device_memory::LiveOnDevice;
+use crate::record::measure::{self, Space};
+use crate::record::{gates, guard, recorder};
+use crate::snapshot::Device;
+
+/// Whether the driver no longer knows a block, or knows the address as another device's.
+pub(super) fn is_gone(device: Device, address: u64) -> bool {
+    query::is_gone(address) || device::is_of_another(device, address)
+}
+
+/// Frees what is gone if a context ended since there were this many.
+pub(super) fn free_since(ended: u64) {
+    if device::ended() != ended {
+        free();
+    }
+}
+
+/// Frees what the driver no longer knows. A new block may take the address meanwhile; its position in the log tells the
+/// two apart.
+pub(super) fn free() {
+    if guard::state() & guard::OWN != 0 {
+        return;
+    }
+    let _own = guard::own_work();
+    for device in recorder::devices().filter(|device| *device != Device::Cpu) {
+        if let Some(live) = LiveOnDevice::on(device) {
+            live.freed(|address| is_gone(device, address));
+        }
+    }
+    if gates::any_measurement() {
+        let is_gone = |(space, address): &(Space, u64)| measure::knows(*space, *address) && query::is_gone(*address);
+        for (space, address) in measure::device_blocks().into_iter().filter(is_gone) {
+            measure::on_free(space, address, None);
+        }
+    }
+}
