@@ -21,15 +21,30 @@ pub(super) fn hook_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
+        // Now the default hook is in place.
+        let is_default = is_same(&*before, &*std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {
-            // Copied first: the message's memory, above all its backtrace's, is not what the program held.
+            // Copied first: what a hook takes is not what the program held.
             let copied = copy_at_panic();
-            before(panic);
+            // The default hook's memory, above all its backtrace's, is not the program's; a hook of its own may keep some.
+            if is_default {
+                own(|| before(panic));
+            } else {
+                before(panic);
+            }
             if let Some(copied) = copied {
                 copied.write();
             }
         }));
     });
+}
+
+type PanicHook = dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync;
+
+/// Whether both are one hook without state. Each comes from the same place in `std`, so their tables of functions are
+/// one, too.
+fn is_same(one: &PanicHook, other: &PanicHook) -> bool {
+    size_of_val(one) == 0 && std::ptr::eq(one, other)
 }
 
 /// The state at a panic.

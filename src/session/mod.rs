@@ -134,11 +134,10 @@ impl Session {
             let cycle = Mutex::new(Cycle { schedule: None, step: 0, on_trace_ready: None });
             return Ok(Self { recording, cycle, ended: false, is_shared: true });
         }
+        // Before the recording, and not own work: the panic hook lives in a table that other code may free.
+        dump::hook_panics();
         let (recording, schedule) = own(|| begin(plan))?;
-        // Not own work: the panic hook and the signal handler live in tables that other code may free.
-        if recording.dumps.on_panic {
-            dump::hook_panics();
-        }
+        // Not own work either: the signal handler lives in such a table, too.
         if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
             let _ = own(|| recording::end(&recording));
             return Err(error);

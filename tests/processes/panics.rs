@@ -24,6 +24,36 @@ fn a_panics_snapshot_excludes_the_memory_of_its_backtrace() {
     assert!((MIB as u64..2 * MIB as u64).contains(&recorded), "{recorded}");
 }
 
+/// Recorded bytes at the peak of a program that goes on after a panic, and its largest block then.
+fn peak_after_a_caught_panic(hook: &str) -> (u64, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let child = ended(command(&[("RUST_BACKTRACE", "1"), ("TEST_HOOK", hook)]).env(OUT, dir.path()));
+    assert_eq!(child.status.code(), Some(0), "{child}");
+    assert!(hook != "default" || child.said("stack backtrace:"), "{child}");
+    let recording = read_capture(dir.path().join("last.memtrace")).unwrap();
+    let sizes = || recording.device(Device::Cpu).unwrap().peak.blocks.iter().map(|block| block.size);
+    (sizes().sum(), sizes().max().unwrap_or(0))
+}
+
+#[test]
+fn a_recording_that_goes_on_excludes_the_default_hooks_memory_only() {
+    if_child(|| {
+        if std::env::var("TEST_HOOK").unwrap() == "own" {
+            std::panic::set_hook(Box::new(|_| drop(std::hint::black_box(vec![1u8; 3 * MIB]))));
+        }
+        let session = recording().stream(out().join("last.memtrace").display().to_string()).start().unwrap();
+        let kept = vec![1u8; MIB];
+        let caught = std::panic::catch_unwind(|| panic!("caught and ended")).is_err();
+        assert!(caught && kept.len() == MIB);
+        drop(session);
+    });
+    let mib = MIB as u64;
+    let (bytes, _) = peak_after_a_caught_panic("default");
+    assert!((mib..2 * mib).contains(&bytes), "{bytes}");
+    let (bytes, largest) = peak_after_a_caught_panic("own");
+    assert!((4 * mib..5 * mib).contains(&bytes) && largest == 3 * mib, "{bytes} {largest}");
+}
+
 #[test]
 fn a_hook_that_panics_or_ends_the_program_does_so_as_without_memtrace() {
     if_child(|| {
