@@ -21,6 +21,7 @@ mod stack_use;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+mod system_calls;
 mod thread_names;
 mod training;
 mod unloading;
