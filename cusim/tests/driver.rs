@@ -256,7 +256,7 @@ fn what_is_not_simulated_says_so_once() {
 
 #[test]
 fn a_script_makes_calls_fail_and_slow() {
-    let script = "fail(100)@init:2; oom@alloc:2; fail@free:1; fail@event:2; slow@stream:20ms";
+    let script = "fail(100)@init:2; oom@alloc:2; fail@free:1; fail@event:2; slow@stream:20ms; late@stream:10ms";
     in_child("a_script_makes_calls_fail_and_slow", &[("MEMTRACE_CUSIM_FAULTS", script)], || {
         let driver = Driver::start();
         assert_eq!(driver.init(0), 100);
@@ -268,7 +268,7 @@ fn a_script_makes_calls_fail_and_slow() {
         assert_eq!((driver.event_create(&mut other, 0), driver.event_create(&mut other, 0)), (0, 999));
         let began = std::time::Instant::now();
         assert_eq!(driver.stream_create(&mut other, 0), 0);
-        assert!(began.elapsed().as_millis() >= 20);
+        assert!(began.elapsed().as_millis() >= 30);
     });
 }
 
