@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUcontext;
+use cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;
 use memtrace::snapshot::RecordKind;
 use memtrace::{Device, Session};
 
@@ -121,6 +122,29 @@ fn a_block_of_a_stream_is_on_its_device_even_if_the_stream_goes() {
         });
         let counts = assert_complete(&session);
         assert!(came_and_went(&counts, Device::Cuda(1), 1000), "{counts:?}");
+    });
+}
+
+/// The stream is gone when the call returns, and was captured when it began.
+#[test]
+fn an_allocation_of_a_capture_whose_context_ends_is_no_block() {
+    on_gpu(&LATE, || {
+        let session = start();
+        let context = new_context(1);
+        let (to, from) = channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                raw::set_current(context.raw()).unwrap();
+                let stream = raw::stream_create(1).unwrap();
+                raw::begin_capture(stream, RELAXED).unwrap();
+                to.send(()).unwrap();
+                let _ = raw::alloc_async(1000, stream);
+            });
+            from.recv().unwrap();
+            thread::sleep(Duration::from_millis(50));
+            raw::context_destroy(context.raw()).unwrap();
+        });
+        assert!(assert_complete(&session).is_empty());
     });
 }
 

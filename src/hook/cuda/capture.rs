@@ -56,14 +56,6 @@ pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
     BEGUN.destroying(key(stream))
 }
 
-/// Whether an allocation went into a graph.
-pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
-    let Some(capture) = capture_of(outcome.stream) else { return false };
-    let Outcome { address, size, place, .. } = *outcome;
-    capture.add(|| Node::Alloc { address, size, device: place.device, site: graphs::site() });
-    true
-}
-
 /// A stream capture under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamCapture {
@@ -79,6 +71,11 @@ impl StreamCapture {
         } else {
             graphs::add(self.graph, self.id, node());
         }
+    }
+
+    pub(super) fn allocated(self, outcome: &Outcome) {
+        let Outcome { address, size, place, .. } = *outcome;
+        self.add(|| Node::Alloc { address, size, device: place.device, site: graphs::site() });
     }
 
     pub(super) fn freed(self, address: u64) {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use super::capture::StreamCapture;
 use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::graphs::LIVE;
 use super::imports::PARTS;
@@ -26,26 +27,37 @@ impl Outcome {
     }
 }
 
+/// What is known before an allocation.
+struct AllocBefore {
+    place: Place,
+    captured: Option<StreamCapture>,
+    began: u64,
+}
+
 pub(super) fn alloc(request: Request) -> impl FnOnce(c_int) {
-    let before = || (Place::before(request.class, request.stream, request.hint), ticks::now());
+    let before = || AllocBefore {
+        place: Place::before(request.class, request.stream, request.hint),
+        captured: capture::capture_of(request.stream),
+        began: ticks::now(),
+    };
     let before = if attention::is_idle() { None } else { Some(before()) };
     move |result| {
-        if let Some((place, began)) = before {
-            after_alloc(result, request, place, began);
+        if let Some(before) = before {
+            after_alloc(result, request, &before);
         }
     }
 }
 
-fn after_alloc(result: c_int, request: Request, place: Place, began: u64) {
-    let took = ticks::now().saturating_sub(began);
-    if result != SUCCESS && result != OUT_OF_MEMORY {
-        return;
+fn after_alloc(result: c_int, request: Request, before: &AllocBefore) {
+    let took = ticks::now().saturating_sub(before.began);
+    let outcome = Outcome::of(result, request, before.place, took);
+    match (result, before.captured) {
+        (SUCCESS, _) if outcome.address == 0 => {}
+        // While its stream is captured, the allocation becomes a graph node instead.
+        (SUCCESS, Some(capture)) => capture.allocated(&outcome),
+        (SUCCESS | OUT_OF_MEMORY, _) => notify_alloc(&outcome),
+        _ => {}
     }
-    let outcome = Outcome::of(result, request, place, took);
-    if result == SUCCESS && (outcome.address == 0 || capture::takes_alloc(&outcome)) {
-        return;
-    }
-    notify_alloc(&outcome);
 }
 
 /// Takes a block out of its account. This happens before the driver call, after which another thread may get the
