@@ -46,7 +46,7 @@ fn allocate() {
 fn has_ended() -> bool {
     let thread = THREAD.load(Relaxed);
     // SAFETY: signal 0 is none.
-    thread != 0 && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } != 0
+    thread != 0 && unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, 0) } != 0
 }
 
 #[test]
