@@ -57,42 +57,77 @@ pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
 /// Merges scopes of one parent whose names differ only in a number. The merged row says where the maximum was:
 /// `step 0 … step 4, most in step 2`. Bytes at the peak, calls and allocations are summed; peaks are maxima.
 pub(crate) fn scopes_by_pattern(rows: Vec<ScopeRow>) -> Vec<ScopeRow> {
-    folded(rows, 1)
+    let mut tree = ScopeTree::default();
+    rows.into_iter().for_each(|row| tree.add(row));
+    tree.rows()
 }
 
-/// Merges the scopes of a depth, each followed by its nested scopes.
-fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
-    let mut groups: Vec<Group> = Vec::new();
-    let (mut numbers, mut number) = (HashMap::new(), 0);
-    for row in rows {
+/// Scopes of one parent, as places in [`ScopeTree::groups`].
+#[derive(Default)]
+struct Siblings {
+    groups: Vec<usize>,
+    by_pattern: HashMap<String, usize>,
+    /// The one that the last row was added to: deeper rows are nested in it.
+    newest: Option<usize>,
+}
+
+/// Merged scopes. Nested scopes are as many as a capture says, so nothing here recurses.
+#[derive(Default)]
+struct ScopeTree {
+    outermost: Siblings,
+    groups: Vec<Group>,
+}
+
+impl ScopeTree {
+    fn add(&mut self, row: ScopeRow) {
+        let (mut depth, mut around) = (1, None);
         // In a damaged capture a scope may stand there without the scopes around it.
-        if let Some(group) = groups.get_mut(number).filter(|_| row.depth > depth) {
-            group.inside.push(row);
-            continue;
+        while let Some(newest) = self.siblings(around).newest.filter(|_| row.depth > depth) {
+            (depth, around) = (depth + 1, Some(newest));
         }
-        number = *numbers.entry(name_pattern(&row.name)).or_insert(groups.len());
-        match groups.get_mut(number) {
-            Some(group) => group.add(row),
-            None => groups.push(Group::of(row)),
+        let next = self.groups.len();
+        let siblings = self.siblings(around);
+        let group = *siblings.by_pattern.entry(name_pattern(&row.name)).or_insert(next);
+        siblings.newest = Some(group);
+        if group == next {
+            siblings.groups.push(group);
+            self.groups.push(Group::of(row));
+        } else {
+            self.groups[group].add(row);
         }
     }
-    let of_group = |group: Group| {
-        let (row, inside) = group.finish();
-        std::iter::once(row).chain(folded(inside, depth + 1))
-    };
-    groups.into_iter().flat_map(of_group).collect()
+
+    fn siblings(&mut self, around: Option<usize>) -> &mut Siblings {
+        match around {
+            Some(group) => &mut self.groups[group].inside,
+            None => &mut self.outermost,
+        }
+    }
+
+    /// Each scope is followed by its nested scopes.
+    fn rows(mut self) -> Vec<ScopeRow> {
+        let mut rows = Vec::with_capacity(self.groups.len());
+        let mut waiting: Vec<usize> = self.outermost.groups.into_iter().rev().collect();
+        while let Some(group) = waiting.pop() {
+            let group = std::mem::take(&mut self.groups[group]);
+            waiting.extend(group.inside.groups.iter().rev());
+            rows.push(group.finish());
+        }
+        rows
+    }
 }
 
+#[derive(Default)]
 struct Group {
     row: ScopeRow,
     last: String,
     worst: String,
-    inside: Vec<ScopeRow>,
+    inside: Siblings,
 }
 
 impl Group {
     fn of(row: ScopeRow) -> Self {
-        Self { last: row.name.clone(), worst: row.name.clone(), inside: Vec::new(), row }
+        Self { last: row.name.clone(), worst: row.name.clone(), inside: Siblings::default(), row }
     }
 
     fn add(&mut self, more: ScopeRow) {
@@ -108,11 +143,11 @@ impl Group {
         self.last = more.name;
     }
 
-    fn finish(mut self) -> (ScopeRow, Vec<ScopeRow>) {
+    fn finish(mut self) -> ScopeRow {
         if self.row.name != self.last {
             self.row.name = format!("{} … {}, most in {}", self.row.name, self.last, self.worst);
         }
-        (self.row, self.inside)
+        self.row
     }
 }
 
@@ -131,6 +166,8 @@ pub(crate) fn name_pattern(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn row(depth: usize, name: &str, own_peak: u64) -> ScopeRow {
@@ -164,5 +201,37 @@ mod tests {
             found.iter().map(|row| (row.depth, &*row.name)).collect::<Vec<_>>(),
             [(3, "inner"), (2, "middle"), (1, "outer")]
         );
+    }
+
+    /// The same by levels: the groups of a depth, and in each the groups of the next one.
+    fn by_definition(rows: &[ScopeRow], depth: usize) -> Vec<ScopeRow> {
+        let mut groups: Vec<(Group, Vec<ScopeRow>)> = Vec::new();
+        let mut now = 0;
+        for row in rows {
+            if row.depth > depth && !groups.is_empty() {
+                groups[now].1.push(row.clone());
+                continue;
+            }
+            let same = |(group, _): &(Group, _)| name_pattern(&group.worst) == name_pattern(&row.name);
+            now = groups.iter().position(same).unwrap_or(groups.len());
+            match groups.get_mut(now) {
+                Some((group, _)) => group.add(row.clone()),
+                None => groups.push((Group::of(row.clone()), Vec::new())),
+            }
+        }
+        groups
+            .into_iter()
+            .flat_map(|(group, inside)| [vec![group.finish()], by_definition(&inside, depth + 1)].concat())
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_merged_as_level_by_level(
+            rows in prop::collection::vec((1..5usize, prop::sample::select(vec!["a", "b 1", "b 2", "c"]), 0..9u64), 0..40),
+        ) {
+            let rows: Vec<ScopeRow> = rows.into_iter().map(|(depth, name, peak)| row(depth, name, peak)).collect();
+            prop_assert_eq!(scopes_by_pattern(rows.clone()), by_definition(&rows, 1));
+        }
     }
 }
