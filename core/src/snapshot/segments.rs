@@ -63,7 +63,7 @@ pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[Segmen
         |(start, end): (u64, u64)| Segment { address: start, size: end - start, estimated: true, pool: None };
     let mut all: Vec<Segment> = merged(ranges, NEIGHBOURS).into_iter().map(estimated).collect();
     if !told.is_empty() {
-        all.iter_mut().for_each(|segment| keep_clear(segment, told));
+        keep_clear(&mut all, told);
         all.extend(told);
         all.sort_unstable_by_key(|segment| segment.address);
     }
@@ -110,16 +110,22 @@ fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
     before.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| end <= range.1)
 }
 
-/// Ends an estimated segment where the next reported one begins.
-fn keep_clear(estimated: &mut Segment, told: &[Segment]) {
-    let next = told.iter().map(|segment| segment.address).filter(|address| *address > estimated.address).min();
-    if let Some(next) = next {
-        estimated.size = estimated.size.min(next - estimated.address);
+/// Ends each estimated segment where the next reported one begins.
+fn keep_clear(estimated: &mut [Segment], told: &[Segment]) {
+    let mut begins: Vec<u64> = told.iter().map(|segment| segment.address).collect();
+    begins.sort_unstable();
+    for segment in estimated {
+        let next = begins.partition_point(|begin| *begin <= segment.address);
+        if let Some(next) = begins.get(next) {
+            segment.size = segment.size.min(next - segment.address);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::snapshot::testing::block;
 
@@ -147,5 +153,36 @@ mod tests {
     fn neighbours_share_a_segment_and_strangers_do_not() {
         let ranges = vec![(0x1000, 0x2000), (0x1800, 0x1900), (0x2fff, 0x4000), (0x6000, 0x7000)];
         assert_eq!(merged(ranges, NEIGHBOURS), [(0x1000, 0x4000), (0x6000, 0x7000)]);
+    }
+
+    /// Where the next reported segment begins, by a look at all of them.
+    fn by_definition(estimated: &Segment, told: &[Segment]) -> Segment {
+        let next = told.iter().map(|segment| segment.address).filter(|address| *address > estimated.address).min();
+        let size = next.map_or(estimated.size, |next| estimated.size.min(next - estimated.address));
+        Segment { size, ..*estimated }
+    }
+
+    fn segments(most: u64) -> impl Strategy<Value = Vec<Segment>> {
+        let segment = (0..most, 1..most).prop_map(|(address, size)| Segment { address, size, ..Segment::default() });
+        prop::collection::vec(segment, 0..30)
+    }
+
+    proptest! {
+        #[test]
+        fn an_estimated_segment_ends_where_the_next_reported_one_begins(all in segments(200), told in segments(200)) {
+            let mut found = all.clone();
+            keep_clear(&mut found, &told);
+            let expected: Vec<Segment> = all.iter().map(|segment| by_definition(segment, &told)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    /// A look at all segments for each block would take a minute here.
+    #[test]
+    fn a_block_outside_of_each_of_two_hundred_thousand_segments_is_no_trouble() {
+        let told = |at: u64| Segment { address: at << 16, size: 512, ..Segment::default() };
+        let told: Vec<Segment> = (1..=200_000).map(told).collect();
+        let live: Vec<Block> = (1..=200_000).map(|at| block((at << 16) + 0x8000, 512)).collect();
+        assert_eq!(cover(&[], &live, &told, &[]).len(), 400_000);
     }
 }
