@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
 use super::{LineCache, MovedBlocks, WasteKind, followed};
+use crate::analysis::StackTest;
 use crate::attribute::{Elementwise, elementwise, operator};
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId};
 
@@ -46,6 +47,9 @@ impl InPlace {
     }
 }
 
+/// Blocks of one size that an operation uses last, at most: an element-wise one has two.
+const MOST_INPUTS: usize = 64;
+
 type InPlaceKey<'a> = (String, String, &'a str, u32);
 
 /// In-place forms at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
@@ -83,7 +87,8 @@ fn pairs<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot, log: &ReplayedL
     let mut ended: HashMap<(u64, u64), Vec<Allocated<'a>>> = HashMap::new();
     for (uses, record) in device.uses.iter().filter_map(with_record) {
         if let Some(last) = uses.known_last().filter(|_| !may_be_needed(log, &passes, uses)) {
-            ended.entry((last.operation, record.size)).or_default().push((uses, record));
+            let ended = ended.entry((last.operation, record.size)).or_default();
+            ended.extend((ended.len() < MOST_INPUTS).then_some((uses, record)));
         }
     }
     let mut known: HashMap<StackId, Option<Elementwise<'a>>> = HashMap::new();
@@ -107,13 +112,9 @@ fn is_kernel(data: &SnapshotData, used: &BlockUse) -> bool {
 
 /// The records by which a backward pass allocates.
 fn backward_allocs(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<usize> {
-    let mut known: HashMap<StackId, bool> = HashMap::new();
-    let mut is_backward = |stack| {
-        let found = || operator(data, stack).is_some_and(|found| found.is_backward);
-        *known.entry(stack).or_insert_with(found)
-    };
+    let mut backward = StackTest::that(|stack| operator(data, stack).is_some_and(|found| found.is_backward));
     let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
-    allocs.filter(|(_, record)| is_backward(record.stack)).map(|(at, _)| at).collect()
+    allocs.filter(|(_, record)| backward.has(record.stack)).map(|(at, _)| at).collect()
 }
 
 /// A block that lives to the end may be used later. If it lives during a backward pass, it may be part of the graph, and

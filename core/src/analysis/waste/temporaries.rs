@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
-use crate::analysis::{Call, calls, line_and_callers};
+use crate::analysis::{Call, StackTest, calls, line_and_callers};
 use crate::attribute::operator;
-use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData};
+use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// An operator whose temporaries make up much of the peak and are many times its inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,13 +59,14 @@ pub fn operator_temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Opt
     let is_here = |call: &&Call<'_>| call.thread == thread && call.records.contains(&at);
     let call = calls.iter().find(|call| is_here(call) && !call.is_backward)?;
     let line = line_and_callers(data, call.stack, 0).concat();
-    let is_same =
-        |other: &&Call<'_>| other.operator == call.operator && line_and_callers(data, other.stack, 0).concat() == line;
-    let changes = calls.iter().filter(is_same).flat_map(|call| Workspace::of((data, device), &log, call).changes());
+    let mut is_line = StackTest::that(|stack| line_and_callers(data, stack, 0).concat() == line);
+    let allocs = AllocsByThread::of(data, device, call.operator);
+    let same = calls.iter().filter(|other| other.operator == call.operator && is_line.has(other.stack));
+    let changes = same.flat_map(|call| Workspace::of(device, &log, &allocs, call).changes());
     let mut changes: Vec<LogChange> = changes.collect();
     changes.sort_unstable();
     let without = u64::try_from(log.peak(&changes)).unwrap_or(0);
-    let workspace = Workspace::of((data, device), &log, call);
+    let workspace = Workspace::of(device, &log, &allocs, call);
     let (inputs, are_inputs_known) = inputs(device, &log, call);
     let at_peak = workspace.temporaries.iter().filter(|(from, until, _)| (*from..*until).contains(&at));
     let (bytes, blocks) =
@@ -95,10 +96,16 @@ fn may_have_temporaries(data: &SnapshotData, device: &DeviceSnapshot, at: usize)
     if root.is_backward {
         return false;
     }
+    let mut is_own = of_operator(data, root.root);
     let soon = device.records.iter().skip(at).take(SOON).filter(|record| record.kind == RecordKind::Free);
-    let of_root = soon.filter(|record| operator(data, record.alloc_stack).is_some_and(|found| found.root == root.root));
+    let of_root = soon.filter(|record| is_own.has(record.alloc_stack));
     let bytes = of_root.fold(0u64, |sum, record| sum.saturating_add(record.size));
     bytes > 0 && bytes >= device.peak.bytes / OperatorTemporaries::LEAST_PART
+}
+
+/// Is a stack one of this operator?
+fn of_operator<'a>(data: &'a SnapshotData, root: &'a str) -> StackTest<impl Fn(StackId) -> bool + 'a> {
+    StackTest::that(move |stack| operator(data, stack).is_some_and(|found| found.root == root))
 }
 
 /// What a call allocates.
@@ -110,21 +117,49 @@ struct Workspace {
     outputs: u64,
 }
 
+/// The allocs of each thread, as sorted positions in the log.
+struct AllocsByThread {
+    all: HashMap<ThreadId, Vec<usize>>,
+    /// Those by another operator, or by none.
+    foreign: HashMap<ThreadId, Vec<usize>>,
+}
+
+impl AllocsByThread {
+    fn of(data: &SnapshotData, device: &DeviceSnapshot, root: &str) -> Self {
+        let mut is_own = of_operator(data, root);
+        let mut found = Self { all: HashMap::new(), foreign: HashMap::new() };
+        let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
+        for (at, record) in allocs {
+            found.all.entry(record.thread).or_default().push(at);
+            if !is_own.has(record.stack) {
+                found.foreign.entry(record.thread).or_default().push(at);
+            }
+        }
+        found
+    }
+
+    /// The allocs of a call's thread between its first and its last record.
+    fn within(&self, call: &Call<'_>) -> &[usize] {
+        let all = self.all.get(&call.thread).map_or(&[][..], Vec::as_slice);
+        let place = |at: usize| all.partition_point(|alloc| *alloc < at);
+        all.get(place(call.records.start)..place(call.records.end)).unwrap_or_default()
+    }
+
+    /// Where the thread of a call first allocates by another operator after it.
+    fn foreign_after(&self, call: &Call<'_>) -> usize {
+        let foreign = self.foreign.get(&call.thread).map_or(&[][..], Vec::as_slice);
+        let next = foreign.partition_point(|alloc| *alloc < call.records.end);
+        foreign.get(next).copied().unwrap_or(usize::MAX)
+    }
+}
+
 impl Workspace {
     /// Without stacks of frees, a call seems to end before it frees its last blocks, or at the second of two equal allocs.
     /// So the frees of its thread up to the next alloc by another operator count, too; if they free all of the call's blocks,
     /// the last one is the result.
-    fn of((data, device): (&SnapshotData, &DeviceSnapshot), log: &ReplayedLog, call: &Call<'_>) -> Self {
-        let of_thread = |record: &&Record| record.thread == call.thread && record.kind == RecordKind::Alloc;
-        let is_own = |record: &Record| operator(data, record.stack).is_some_and(|found| found.root == call.operator);
-        let after = device
-            .records
-            .iter()
-            .skip(call.records.end)
-            .take_while(|record| !of_thread(record) || is_own(record))
-            .count();
-        let end = call.records.end + after;
-        let own = call.records.clone().filter_map(|at| Some((at, device.records.get(at).filter(of_thread)?)));
+    fn of(device: &DeviceSnapshot, log: &ReplayedLog, allocs: &AllocsByThread, call: &Call<'_>) -> Self {
+        let end = allocs.foreign_after(call);
+        let own = allocs.within(call).iter().filter_map(|at| Some((*at, device.records.get(*at)?)));
         let freed = |record: &Record| record.alloc_seq.and_then(|seq| log.freed_at(seq)).filter(|freed| *freed < end);
         let blocks: Vec<(usize, Option<usize>, u64)> =
             own.map(|(at, record)| (at, freed(record), record.size)).collect();
@@ -177,4 +212,84 @@ fn is_read(uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
     let is_earlier = uses.known_last().is_some_and(|used| used.after_alloc < first);
     let is_idle = uses.idle.is_some_and(|idle| !uses.escaped && idle.from_alloc < first && last < idle.to_alloc);
     (uses.is_unused() || is_later || is_earlier || is_idle).then_some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::snapshot::testing::{Story, frame, registry, stacks};
+
+    /// Stacks 1 and 2 are `cumsum` of one line, 3 `relu`, 4 no operator.
+    fn story(ops: &[(u32, u32, usize)]) -> SnapshotData {
+        let core = registry("candle-core-0.11.1/src/tensor.rs");
+        let frames = vec![
+            frame("candle_core::tensor::Tensor::matmul", &core, 1),
+            frame("candle_core::tensor::Tensor::tril", &core, 2),
+            frame("candle_core::tensor::Tensor::cumsum", &core, 3),
+            frame("candle_core::tensor::Tensor::relu", &core, 4),
+            frame("net::main", "/home/u/net/src/main.rs", 9),
+        ];
+        let mut story = Story::cuda(0);
+        story.stacks(stacks(frames, [&[0, 2, 4][..], &[1, 2, 4], &[3, 4], &[4]]));
+        let mut live = Vec::new();
+        for (time_ns, &(thread, stack, nth)) in (1u64..).zip(ops) {
+            story.at(time_ns).thread(thread);
+            if stack < 5 {
+                story.alloc(time_ns, 100 + time_ns).on(StackId(stack));
+                live.push(time_ns);
+            } else if nth < live.len() {
+                story.free(live.remove(live.len() - 1 - nth));
+            }
+        }
+        story.build()
+    }
+
+    /// What a call allocates, by the words of [`Workspace::of`]: a look at the whole log for each call.
+    fn by_definition(data: &SnapshotData, log: &ReplayedLog, call: &Call<'_>) -> (Vec<(usize, usize, u64)>, u64) {
+        let records = &data.devices[0].records;
+        let is_alloc = |at: usize| records[at].thread == call.thread && records[at].kind == RecordKind::Alloc;
+        let is_foreign = |at: usize| operator(data, records[at].stack).is_none_or(|found| found.root != call.operator);
+        let end = (call.records.end..records.len()).find(|at| is_alloc(*at) && is_foreign(*at));
+        let freed = |at: usize| log.freed_at(records[at].alloc_seq?).filter(|freed| end.is_none_or(|end| *freed < end));
+        let own: Vec<usize> = call.records.clone().filter(|at| is_alloc(*at)).collect();
+        let last = own.iter().map(|at| freed(*at)).max().flatten();
+        let all_go = own.iter().all(|at| freed(*at).is_some());
+        let result = last.filter(|last| all_go && *last >= call.records.end);
+        let (mut temporaries, mut outputs) = (Vec::new(), 0);
+        for at in own {
+            match freed(at).filter(|freed| Some(*freed) != result) {
+                Some(freed) => temporaries.push((at, freed, records[at].size)),
+                None => outputs += records[at].size,
+            }
+        }
+        (temporaries, outputs)
+    }
+
+    proptest! {
+        #![proptest_config(crate::random::programs(500))]
+
+        #[test]
+        fn the_workspace_of_each_call_is_that_of_a_look_at_the_whole_log(
+            ops in prop::collection::vec((1..4u32, 0..8u32, 0..4usize), 0..80),
+        ) {
+            let data = story(&ops);
+            let device = &data.devices[0];
+            let Some(log) = ReplayedLog::of(device) else { return Ok(()) };
+            for call in calls(&data, device) {
+                let found = Workspace::of(device, &log, &AllocsByThread::of(&data, device, call.operator), &call);
+                prop_assert_eq!((found.temporaries, found.outputs), by_definition(&data, &log, &call));
+            }
+        }
+    }
+
+    /// A scan of the log for each call would take a minute here.
+    #[test]
+    fn two_hundred_thousand_calls_of_one_line_are_no_trouble() {
+        let ops: Vec<(u32, u32, usize)> = (0..400_000).map(|at| (1, if at % 2 == 0 { 1 } else { 5 }, 1)).collect();
+        let data = story(&ops);
+        let found = operator_temporaries(&data, &data.devices[0]);
+        assert_eq!(found, None, "each call only has its result");
+    }
 }

@@ -3,26 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::finding::{Confidence, Cost, Finding, is_large, large, line_of, lines, then};
-use crate::analysis::{LiveTwice, live_twice, operator_temporaries};
+use crate::analysis::{LiveTwice, StackTest, live_twice, operator_temporaries};
 use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
-
-/// A predicate on stacks, cached.
-struct StackTest<F> {
-    is_so: F,
-    known: HashMap<StackId, bool>,
-}
-
-impl<F: Fn(StackId) -> bool> StackTest<F> {
-    fn that(is_so: F) -> Self {
-        Self { is_so, known: HashMap::new() }
-    }
-
-    fn has(&mut self, stack: StackId) -> bool {
-        *self.known.entry(stack).or_insert_with(|| (self.is_so)(stack))
-    }
-}
 
 /// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
 pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
