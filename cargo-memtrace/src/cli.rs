@@ -384,6 +384,10 @@ pub(crate) struct ExportArgs {
     /// What the tables say of the run, such as its commit; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
+    /// Largest size of the file, before compression, for pytorch, chrome, layout, folded and json; beyond it, small blocks or
+    /// rows are left out [default: 32 MiB of json, 128 MiB of chrome and layout]
+    #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
+    pub(crate) max_size: Option<u64>,
 }
 
 #[derive(Args)]

@@ -107,6 +107,8 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
         let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
         assert!(run.join(format!("labels.{format}")).metadata().unwrap().len() > 0, "{}", run.display());
     }
+    let small = prints(&["export", file, "--to", "json", "--max-size", "8 KiB", "-o", "-"]);
+    assert!(small.len() <= 8 << 10 && small.contains("left_out"), "{} bytes", small.len());
     let pickle = folder.path().join("a.pickle");
     assert!(prints(&["report", pickle.to_str().unwrap()]).contains("src/model.rs:7"), "its own pickle is read");
     assert!(prints(&["export", file, "--to", "folded", "-o", "-"]).contains(';'));

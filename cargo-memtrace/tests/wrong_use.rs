@@ -172,6 +172,7 @@ fn wrong_values_say_what_is_possible() {
         (&["check", "whole.memtrace", "--peak", "much"], "much"),
         (&["check", "whole.memtrace", "--peak", "1 GiB", "--tolerance", "x"], "1%"),
         (&["export", "whole.memtrace"], "--to"),
+        (&["export", "whole.memtrace", "--to", "dhat", "--max-size", "1MiB", "-o", "-"], "json"),
         (&["report"], "cargo memtrace run"),
     ] {
         let error = here.fails(words);

@@ -96,10 +96,13 @@ export function matches(node: TreeNode, search: string): boolean {
   return search !== "" && `${node.name} ${node.place}`.toLowerCase().includes(search);
 }
 
-/** Bytes below the outermost nodes that match. */
-export function matched(node: TreeNode, search: string): number {
-  if (matches(node, search)) return node.bytes;
+/** Bytes below the outermost nodes that match. Scopes nest as deep as a recording says, so nothing here recurses. */
+export function matched(root: TreeNode, search: string): number {
   let sum = 0;
-  for (const child of node.children.values()) sum += matched(child, search);
+  const waiting = [root];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (matches(node, search)) sum += node.bytes;
+    else for (const child of node.children.values()) waiting.push(child);
+  }
   return sum;
 }

@@ -13,16 +13,25 @@ use crate::tables::{RunTables, TableFormat};
 use crate::{input, output};
 
 pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
+    let most = |usual: Option<u64>| args.max_size.or(usual);
+    let (pickle, folded, json) = (Pickle::default(), Folded::default(), Json::default());
+    let (chrome, layout) = (ChromeTrace::default(), MemoryLayout::default());
     let format: &dyn Export = match args.to {
-        Target::Pytorch => &Pickle::default(),
-        Target::Chrome => &ChromeTrace::default(),
-        Target::Layout => &MemoryLayout::default(),
-        Target::Folded => &Folded::default(),
+        Target::Pytorch => &Pickle { max_bytes: most(pickle.max_bytes), ..pickle },
+        Target::Chrome => &ChromeTrace { max_bytes: most(chrome.max_bytes), ..chrome },
+        Target::Layout => &MemoryLayout { max_bytes: most(layout.max_bytes), ..layout },
+        Target::Folded => &Folded { max_bytes: most(folded.max_bytes), ..folded },
+        Target::Json => &Json { max_bytes: most(json.max_bytes), ..json },
+        _ if args.max_size.is_some() => {
+            let formats = "pytorch, chrome, layout, folded and json";
+            return Err(CommandFailure::usage(format!(
+                "--max-size is for --to {formats}; other formats have no parts to leave out"
+            )));
+        }
         Target::Pprof => &Pprof::default(),
         Target::Speedscope => &Speedscope::default(),
         Target::Dhat => &Dhat::default(),
         Target::Firefox => &Firefox::default(),
-        Target::Json => &Json::default(),
         Target::Parquet => return tables(args, TableFormat::Parquet),
         Target::Csv => return tables(args, TableFormat::Csv),
     };

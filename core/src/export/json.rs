@@ -19,12 +19,19 @@ const VERSION: u32 = 1;
 /// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A sampled device
 /// has `estimated` and `sampled`. [`Json::SCHEMA`] describes all keys; the value of `version` grows when a key is gone or has
 /// another meaning.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Json {
     /// One line instead of indented lines.
     pub compact: bool,
-    /// The size to keep to: beyond it the smallest rows of each table are summed in one. No limit if `None`.
+    /// The size to keep to: beyond it the smallest rows of each table are summed in one. 32 MiB by default, which no report of a
+    /// program reaches; no limit if `None`.
     pub max_bytes: Option<u64>,
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self { compact: false, max_bytes: Some(32 << 20) }
+    }
 }
 
 impl Json {
@@ -35,10 +42,10 @@ impl Json {
 impl Export for Json {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
-        let most = tables.iter().map(Tables::longest).max().unwrap_or(0);
+        let most = tables.iter().map(Tables::longest).max().unwrap_or(0).max(data.objects.len());
         budget::rows(self.max_bytes, most, out, |rows, left_out, out| {
             let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
-            let value = report(data, devices.collect(), left_out);
+            let value = report(data, devices.collect(), rows, left_out);
             let text = if self.compact { format!("{value}\n") } else { format!("{value:#}\n") };
             Ok(out.write_all(visible::json(text).as_bytes())?)
         })
@@ -50,6 +57,8 @@ struct Tables {
     breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
+    /// Tables of any length.
+    lists: Vec<(&'static str, Value)>,
     others: Vec<(&'static str, Value)>,
 }
 
@@ -64,18 +73,40 @@ impl Tables {
             breakdowns,
             scopes: analysis::scopes(data, device),
             temporaries: analysis::temporaries(data, device),
-            others: cuda_tables(data, device)
+            lists: [("findings", findings(data, device).iter().map(finding).collect())]
                 .into_iter()
-                .chain([("findings", findings(data, device).iter().map(finding).collect())])
+                .chain(driver_time(data, device).map(|times| ("driver_time", times)))
                 .chain(twice(data, device).map(|rows| ("live_twice", rows)))
                 .chain(allocators(data, device).map(|rows| ("peak_by_allocator", rows)))
+                .chain((!device.gaps.is_empty()).then(|| ("gaps", device.gaps.iter().map(gap).collect())))
+                .chain((!device.ooms.is_empty()).then(|| ("ooms", device.ooms.iter().map(oom).collect())))
                 .collect(),
+            others: cuda_tables(data, device),
         }
     }
 
     fn longest(&self) -> usize {
         let breakdowns = self.breakdowns.iter().map(|(_, breakdown)| breakdown.rows.len());
-        breakdowns.chain([self.scopes.len(), self.temporaries.len()]).max().unwrap_or(0)
+        let lists = self.lists.iter().map(|(_, list)| longest(list));
+        breakdowns.chain([self.scopes.len(), self.temporaries.len()]).chain(lists).max().unwrap_or(0)
+    }
+}
+
+/// The length of a list, or of the longest one of an object.
+fn longest(value: &Value) -> usize {
+    match value {
+        Value::Array(rows) => rows.len(),
+        Value::Object(parts) => parts.values().map(longest).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The first rows of a list, or of each list of an object.
+fn first(value: &Value, rows: usize) -> Value {
+    match value {
+        Value::Array(all) => all.iter().take(rows).cloned().collect(),
+        Value::Object(parts) => parts.iter().map(|(name, part)| (name.clone(), first(part, rows))).collect(),
+        _ => value.clone(),
     }
 }
 
@@ -87,7 +118,7 @@ fn live(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Brea
     vec![("live_by_scope", scope), ("live_by_operator", operator), ("live_by_module", module), ("live_by_age", age)]
 }
 
-fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value {
+fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &LeftOut) -> Value {
     let mut report = json!({
         "version": VERSION,
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
@@ -100,7 +131,7 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
         "min_size": data.settings.min_size,
         "max_entries": data.settings.max_entries,
         "devices": devices,
-        "modules": data.objects.iter().map(module).collect::<Vec<_>>(),
+        "modules": data.objects.iter().take(rows).map(module).collect::<Vec<_>>(),
         "health": health(data),
     });
     if !left_out.is_nothing() {
@@ -158,12 +189,6 @@ fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static st
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut tables = vec![("segments", segments(device))];
     tables.extend(analysis::balance(data, device).map(|found| ("balance", balance(&found))));
-    if !device.calls.is_empty() {
-        let by_line: Vec<Value> = analysis::time_by_line(data, device).iter().map(time).collect();
-        let by_scope: Vec<Value> = analysis::time_by_scope(data, device).iter().map(time).collect();
-        let all = time(&analysis::time_in_driver(device));
-        tables.push(("driver_time", json!({ "all": all, "by_line": by_line, "by_scope": by_scope })));
-    }
     if let Some(churn) = analysis::churn(device) {
         let table = json!({
             "bytes_taken_again": churn.bytes,
@@ -175,6 +200,15 @@ fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static st
         tables.push(("pool_churn", table));
     }
     tables
+}
+
+fn driver_time(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
+    let is_there = matches!(device.device, Device::Cuda(_)) && !device.calls.is_empty();
+    is_there.then(|| {
+        let by_line: Vec<Value> = analysis::time_by_line(data, device).iter().map(time).collect();
+        let by_scope: Vec<Value> = analysis::time_by_scope(data, device).iter().map(time).collect();
+        json!({ "all": time(&analysis::time_in_driver(device)), "by_line": by_line, "by_scope": by_scope })
+    })
 }
 
 fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
@@ -312,18 +346,13 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     value["scopes"] = tables.scopes.iter().take(rows).map(scope).collect();
     value["temporaries"] = tables.temporaries.iter().take(rows).map(temporary).collect();
     value["stats"] = stats(&device.stats);
-    if !device.gaps.is_empty() {
-        value["gaps"] = device.gaps.iter().map(gap).collect();
-    }
-    if !device.ooms.is_empty() {
-        value["ooms"] = device.ooms.iter().map(oom).collect();
-    }
     if let Some(table) = sample(device) {
         (value["estimated"], value["sampled"]) = (true.into(), table);
     }
     if device.pool.is_some() {
         value["pool"] = pool(device);
     }
+    tables.lists.iter().for_each(|(name, list)| value[*name] = first(list, rows));
     tables.others.iter().for_each(|(name, table)| value[*name] = table.clone());
     value
 }

@@ -50,6 +50,8 @@ mod naive_unpickle;
 mod operators;
 mod pickle;
 mod pprof;
+#[cfg(test)]
+mod proportion_tests;
 mod protobuf;
 mod pytorch;
 mod report_json;

@@ -14,6 +14,8 @@ pub struct LeftOut {
     pub largest: u64,
     /// Scopes nested deeper than this.
     pub scopes_below: Option<usize>,
+    /// Number of devices, those with the smallest peaks.
+    pub devices: u64,
     /// Number of rows or stacks that were summed in one.
     pub rows: u64,
     /// Number of records at the log's beginning.
@@ -36,6 +38,9 @@ impl LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
+        if self.devices > 0 {
+            parts.push(format!("the {} devices with the smallest peaks", grouped(self.devices)));
+        }
         if self.allocations > 0 {
             let (count, largest) = (grouped(self.allocations), Bytes(self.largest));
             let why = "freed before the end and not live at the peak";

@@ -1,11 +1,13 @@
 //! A device's columns: blocks, log, levels of detail and texts, reduced to a budget.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
+use super::extras::Most;
 use super::history::{LifetimeRow, PageHistory};
 use super::keys::{BlockKey, KeySource, UsedStacks, keys};
 use super::levels::{self, BucketScale};
@@ -15,10 +17,9 @@ use crate::analysis::{label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
 use crate::report::{Report, ReportOptions, holders};
-use crate::snapshot::{DeviceSnapshot, MADE_UP, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, MADE_UP, SnapshotData, ThreadId};
+use crate::units::grouped;
 
-/// Rows of a table of the report.
-const ROWS: usize = 100;
 /// Lines of the first screen.
 const HOLDERS: usize = 5;
 /// Bytes of a budget for what the head has beside the report and the series.
@@ -28,6 +29,8 @@ const TRIES: usize = 4;
 
 /// A device as a part of the page.
 pub(super) struct DevicePart {
+    pub(super) device: Device,
+    pub(super) peak: u64,
     /// What the page reads first.
     pub(super) head: Value,
     /// Columns of the first picture.
@@ -38,9 +41,74 @@ pub(super) struct DevicePart {
 }
 
 impl DevicePart {
+    /// Adds sentences on what else was left out.
+    pub(super) fn left_out_too(&mut self, words: impl Iterator<Item = String>) {
+        if let Some(all) = self.head["left_out"].as_array_mut() {
+            all.extend(words.map(Value::from));
+        }
+    }
+
     /// Bytes of the page.
     pub(super) fn size(&self) -> usize {
         self.curves.len() + self.columns.len() + self.head.to_string().len()
+    }
+}
+
+/// What a device's part has beside its blocks, its curves and its keys.
+struct FixedPart {
+    columns: ColumnStore,
+    /// The report in words.
+    report: Value,
+    calls: usize,
+    calls_left_out: usize,
+    spans_left_out: usize,
+    segments_left_out: usize,
+    sources_left_out: usize,
+}
+
+impl FixedPart {
+    fn of(
+        data: &SnapshotData,
+        device: &DeviceSnapshot,
+        (stacks, keys, end_ns): (&UsedStacks, &[BlockKey], u64),
+        (prefix, has_sources): (&str, bool),
+        most: Most,
+    ) -> Result<Self, Error> {
+        let options = ReportOptions { device: Some(device.device), rows: most.rows, ..ReportOptions::default() };
+        let report = words::report(&Report::of(data, &options)?);
+        let mut columns = ColumnStore::named(prefix);
+        let frames = extras::stacks(data, stacks, &mut columns);
+        let (call_texts, calls, calls_left_out) = extras::calls(data, device, most.calls, &mut columns);
+        let spans_left_out = extras::spans(data, device, end_ns, most.spans, &mut columns);
+        let segments_left_out = extras::segments(device, most.segments, &mut columns);
+        let labels: serde_json::Map<String, Value> =
+            keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
+        let sources = if has_sources { SourceTexts::of(data, stacks) } else { SourceTexts::default() };
+        let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place });
+        columns.json("texts", &texts);
+        let sources_left_out = sources.left_out;
+        Ok(Self { columns, report, calls, calls_left_out, spans_left_out, segments_left_out, sources_left_out })
+    }
+
+    fn size(&self) -> usize {
+        self.columns.html.len() + self.report.to_string().len() + OTHER_WORDS
+    }
+
+    fn left_out_words(&self, left_out: &LeftOut) -> Vec<String> {
+        let many = |count: usize, words: &str| (count > 0).then(|| format!("{} {words}", grouped(count as u64)));
+        let allocations = (left_out.allocations > 0).then(|| format!("{left_out}. The curves hold all blocks."));
+        let sources = (self.sources_left_out > 0).then(|| {
+            let files = grouped(self.sources_left_out as u64);
+            format!("Source files without text here, because they are missing or newer than the recording: {files}.")
+        });
+        let parts = [
+            allocations,
+            many(self.calls_left_out, "operator calls that changed little are not listed."),
+            many(self.spans_left_out, "inner or short scopes are not on the time axis."),
+            many(self.segments_left_out, "small segments are not shown."),
+            sources,
+        ];
+        parts.into_iter().flatten().collect()
     }
 }
 
@@ -52,8 +120,6 @@ pub(super) fn part(
     max_bytes: u64,
     has_sources: bool,
 ) -> Result<DevicePart, Error> {
-    let options = ReportOptions { device: Some(device.device), rows: ROWS, ..ReportOptions::default() };
-    let report = Report::of(data, &options)?;
     let history = PageHistory::of(device);
     let stacks = UsedStacks::of(&history);
     let keys = keys(data, device, &history, &stacks);
@@ -62,28 +128,17 @@ pub(super) fn part(
     let end_ns = data.process.duration_ns.max(last_ns).max(start_ns + 1);
     let scales = levels::scales(&history, start_ns, end_ns);
 
-    let (mut first, mut fixed) = (ColumnStore::named(prefix), ColumnStore::named(prefix));
-    levels(device, &history, &scales, &mut first, &mut fixed);
-    let series = series(&history, &stacks, &keys, &scales, &mut first, &mut fixed);
-    let frames = extras::stacks(data, &stacks, &mut fixed);
-    let (call_texts, calls, calls_left_out) = extras::calls(data, device, &mut fixed);
-    let spans_left_out = extras::spans(data, device, end_ns, &mut fixed);
-    extras::segments(device, &mut fixed);
-    let labels: serde_json::Map<String, Value> =
-        keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
-    let sources = if has_sources { SourceTexts::of(data, &stacks) } else { SourceTexts::default() };
-    let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place });
-    fixed.json("texts", &texts);
-
-    let words = words::report(&report).to_string().len() + json!(series).to_string().len() + OTHER_WORDS;
-    let (blocks, left_out) = fitting(
-        &history,
-        &stacks,
-        &keys,
-        device,
-        prefix,
-        max_bytes.saturating_sub((first.html.len() + fixed.html.len() + words) as u64),
-    );
+    let (mut first, mut others) = (ColumnStore::named(prefix), ColumnStore::named(prefix));
+    levels(device, &history, &scales, &mut first, &mut others);
+    let series = json!(series(&history, &stacks, &keys, &scales, &mut first, &mut others));
+    let room = max_bytes.saturating_sub((first.html.len() + others.html.len() + series.to_string().len()) as u64);
+    let fixed = |most| FixedPart::of(data, device, (&stacks, &keys, end_ns), (prefix, has_sources), most);
+    let mut fixed_part = fixed(Most::USUAL)?;
+    if fixed_part.size() as u64 > room {
+        fixed_part = fixed(Most::LEAST)?;
+    }
+    let room = room.saturating_sub(fixed_part.size() as u64);
+    let (blocks, left_out) = fitting(&history, &stacks, &keys, device, prefix, room);
     let holders = holders(data, device, HOLDERS);
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
@@ -91,12 +146,12 @@ pub(super) fn part(
     let head = json!({
         "name": device.device.to_string(),
         "prefix": prefix,
-        "report": words::report(&report),
+        "report": fixed_part.report,
         "holders": holders.iter().map(|holder| json!([holder.label, holder.sentence])).collect::<Vec<_>>(),
         "start_ns": start_ns,
         "end_ns": end_ns,
         "records": device.records.len(),
-        "calls": calls,
+        "calls": fixed_part.calls,
         "overwritten": device.overwritten,
         "is_sample": device.is_sample(),
         "at_start": history.at_start,
@@ -118,33 +173,18 @@ pub(super) fn part(
         "keys": series,
         "levels": scales.iter().map(|scale| json!([scale.each_ns, scale.buckets])).collect::<Vec<_>>(),
         "is_reduced": left_out.allocations > 0,
-        "left_out": left_out_words(&left_out, calls_left_out, spans_left_out, sources.left_out),
-        "threads": data.process.threads.iter().map(|thread| json!([thread.number.number(), thread.name])).collect::<Vec<_>>(),
+        "left_out": fixed_part.left_out_words(&left_out),
+        "threads": threads(data, &history),
     });
-    Ok(DevicePart { head, curves: first.html, columns: fixed.html + &blocks.columns.html, left_out })
+    let columns = others.html + &fixed_part.columns.html + &blocks.columns.html;
+    Ok(DevicePart { device: device.device, peak: peak.total(), head, curves: first.html, columns, left_out })
 }
 
-fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize, sources: usize) -> Vec<String> {
-    let mut words = Vec::new();
-    if left_out.allocations > 0 {
-        words.push(format!("{left_out}. The curves hold all blocks."));
-    }
-    if calls > 0 {
-        words.push(format!(
-            "{} operator calls that changed little are not listed.",
-            crate::units::grouped(calls as u64)
-        ));
-    }
-    if spans > 0 {
-        words.push(format!("{} inner or short scopes are not on the time axis.", crate::units::grouped(spans as u64)));
-    }
-    if sources > 0 {
-        let files = crate::units::grouped(sources as u64);
-        words.push(format!(
-            "Source files without text here, because they are missing or newer than the recording: {files}."
-        ));
-    }
-    words
+/// The threads of a device's blocks. A recording may have as many threads as blocks, and many devices.
+fn threads(data: &SnapshotData, history: &PageHistory) -> Vec<Value> {
+    let used: HashSet<ThreadId> = history.rows.iter().map(|row| row.block.thread).collect();
+    let threads = data.process.threads.iter().filter(|thread| used.contains(&thread.number));
+    threads.map(|thread| json!([thread.number.number(), thread.name])).collect()
 }
 
 /// All levels of the curves: the coarsest one belongs to the first picture.

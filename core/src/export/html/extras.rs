@@ -9,12 +9,28 @@ use super::column::ColumnStore;
 use super::keys::UsedStacks;
 use crate::analysis::{OperatorCall, operators, shorten_path};
 use crate::attribute::Origin;
-use crate::snapshot::{ContextId, DeviceSnapshot, Frame, RecordKind, Segment, SnapshotData, SymbolName, ThreadId};
+use crate::snapshot::{
+    ContextId, DeviceSnapshot, Frame, OpenStack, RecordKind, Segment, SnapshotData, SymbolName, ThreadId,
+};
 
-/// Scopes over time that a page shows, at most.
-const SPANS: usize = 50_000;
-/// Operator calls that a page lists, at most.
-const CALLS: usize = 100_000;
+/// How much a device's part has beside its blocks, at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    /// Rows of a table of the report.
+    pub(super) rows: usize,
+    /// Scopes over time.
+    pub(super) spans: usize,
+    pub(super) segments: usize,
+    /// Operator calls.
+    pub(super) calls: usize,
+}
+
+impl Most {
+    /// What a page has room for, in most cases.
+    pub(super) const USUAL: Self = Self { rows: 100, spans: 50_000, segments: 100_000, calls: 100_000 };
+    /// Where that is more than the budget.
+    pub(super) const LEAST: Self = Self { rows: 3, spans: 0, segments: 0, calls: 0 };
+}
 
 /// The stacks as numbers of frames, innermost first. Returns the frames: function, file and line, whose code.
 pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut ColumnStore) -> Value {
@@ -60,28 +76,34 @@ fn origin(origin: Origin) -> u8 {
     }
 }
 
-/// The scopes that were open over time: the outer ones and the long ones first, at most [`SPANS`]. Returns how many are
+/// The scopes that were open over time: the outer ones and the long ones first, at most `most`. Returns how many are
 /// left out.
-pub(super) fn spans(data: &SnapshotData, device: &DeviceSnapshot, end_ns: u64, columns: &mut ColumnStore) -> usize {
-    let mut open: HashMap<ThreadId, Vec<(ContextId, u64)>> = HashMap::new();
+pub(super) fn spans(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    end_ns: u64,
+    most: usize,
+    columns: &mut ColumnStore,
+) -> usize {
+    let mut open: HashMap<ThreadId, OpenStack<ContextId, (ContextId, u64)>> = HashMap::new();
     let mut spans: Vec<(ContextId, u64, u64)> = Vec::new();
     for mark in &device.marks {
         let stack = open.entry(mark.thread).or_default();
         if mark.enter {
-            stack.push((mark.context, mark.time_ns));
-        } else if let Some(at) = stack.iter().rposition(|(context, _)| *context == mark.context) {
-            let (context, from) = stack.remove(at);
+            stack.enter(mark.context, (mark.context, mark.time_ns));
+        } else if let Some((_, (context, from))) = stack.leave(mark.context) {
             spans.push((context, from, mark.time_ns));
         }
     }
-    spans.extend(open.into_values().flatten().map(|(context, from)| (context, from, end_ns.max(from))));
-    let mut depths: Vec<usize> = vec![0; data.contexts.len()];
-    (0..).zip(&mut depths).for_each(|(id, depth)| *depth = data.context_ids(ContextId(id)).len());
+    spans.extend(
+        open.into_values().flat_map(OpenStack::into_values).map(|(context, from)| (context, from, end_ns.max(from))),
+    );
+    let depths = data.context_depths();
     let depth = |context: ContextId| depths.get(context.0 as usize).copied().unwrap_or(0);
-    let left_out = spans.len().saturating_sub(SPANS);
+    let left_out = spans.len().saturating_sub(most);
     if left_out > 0 {
         spans.sort_by_key(|(context, from, to)| (depth(*context), std::cmp::Reverse(to - from), *from));
-        spans.truncate(SPANS);
+        spans.truncate(most);
     }
     spans.sort_by_key(|(context, from, _)| (*from, depth(*context), *context));
     columns.numbers("span.context", Plain, spans.iter().map(|span| span.0.0.into()));
@@ -90,8 +112,9 @@ pub(super) fn spans(data: &SnapshotData, device: &DeviceSnapshot, end_ns: u64, c
     left_out
 }
 
-/// The segments with their lifetimes: `life` is 0 for those that exist at the end.
-pub(super) fn segments(device: &DeviceSnapshot, columns: &mut ColumnStore) {
+/// The segments with their lifetimes, at most `most`, the largest first: `life` is 0 for those that exist at the end. Returns
+/// how many are left out.
+pub(super) fn segments(device: &DeviceSnapshot, most: usize, columns: &mut ColumnStore) -> usize {
     let mut rows: Vec<(Segment, u64, u64)> = Vec::new();
     let mut there: HashMap<u64, usize> = HashMap::new();
     let row = |address, size, estimated| Segment { address, size, estimated, pool: None };
@@ -114,24 +137,35 @@ pub(super) fn segments(device: &DeviceSnapshot, columns: &mut ColumnStore) {
     }
     let known = |segment: &&Segment| !there.contains_key(&segment.address);
     rows.extend(device.segments.iter().filter(known).map(|segment| (*segment, 0, 0)));
+    let left_out = rows.len().saturating_sub(most);
+    if left_out > 0 {
+        rows.sort_by_key(|(segment, from, _)| (std::cmp::Reverse(segment.size), segment.address, *from));
+        rows.truncate(most);
+    }
     rows.sort_by_key(|(segment, from, _)| (segment.address, *from));
     columns.numbers("segment.address", Delta, rows.iter().map(|row| row.0.address));
     columns.numbers("segment.size", Plain, rows.iter().map(|row| row.0.size));
     columns.numbers("segment.from", Plain, rows.iter().map(|row| row.1));
     columns.numbers("segment.life", Plain, rows.iter().map(|row| row.2));
     columns.numbers("segment.estimated", Plain, rows.iter().map(|row| row.0.estimated.into()));
+    left_out
 }
 
-/// The operator calls, at most [`CALLS`]: those that changed most. Returns their texts, how many are
-/// listed, and how many are left out.
-pub(super) fn calls(data: &SnapshotData, device: &DeviceSnapshot, columns: &mut ColumnStore) -> (Value, usize, usize) {
+/// The operator calls, at most `most`: those that changed most. Returns their texts, how many are listed, and how many are
+/// left out.
+pub(super) fn calls(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    most: usize,
+    columns: &mut ColumnStore,
+) -> (Value, usize, usize) {
     let mut calls = operators(data, device).calls;
-    let left_out = calls.len().saturating_sub(CALLS);
+    let left_out = calls.len().saturating_sub(most);
     if left_out > 0 {
         calls.sort_by_key(|call| {
             std::cmp::Reverse(call.added.unsigned_abs().max(call.peak.saturating_sub(call.before)))
         });
-        calls.truncate(CALLS);
+        calls.truncate(most);
         calls.sort_by_key(|call| (call.begin_ns, call.end_ns));
     }
     let mut texts: Vec<String> = Vec::new();

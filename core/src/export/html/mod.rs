@@ -9,21 +9,26 @@ mod extras;
 mod history;
 mod keys;
 mod levels;
+#[cfg(all(test, feature = "gzip"))]
+mod size_tests;
 mod sources;
 #[cfg(test)]
 mod tests;
 mod words;
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::io::Write;
 
 use serde_json::{Value, json};
 
 use self::device::DevicePart;
 use super::{Export, LeftOut};
-use crate::analysis::device_or_main;
+use crate::analysis::{device_or_main, main_device};
 use crate::error::Error;
 use crate::report::{DiffOptions, Report, ReportOptions};
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::snapshot::{ContextNode, Device, DeviceSnapshot, SnapshotData};
+use crate::units::grouped;
 use crate::visible;
 
 /// The viewer, with marks where the data goes: before its script what the first picture needs, behind it all else.
@@ -33,6 +38,10 @@ const MARKS: [&str; 2] = ["<!--first-->", "<!--data-->"];
 const CHANGED: u64 = 1;
 /// The share of the room that even a device with few records gets, as a divisor.
 const LEAST_SHARE: u64 = 16;
+/// Bytes of a scope without its name.
+const CONTEXT: u64 = 20;
+/// In place of a scope's name.
+const LEFT_OUT: &str = "…";
 
 /// The recording as one HTML file for a browser, without network access: the report in words, memory over time, what held it
 /// at any moment, blocks, segments and operator calls.
@@ -60,29 +69,38 @@ impl Export for HtmlPage<'_> {
         let (script, end) = rest.split_once(MARKS[1]).unwrap_or((rest, ""));
         let mut curves = String::new();
         let mut columns = String::new();
-        let mut left_out = LeftOut::default();
+        let mut left_out = LeftOut { max_bytes: self.max_bytes.unwrap_or(0), ..LeftOut::default() };
         let mut recordings = Vec::new();
         let all: Vec<&SnapshotData> = [data].into_iter().chain(self.before).collect();
-        let mut room = self.max_bytes.unwrap_or(u64::MAX).saturating_sub(PAGE.len() as u64);
+        let changes = self.changes(data)?.unwrap_or_default();
+        let mut room = self.max_bytes.unwrap_or(u64::MAX).saturating_sub(size(&changes) + PAGE.len() as u64);
         for (number, data) in all.iter().enumerate() {
+            let mut share = room / (all.len() - number) as u64;
+            let (contexts, unnamed) = contexts(data, share / 2);
             let used = used(data);
-            let share = room / (all.len() - number) as u64;
-            let parts = self.parts(data, &used, number, share)?;
+            share = share.saturating_sub(size(&contexts));
+            let parts = self.kept(data, self.parts(data, &used, number, share)?, share);
+            let beyond = LeftOut { devices: (used.len() - parts.len()) as u64, ..left_out.clone() };
+            left_out.devices += beyond.devices;
+            room = room.saturating_sub(size(&contexts));
+            let kept: Vec<Device> = parts.iter().map(|part| part.device).collect();
             let mut devices = Vec::new();
-            for part in parts {
+            for mut part in parts {
                 room = room.saturating_sub(part.size() as u64);
+                let words = [(beyond.devices > 0).then(|| format!("{beyond}.")), unnamed.clone()];
+                part.left_out_too(words.into_iter().flatten());
                 devices.push(part.head);
                 curves.push_str(&part.curves);
                 columns.push_str(&part.columns);
                 left_out.allocations += part.left_out.allocations;
                 left_out.largest = left_out.largest.max(part.left_out.largest);
-                left_out.too_large |= part.left_out.too_large;
             }
-            recordings.push(recording(data, &used, devices));
+            recordings.push(recording(data, &kept, contexts, devices));
         }
-        left_out.max_bytes = self.max_bytes.unwrap_or(0);
-        let head = json!({ "version": 1, "recordings": recordings, "changes": self.changes(data)? });
-        writeln!(out, "{begin}<script type=\"application/json\" id=\"head\">{}</script>", harmless(&head))?;
+        let head = harmless(&json!({ "version": 1, "recordings": recordings, "changes": changes }));
+        let taken = PAGE.len() + head.len() + curves.len() + columns.len();
+        left_out.too_large = self.max_bytes.is_some_and(|max_bytes| taken as u64 > max_bytes);
+        writeln!(out, "{begin}<script type=\"application/json\" id=\"head\">{head}</script>")?;
         write!(out, "{curves}{script}{columns}{end}")?;
         Ok(left_out)
     }
@@ -114,6 +132,20 @@ impl HtmlPage<'_> {
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
 
+    /// The parts that fit: those with the largest peaks, and in any case that of the main device.
+    fn kept(&self, data: &SnapshotData, parts: Vec<DevicePart>, room: u64) -> Vec<DevicePart> {
+        let main = main_device(data);
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        order.sort_by_key(|at| (Some(parts[*at].device) != main, Reverse(parts[*at].peak), *at));
+        let mut taken = 0;
+        let fits = |at: &usize| {
+            taken += parts[*at].size() as u64;
+            taken <= room || Some(parts[*at].device) == main
+        };
+        let kept: HashSet<usize> = order.into_iter().take_while(fits).collect();
+        parts.into_iter().enumerate().filter(|(at, _)| kept.contains(at)).map(|(_, part)| part).collect()
+    }
+
     fn changes(&self, data: &SnapshotData) -> Result<Option<Value>, Error> {
         let Some(before) = self.before else { return Ok(None) };
         let options = DiffOptions { rows: 200, threshold: CHANGED, ..DiffOptions::default() };
@@ -130,22 +162,38 @@ fn weight(device: &DeviceSnapshot) -> u64 {
     1 + device.records.len() as u64
 }
 
-fn recording(data: &SnapshotData, used: &[&DeviceSnapshot], devices: Vec<Value>) -> Value {
-    let main = device_or_main(data, None).map(|main| main.device);
-    let context = |at: usize| {
-        data.contexts.get(at).map_or(json!(["", 0, false]), |node| json!([node.name, node.parent.0, node.module]))
+/// The scopes with their parents. Beyond `max_bytes` names are left out, which the sentence says.
+fn contexts(data: &SnapshotData, max_bytes: u64) -> (Value, Option<String>) {
+    let (mut taken, mut unnamed) = (0, 0u64);
+    let mut context = |node: &ContextNode| {
+        taken += node.name.len() as u64 + CONTEXT;
+        let is_named = taken <= max_bytes;
+        unnamed += u64::from(!is_named);
+        json!([if is_named { node.name.as_str() } else { LEFT_OUT }, node.parent.0, node.module])
     };
+    let all: Vec<Value> = data.contexts.iter().map(&mut context).collect();
+    let sentence = || format!("The names of {} scopes are left out where blocks are listed.", grouped(unnamed));
+    (all.into(), (unnamed > 0).then(sentence))
+}
+
+fn recording(data: &SnapshotData, kept: &[Device], contexts: Value, devices: Vec<Value>) -> Value {
+    let main = device_or_main(data, None).map(|main| main.device);
     json!({
         "program": data.process.program,
         "host": data.process.host,
         "started_unix_us": data.process.started_unix_us,
         "duration_ns": data.process.duration_ns,
         "min_size": data.settings.min_size,
-        "empty": if used.is_empty() { empty(data) } else { Value::Null },
-        "main": used.iter().position(|device| Some(device.device) == main).unwrap_or(0),
-        "contexts": (0..data.contexts.len()).map(context).collect::<Vec<_>>(),
+        "empty": if kept.is_empty() { empty(data) } else { Value::Null },
+        "main": kept.iter().position(|device| Some(*device) == main).unwrap_or(0),
+        "contexts": contexts,
         "devices": devices,
     })
+}
+
+/// Bytes of a value on the page.
+fn size(value: &Value) -> u64 {
+    value.to_string().len() as u64
 }
 
 /// The words of a recording without memory.
