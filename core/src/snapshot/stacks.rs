@@ -76,6 +76,21 @@ pub struct Stacks {
 pub const FRAMES_LEFT_OUT: u64 = 1;
 
 impl Stacks {
+    /// These stacks from number 1 on, as indices into `addresses`, innermost call first.
+    #[doc(hidden)]
+    pub fn of(
+        addresses: Vec<CodeAddress>,
+        frames: Vec<Frame>,
+        stacks: impl IntoIterator<Item = impl AsRef<[u32]>>,
+    ) -> Self {
+        let (mut starts, mut calls) = (vec![0], Vec::new());
+        for stack in stacks {
+            starts.push(calls.len() as u32);
+            calls.extend_from_slice(stack.as_ref());
+        }
+        Self { starts, calls, addresses, frames }
+    }
+
     /// Number of stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.starts.len()

@@ -6,6 +6,7 @@ mod builds;
 mod circles;
 mod consumers;
 mod corpus;
+mod costs;
 mod fuzzing;
 mod lints;
 mod listed;
@@ -186,6 +187,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "a report of a million records keeps to 400 MB and 3 times the time of reading; ten million take ten times that",
         owns: &[],
         run: benches::reading,
+    },
+    Lane {
+        name: "costs",
+        tier: Tier::Full,
+        holds: "every reading command takes at most 2.6 times as long for a recording twice as large, whatever it has much of",
+        owns: &["core/examples/shapes"],
+        run: costs::run,
     },
     Lane {
         name: "differences",

@@ -32,12 +32,7 @@ pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl A
         offset: 0x100 + u64::from(n),
         frames: n..n + 1,
     };
-    let (mut starts, mut calls) = (vec![0], Vec::new());
-    for stack in stacks {
-        starts.push(calls.len() as u32);
-        calls.extend_from_slice(stack.as_ref());
-    }
-    Stacks { starts, calls, addresses: (0..frames.len() as u32).map(address).collect(), frames }
+    Stacks::of((0..frames.len() as u32).map(address).collect(), frames, stacks)
 }
 
 /// A function of the program, or of a library if its file is one of the [`registry`]; empty texts and 0 are unknown.

@@ -1,0 +1,123 @@
+//! What reading costs: every command on recordings that have much of one thing, and twice as much.
+
+mod commands;
+mod cost;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use xshell::cmd;
+
+use self::commands::commands;
+use self::cost::cpu_time;
+use crate::lane::{Run, output, said};
+use crate::programs::Programs;
+
+/// A recording twice as large may take so many times as long: n log n takes 2.1 times, n² four times.
+const MOST: f64 = 2.6;
+/// Recordings double until a command takes this long, so that what grows outweighs what does not,
+const FLOOR: Duration = Duration::from_millis(50);
+/// from so much of one thing,
+const FIRST: u64 = 4096;
+/// up to so much: a command that takes less then has no cost that matters.
+const LAST: u64 = 1 << 18;
+/// Of so many runs the fastest counts, if one alone was too slow.
+const RUNS: usize = 3;
+/// Shapes that readers refuse; they read all others.
+const REFUSED: [&str; 5] = ["times.pickle", "negative.pickle", "huge.pickle", "cyclic.pickle", "deep.pickle"];
+/// The shapes of the small form, which looks for crashes only.
+const SMALL: [&str; 2] = ["chain.memtrace", "nested-scopes.memtrace"];
+
+/// Runs every reading command of `cargo memtrace` on each shape of the example `shapes`, with a stack as small as a thread's.
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let tool = Programs::built_by(cmd!(run.shell, "cargo build --release --package cargo-memtrace"))?;
+    let shapes = Programs::built_by(cmd!(run.shell, "cargo build --release --package memtrace-core --example shapes"))?;
+    let (tool, shapes) = (tool.path("cargo-memtrace")?, shapes.path("shapes")?);
+    let names = said(run.shell.cmd(shapes))?;
+    let (mut measured, mut worst, mut failed) = (0, (0.0, String::new()), Vec::new());
+    for shape in names.lines().filter(|shape| run.is_full() || SMALL.contains(shape)) {
+        let mut files = ShapeFiles { run, program: shapes, shape, folder: run.scratch(shape)? };
+        let is_read = output(run.shell.cmd(tool).arg("report").arg(files.with(FIRST)?))?.status.success();
+        if is_read == REFUSED.contains(&shape) {
+            failed.push(format!("{shape}: {}", if is_read { "is read" } else { "is refused" }));
+        }
+        for command in commands() {
+            let label = format!("{shape} {}", command.join(" "));
+            let found =
+                if run.is_full() { ratio(tool, &mut files, &command) } else { once(tool, &mut files, &command) };
+            match found {
+                Ok(Some(Ratio { number, of, more, ratio })) => {
+                    measured += 1;
+                    println!("{ratio:.2} {label}: {of:?} for {number}, {more:?} for twice as much");
+                    if ratio > MOST {
+                        failed.push(format!("{label}: {ratio:.2} times for twice as much ({of:?} for {number})"));
+                    }
+                    if ratio > worst.0 {
+                        worst = (ratio, label);
+                    }
+                }
+                Ok(None) => measured += 1,
+                Err(error) => failed.push(format!("{label}: {error:#}")),
+            }
+        }
+        run.shell.remove_path(&files.folder)?;
+    }
+    ensure!(failed.is_empty(), "{} of {measured}:\n{}", failed.len(), failed.join("\n"));
+    ensure!(measured > 0, "nothing was measured");
+    Ok(format!("{measured} commands and shapes; at most {:.2} times for twice as much: {}", worst.0, worst.1))
+}
+
+/// Recordings of one shape, made when they are needed.
+struct ShapeFiles<'a> {
+    run: &'a Run,
+    program: &'a Path,
+    shape: &'a str,
+    folder: PathBuf,
+}
+
+impl ShapeFiles<'_> {
+    fn with(&mut self, number: u64) -> Result<PathBuf> {
+        let file = self.folder.join(format!("{number}-{}", self.shape));
+        if !file.exists() {
+            let (program, shape, number) = (self.program, self.shape, number.to_string());
+            cmd!(self.run.shell, "{program} {shape} {number} {file}").quiet().run()?;
+        }
+        Ok(file)
+    }
+}
+
+/// What twice as much takes.
+struct Ratio {
+    number: u64,
+    of: Duration,
+    more: Duration,
+    ratio: f64,
+}
+
+/// `None` if the command takes less than [`FLOOR`] whatever the recording.
+fn ratio(tool: &Path, files: &mut ShapeFiles<'_>, command: &[&str]) -> Result<Option<Ratio>> {
+    let mut number = FIRST;
+    let mut of = cpu_time(tool, command, &files.with(number)?)?;
+    while of < FLOOR && number < LAST {
+        number *= 2;
+        of = cpu_time(tool, command, &files.with(number)?)?;
+    }
+    if of < FLOOR {
+        return Ok(None);
+    }
+    let (one, two) = (files.with(number)?, files.with(2 * number)?);
+    let mut more = cpu_time(tool, command, &two)?;
+    for _ in 1..RUNS {
+        if more.as_secs_f64() > MOST * of.as_secs_f64() {
+            more = more.min(cpu_time(tool, command, &two)?);
+            of = of.min(cpu_time(tool, command, &one)?);
+        }
+    }
+    Ok(Some(Ratio { number, of, more, ratio: more.as_secs_f64() / of.as_secs_f64() }))
+}
+
+fn once(tool: &Path, files: &mut ShapeFiles<'_>, command: &[&str]) -> Result<Option<Ratio>> {
+    cpu_time(tool, command, &files.with(FIRST)?)?;
+    Ok(None)
+}

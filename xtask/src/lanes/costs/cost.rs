@@ -1,0 +1,46 @@
+//! The processor time of a command.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::commands::{FILE, NEW};
+use crate::checks::last_lines;
+
+/// Kilobytes of stack, as much as a thread has.
+const STACK: &str = "2048";
+
+/// Processor time of the tool. It may refuse a file or find something, but not crash.
+pub(super) fn cpu_time(tool: &Path, words: &[&str], file: &Path) -> Result<Duration> {
+    let new = file.with_extension("tables");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -s $0; exec \"$@\"", STACK]).arg(tool);
+    for word in words {
+        match *word {
+            FILE => command.arg(file),
+            NEW => command.arg(&new),
+            word => command.arg(word),
+        };
+    }
+    let before = of_children()?;
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).output()?;
+    let took = of_children()?.saturating_sub(before);
+    if new.exists() {
+        std::fs::remove_dir_all(&new)?;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !matches!(output.status.code(), Some(0..=2)) || said.contains("panicked") {
+        bail!("ended with {}: {}", output.status, last_lines(&said));
+    }
+    Ok(took)
+}
+
+fn of_children() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time =
+        |time: nix::sys::time::TimeVal| Duration::from_micros((time.tv_sec() * 1_000_000 + time.tv_usec()) as u64);
+    Ok(time(usage.user_time()) + time(usage.system_time()))
+}
