@@ -1,12 +1,12 @@
 //! Writes a pickle of protocol 4, value by value.
 
 #[derive(Default)]
-pub(super) struct Pickle {
+pub(super) struct PickleWriter {
     bytes: Vec<u8>,
     remembered: u32,
 }
 
-impl Pickle {
+impl PickleWriter {
     pub(super) fn begin() -> Self {
         Self { bytes: vec![0x80, 4], remembered: 0 }
     }

@@ -1,8 +1,8 @@
 //! Shapes of PyTorch's snapshots, genuine and hostile ones.
 
-use super::pickle::Pickle;
+use super::pickle::PickleWriter;
 
-type Make = fn(u64) -> Vec<u8>;
+type MakePickle = fn(u64) -> Vec<u8>;
 
 const FIRST: u64 = 1 << 28;
 const PAGE: u64 = 2 << 20;
@@ -23,7 +23,7 @@ impl SharedStack {
         Self::of(lines.map(|line| (format!("f{line}"), "a.py".to_owned(), line)).collect())
     }
 
-    fn write(&mut self, p: &mut Pickle) {
+    fn write(&mut self, p: &mut PickleWriter) {
         if let Some(number) = self.number {
             return p.recall(number);
         }
@@ -39,10 +39,10 @@ impl SharedStack {
     }
 }
 
-pub(super) const SHAPES: &[(&str, Make)] = &[
+pub(super) const SHAPES: &[(&str, MakePickle)] = &[
     ("outside", |n| {
         let far = |at: u64| FIRST + (at << 16) + 0x8000;
-        let segments = |p: &mut Pickle| (0..n).for_each(|at| segment(p, FIRST + (at << 16), 512, &[(512, true)]));
+        let segments = |p: &mut PickleWriter| (0..n).for_each(|at| segment(p, FIRST + (at << 16), 512, &[(512, true)]));
         snapshot(segments, |p| {
             let mut one = SharedStack::lines(0..1);
             (0..n).for_each(|at| event(p, "alloc", far(at), 512, 2 * at, &mut one));
@@ -87,7 +87,7 @@ pub(super) const SHAPES: &[(&str, Make)] = &[
         })
     }),
     ("annotations", |n| {
-        let mut p = Pickle::begin();
+        let mut p = PickleWriter::begin();
         p.dict(|p| {
             p.text("segments");
             p.list(|_| ());
@@ -112,7 +112,7 @@ pub(super) const SHAPES: &[(&str, Make)] = &[
         })
     }),
     ("cyclic", |_| {
-        let mut p = Pickle::begin();
+        let mut p = PickleWriter::begin();
         p.put(b']');
         let list = p.remember();
         p.recall(list);
@@ -120,7 +120,7 @@ pub(super) const SHAPES: &[(&str, Make)] = &[
         p.end()
     }),
     ("deep", |n| {
-        let mut p = Pickle::begin();
+        let mut p = PickleWriter::begin();
         (0..n).for_each(|_| p.put(b']'));
         (1..n).for_each(|_| p.put(b'a'));
         p.end()
@@ -128,8 +128,8 @@ pub(super) const SHAPES: &[(&str, Make)] = &[
 ];
 
 /// A snapshot with these segments and this log.
-fn snapshot(segments: impl FnOnce(&mut Pickle), events: impl FnOnce(&mut Pickle)) -> Vec<u8> {
-    let mut p = Pickle::begin();
+fn snapshot(segments: impl FnOnce(&mut PickleWriter), events: impl FnOnce(&mut PickleWriter)) -> Vec<u8> {
+    let mut p = PickleWriter::begin();
     p.dict(|p| {
         p.text("device_traces");
         p.list(|p| p.list(events));
@@ -141,11 +141,11 @@ fn snapshot(segments: impl FnOnce(&mut Pickle), events: impl FnOnce(&mut Pickle)
     p.end()
 }
 
-fn log(events: impl FnOnce(&mut Pickle)) -> Vec<u8> {
+fn log(events: impl FnOnce(&mut PickleWriter)) -> Vec<u8> {
     snapshot(|_| (), events)
 }
 
-fn event(p: &mut Pickle, action: &str, address: u64, size: u64, time_us: u64, stack: &mut SharedStack) {
+fn event(p: &mut PickleWriter, action: &str, address: u64, size: u64, time_us: u64, stack: &mut SharedStack) {
     p.dict(|p| {
         p.texts(&[("action", action)]);
         p.numbers(&[("addr", address), ("size", size), ("stream", 0), ("time_us", time_us)]);
@@ -155,7 +155,7 @@ fn event(p: &mut Pickle, action: &str, address: u64, size: u64, time_us: u64, st
 }
 
 /// An alloc of any size at any time.
-fn odd_event(p: &mut Pickle, size: i128, at: u64, time: impl FnOnce(&mut Pickle)) {
+fn odd_event(p: &mut PickleWriter, size: i128, at: u64, time: impl FnOnce(&mut PickleWriter)) {
     p.dict(|p| {
         p.texts(&[("action", "alloc")]);
         p.numbers(&[("addr", FIRST + 512 * at), ("stream", 0)]);
@@ -166,7 +166,7 @@ fn odd_event(p: &mut Pickle, size: i128, at: u64, time: impl FnOnce(&mut Pickle)
     });
 }
 
-fn segment(p: &mut Pickle, address: u64, size: u64, blocks: &[(u64, bool)]) {
+fn segment(p: &mut PickleWriter, address: u64, size: u64, blocks: &[(u64, bool)]) {
     p.dict(|p| {
         p.numbers(&[("device", 0), ("address", address), ("total_size", size), ("stream", 0)]);
         p.texts(&[("segment_type", "large")]);
@@ -184,9 +184,9 @@ fn segment(p: &mut Pickle, address: u64, size: u64, blocks: &[(u64, bool)]) {
     });
 }
 
-fn annotation(p: &mut Pickle, at: u64) {
+fn annotation(p: &mut PickleWriter, at: u64) {
     p.dict(|p| {
-        p.texts(&[("stage", if at % 2 == 0 { "START" } else { "END" }), ("name", &format!("s{}", at / 2))]);
+        p.texts(&[("stage", if at.is_multiple_of(2) { "START" } else { "END" }), ("name", &format!("s{}", at / 2))]);
         p.numbers(&[("device", 0), ("time_us", at)]);
     });
 }

@@ -13,9 +13,9 @@ const GPU: Device = Device::Cuda(0);
 /// Scopes within scopes that the reader accepts, nearly.
 const DEEP: u64 = 4000;
 
-type Make = fn(u64) -> SnapshotData;
+type MakeRecording = fn(u64) -> SnapshotData;
 
-pub(super) const SHAPES: &[(&str, Make)] = &[
+pub(super) const SHAPES: &[(&str, MakeRecording)] = &[
     ("segments", |n| of_segments(n, true)),
     ("released-segments", |n| {
         let released = |at| segment_record(at, FIRST + at * APART, RecordKind::Free, n + at);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::fragmentation::{by_address, with_blocks};
 use super::pool::pool_balance;
 use crate::attribute::library;
-use crate::snapshot::{Block, DeviceSnapshot, MemoryKind, SnapshotData};
+use crate::snapshot::{DeviceSnapshot, MemoryKind, SnapshotData};
 
 /// What a row of a balance stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,15 +111,11 @@ fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
 /// Unused bytes in the segments that hold only blocks of `cuMemAlloc`.
 fn classic_slack(device: &DeviceSnapshot) -> u64 {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
-    let slack = told.filter_map(|segment| {
-        let end = segment.address.saturating_add(segment.size);
-        let within = |block: &&Block| segment.address <= block.address && block.address < end;
-        let mut inside = device.live.iter().filter(within).peekable();
-        inside.peek()?;
-        let (bytes, classic) = inside.fold((0, true), |(bytes, classic), block| {
-            (bytes + block.size, classic && block.memory == MemoryKind::Classic)
-        });
-        classic.then(|| segment.size.saturating_sub(bytes))
+    let blocks = by_address(&device.live);
+    let slack = with_blocks(told, &blocks).filter_map(|(segment, inside)| {
+        let is_classic = !inside.is_empty() && inside.iter().all(|block| block.memory == MemoryKind::Classic);
+        let bytes: u64 = inside.iter().map(|block| block.size).sum();
+        is_classic.then(|| segment.size.saturating_sub(bytes))
     });
     slack.sum()
 }

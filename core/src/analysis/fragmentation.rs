@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::snapshot::{DeviceSnapshot, MADE_UP, Segment};
+use crate::snapshot::{Block, DeviceSnapshot, MADE_UP, Segment};
 
 /// Segments and their holes when the snapshot was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Fragmentation {
 
 /// The fragmentation of a device's segments. Memory without an address of its own is in no segment.
 pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
-    of_segments(device, device.segments.iter())
+    of_segments(with_blocks(device.segments.iter(), &by_address(&device.live)))
 }
 
 /// The same for each private pool of the allocator, such as a CUDA graph's; `None` is the pool that all others share.
@@ -42,24 +42,45 @@ pub fn fragmentation_by_pool(device: &DeviceSnapshot) -> Vec<(Option<(u64, u64)>
     for segment in &device.segments {
         pools.entry(segment.pool).or_default().push(segment);
     }
-    pools.into_iter().map(|(pool, segments)| (pool, of_segments(device, segments.into_iter()))).collect()
+    let blocks = by_address(&device.live);
+    pools.into_iter().map(|(pool, segments)| (pool, of_segments(with_blocks(segments.into_iter(), &blocks)))).collect()
 }
 
-fn of_segments<'s>(device: &DeviceSnapshot, segments: impl Iterator<Item = &'s Segment>) -> Fragmentation {
-    let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
-    blocks.sort_unstable();
-    let mut all = Fragmentation::default();
-    for segment in segments.filter(|segment| segment.address < MADE_UP) {
+pub(super) fn by_address(blocks: &[Block]) -> Vec<&Block> {
+    let mut blocks: Vec<&Block> = blocks.iter().collect();
+    blocks.sort_unstable_by_key(|block| (block.address, block.size));
+    blocks
+}
+
+/// Segments by address, each with the blocks that begin in it. If segments overlap, as only those of a damaged file do, a block
+/// is in the first of them: each block counts once.
+pub(super) fn with_blocks<'s, 'b>(
+    segments: impl Iterator<Item = &'s Segment>,
+    blocks: &'b [&'b Block],
+) -> impl Iterator<Item = (&'s Segment, &'b [&'b Block])> {
+    let mut segments: Vec<&Segment> = segments.collect();
+    segments.sort_by_key(|segment| segment.address);
+    let mut next = 0;
+    segments.into_iter().map(move |segment| {
         let end = segment.address.saturating_add(segment.size);
-        let first = blocks.partition_point(|(address, _)| *address < segment.address);
-        let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
+        let place = |address: u64| blocks.partition_point(|block| block.address < address);
+        let first = place(segment.address).max(next);
+        next = place(end).max(first);
+        (segment, blocks.get(first..next).unwrap_or_default())
+    })
+}
+
+fn of_segments<'a>(segments: impl Iterator<Item = (&'a Segment, &'a [&'a Block])>) -> Fragmentation {
+    let mut all = Fragmentation::default();
+    for (segment, inside) in segments.filter(|(segment, _)| segment.address < MADE_UP) {
+        let end = segment.address.saturating_add(segment.size);
         let mut at = segment.address;
-        let mut is_empty = true;
-        for &(address, size) in inside {
-            all.hole(address.saturating_sub(at));
-            all.live += size;
-            (at, is_empty) = (address.saturating_add(size), false);
+        for block in inside {
+            all.hole(block.address.saturating_sub(at));
+            all.live += block.size;
+            at = block.address.saturating_add(block.size);
         }
+        let is_empty = inside.is_empty();
         all.hole(end.saturating_sub(at));
         all.segments += 1;
         all.reserved += segment.size;

@@ -2,6 +2,7 @@
 //! can show it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use super::log;
@@ -184,9 +185,9 @@ pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
 }
 
 /// The contexts whose scope has this name or path.
-pub(super) fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
+pub(super) fn scopes(data: &SnapshotData, name: &str) -> Result<BTreeSet<ContextId>, Error> {
     let is_meant = |(id, node): &(ContextId, &ContextNode)| node.name == name || data.context_path(*id) == name;
-    let found: Vec<ContextId> = contexts(data).filter(is_meant).map(|(id, _)| id).collect();
+    let found: BTreeSet<ContextId> = contexts(data).filter(is_meant).map(|(id, _)| id).collect();
     if found.is_empty() {
         return Err(Error::moment(format!("there is no scope `{name}`; there are {}", names(data, |_| true))));
     }
@@ -194,7 +195,7 @@ pub(super) fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, 
 }
 
 /// The contexts whose scope's name ends in this number.
-pub(super) fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
+pub(super) fn step(data: &SnapshotData, number: u64) -> Result<BTreeSet<ContextId>, Error> {
     let is_meant = |name: &str| number_of(name) == Some(number);
     let steps = || contexts(data).filter(|(_, node)| !node.module && is_meant(&node.name));
     let mut known: Vec<&str> = steps().map(|(_, node)| &*node.name).collect();
@@ -232,7 +233,7 @@ fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
 }
 
 /// The state at the maximum while one of these scopes was open.
-fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId]) -> Result<Peak, Error> {
+fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> Result<Peak, Error> {
     let early = began_before_log(device, scopes);
     let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
     let mut open = OpenScopes { lost: early, known: 0, start_ns: log::start_ns(device) };
@@ -265,7 +266,7 @@ fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId])
 }
 
 /// How often these scopes were entered before the log begins: their highest moments may have been overwritten.
-fn began_before_log(device: &DeviceSnapshot, scopes: &[ContextId]) -> usize {
+fn began_before_log(device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> usize {
     let start_ns = log::start_ns(device);
     let early = device.marks.iter().filter(|mark| mark.enter && mark.time_ns < start_ns);
     early.filter(|mark| scopes.contains(&mark.context)).count()

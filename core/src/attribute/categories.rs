@@ -16,7 +16,7 @@ use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
 use super::memo;
-use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
+use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
 use super::torch::is_python;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
@@ -243,6 +243,7 @@ struct Work {
     prefixes: HashSet<NonZeroU64>,
     exits: Exits,
     flows: UseFlows,
+    whole_passes: WholePasses,
     /// By context, see [`own_scope`].
     own_scopes: Vec<Option<ContextId>>,
 }
@@ -262,7 +263,21 @@ impl Work {
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
         let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
         let own_scopes = (0..data.contexts.len() as u32).map(|context| own_scope(data, ContextId(context))).collect();
-        Self { is_python, backward, steps, counted, history, forward, caches, prefixes, exits, flows, own_scopes }
+        let whole_passes = WholePasses::of(&backward);
+        Self {
+            is_python,
+            backward,
+            steps,
+            counted,
+            history,
+            forward,
+            caches,
+            prefixes,
+            exits,
+            flows,
+            whole_passes,
+            own_scopes,
+        }
     }
 
     /// The verdict from stacks and lifetimes; where that is open, from the uses.
@@ -292,8 +307,7 @@ impl Work {
         if flow.is_used_by_model() {
             return Some(Verdict::Is(Category::Parameter));
         }
-        let pauses = |pass: &Pass| flow.pauses(pass.from, pass.to);
-        let is_state = self.backward.values().flatten().any(pauses);
+        let is_state = flow.pause.is_some_and(|[begin, end]| self.whole_passes.is_any_within(begin.at, end.at));
         is_state.then_some(Verdict::Is(Category::OptimizerState))
     }
 

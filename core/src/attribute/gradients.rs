@@ -6,7 +6,7 @@
 //! are gradients of variables. If the loss does not depend on all variables, this holds only for sizes that no other operand
 //! has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
@@ -35,26 +35,43 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
     let begins: Vec<RecordPosition> = passes.keys().copied().collect();
     let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives, &begins));
     for (from, left) in passes {
-        let (variables, others): (Vec<&Lifetime>, Vec<&Lifetime>) = live.at(from).partition(|life| is_variable(life));
+        live.go_to(from);
         let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) =
             left.into_iter().partition(|life| life.of_stack.is_gradient);
         // If gradients retain their graph, gradients of intermediate results are left as well.
-        let may_have_one = |life: &&Lifetime| !on_the_way.is_empty() || may_be_operand(life);
-        let count = Count {
-            left: sizes(left.into_iter()),
-            variables: sizes(variables.into_iter()),
-            others: sizes(others.into_iter().filter(may_have_one)),
-        };
-        counted.pass(&count, are_all_known);
+        counted.pass(&sizes(left.into_iter()), &live, !on_the_way.is_empty(), are_all_known);
     }
     counted
 }
 
-/// Sweep over the log: which blocks are live at increasing positions.
+/// Sweep over the log: the blocks that are live at increasing positions, counted by size. A pass may leave one block, so it must
+/// not look at all that are live.
 struct Live<'a> {
     /// Blocks not swept yet, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
-    live: BTreeMap<(RecordPosition, NonZeroU64), &'a Lifetime>,
+    /// By the ends of their lifetimes.
+    going: BTreeMap<(RecordPosition, NonZeroU64), &'a Lifetime>,
+    sizes: HashMap<u64, LiveOfSize>,
+    /// How many sizes have variables, and how many have such that certainly belong to a model.
+    with_variables: usize,
+    with_sure: usize,
+}
+
+/// The live blocks of a size.
+#[derive(Default)]
+struct LiveOfSize {
+    /// Variables that certainly belong to a model, and those that may be an optimizer's.
+    sure: BTreeSet<NonZeroU64>,
+    others: BTreeSet<NonZeroU64>,
+    /// Operands that are not variables and have gradients as well, and all other blocks.
+    operands: usize,
+    rest: usize,
+}
+
+impl LiveOfSize {
+    fn variables(&self) -> usize {
+        self.sure.len() + self.others.len()
+    }
 }
 
 impl<'a> Live<'a> {
@@ -72,47 +89,46 @@ impl<'a> Live<'a> {
         };
         let mut coming: Vec<&Lifetime> = lives.iter().filter(is_live).collect();
         coming.sort_unstable_by_key(|life| life.from);
-        Self { coming: coming.into_iter().peekable(), live: BTreeMap::new() }
+        let coming = coming.into_iter().peekable();
+        Self { coming, going: BTreeMap::new(), sizes: HashMap::default(), with_variables: 0, with_sure: 0 }
     }
 
-    /// The blocks live at a position and the next one. Positions must not decrease from call to call.
-    fn at(&mut self, position: RecordPosition) -> impl Iterator<Item = &'a Lifetime> {
+    /// Counts the blocks live at a position and the next one. Positions must not decrease from call to call.
+    fn go_to(&mut self, position: RecordPosition) {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
-            // Keyed by the end of the lifetime.
             if life.to >= position + 2 {
-                self.live.insert((life.to, life.seq), life);
+                self.going.insert((life.to, life.seq), life);
+                self.change(life, true);
             }
         }
-        self.live = self.live.split_off(&(position + 2, NonZeroU64::MIN));
-        self.live.values().copied()
+        while let Some(first) = self.going.first_entry().filter(|first| first.key().0 < position + 2) {
+            let life = first.remove();
+            self.change(life, false);
+        }
+    }
+
+    fn change(&mut self, life: &Lifetime, comes: bool) {
+        let of_size = self.sizes.entry(life.size).or_default();
+        let before = (of_size.variables() > 0, !of_size.sure.is_empty());
+        if is_variable(life) {
+            let variables = if life.hint == Hint::Variable { &mut of_size.others } else { &mut of_size.sure };
+            if comes {
+                variables.insert(life.seq)
+            } else {
+                variables.remove(&life.seq)
+            };
+        } else {
+            let count = if may_be_operand(life) { &mut of_size.operands } else { &mut of_size.rest };
+            *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+        }
+        let now = (of_size.variables() > 0, !of_size.sure.is_empty());
+        let count = |all: &mut usize, before: bool, now: bool| *all = *all + usize::from(now) - usize::from(before);
+        count(&mut self.with_variables, before.0, now.0);
+        count(&mut self.with_sure, before.1, now.1);
     }
 }
 
 type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
-
-/// The blocks of each size when a pass ends.
-struct Count<'a> {
-    /// Results of the pass that may be gradients.
-    left: Sizes<'a>,
-    variables: Sizes<'a>,
-    /// Operands that are not variables; they have gradients as well.
-    others: Sizes<'a>,
-}
-
-impl Count<'_> {
-    fn left(&self, size: u64) -> usize {
-        self.left.get(&size).map_or(0, Vec::len)
-    }
-
-    fn variables(&self, size: u64) -> &[&Lifetime] {
-        self.variables.get(&size).map_or(&[], Vec::as_slice)
-    }
-
-    /// Number of variables of this size that certainly belong to a model.
-    fn sure(&self, size: u64) -> usize {
-        self.variables(size).iter().filter(|life| life.hint != Hint::Variable).count()
-    }
-}
 
 /// Data, or weights that are not trained. Not an intermediate result, whose gradient does not outlive the pass.
 fn may_be_operand(life: &Lifetime) -> bool {
@@ -136,24 +152,127 @@ fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
 }
 
 impl GradientCounts {
-    fn pass(&mut self, count: &Count<'_>, are_all_known: bool) {
-        let all = |holds: &dyn Fn(u64) -> bool| count.variables.keys().all(|size| holds(*size));
+    /// `left` are the results of the pass that may be gradients.
+    fn pass(&mut self, left: &Sizes<'_>, live: &Live<'_>, has_graph: bool, are_all_known: bool) {
+        let none = LiveOfSize::default();
+        let of_size = |size: &u64| live.sizes.get(size).unwrap_or(&none);
+        let sizes = |holds: &dyn Fn(usize, &LiveOfSize) -> bool| {
+            left.iter().filter(|(size, left)| holds(left.len(), of_size(size))).count()
+        };
         // An optimizer's variables have no gradients: if every variable has one, all of them are parameters.
-        let all_are_even = all(&|size| count.left(size) == count.variables(size).len());
-        let all_are_reached = all(&|size| count.left(size) >= count.sure(size));
-        for (size, left) in &count.left {
-            let (size, seqs) = (*size, left.iter().map(|life| life.seq));
-            let is_clear = all_are_reached || !count.others.contains_key(&size);
-            match count.variables(size) {
-                [] if are_all_known && !count.variables.is_empty() => self.details.extend(seqs),
-                [] => {}
-                variables if all_are_even || is_clear && left.len() == count.sure(size) => {
-                    self.gradients.extend(seqs);
-                    let has_one = |life: &&&Lifetime| all_are_even || life.hint != Hint::Variable;
-                    self.parameters.extend(variables.iter().filter(has_one).map(|life| life.seq));
-                }
-                _ => {}
+        let even = sizes(&|left, of_size| of_size.variables() > 0 && left == of_size.variables());
+        let reached = sizes(&|left, of_size| !of_size.sure.is_empty() && left >= of_size.sure.len());
+        let (all_are_even, all_are_reached) = (even == live.with_variables, reached == live.with_sure);
+        for (size, left) in left {
+            let seqs = left.iter().map(|life| life.seq);
+            let of_size = of_size(size);
+            let has_others = of_size.operands > 0 || has_graph && of_size.rest > 0;
+            let is_clear = all_are_reached || !has_others;
+            if of_size.variables() == 0 {
+                let is_detail = are_all_known && live.with_variables > 0;
+                self.details.extend(seqs.filter(|_| is_detail));
+            } else if all_are_even || is_clear && left.len() == of_size.sure.len() {
+                self.gradients.extend(seqs);
+                self.parameters.extend(&of_size.sure);
+                self.parameters.extend(of_size.others.iter().filter(|_| all_are_even));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::lifetimes::lifetimes;
+    use super::super::passes::{exits, passes};
+    use super::*;
+    use crate::snapshot::testing::{Story, frame, registry, stacks};
+    use crate::snapshot::{SnapshotData, StackId};
+
+    /// Stacks 1 and 2 are variables, of a model and of anybody; 3 and 4 results of a backward pass, the first of which may be
+    /// gradients; 5 data, 6 a forward pass, 7 nothing known.
+    fn story(ops: &[(u32, u64, usize)]) -> SnapshotData {
+        let [core, nn] = ["candle-core-0.11.1/src", "candle-nn-0.11.1/src"];
+        let frames = vec![
+            frame("candle_nn::var_map::VarMap::get", &registry(&format!("{nn}/var_map.rs")), 1),
+            frame("candle_core::variable::Var::from_tensor", &registry(&format!("{core}/variable.rs")), 2),
+            frame("candle_core::tensor::Tensor::add", &registry(&format!("{core}/tensor.rs")), 3),
+            frame("candle_core::tensor::Tensor::matmul", &registry(&format!("{core}/tensor.rs")), 4),
+            frame("candle_core::backprop::Tensor::backward", &registry(&format!("{core}/backprop.rs")), 5),
+            frame("candle_core::tensor::Tensor::from_vec", &registry(&format!("{core}/tensor.rs")), 6),
+            frame("net::main", "/home/u/net/src/main.rs", 9),
+        ];
+        let of_frames = [&[0, 6][..], &[1, 6], &[2, 4, 6], &[3, 4, 6], &[5, 6], &[3, 6], &[6]];
+        let (mut story, mut live) = (Story::cpu(), Vec::new());
+        story.stacks(stacks(frames, of_frames));
+        for (time_ns, &(stack, size, nth)) in (1u64..).zip(ops) {
+            story.at(time_ns);
+            if stack < 8 {
+                story.alloc(time_ns, 100 * size).on(StackId(stack));
+                live.push(time_ns);
+            } else if nth < live.len() {
+                story.free(live.remove(nth));
+            }
+        }
+        story.build()
+    }
+
+    /// By the words at the top: for each pass a look at all blocks.
+    fn by_definition(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> [BTreeSet<NonZeroU64>; 3] {
+        let mut found: [BTreeSet<NonZeroU64>; 3] = Default::default();
+        for pass in backward.values().flatten().filter(|pass| !pass.has_gradients) {
+            let is_of_pass = |life: &&Lifetime| {
+                life.hint == Hint::Backward && pass_at(backward, life).is_some_and(|of| of.from == pass.from)
+            };
+            let all_left: Vec<&Lifetime> =
+                lives.iter().filter(is_of_pass).filter(|life| outlives(life, pass)).collect();
+            if all_left.is_empty() {
+                continue;
+            }
+            let has_graph = all_left.iter().any(|life| !life.of_stack.is_gradient);
+            let left = sizes(all_left.into_iter().filter(|life| life.of_stack.is_gradient));
+            let is_live = |life: &&Lifetime| life.from <= pass.from && life.to >= pass.from + 2;
+            let live: Vec<&Lifetime> =
+                lives.iter().filter(|life| life.hint != Hint::Backward).filter(is_live).collect();
+            let variables = sizes(live.iter().copied().filter(|life| is_variable(life)));
+            let sure = |size: &u64| variables[size].iter().filter(|life| life.hint != Hint::Variable).count();
+            let number = |size: &u64| left.get(size).map_or(0, Vec::len);
+            let is_even = variables.iter().all(|(size, variables)| number(size) == variables.len());
+            let is_reached = variables.keys().all(|size| number(size) >= sure(size));
+            let is_other = |life: &&Lifetime| !is_variable(life) && (has_graph || may_be_operand(life));
+            for (size, left) in &left {
+                let has_others = live.iter().copied().filter(is_other).any(|life| life.size == *size);
+                let seqs = left.iter().map(|life| life.seq);
+                match variables.get(size) {
+                    None if are_all_known && !variables.is_empty() => found[1].extend(seqs),
+                    None => {}
+                    Some(of_size) if is_even || (is_reached || !has_others) && left.len() == sure(size) => {
+                        found[0].extend(seqs);
+                        let kept = of_size.iter().filter(|life| is_even || life.hint != Hint::Variable);
+                        found[2].extend(kept.map(|life| life.seq));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(crate::random::programs(2000))]
+
+        #[test]
+        fn counting_by_size_equals_a_look_at_all_blocks(
+            ops in prop::collection::vec((1..11u32, 1..4u64, 0..6usize), 0..60),
+            are_all_known in any::<bool>(),
+        ) {
+            let data = story(&ops);
+            let lives = lifetimes(&data, &data.devices[0]);
+            let backward = passes(&data.devices[0], &lives, Hint::Backward, &exits(&data.devices[0]));
+            let GradientCounts { gradients, details, parameters } = count(&lives, &backward, are_all_known);
+            let found = [gradients, details, parameters].map(|seqs| seqs.into_iter().collect::<BTreeSet<_>>());
+            prop_assert_eq!(found, by_definition(&lives, &backward, are_all_known));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Detects KV caches that grow by concatenation: each block is the previous one plus a constant.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
@@ -9,6 +10,8 @@ use crate::snapshot::{StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.
 const LEAST: usize = 3;
+/// Allocations before or after a block that are searched: what reads keys and values comes soon.
+const NEAR: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Growing {
@@ -42,8 +45,6 @@ pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool)
 /// Blocks as large as the first of a run minus one step, live when it was allocated.
 fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
-    /// Number of later allocations that are searched.
-    const NEAR: usize = 512;
     let size = first.size.saturating_sub(second.size - first.size);
     let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
     let before = all.get(..all.partition_point(|life| life.from <= first.from)).unwrap_or_default();
@@ -51,33 +52,120 @@ fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
-/// Splits the blocks of one site into runs, for caches that grow side by side.
+/// Maximum number of records until the last block of a run is freed, once the next is allocated.
+const SOON: RecordPosition = 16;
+
+/// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block is freed cannot continue;
+/// of several runs, the one whose last block is freed first does: requests and layers take turns.
 fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
-    let (mut runs, mut over): (Vec<Vec<&Lifetime>>, _) = (Vec::new(), Vec::new());
+    let mut open = OpenRuns::of(place.len());
+    let mut runs: Vec<Vec<&Lifetime>> = Vec::new();
     for life in place {
-        // A run whose last block is freed cannot continue.
-        over.extend(runs.extract_if(.., |run| run.last().is_some_and(|last| last.to < life.from)));
-        // Of several runs, the one whose last block is freed first: requests and layers take turns.
-        let continued = runs.iter_mut().filter(|run| continues(run, life));
-        match continued.min_by_key(|run| (run.len() == 1, run.last().map(|last| last.to))) {
-            Some(run) => run.push(life),
+        let run = open.continued_by(life, &runs).unwrap_or(runs.len());
+        match runs.get_mut(run) {
+            Some(known) => {
+                open.forget(run, known);
+                known.push(life);
+            }
             None => runs.push(vec![life]),
         }
+        open.remember(run, &runs[run]);
     }
-    runs.extend(over);
     runs
 }
 
+/// Runs by what continues them: there may be as many as blocks.
+struct OpenRuns {
+    /// By the end of the last block.
+    soon: BTreeMap<RecordPosition, usize>,
+    /// Runs whose last block is never freed, by the size of the next block;
+    endless: HashMap<u64, BTreeSet<usize>>,
+    /// those of one block continue with any larger one.
+    single: FirstBelow,
+}
+
+impl OpenRuns {
+    fn of(most: usize) -> Self {
+        Self { soon: BTreeMap::new(), endless: HashMap::default(), single: FirstBelow::of(most) }
+    }
+
+    fn continued_by(&self, life: &Lifetime, runs: &[Vec<&Lifetime>]) -> Option<usize> {
+        let ends = life.from.saturating_add(1)..=life.from.saturating_add(SOON);
+        let soon = self.soon.range(ends).map(|(_, run)| *run).filter(|run| continues(&runs[*run], life));
+        let (long, single): (Vec<usize>, Vec<usize>) = soon.partition(|run| runs[*run].len() > 1);
+        let endless = || self.endless.get(&life.size).and_then(|runs| runs.first()).copied();
+        long.first()
+            .copied()
+            .or_else(endless)
+            .or(single.first().copied())
+            .or_else(|| self.single.first_below(life.size))
+    }
+
+    fn remember(&mut self, at: usize, run: &[&Lifetime]) {
+        match run {
+            [.., last] if last.to != NEVER => _ = self.soon.insert(last.to, at),
+            [.., before, last] => _ = self.endless.entry(next_size(before, last)).or_default().insert(at),
+            [only] => self.single.set(at, only.size),
+            [] => {}
+        }
+    }
+
+    fn forget(&mut self, at: usize, run: &[&Lifetime]) {
+        match run {
+            [.., last] if last.to != NEVER => _ = self.soon.remove(&last.to),
+            [.., before, last] => {
+                self.endless.entry(next_size(before, last)).and_modify(|runs| _ = runs.remove(&at));
+            }
+            [_] => self.single.set(at, u64::MAX),
+            [] => {}
+        }
+    }
+}
+
+/// Each block is larger than the one before by the same amount.
+fn next_size(before: &Lifetime, last: &Lifetime) -> u64 {
+    last.size.saturating_add(last.size - before.size)
+}
+
 fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
-    /// Maximum number of records until the last block is freed.
-    const SOON: RecordPosition = 16;
-    let Some(last) = run.last() else { return false };
-    let by = life.size.saturating_sub(last.size);
-    let evenly = match run {
-        [.., before, last] => last.size - before.size == by,
-        _ => by > 0,
-    };
-    evenly && last.to > life.from && (last.to == NEVER || last.to - life.from <= SOON)
+    match run {
+        [.., before, last] => next_size(before, last) == life.size,
+        [only] => only.size < life.size,
+        [] => false,
+    }
+}
+
+/// Sizes by number; finds the first below a limit. A tournament tree of minima.
+struct FirstBelow {
+    leaves: usize,
+    minima: Vec<u64>,
+}
+
+impl FirstBelow {
+    fn of(most: usize) -> Self {
+        let leaves = most.next_power_of_two();
+        Self { leaves, minima: vec![u64::MAX; 2 * leaves] }
+    }
+
+    fn set(&mut self, at: usize, size: u64) {
+        let mut node = self.leaves + at;
+        self.minima[node] = size;
+        while node > 1 {
+            node /= 2;
+            self.minima[node] = self.minima[2 * node].min(self.minima[2 * node + 1]);
+        }
+    }
+
+    fn first_below(&self, limit: u64) -> Option<usize> {
+        let mut node = 1;
+        if self.minima[node] >= limit {
+            return None;
+        }
+        while node < self.leaves {
+            node = if self.minima[2 * node] < limit { 2 * node } else { 2 * node + 1 };
+        }
+        Some(node - self.leaves)
+    }
 }
 
 /// Other allocations of each thread's operators, in order.
@@ -94,7 +182,7 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::default();
-        for other in work.iter().take_while(|other| other.from < until) {
+        for other in work.iter().take(NEAR).take_while(|other| other.from < until) {
             // The first of each site; later ones are those of the next layer.
             sizes.entry(other.stack).or_insert(other.size);
         }
@@ -113,4 +201,57 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
         sizes.len() == windows.len() && sizes.windows(2).all(|pair| pair[0] < pair[1])
     };
     windows.len() + 1 >= LEAST && first.keys().any(grows)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::lifetimes::lifetimes;
+    use super::*;
+    use crate::snapshot::testing::{LINE_7, Story};
+
+    /// By a look at all runs for each block.
+    fn by_definition<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
+        let mut runs: Vec<Vec<&Lifetime>> = Vec::new();
+        for life in place {
+            let is_open = |run: &&mut Vec<&Lifetime>| {
+                let last = run[run.len() - 1];
+                last.to > life.from && (last.to == NEVER || last.to - life.from <= SOON)
+            };
+            let fits = runs.iter_mut().filter(is_open).filter(|run| continues(run, life));
+            match fits.min_by_key(|run| (run.len() == 1, run.last().map(|last| last.to))) {
+                Some(run) => run.push(life),
+                None => runs.push(vec![life]),
+            }
+        }
+        runs
+    }
+
+    proptest! {
+        #![proptest_config(crate::random::programs(1000))]
+
+        #[test]
+        fn each_block_continues_the_run_that_a_look_at_all_of_them_finds(
+            ops in prop::collection::vec((0..3u32, 1..7u64, 0..12usize), 0..80),
+        ) {
+            let (mut story, mut live) = (Story::cpu(), Vec::new());
+            for (time_ns, &(kind, size, nth)) in (1u64..).zip(&ops) {
+                story.at(time_ns);
+                if kind > 0 {
+                    story.alloc(time_ns, 100 * size).on(LINE_7);
+                    live.push(time_ns);
+                } else if nth < live.len() {
+                    story.free(live.remove(nth));
+                }
+            }
+            let data = story.build();
+            let lives = lifetimes(&data, &data.devices[0]);
+            let place: Vec<&Lifetime> = lives.iter().collect();
+            let numbers = |runs: Vec<Vec<&Lifetime>>| -> Vec<Vec<NonZeroU64>> {
+                runs.into_iter().map(|run| run.into_iter().map(|life| life.seq).collect()).collect()
+            };
+            prop_assert_eq!(numbers(runs(&place)), numbers(by_definition(&place)));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Allocation history of each site and thread, as sorted positions in the log.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use super::hashed::HashMap;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition};
@@ -20,6 +20,8 @@ pub(super) struct AllocationHistory {
     forward: Vec<RecordPosition>,
     /// Allocations in each thread's backward passes, with the positions of their frees.
     ends: HashMap<ThreadId, Vec<(RecordPosition, RecordPosition)>>,
+    /// Answers of [`outlive`](Self::outlive).
+    outlived: RefCell<HashMap<(ThreadId, RecordPosition, RecordPosition, RecordPosition), bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -175,9 +177,12 @@ impl AllocationHistory {
         to: RecordPosition,
         after: RecordPosition,
     ) -> bool {
-        let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
-        let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
-        pass.iter().take_while(|(at, _)| *at <= to).any(|(_, freed)| *freed > after)
+        // All blocks of a pass ask the same.
+        *self.outlived.borrow_mut().entry((thread, from, to, after)).or_insert_with(|| {
+            let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
+            let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
+            pass.iter().take_while(|(at, _)| *at <= to).any(|(_, freed)| *freed > after)
+        })
     }
 }
 

@@ -73,6 +73,31 @@ fn close(passes: &mut [Pass], left: Option<&Vec<RecordPosition>>, next: Option<R
     }
 }
 
+/// The passes of all threads, to find one that lies between two positions.
+pub(super) struct WholePasses {
+    /// Where each begins, sorted, and the first end of it and those after it.
+    passes: Vec<(RecordPosition, RecordPosition)>,
+}
+
+impl WholePasses {
+    pub(super) fn of(passes: &Passes) -> Self {
+        let mut passes: Vec<_> = passes.values().flatten().map(|pass| (pass.from, pass.to)).collect();
+        passes.sort_unstable();
+        let mut first_end = RecordPosition::MAX;
+        for (_, to) in passes.iter_mut().rev() {
+            first_end = first_end.min(*to);
+            *to = first_end;
+        }
+        Self { passes }
+    }
+
+    /// Does a pass begin after the first and end before the second position?
+    pub(super) fn is_any_within(&self, after: RecordPosition, before: RecordPosition) -> bool {
+        let later = self.passes.partition_point(|(from, _)| *from <= after);
+        self.passes.get(later).is_some_and(|(_, first_end)| *first_end < before)
+    }
+}
+
 pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
     let mut exits = Exits::default();
     for mark in device.marks.iter().filter(|mark| !mark.enter) {

@@ -1,5 +1,6 @@
 //! Capture reader for untrusted bytes: it never panics, and `limits` bounds its memory by the size of the file.
 
+use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 
@@ -110,6 +111,8 @@ struct Reading {
     frames: Option<(Vec<Frame>, Vec<u32>)>,
     names: StoredNames,
     devices: Vec<(Device, DeviceParts)>,
+    /// Their places in the list.
+    places: HashMap<Device, usize>,
     total_bytes: u64,
 }
 
@@ -215,8 +218,13 @@ impl Reading {
     }
 
     fn of_device(&mut self, tag: Tag, r: &mut Reader<'_>) -> Result<(), Damage> {
-        let total = &mut self.total_bytes;
-        let parts = parts_of(&mut self.devices, r.get()?);
+        let device = r.get()?;
+        let place = *self.places.entry(device).or_insert(self.devices.len());
+        if place == self.devices.len() {
+            limits::devices(place + 1)?;
+            self.devices.push((device, DeviceParts::default()));
+        }
+        let (parts, total) = (&mut self.devices[place].1, &mut self.total_bytes);
         match tag {
             Tag::Gap => parts.gap(r.get()?)?,
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
@@ -258,7 +266,7 @@ impl Reading {
     }
 
     fn finish(self, length: usize, commit: Range<usize>) -> Result<DecodedCapture, Damage> {
-        let Self { mut data, addresses, starts, calls, frames, mut names, devices, total_bytes } = self;
+        let Self { mut data, addresses, starts, calls, frames, mut names, devices, total_bytes, .. } = self;
         names.any = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
         let (spans, mut start) = (ObjectSpans::of(&data.objects), 0);
@@ -303,14 +311,6 @@ fn live_until(uses: &mut BlockUses, last_opaque: u64) {
 
 fn root() -> ContextNode {
     ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }
-}
-
-fn parts_of(devices: &mut Vec<(Device, DeviceParts)>, device: Device) -> &mut DeviceParts {
-    let at = devices.iter().position(|(known, _)| *known == device).unwrap_or(devices.len());
-    if at == devices.len() {
-        devices.push((device, DeviceParts::default()));
-    }
-    &mut devices[at].1
 }
 
 /// A block must end within memory, and the sizes of all blocks of the file must add up without overflow.

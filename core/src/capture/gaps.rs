@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use foldhash::fast::RandomState;
 
 use super::by_seq;
-use crate::snapshot::{Block, Gap, Mark, Record, RecordKind, StackId};
+use crate::snapshot::{Block, ContextId, Gap, Mark, OpenStack, Record, RecordKind, StackId, ThreadId};
 
 /// A place in the log at which the writer skipped records and marks.
 #[derive(Debug)]
@@ -69,13 +69,13 @@ fn difference(before: &BlocksByAddress, after: &[Block], from_ns: u64) -> Vec<Re
 
 /// The marks, with all scopes left at each gap in the marks: the skipped marks do not say which ones were.
 pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<Mark> {
-    let (mut whole, mut open, mut from) = (Vec::new(), Vec::new(), 0);
+    let (mut whole, mut open, mut from) = (Vec::new(), OpenStack::default(), 0);
     for (skip, gap) in skips.iter().zip(gaps).filter(|(skip, _)| skip.marks > 0) {
         let before = marks.get(from..skip.marks_at).unwrap_or_default();
         whole.extend_from_slice(before);
         follow(&mut open, before);
         from = skip.marks_at;
-        whole.extend(open.drain(..).rev().map(|mark| Mark {
+        whole.extend(std::mem::take(&mut open).into_values().rev().map(|mark: Mark| Mark {
             time_ns: gap.from_ns.max(mark.time_ns),
             enter: false,
             ..mark
@@ -86,13 +86,12 @@ pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<
 }
 
 /// Updates `open`: the marks of scopes that were entered and not left, in order.
-fn follow(open: &mut Vec<Mark>, marks: &[Mark]) {
+fn follow(open: &mut OpenStack<(ThreadId, ContextId), Mark>, marks: &[Mark]) {
     for mark in marks {
-        let same = |known: &Mark| known.thread == mark.thread && known.context == mark.context;
-        match (mark.enter, open.iter().rposition(same)) {
-            (true, _) => open.push(*mark),
-            (false, Some(at)) => drop(open.remove(at)),
-            (false, None) => {}
+        let scope = (mark.thread, mark.context);
+        match mark.enter {
+            true => open.enter(scope, *mark),
+            false => drop(open.leave(scope)),
         }
     }
 }

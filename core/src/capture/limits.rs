@@ -13,6 +13,13 @@ const SEPARATOR: usize = 4;
 /// Bytes of an address whose function is not known yet.
 const UNNAMED: usize = 160;
 
+/// Devices of a process. Reports and pages go through all stacks and scopes for each of them.
+const MOST_DEVICES: usize = 1024;
+
+pub(super) fn devices(count: usize) -> Result<(), Damage> {
+    if count > MOST_DEVICES { Err(Damage("more devices than a machine has")) } else { Ok(()) }
+}
+
 /// Bytes of text that a reader may still produce.
 pub(super) struct Budget(usize);
 

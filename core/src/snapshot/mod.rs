@@ -14,6 +14,7 @@ mod memory_kind;
 mod names;
 mod objects;
 mod oom;
+mod open_stack;
 mod process;
 mod record;
 mod refused;
@@ -51,6 +52,7 @@ pub use objects::LoadedObject;
 #[doc(hidden)]
 pub use objects::ObjectSpans;
 pub use oom::OutOfMemory;
+pub(crate) use open_stack::{OpenPlace, OpenStack};
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 #[doc(hidden)]
@@ -213,6 +215,15 @@ impl SnapshotData {
             .map(name)
             .map(|name| if name.is_empty() { "(unnamed)" } else { name })
             .collect()
+    }
+
+    /// How many scopes the path of each context has. Parents stand before their children.
+    pub(crate) fn context_depths(&self) -> Vec<usize> {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.contexts.len());
+        for (at, node) in self.contexts.iter().enumerate() {
+            depths.push(if at == 0 { 0 } else { depths.get(node.parent.0 as usize).map_or(1, |around| around + 1) });
+        }
+        depths
     }
 
     /// A context and its ancestors without the root, outermost first.

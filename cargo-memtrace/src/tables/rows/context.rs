@@ -1,9 +1,10 @@
 //! Scopes with their statistics, and operator calls.
 
+use std::collections::HashMap;
 use std::io;
 
 use memtrace_core::analysis::operators as operators_of;
-use memtrace_core::snapshot::ContextId;
+use memtrace_core::snapshot::{ContextId, ScopeStats};
 
 use crate::tables::ColumnKind::{Flag, Number, Rising, Text};
 use crate::tables::{RunTables, TableSpec, TableWriter};
@@ -29,8 +30,10 @@ pub(super) const SCOPES: TableSpec = TableSpec {
 pub(super) fn scopes(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     for device in &run.data.devices {
         let name = device.device.to_string();
+        let of_context: HashMap<ContextId, &ScopeStats> =
+            device.scopes.iter().map(|stats| (stats.context, stats)).collect();
         for (number, node) in (0u32..).zip(&run.data.contexts) {
-            let stats = device.scopes.iter().find(|stats| stats.context.0 == number);
+            let stats = of_context.get(&ContextId(number));
             let path = run.data.context_path(ContextId(number));
             out.row(&[
                 (&name).into(),

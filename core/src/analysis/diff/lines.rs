@@ -81,8 +81,14 @@ pub(crate) fn without_numbers(name: &str) -> String {
     plain
 }
 
+/// Pairs of lines that are compared for one function; a function with more lines than any person wrote is matched by numbers.
+const MOST_PAIRS: usize = 1 << 22;
+
 /// The lines of one function: a longest common subsequence by operator, so that lines keep their order.
 fn matched(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
+    if old.len().saturating_mul(new.len()) > MOST_PAIRS {
+        return of_one_number(old, new);
+    }
     // `lengths[i][j]`: pairs among `old[i..]` and `new[j..]`. Equal numbers count more than moved lines.
     let mut lengths = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
@@ -110,6 +116,20 @@ fn matched(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
         }
     }
     rows
+}
+
+/// Lines by number; both are sorted by it.
+fn of_one_number(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
+    let (mut old, mut new, mut rows) = (old.into_iter().peekable(), new.into_iter().peekable(), Vec::new());
+    loop {
+        let (was, is) = (old.peek().map(|line| line.number), new.peek().map(|line| line.number));
+        match (was, is) {
+            (None, None) => return rows,
+            (Some(was), Some(is)) if was == is => rows.push(row(old.next(), new.next())),
+            (Some(was), is) if is.is_none_or(|is| was < is) => rows.push(row(old.next(), None)),
+            _ => rows.push(row(None, new.next())),
+        }
+    }
 }
 
 /// How well two lines of one function fit: `None` if one cannot be the other.

@@ -1,7 +1,9 @@
 //! Phase markers of a series: where forward and backward passes, optimizer steps and outermost scopes begin.
 
+use std::sync::Arc;
+
 use super::calls::Call;
-use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData, words};
+use crate::snapshot::{ContextId, ContextNode, DeviceSnapshot, Fact, Mark, SnapshotData, words};
 
 words! {
     /// What a [`Marker`] marks.
@@ -40,7 +42,7 @@ impl MarkerKind {
 #[non_exhaustive]
 pub struct Marker {
     /// The scope's name, or that of the kind without a scope.
-    pub name: String,
+    pub name: Arc<str>,
     /// The kind of beginning.
     pub kind: MarkerKind,
     /// Index of the call before which it began.
@@ -52,9 +54,11 @@ pub struct Marker {
 pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Call<'_>]) -> Vec<Marker> {
     let kinds: Vec<Option<MarkerKind>> =
         (0..data.contexts.len() as u32).map(|context| kind(data, ContextId(context))).collect();
+    let name = |node: &ContextNode| if node.name.is_empty() { "(unnamed)".into() } else { node.name.as_str().into() };
+    let names: Vec<Arc<str>> = data.contexts.iter().map(name).collect();
     let of_scope = |mark: &Mark| {
         let kind = kinds.get(mark.context.0 as usize).copied().flatten().filter(|_| mark.enter)?;
-        let name = data.context_names(mark.context).pop().unwrap_or_default().to_owned();
+        let name = names.get(mark.context.0 as usize)?.clone();
         let call = calls.partition_point(|call| call.end_ns < mark.time_ns);
         Some(Marker { name, kind, call, time_ns: mark.time_ns })
     };
@@ -88,7 +92,7 @@ fn without_scope(markers: &mut Vec<Marker>, calls: &[Call<'_>], kind: MarkerKind
         if now && !was {
             let from = announced.partition_point(|scope| *scope < since);
             let by_scope = announced.get(from).is_some_and(|scope| *scope <= at);
-            let marker = Marker { name: kind.word().to_owned(), kind, call: at, time_ns: call.begin_ns };
+            let marker = Marker { name: kind.word().into(), kind, call: at, time_ns: call.begin_ns };
             markers.extend((!by_scope).then_some(marker));
         }
         if now {

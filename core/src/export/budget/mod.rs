@@ -127,7 +127,7 @@ mod tests {
             for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
                 writeln!(out, "{:?} {}", record.kind, record.size)?;
             }
-            for mark in device.marks.iter().filter(|mark| selection.shows_mark(data, mark)) {
+            for mark in device.marks.iter().filter(|mark| selection.shows_mark(mark)) {
                 writeln!(out, "{}", mark.enter)?;
             }
         }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 
 use super::left_out::LeftOut;
-use crate::snapshot::{Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// Sort key of allocations: the smallest goes first, then by device and age.
 type Rank = (u64, Device, u64);
@@ -17,6 +17,8 @@ type Kept = HashSet<(Device, u64), RandomState>;
 pub(in crate::export) struct Selection<'a> {
     /// Allocations with a lower rank are hidden, unless they are among the kept ones.
     cut: Option<(Rank, &'a Kept)>,
+    /// By context.
+    depths: &'a [usize],
     pub(in crate::export) left_out: LeftOut,
 }
 
@@ -28,8 +30,9 @@ impl Selection<'_> {
         })
     }
 
-    pub(in crate::export) fn shows_mark(&self, data: &SnapshotData, mark: &Mark) -> bool {
-        self.left_out.scopes_below.is_none_or(|depth| data.context_ids(mark.context).len() <= depth)
+    pub(in crate::export) fn shows_mark(&self, mark: &Mark) -> bool {
+        let depth_of = |context: ContextId| self.depths.get(context.0 as usize).copied().unwrap_or(0);
+        self.left_out.scopes_below.is_none_or(|depth| depth_of(mark.context) <= depth)
     }
 }
 
@@ -38,6 +41,8 @@ pub(super) struct Choices {
     candidates: Vec<Rank>,
     /// Blocks that were live at the peak or are live at the end.
     kept: Kept,
+    /// By context.
+    depths: Vec<usize>,
     deepest: usize,
 }
 
@@ -51,8 +56,9 @@ impl Choices {
         let mut candidates: Vec<Rank> = data.devices.iter().flat_map(|device| candidates(device, &kept)).collect();
         candidates.sort_unstable();
         let marks = data.devices.iter().flat_map(|device| &device.marks);
-        let deepest = marks.map(|mark| data.context_ids(mark.context).len()).max().unwrap_or(0);
-        Self { candidates, kept, deepest }
+        let depths = data.context_depths();
+        let deepest = marks.filter_map(|mark| depths.get(mark.context.0 as usize)).max().copied().unwrap_or(0);
+        Self { candidates, kept, depths, deepest }
     }
 
     pub(super) fn steps(&self) -> usize {
@@ -62,7 +68,7 @@ impl Choices {
     pub(super) fn selection(&self, step: usize, left_out: LeftOut) -> Selection<'_> {
         let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);
-        Selection { cut: Some((cut, &self.kept)), left_out }
+        Selection { cut: Some((cut, &self.kept)), depths: &self.depths, left_out }
     }
 
     pub(super) fn left_out(&self, step: usize) -> LeftOut {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::analysis::frame_location;
 use crate::attribute::{AllocationSite, Origin, Origins};
 use crate::export::gathered::quoted;
-use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
+use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, Thread, ThreadId};
 
 #[derive(Debug, Default)]
 pub(super) struct Name {
@@ -77,10 +77,9 @@ pub(super) fn operators(data: &SnapshotData) -> Vec<String> {
 }
 
 /// The thread's name at the time of the snapshot, with the system's thread id.
-pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId) -> String {
-    let process = &data.process;
-    match process.threads.iter().find(|known| known.number == thread) {
-        Some(known) if known.os_id == process.pid => format!("main ({})", known.os_id),
+pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId, known: Option<&Thread>) -> String {
+    match known {
+        Some(known) if known.os_id == data.process.pid => format!("main ({})", known.os_id),
         Some(known) if !known.name.is_empty() => format!("{} ({})", known.name, known.os_id),
         Some(known) => format!("thread {} ({}, ended)", thread.number(), known.os_id),
         None => format!("thread {}", thread.number()),
@@ -88,7 +87,12 @@ pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId) -> String {
 }
 
 pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
-    data.context_names(context).pop().unwrap_or("(no scope)")
+    let name = data.contexts.get(context.0 as usize).map_or("", |node| node.name.as_str());
+    match name {
+        _ if context == ContextId::ROOT => "(no scope)",
+        "" => "(unnamed)",
+        name => name,
+    }
 }
 
 fn line(data: &SnapshotData, site: AllocationSite<'_>) -> String {

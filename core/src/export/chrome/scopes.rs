@@ -2,24 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData, ThreadId};
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, OpenPlace, OpenStack, SnapshotData, ThreadId};
+
+/// A scope that is left farther from the innermost one than this lasts to the end: scopes within it are not ended and begun
+/// again. A thread of a program has 64 scopes at most.
+const FARTHEST: usize = 256;
 
 /// The open scopes of each thread, the outermost first.
 #[derive(Debug, Default)]
 pub(super) struct OpenByThread {
-    threads: BTreeMap<ThreadId, Vec<ContextId>>,
+    threads: BTreeMap<ThreadId, OpenStack<ContextId, ()>>,
 }
 
 impl OpenByThread {
     /// The scopes that were open when the log began: they are left in it but not entered.
     pub(super) fn at_start(marks: &[Mark]) -> Self {
         let mut seen = Self::default();
+        let left: Vec<&Mark> = marks.iter().filter(|mark| seen.apply(mark) == Change::Unknown).collect();
         let mut earlier = Self::default();
-        for mark in marks {
-            // The outermost is left last.
-            if seen.apply(mark) == Change::Unknown {
-                earlier.threads.entry(mark.thread).or_default().insert(0, mark.context);
-            }
+        // The outermost is left last.
+        for mark in left.into_iter().rev() {
+            earlier.threads.entry(mark.thread).or_default().enter(mark.context, ());
         }
         earlier
     }
@@ -27,43 +30,46 @@ impl OpenByThread {
     pub(super) fn apply(&mut self, mark: &Mark) -> Change {
         let open = self.threads.entry(mark.thread).or_default();
         if mark.enter {
-            open.push(mark.context);
+            open.enter(mark.context, ());
             return Change::Entered;
         }
-        match open.iter().rposition(|context| *context == mark.context) {
-            Some(at) => {
-                open.remove(at);
-                Change::Left { at }
-            }
-            None => Change::Unknown,
-        }
+        open.leave(mark.context).map_or(Change::Unknown, |(at, ())| Change::Left { at })
     }
 
     /// The innermost scope of a thread; the root outside every scope.
     pub(super) fn innermost(&self, thread: ThreadId) -> ContextId {
-        self.of(thread).last().copied().unwrap_or(ContextId::ROOT)
+        self.threads.get(&thread).and_then(OpenStack::innermost).map_or(ContextId::ROOT, |(context, _)| context)
     }
 
     /// The innermost scope of the first thread that has one.
     pub(super) fn any(&self) -> ContextId {
-        self.threads.values().find_map(|open| open.last()).copied().unwrap_or(ContextId::ROOT)
+        self.threads.values().find_map(OpenStack::innermost).map_or(ContextId::ROOT, |(context, _)| context)
     }
 
-    fn of(&self, thread: ThreadId) -> &[ContextId] {
-        self.threads.get(&thread).map_or(&[], Vec::as_slice)
+    fn is_far(&self, mark: &Mark) -> bool {
+        self.threads.get(&mark.thread).is_some_and(|open| open.distance(mark.context) > FARTHEST)
+    }
+
+    /// The scopes of a thread inside of the one that it has left.
+    fn inside(&self, thread: ThreadId, at: OpenPlace) -> impl DoubleEndedIterator<Item = (ThreadId, ContextId)> {
+        self.threads
+            .get(&thread)
+            .into_iter()
+            .flat_map(move |open| open.inside(at))
+            .map(move |(context, _)| (thread, context))
     }
 
     fn all(&self) -> impl DoubleEndedIterator<Item = (ThreadId, ContextId)> {
-        self.threads.iter().flat_map(|(thread, open)| open.iter().map(|context| (*thread, *context)))
+        self.threads.iter().flat_map(|(thread, open)| open.iter().map(|(context, _)| (*thread, context)))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Entered,
-    /// The scope's depth; scopes inside it are still open.
+    /// Scopes inside of this place are still open.
     Left {
-        at: usize,
+        at: OpenPlace,
     },
     /// The scope was left without having been entered.
     Unknown,
@@ -100,15 +106,16 @@ pub(in crate::export) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let edge = |time_ns, (thread, context), enter| Mark { time_ns, context, thread, enter };
     let mut edges: Vec<Mark> = open.all().map(|scope| edge(start, scope, true)).collect();
     for mark in marks {
-        let change = open.apply(mark);
-        let inside = match change {
-            Change::Left { at } => open.of(mark.thread).get(at..).unwrap_or(&[]),
-            Change::Entered | Change::Unknown => &[],
+        if !mark.enter && open.is_far(mark) {
+            continue;
+        }
+        let inside: Vec<_> = match open.apply(mark) {
+            Change::Left { at } => open.inside(mark.thread, at).collect(),
+            Change::Entered | Change::Unknown => Vec::new(),
         };
-        let inside = inside.iter().map(|context| (mark.thread, *context));
-        edges.extend(inside.clone().rev().map(|scope| edge(mark.time_ns, scope, false)));
+        edges.extend(inside.iter().rev().map(|scope| edge(mark.time_ns, *scope, false)));
         edges.push(*mark);
-        edges.extend(inside.map(|scope| edge(mark.time_ns, scope, true)));
+        edges.extend(inside.iter().map(|scope| edge(mark.time_ns, *scope, true)));
     }
     edges.extend(open.all().rev().map(|scope| edge(end_ns(data), scope, false)));
     edges

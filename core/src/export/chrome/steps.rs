@@ -101,18 +101,22 @@ fn by_scopes(
     depth: Option<usize>,
     most: usize,
 ) -> (Vec<Part>, Option<usize>) {
-    let depths: Vec<usize> = (0..data.contexts.len() as u32).map(|id| data.context_ids(ContextId(id)).len()).collect();
+    let depths = data.context_depths();
     let depth_of = |context: ContextId| depths.get(context.0 as usize).copied().unwrap_or(0);
     let deepest = device.marks.iter().map(|mark| depth_of(mark.context)).max().unwrap_or(0);
-    let mut limit = depth.map_or(deepest, |depth| depth.min(deepest));
-    loop {
-        let shown = |mark: &Mark| depth_of(mark.context) <= limit;
-        let parts = between_marks(device, shown);
-        if parts.len() <= most || limit <= 1 {
-            return (parts, (limit < deepest).then_some(limit));
-        }
-        limit -= 1;
+    let parts = |limit: usize| between_marks(device, |mark: &Mark| depth_of(mark.context) <= limit);
+    let limit = depth.map_or(deepest, |depth| depth.min(deepest));
+    let found = parts(limit);
+    if found.len() <= most || limit <= 1 {
+        return (found, (limit < deepest).then_some(limit));
     }
+    // The more levels, the more parts. The outermost scopes always begin one.
+    let (mut fits, mut too_much) = (1, limit);
+    while fits + 1 < too_much {
+        let middle = usize::midpoint(fits, too_much);
+        *(if parts(middle).len() <= most { &mut fits } else { &mut too_much }) = middle;
+    }
+    (parts(fits), Some(fits))
 }
 
 /// The records between two marks; a mark comes before records with the same time.

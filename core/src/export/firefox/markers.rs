@@ -1,6 +1,7 @@
 //! Markers: the range that ends in the peak, scopes, and refused allocations.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::history::BlockHistory;
 use super::tables::ThreadTables;
@@ -89,22 +90,39 @@ impl ProfileMarkers {
     }
 }
 
+/// Bytes of a path: each time that a scope is entered, it is written again.
+const LONGEST_PATH: usize = 1024;
+
+/// The innermost scopes of a path that is too long.
+fn shortened(path: String) -> String {
+    match path.len().checked_sub(LONGEST_PATH) {
+        Some(most) if most > 0 => format!("…{}", &path[path.ceil_char_boundary(most)..]),
+        _ => path,
+    }
+}
+
 /// Every scope of every thread: a device has no threads of its own.
 fn scopes(data: &SnapshotData, tables: &mut ThreadTables<'_>, markers: &mut Vec<ProfileMarker>) {
     let threads: HashMap<ThreadId, &str> =
         data.process.threads.iter().map(|thread| (thread.number, &*thread.name)).collect();
+    let mut known: HashMap<ContextId, (usize, Rc<str>)> = HashMap::new();
     let mut open: HashMap<ThreadId, Vec<Mark>> = HashMap::new();
     let mut close = |begin: Mark, to_ns: u64| {
-        let name = data.contexts.get(begin.context.0 as usize).map_or("", |node| &node.name);
+        let (name, path) = known.entry(begin.context).or_insert_with(|| {
+            let name = data.contexts.get(begin.context.0 as usize).map_or("", |node| &node.name);
+            let path = quoted(&shortened(data.context_path(begin.context)));
+            (tables.string(if name.is_empty() { "(unnamed)" } else { name }), path.into())
+        });
         let number = begin.thread.number();
         let thread = threads.get(&begin.thread).map_or_else(|| format!("thread {number}"), |name| (*name).to_owned());
-        let fields = format!(
-            "\"type\":\"memtrace-scope\",\"path\":{},\"thread\":{}",
-            quoted(&data.context_path(begin.context)),
-            quoted(&thread)
-        );
-        let name = tables.string(if name.is_empty() { "(unnamed)" } else { name });
-        markers.push(ProfileMarker { name, from_ns: begin.time_ns, to_ns: Some(to_ns), ends_after: false, fields });
+        let fields = format!("\"type\":\"memtrace-scope\",\"path\":{path},\"thread\":{}", quoted(&thread));
+        markers.push(ProfileMarker {
+            name: *name,
+            from_ns: begin.time_ns,
+            to_ns: Some(to_ns),
+            ends_after: false,
+            fields,
+        });
     };
     for mark in nested(data) {
         let of_thread = open.entry(mark.thread).or_default();

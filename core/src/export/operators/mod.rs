@@ -126,7 +126,7 @@ fn write_whole(series: &OperatorSeries, out: &mut dyn Write) -> Result<(), Error
 }
 
 fn marker(marker: &Marker) -> Value {
-    json!({ "name": marker.name, "kind": marker.kind.word(), "call": marker.call, "time_ns": marker.time_ns })
+    json!({ "name": &*marker.name, "kind": marker.kind.word(), "call": marker.call, "time_ns": marker.time_ns })
 }
 
 fn call(call: &OperatorCall) -> Value {

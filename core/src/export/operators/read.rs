@@ -75,7 +75,7 @@ fn marker(marker: &Fields<'_>, calls: usize) -> Result<Marker, Error> {
     let kind = MarkerKind::ALL.into_iter().find(|kind| kind.word() == word);
     let call = usize::try_from(marker.number("call")?).ok().filter(|call| *call <= calls);
     Ok(Marker {
-        name: marker.text("name")?.to_owned(),
+        name: marker.text("name")?.into(),
         kind: kind.ok_or_else(|| marker.wrong("kind", "forward, backward, optimizer or scope"))?,
         call: call.ok_or_else(|| marker.wrong("call", "at most the number of calls"))?,
         time_ns: marker.number("time_ns")?,

@@ -72,7 +72,7 @@ fn write_selection(
         p.word(words::ALLOCATOR_SETTINGS);
         settings(p, data, devices, &selection.left_out);
         p.word(words::EXTERNAL_ANNOTATIONS);
-        let shown = |mark: &&Mark| selection.shows_mark(data, mark);
+        let shown = |mark: &&Mark| selection.shows_mark(mark);
         let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
         let marks =
             devices.iter().flat_map(|&(number, device)| marks(device).into_iter().map(move |mark| (number, mark)));

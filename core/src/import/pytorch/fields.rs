@@ -7,6 +7,9 @@ use crate::import::pickle::{PickleValue, Refusal};
 /// Addresses, sizes and their sums are below it.
 pub(super) const LARGEST: u64 = 1 << 62;
 
+/// Keys of a dict that are looked at, the last ones: a file may show one dict many times. Those of a snapshot have about 20.
+const MOST_KEYS: usize = 1024;
+
 /// Keys and values of a dict in turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DictFields<'v>(pub(super) &'v [PickleValue]);
@@ -19,7 +22,7 @@ impl DictFields<'_> {
             [PickleValue::Text(text), value] if *text == key => Some(*value),
             _ => None,
         };
-        self.0.rchunks_exact(2).find_map(fits)
+        self.0.rchunks_exact(2).take(MOST_KEYS).find_map(fits)
     }
 
     /// A number that is not negative, if there is one.

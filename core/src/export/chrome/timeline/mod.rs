@@ -8,7 +8,7 @@
 mod advice;
 mod memory;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use super::event::{Trace, Track};
@@ -21,7 +21,7 @@ use crate::export::advice::{Advice, advice};
 use crate::export::budget::{self, Selection};
 use crate::export::{Export, LeftOut};
 use crate::report::sampled;
-use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
+use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, Thread, ThreadId};
 
 /// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the total as a curve, and
 /// its peak.
@@ -106,15 +106,18 @@ struct Timeline<'a, 'o> {
 impl<'a> Timeline<'a, '_> {
     fn metadata(&mut self) -> io::Result<()> {
         self.trace.process(&self.known.process, &self.data.process.program, "memory", 0)?;
+        let threads = self.data.process.threads.iter().rev().map(|thread| (thread.number, thread));
+        let threads: HashMap<ThreadId, &Thread> = threads.collect();
         for (&thread, track) in &self.known.threads {
-            self.trace.thread(track, &thread_name(self.data, thread), thread.number().into())?;
+            let name = thread_name(self.data, thread, threads.get(&thread).copied());
+            self.trace.thread(track, &name, thread.number().into())?;
         }
         Ok(())
     }
 
     fn slices(&mut self) -> io::Result<()> {
         let edges = self.known.edges.iter();
-        let mut shown = edges.filter(|edge| self.selection.shows_mark(self.data, edge));
+        let mut shown = edges.filter(|edge| self.selection.shows_mark(edge));
         shown.try_for_each(|edge| self.edge(edge))
     }
 
