@@ -98,12 +98,17 @@ impl Failure {
 
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
         let text = format!(
-            "undecided: {what}\nThreads that existed before share memory with this code, and memtrace cannot tell \
-             whether they worked for it:\n{}Start them inside the code, hand them a `memtrace::Context`, count the \
+            "undecided: {what}\nThreads that existed before may have worked for this code, and memtrace cannot tell:\n{}\
+             Start them inside the code, hand them a `memtrace::Context`, count the \
              whole process with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
             undecided.table()
         );
         Self::new(FailureKind::Undecided, &text, None)
+    }
+
+    /// A violation by threads that existed before.
+    pub(super) fn in_step(what: &str, undecided: &Undecided) -> Self {
+        Self::violation(format!("{what}:\n{}", undecided.table()))
     }
 
     /// A violation with its reasons and a saved snapshot, without a measurement.

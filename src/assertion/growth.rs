@@ -3,11 +3,10 @@
 use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
-use super::origins::BlockOrigin;
+use super::origins::{BlockOrigin, NamedOrigins};
 use super::rows::{Labelled, table};
 use super::runs::{RunPlan, Samples, Watch};
-use super::setup::one_time_origins;
-use super::slope::{Trend, ends_higher, trend};
+use super::slope::{Trend, doubles, ends_higher, trend};
 use super::undecided::{CountedWork, counted_methods};
 use crate::error::Error;
 use crate::session::say;
@@ -92,18 +91,22 @@ impl NoGrowth {
 
 fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
     let mut grown = Grown::of(samples, plan);
-    // Symbols are resolved only if the verdict depends on them.
-    if grown.is_growing() {
-        grown = Grown::of(&samples.without(&one_time_origins(measured)), plan);
+    let of_others = grown.take_helpers();
+    // Symbols are resolved only if the verdict may depend on them.
+    if grown.is_growing() || Grown::of(&samples.risen(), plan).total.goes_on() {
+        let origins = NamedOrigins::of(measured);
+        let own = |origin: &BlockOrigin| !origin.of_helper && !origins.are_the_harnesses(origin);
+        let samples = samples.under(|origin| own(origin).then_some(*origin));
+        let by_line = || Grown::of(&samples.under(|origin| Some(origins.line(origin))), plan);
+        grown = Some(Grown::of(&samples, plan)).filter(Grown::is_growing).unwrap_or_else(by_line);
     }
-    let helpers_grow = grown.take_helpers();
     if grown.is_growing() {
         return Err(grown.report(measured, samples.len()));
     }
     if let Trend::Unsettled = grown.total {
         say("assert_no_growth: memory still grew in the last runs, but too seldom for a verdict");
     }
-    check_helpers(measured, helpers_grow, plan.counted)
+    check_helpers(samples, of_others, plan.warmup, measured, plan.counted)
 }
 
 /// The trends of each stack and of the total.
@@ -122,10 +125,8 @@ impl Grown {
             Trend::Growing { .. } if samples.len() > requested && !ends_higher(series) => Trend::Unsettled,
             trend => trend,
         };
-        let of_stack = |origin: &BlockOrigin| match of(&samples.bytes(origin)) {
-            trend if !trend.goes_on() && samples.doubles(origin, warmup) => Trend::Doubling,
-            trend => trend,
-        };
+        let doubling = |trend: Trend, doubles| if !trend.goes_on() && doubles { Trend::Doubling } else { trend };
+        let of_stack = |origin: &BlockOrigin| doubling(of(&samples.bytes(origin)), samples.doubles(origin, warmup));
         let now = |origin: &BlockOrigin| samples.held(origin).last().unwrap_or_default().bytes;
         let mut stacks: Vec<(BlockOrigin, Trend, u64)> = samples
             .origins()
@@ -134,14 +135,14 @@ impl Grown {
             .filter(|(_, trend, _)| *trend != Trend::Steady)
             .collect();
         stacks.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)).then(b.2.cmp(&a.2)).then(a.0.stack.cmp(&b.0.stack)));
-        Self { stacks, total: of(&samples.total()), warmup: half }
+        let total = samples.total();
+        Self { stacks, total: doubling(of(&total), doubles(&total, warmup)), warmup: half }
     }
 
-    /// Removes the stacks of other threads, and returns whether any of them grows.
-    fn take_helpers(&mut self) -> bool {
-        let grows = self.stacks.iter().any(|(origin, trend, _)| origin.of_helper && trend.goes_on());
-        self.stacks.retain(|(origin, ..)| !origin.of_helper);
-        grows
+    /// Removes the stacks of other threads, and returns those that grow.
+    fn take_helpers(&mut self) -> Vec<BlockOrigin> {
+        let others = self.stacks.extract_if(.., |(origin, ..)| origin.of_helper);
+        others.filter(|(_, trend, _)| trend.goes_on()).map(|(origin, ..)| origin).collect()
     }
 
     fn is_growing(&self) -> bool {
@@ -152,6 +153,7 @@ impl Grown {
     fn report(&self, measured: &Measured, runs: usize) -> Failure {
         let rate = match self.total {
             Trend::Growing { slope, give_or_take } => format!("{} with each run", sloped(slope, give_or_take)),
+            Trend::Doubling => "by doubling".to_owned(),
             _ => "in some stacks, although the total does not grow steadily".to_owned(),
         };
         let head = format!("memory grows: {rate}; {runs} runs, the first {} as warm-up", self.warmup);

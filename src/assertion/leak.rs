@@ -2,11 +2,10 @@
 
 use super::failure::Failure;
 use super::measure::Measured;
-use super::origins::BlockOrigin;
+use super::origins::{BlockOrigin, NamedOrigins};
 use super::rows::{Labelled, table};
 use super::runs::{LiveTotals, RunPlan, Samples, Watch};
-use super::setup::one_time_origins;
-use super::slope::{ends_higher, is_frequent, rise, trend};
+use super::slope::{ends_higher, is_frequent, keeps_step, rise, trend};
 use super::undecided::{CountedWork, Undecided, counted_methods};
 use crate::error::Error;
 use crate::units::{Bytes, grouped};
@@ -81,33 +80,56 @@ impl NoLeak {
 
 fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
     let warmup = plan.warmup;
-    let leaks = leaks(samples, warmup);
-    let own = leaks_of_its_own(&leaks, measured);
+    let own = leaks_of_its_own(samples, warmup, measured);
     if !own.is_empty() {
         return Err(report(samples.len() - warmup, warmup, measured, &own));
     }
-    check_helpers(measured, leaks.iter().any(|(origin, _)| origin.of_helper), plan.counted)
+    let of_others = leaks(samples, warmup).into_iter().map(|(origin, _)| origin).filter(|origin| origin.of_helper);
+    check_helpers(samples, of_others.collect(), warmup, measured, plan.counted)
 }
 
-/// The leaks of the code's own threads, without one-time initialization.
-fn leaks_of_its_own(leaks: &[(BlockOrigin, LiveTotals)], measured: &Measured) -> Vec<(BlockOrigin, LiveTotals)> {
-    let mut own: Vec<_> = leaks.iter().filter(|(origin, _)| !origin.of_helper).copied().collect();
-    // Symbols are resolved only if the verdict depends on them.
-    if !own.is_empty() {
-        let left_out = one_time_origins(measured);
-        own.retain(|(origin, _)| !left_out.contains(origin));
+/// What the code's own threads leak: in stacks, or in a line or the whole that many stacks share.
+fn leaks_of_its_own(samples: &Samples, warmup: usize, measured: &Measured) -> Vec<(BlockOrigin, LiveTotals)> {
+    let leaking = |samples: &Samples| leaks(samples, warmup).into_iter().any(|(origin, _)| !origin.of_helper);
+    // Symbols are resolved only if the verdict may depend on them.
+    if ![samples, &samples.as_one(), &samples.risen().as_one()].into_iter().any(leaking) {
+        return Vec::new();
     }
-    own
+    let origins = NamedOrigins::of(measured);
+    let samples = samples.under(|origin| (!origin.of_helper && !origins.are_the_harnesses(origin)).then_some(*origin));
+    let stacks = leaks(&samples, warmup);
+    if !stacks.is_empty() || !(leaking(&samples.as_one()) || leaking(&samples.under(|origin| Some(origins.line(origin))))) {
+        return stacks;
+    }
+    let risen = samples.risen();
+    sorted(risen.origins().into_iter().map(|origin| (origin, risen.gained(&origin, warmup))).collect())
 }
 
-/// Fails as undecided if memory grows on other threads that share memory with the code.
-pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: CountedWork) -> Result<(), Failure> {
-    if !has_grown {
+/// Fails if memory grows on threads that may work for the code: with certainty where it keeps step with the runs, or
+/// else as undecided.
+pub(super) fn check_helpers(
+    samples: &Samples,
+    growing: Vec<BlockOrigin>,
+    warmup: usize,
+    measured: &Measured,
+    counted: CountedWork,
+) -> Result<(), Failure> {
+    if growing.is_empty() {
         return Ok(());
     }
     let undecided = Undecided::of(measured, None, counted);
     if undecided.bytes() == 0 {
         return Ok(());
+    }
+    let half = warmup.max(samples.len() / 2);
+    let in_step = |origin: &&BlockOrigin| keeps_step(&samples.bytes(origin), half);
+    if let Some(origin) = growing.iter().find(in_step) {
+        let runs = samples.len() - warmup;
+        let each = samples.gained(origin, warmup).bytes / runs.max(1) as u64;
+        return Err(Failure::in_step(
+            &format!("leak of {} with each run on threads that existed before, in step with {runs} runs", Bytes(each)),
+            &undecided,
+        ));
     }
     Err(Failure::undecided(
         "the code itself keeps nothing, but other threads hold more memory with each run",
@@ -119,20 +141,20 @@ pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: Count
 fn leaks(samples: &Samples, warmup: usize) -> Vec<(BlockOrigin, LiveTotals)> {
     let half = warmup.max(samples.len() / 2);
     let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
-    let leaked = |origin: BlockOrigin| {
-        let bytes = samples.bytes(&origin);
-        let blocks = samples.blocks(&origin);
+    let leaks = |origin: &BlockOrigin| {
+        let bytes = samples.bytes(origin);
+        let blocks = samples.blocks(origin);
         // Growth in every few runs matters; rarer growth matters if it is large.
         let frequent = is_frequent(&blocks, half) || is_frequent(&bytes, half);
         let matters = frequent || !origin.of_helper && rise(&bytes, half) >= LEAST_RISE;
-        let leaks = (grows(&blocks) || grows(&bytes)) && matters || samples.doubles(&origin, warmup);
-        let held: Vec<LiveTotals> = samples.held(&origin).collect();
-        let before = held.get(..warmup)?.last().copied().unwrap_or_default();
-        let last = held.last().filter(|_| leaks)?;
-        let bytes = last.bytes.saturating_sub(before.bytes);
-        Some((origin, LiveTotals { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
+        (grows(&blocks) || grows(&bytes)) && matters || samples.doubles(origin, warmup)
     };
-    let mut leaks: Vec<(BlockOrigin, LiveTotals)> = samples.origins().into_iter().filter_map(leaked).collect();
+    let origins = samples.origins().into_iter().filter(leaks);
+    sorted(origins.map(|origin| (origin, samples.gained(&origin, warmup))).collect())
+}
+
+/// The largest first.
+fn sorted(mut leaks: Vec<(BlockOrigin, LiveTotals)>) -> Vec<(BlockOrigin, LiveTotals)> {
     leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
     leaks
 }

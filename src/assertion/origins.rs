@@ -3,14 +3,49 @@
 use std::collections::HashMap;
 
 use super::measure::Measured;
+use super::setup::is_the_harnesses;
+use crate::analysis::line_and_callers;
+use crate::session::Snapshot;
 use crate::snapshot::{Device, SnapshotData, StackId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockOrigin {
     pub(super) device: Device,
     pub(super) stack: StackId,
-    /// Allocated by a thread that holds memory of the code or shares some with it, and so may work for it.
+    /// Allocated by a thread that existed before and may have worked for the code.
     pub(super) of_helper: bool,
+}
+
+/// The stacks of a measurement, resolved.
+#[derive(Debug)]
+pub(super) struct NamedOrigins {
+    data: Snapshot,
+    stacks: HashMap<BlockOrigin, StackId>,
+    /// One origin for all of its line.
+    lines: HashMap<BlockOrigin, BlockOrigin>,
+}
+
+impl NamedOrigins {
+    pub(super) fn of(measured: &Measured) -> Self {
+        let data = measured.snapshot();
+        let stacks = in_snapshot(measured, &data);
+        let mut first: HashMap<(Device, Vec<String>), BlockOrigin> = HashMap::new();
+        let one_of = |(origin, stack): (&BlockOrigin, &StackId)| {
+            let line = (origin.device, line_and_callers(&data, *stack, 0));
+            (*origin, *first.entry(line).or_insert(*origin))
+        };
+        let lines = stacks.iter().map(one_of).collect();
+        Self { stacks, lines, data }
+    }
+
+    /// The same origin for all stacks of a line.
+    pub(super) fn line(&self, origin: &BlockOrigin) -> BlockOrigin {
+        self.lines.get(origin).copied().unwrap_or(*origin)
+    }
+
+    pub(super) fn are_the_harnesses(&self, origin: &BlockOrigin) -> bool {
+        self.stacks.get(origin).is_some_and(|stack| is_the_harnesses(&self.data, *stack))
+    }
 }
 
 /// Maps origins with blocks live now or at the peak to their stacks in the snapshot.

@@ -45,9 +45,9 @@ impl<'a> PeakCheck<'a> {
             }
             say(&self.needed().setup().unwrap_or_default());
         }
-        let shared = self.measured.helpers().iter().filter(|helper| helper.shares && helper.device == device);
+        let others = self.measured.helpers().iter().filter(|helper| helper.device == device);
         let handed = self.measured.handed().iter().filter(|on| on.device == device).map(|on| on.ledger.peak.bytes);
-        if peak.saturating_add(shared.map(|helper| helper.bytes).chain(handed).sum()) <= limit {
+        if peak.saturating_add(others.map(|helper| helper.bytes).chain(handed).sum()) <= limit {
             return Ok(());
         }
         let undecided = Undecided::of(self.measured, Some(device), self.counted);

@@ -11,10 +11,12 @@ use super::undecided::CountedWork;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::{measure, own};
+use crate::snapshot::StackId;
 
-/// The most runs if the verdict is not clear after the requested ones.
+/// The most runs if the verdict is not clear after the requested ones, unless something doubled in those.
 const MOST: usize = 256;
-/// Extra runs end after this time, or after this many accumulated bytes.
+/// With at least this many runs, extra runs end after this time, or after this many accumulated bytes.
+const FEW: usize = 12;
 const LONGEST: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 64 << 20;
 /// Time for detached threads and tasks to free their memory.
@@ -53,11 +55,20 @@ impl Samples {
         self.held(origin).map(|held| held.blocks as f64).collect()
     }
 
-    /// Whether a stack's blocks grow by doubling, as containers do, while their number stays the same.
+    /// What an origin holds more since the warm-up.
+    pub(super) fn gained(&self, origin: &BlockOrigin, warmup: usize) -> LiveTotals {
+        let mut held = self.held(origin);
+        let before = warmup.checked_sub(1).and_then(|at| held.nth(at)).unwrap_or_default();
+        let last = held.last().unwrap_or(before);
+        let (bytes, blocks) = (last.bytes.saturating_sub(before.bytes), last.blocks.saturating_sub(before.blocks));
+        LiveTotals { bytes, blocks }
+    }
+
+    /// Whether an origin's blocks grow by doubling, as containers do, while their number stays the same.
     pub(super) fn doubles(&self, origin: &BlockOrigin, warmup: usize) -> bool {
         let blocks = self.blocks(origin);
-        let before = blocks.iter().take(warmup).copied().fold(0.0, f64::max);
-        blocks.last().is_some_and(|last| *last <= before + 1.0) && slope::doubles(&self.bytes(origin), warmup)
+        let first = blocks.iter().copied().find(|blocks| *blocks > 0.0).unwrap_or(0.0);
+        blocks.last().is_some_and(|last| *last <= first + 1.0) && slope::doubles(&self.bytes(origin), warmup)
     }
 
     /// The bytes of all stacks, without those of other threads.
@@ -68,11 +79,29 @@ impl Samples {
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
-    pub(super) fn without(&self, left_out: &HashSet<BlockOrigin>) -> Self {
-        let rest = |sample: &LiveByOrigin| {
-            sample.iter().filter(|(origin, _)| !left_out.contains(origin)).map(|(o, h)| (*o, *h)).collect()
+    /// The same under other origins; `None` leaves one out.
+    pub(super) fn under(&self, other: impl Fn(&BlockOrigin) -> Option<BlockOrigin>) -> Self {
+        let regrouped = |sample: &LiveByOrigin| {
+            let mut sums = LiveByOrigin::new();
+            for (origin, held) in sample.iter().filter_map(|(origin, held)| Some((other(origin)?, held))) {
+                let sum = sums.entry(origin).or_default();
+                (sum.bytes, sum.blocks) = (sum.bytes + held.bytes, sum.blocks + held.blocks);
+            }
+            sums
         };
-        Self(self.0.iter().map(rest).collect())
+        Self(self.0.iter().map(regrouped).collect())
+    }
+
+    /// The sum of all stacks under the origin of one of them, by device and without those of other threads.
+    pub(super) fn as_one(&self) -> Self {
+        self.under(|origin| (!origin.of_helper).then_some(BlockOrigin { stack: StackId::NONE, ..*origin }))
+    }
+
+    /// Only the stacks that hold more at the end than in the first half.
+    pub(super) fn risen(&self) -> Self {
+        let risen = |origin: &BlockOrigin| slope::ends_higher(&self.bytes(origin));
+        let risen: HashSet<BlockOrigin> = self.origins().into_iter().filter(risen).collect();
+        self.under(|origin| risen.contains(origin).then_some(*origin))
     }
 
     /// Whether something reached a new maximum so late that more runs are needed.
@@ -81,6 +110,10 @@ impl Samples {
             slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
         };
         slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
+    }
+
+    fn have_doubled(&self, warmup: usize) -> bool {
+        slope::doubles(&self.total(), warmup) || self.origins().iter().any(|origin| self.doubles(origin, warmup))
     }
 
     /// Bytes accumulated since the warm-up.
@@ -150,7 +183,11 @@ impl Watch {
         }
         self.begun = true;
         if self.samples.len() == self.total && self.must_go_on() {
-            self.total = (2 * self.total + 2).min(MOST.max(self.total));
+            self.total = (2 * self.total + 2).min(self.most());
+        }
+        let runs = self.samples.len();
+        if runs >= self.plan.requested.max(FEW) && self.takes_long() {
+            self.total = runs;
         }
         let goes_on = self.samples.len() < self.total;
         if !goes_on && self.total > self.plan.requested {
@@ -168,12 +205,20 @@ impl Watch {
         }
     }
 
-    /// Whether more runs are needed; the limits on time and bytes apply only after the first extension.
+    /// Whether more runs are needed.
     fn must_go_on(&self) -> bool {
-        let (samples, warmup) = (&self.samples, self.plan.warmup);
-        let takes_long = || self.began.elapsed() > LONGEST || samples.grown(warmup) > MOST_BYTES;
-        let enough = self.total > self.plan.requested && takes_long();
-        !enough && samples.is_unsure(warmup)
+        self.total < self.most() && self.samples.is_unsure(self.plan.warmup)
+    }
+
+    /// Something that doubled late in many runs may be full now. That takes as long to see as it took to get there.
+    fn most(&self) -> usize {
+        let RunPlan { requested, warmup, .. } = self.plan;
+        let settled = || if self.samples.have_doubled(warmup) { slope::settles_after(requested) } else { requested };
+        if requested < MOST { MOST } else { settled() }
+    }
+
+    fn takes_long(&self) -> bool {
+        self.began.elapsed() > LONGEST || self.samples.grown(self.plan.warmup) > MOST_BYTES
     }
 }
 

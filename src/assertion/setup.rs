@@ -1,65 +1,149 @@
-//! One-time initialization: a pool's threads, a thread's buffers, statics.
+//! Memory that does not count: one-time initialization, a pool's own threads and queues.
 //!
-//! Whichever test runs first pays for it, so it does not count against limits and baselines. It is recognized by
-//! functions on the stack.
+//! Whichever test runs first pays for the initialization of statics and of a thread's variables, so that does not count
+//! against limits and baselines. A function on the stack says that something is initialized once; whether its cell is a
+//! static is proven by address: static or thread-local memory points to a block that the initialization made. Then
+//! everything that it allocated is left out, also what it freed again. A cell on the heap or on a stack proves nothing.
+//!
+//! What keeps growing is a leak wherever it is kept, so [`leak`](super::leak) and [`growth`](super::growth) leave out only
+//! the text that the test harness keeps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use super::measure::Measured;
-use super::origins::{BlockOrigin, in_snapshot};
+use crate::record::measure::held_by_statics;
 use crate::session::Snapshot;
-use crate::snapshot::{Device, DeviceSnapshot, Frame, Replay, SnapshotData, StackId};
+use crate::snapshot::{Device, DeviceSnapshot, Frame, Record, RecordKind, Replay, SnapshotData, StackId, ThreadId};
 use crate::units::Bytes;
 
 /// Functions that initialize something once, and what that is called.
-const ONE_TIME: [(&str, &str); 8] = [
-    ("rayon_core::registry::Registry::new", "rayon's threads"),
-    ("rayon_core::registry::global_registry", "rayon's threads"),
+const ONE_TIME: [(&str, &str); 5] = [
     ("std::sys::thread_local::native::lazy::", "a thread's own variable"),
     ("std::sys::sync::once::", "a static"),
     ("std::sync::once_lock::OnceLock", "a static"),
     ("std::sync::lazy_lock::LazyLock", "a static"),
     ("once_cell::imp::", "a static"),
-    ("print_to_buffer_if_capture_used", "text that the test harness keeps"),
 ];
 
-/// Sources whose own blocks belong to a thread pool: a crate, and a part of the file's path.
-const POOLS: [(&str, &str); 6] = [
-    ("/rayon-core-", ""),
-    ("/crossbeam-deque-", ""),
-    ("/crossbeam-epoch-", ""),
-    ("/crossbeam-utils-", ""),
-    ("/tokio-", "/src/runtime/blocking/pool.rs"),
-    ("/tokio-", "/src/runtime/builder.rs"),
-];
+/// Sources of pools: a crate, and a part of the file's path.
+const POOLS: [(&str, &str); 2] = [("/rayon-core-", ""), ("/tokio-", "/src/runtime/blocking/pool.rs")];
 
-/// What a stack initializes once; `None` for memory that the code needs in each run.
-pub(super) fn one_time(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
-    let is_gemms = || data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains("gemm_common"));
-    let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
-    match data.stacks.frames(stack).find_map(listed) {
-        Some((_, "a thread's own variable")) if is_gemms() => Some("gemm's buffer for a thread"),
-        Some((_, what)) => Some(what),
-        None => is_pools(data, stack).then_some("a pool's threads and queues"),
+/// The blocks of a device that do not count, by the numbers of their allocations, and what they are for.
+pub(super) type LeftOutBlocks = HashMap<NonZeroU64, &'static str>;
+
+/// The blocks that do not count; none if the log has lost its beginning.
+pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutBlocks {
+    if device.overwritten > 0 {
+        return LeftOutBlocks::new();
+    }
+    let allocs = || device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
+    let mut by_stack = HashMap::new();
+    let mut of_stack = |stack| *by_stack.entry(stack).or_insert_with(|| kept_by_others(data, stack));
+    let by_others = allocs().filter_map(|record| Some((record.alloc_seq?, of_stack(record.alloc_stack)?)));
+    let mut blocks: LeftOutBlocks = by_others.collect();
+    let mut calls = Initialization::all(data, allocs());
+    let is_live: HashSet<NonZeroU64> = device.live.iter().filter_map(|block| block.seq).collect();
+    let made = calls.iter().flat_map(|call| &call.allocs).filter(|alloc| is_live.contains(&alloc.0));
+    let held = held_by_statics(made.map(|(_, address, size)| *address..address + size).collect());
+    calls.retain(|call| call.allocs.iter().any(|(seq, address, _)| is_live.contains(seq) && held.contains(address)));
+    blocks.extend(calls.iter().flat_map(|call| call.allocs.iter().map(|(seq, ..)| (*seq, call.what))));
+    blocks
+}
+
+/// One call of a function that initializes something once.
+#[derive(Debug)]
+struct Initialization {
+    what: &'static str,
+    at: CallSite,
+    /// Number, address and size of each block.
+    allocs: Vec<(NonZeroU64, u64, u64)>,
+}
+
+/// A stack, and how many of its outermost calls lead to the initialization.
+#[derive(Clone, Copy, Debug)]
+struct CallSite {
+    stack: StackId,
+    calls: usize,
+}
+
+impl CallSite {
+    fn is_the_same(self, other: Self, data: &SnapshotData) -> bool {
+        let outer = |site: Self| data.stacks.addresses(site.stack).rev().take(site.calls);
+        self.calls == other.calls && outer(self).eq(outer(other))
     }
 }
 
-/// The origins in a measurement that are one-time initialization.
-pub(super) fn one_time_origins(measured: &Measured) -> HashSet<BlockOrigin> {
-    let data = measured.snapshot();
-    let is_one_time = |(origin, stack): (BlockOrigin, StackId)| one_time(&data, stack).map(|_| origin);
-    in_snapshot(measured, &data).into_iter().filter_map(is_one_time).collect()
+impl Initialization {
+    /// A call is what a thread allocates without a break under the same callers.
+    fn all<'a>(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
+        let (mut calls, mut known) = (Vec::<Self>::new(), HashMap::new());
+        let mut last: HashMap<ThreadId, usize> = HashMap::new();
+        for record in allocs {
+            let Some(seq) = record.alloc_seq else { continue };
+            let alloc = (seq, record.address, record.size);
+            let stack = record.alloc_stack;
+            let Some((what, at)) = *known.entry(stack).or_insert_with(|| one_time(data, stack)) else {
+                last.remove(&record.thread);
+                continue;
+            };
+            let open = last.get(&record.thread).and_then(|call| calls.get_mut(*call));
+            match open.filter(|call| call.at.is_the_same(at, data)) {
+                Some(call) => call.allocs.push(alloc),
+                None => {
+                    last.insert(record.thread, calls.len());
+                    calls.push(Self { what, at, allocs: vec![alloc] });
+                }
+            }
+        }
+        calls
+    }
 }
 
-/// Whether one of the pools' sources requested the block itself.
+/// The outermost call on a stack that initializes something once.
+fn one_time(data: &SnapshotData, stack: StackId) -> Option<(&'static str, CallSite)> {
+    let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
+    let frames = |call: &crate::snapshot::CodeAddress| {
+        data.stacks.frames.get(call.frames.start as usize..call.frames.end as usize).unwrap_or_default()
+    };
+    let outermost_first = data.stacks.addresses(stack).rev();
+    let (at, what) =
+        outermost_first.enumerate().find_map(|(at, call)| Some((at, frames(call).iter().find_map(listed)?.1)))?;
+    let has = |function: &str| data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains(function));
+    let what = match what {
+        _ if has("rayon_core::registry::global_registry") => "rayon's threads",
+        "a thread's own variable" if has("gemm_common") => "gemm's buffer for a thread",
+        what => what,
+    };
+    Some((what, CallSite { stack, calls: at + 1 }))
+}
+
+/// What the test harness or a pool keeps for itself.
+fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
+    if is_the_harnesses(data, stack) {
+        return Some("text that the test harness keeps");
+    }
+    is_pools(data, stack).then_some("a pool's threads and queues")
+}
+
+/// Text that the test harness keeps of what is printed.
+pub(super) fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
+    let is_kept = |frame: &Frame| frame.function_or_empty().starts_with("std::io::stdio::print_to_buffer_if_capture_used");
+    data.stacks.frames(stack).any(is_kept)
+}
+
+/// Whether a pool starts a thread, or adds to its own queue, which holds pointers only.
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
-    let is_std = |frame: &&Frame| frame.file.is_none() || frame.file_or_empty().contains("/library/");
-    let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
-    asked.is_some_and(|frame| {
-        POOLS
-            .iter()
-            .any(|(package, path)| frame.file_or_empty().contains(package) && frame.file_or_empty().contains(path))
-    })
+    let file = |frame: &Frame| frame.file_or_empty().to_owned();
+    let mut frames = data.stacks.frames(stack).map(file).peekable();
+    let mut is_own = false;
+    while let Some(inner) =
+        frames.next_if(|file| file.is_empty() || file.contains("/library/") || file.contains("/crossbeam-"))
+    {
+        is_own |= inner.contains("/crossbeam-") || inner.contains("/library/std/src/thread/");
+    }
+    let is_of = |file: &String| POOLS.iter().any(|(package, path)| file.contains(package) && file.contains(path));
+    is_own && frames.next().is_some_and(|file| is_of(&file))
 }
 
 /// A measurement, whole and without one-time initialization.
@@ -75,7 +159,20 @@ pub(super) struct Needed {
 impl Needed {
     pub(super) fn of(measured: &Measured) -> Self {
         let all = measured.snapshot();
-        Self { data: without(&all), left_out: left_out(&all), all }
+        let mut data = SnapshotData::clone(&all);
+        let mut sums = BTreeMap::new();
+        let mut devices = std::mem::take(&mut data.devices);
+        for device in &mut devices {
+            let blocks = left_out(&data, device);
+            let what_for = |seq: Option<NonZeroU64>| seq.and_then(|seq| blocks.get(&seq));
+            let at_peak = device.peak.blocks.iter().filter_map(|block| Some((*what_for(block.seq)?, block.size)));
+            at_peak.for_each(|(what, size)| *sums.entry(what).or_default() += size);
+            without(device, &blocks);
+        }
+        data.devices = devices;
+        let mut left_out: Vec<(&'static str, u64)> = sums.into_iter().collect();
+        left_out.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        Self { data, left_out, all }
     }
 
     /// A note on the one-time initialization at the peak, if there was any.
@@ -91,33 +188,15 @@ impl Needed {
     }
 }
 
-fn left_out(data: &SnapshotData) -> Vec<(&'static str, u64)> {
-    let mut sums = BTreeMap::new();
-    for block in data.devices.iter().flat_map(|device| &device.peak.blocks) {
-        if let Some(what) = one_time(data, block.stack) {
-            *sums.entry(what).or_default() += block.size;
-        }
+/// Takes blocks out of a device's log.
+fn without(device: &mut DeviceSnapshot, blocks: &LeftOutBlocks) {
+    let counts = |seq: Option<NonZeroU64>| seq.is_none_or(|seq| !blocks.contains_key(&seq));
+    if device.peak.blocks.iter().all(|block| counts(block.seq)) {
+        return;
     }
-    let mut sums: Vec<(&'static str, u64)> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    sums
-}
-
-fn without(data: &SnapshotData) -> SnapshotData {
-    let mut data = data.clone();
-    let mut known: HashMap<StackId, bool> = HashMap::new();
-    let mut devices = std::mem::take(&mut data.devices);
-    for device in &mut devices {
-        let mut is_needed = |stack| *known.entry(stack).or_insert_with(|| one_time(&data, stack).is_none());
-        // If the log has lost its beginning, the peak without those blocks is unknown.
-        if device.overwritten == 0 && device.peak.blocks.iter().any(|block| !is_needed(block.stack)) {
-            device.records.retain(|record| is_needed(record.alloc_stack));
-            device.live.retain(|block| is_needed(block.stack));
-            find_peak(device);
-        }
-    }
-    data.devices = devices;
-    data
+    device.records.retain(|record| counts(record.alloc_seq));
+    device.live.retain(|block| counts(block.seq));
+    find_peak(device);
 }
 
 /// Finds the peak by replaying the log, which must be complete.

@@ -29,12 +29,19 @@ const MAXIMA: usize = 3;
 /// A long series is compared in this many parts, each with at least `LEAST_PART` runs.
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
+/// Fewer runs can keep step by chance.
+const LEAST_STEPS: usize = 16;
 
-/// Whether a series reached a new maximum after the warm-up, and not stayed below it for longer than it took to get
-/// there. A container that doubles its capacity reaches the next maximum after that time.
+/// Runs after which a series has not stayed below its last maximum for longer than it took to get there. A container
+/// that doubles its capacity reaches the next maximum within that time.
+pub(super) fn settles_after(runs: usize) -> usize {
+    runs * 9 / 4 + 2
+}
+
+/// Whether a series reached a new maximum after the warm-up, or grew by doubling in it, and has not settled since.
 pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     let last = maxima(series).last().map_or(0, |at| at + 1);
-    last > warmup && series.len() < last * 9 / 4 + 2
+    series.len() < settles_after(last) && (last > warmup || doublings(series) >= MAXIMA)
 }
 
 /// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that
@@ -58,19 +65,40 @@ pub(super) fn ends_higher(series: &[f64]) -> bool {
     series.last().is_some_and(|last| *last > first)
 }
 
-/// Whether a series grows by doubling, as a container does: at least three times after the warm-up, mostly by two
-/// fifths or more, never falling, and without the next doubling being overdue.
+/// Whether a series grows by doubling, as a container does: at least three times, also after the warm-up, mostly by two
+/// fifths or more, not falling after the warm-up, and without the next doubling being overdue.
+///
+/// The warm-up counts, because each doubling takes as long as all before it: half of the runs have room for one.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
-    let maxima = maxima(series);
-    let before = |at: usize| series.iter().take(at).copied().fold(0.0, f64::max);
-    let value = |at: usize| series.get(at).copied().unwrap_or(0.0);
-    let late = maxima.iter().filter(|at| **at >= warmup);
-    let times = late.filter(|at| value(**at) >= before(**at) * 1.4).count();
+    let (maxima, times) = (maxima(series), doublings(series));
     let last = maxima.last().map_or(0, |at| at + 1);
     times >= MAXIMA
+        && last > warmup
         && series.get(warmup..).is_some_and(<[f64]>::is_sorted)
-        && times * 2 >= maxima.iter().filter(|at| **at >= warmup).count()
-        && series.len() < last * 9 / 4 + 2
+        && times * 2 >= maxima.len()
+        && series.len() < settles_after(last)
+}
+
+/// How often a series rose to a new maximum by two fifths or more.
+fn doublings(series: &[f64]) -> usize {
+    let mut highest = series.first().copied().unwrap_or(0.0);
+    let mut times = 0;
+    for value in series.iter().copied() {
+        times += usize::from(highest > 0.0 && value >= highest * 1.4);
+        highest = highest.max(value);
+    }
+    times
+}
+
+/// Whether a series rises by the same amount with nearly each of many runs after the warm-up. What rises for another
+/// reason does not keep step with the runs.
+pub(super) fn keeps_step(series: &[f64], warmup: usize) -> bool {
+    let tail = series.get(warmup..).unwrap_or_default();
+    let mut steps: Vec<f64> = tail.iter().skip(1).zip(tail).map(|(now, before)| now - before).collect();
+    steps.sort_by(f64::total_cmp);
+    let usual = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
+    let equal = steps.iter().filter(|step| **step == usual).count();
+    steps.len() >= LEAST_STEPS && usual > 0.0 && equal * 10 >= steps.len() * 9
 }
 
 /// The trend after the warm-up.

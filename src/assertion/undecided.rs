@@ -1,10 +1,9 @@
 //! Undecided verdicts: work of threads that existed before and may have worked for the measured code.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::measure::Measured;
-use super::setup::one_time;
+use super::setup::left_out;
 use crate::analysis::line_and_callers;
 use crate::record::measure::{Helper, MeasuredCopy};
 use crate::record::thread;
@@ -41,7 +40,7 @@ pub(super) use counted_methods;
 /// The work that one assertion cannot attribute.
 #[derive(Debug)]
 pub(super) struct Undecided {
-    /// Threads that share memory with the measured code.
+    /// Threads of its family.
     helpers: Vec<Helper>,
     /// Their largest blocks.
     largest: SnapshotData,
@@ -54,8 +53,8 @@ impl Undecided {
     /// For one device or all of them, without allowed work.
     pub(super) fn of(measured: &Measured, device: Option<Device>, counted: CountedWork) -> Self {
         let is_selected = |of: Device| device.is_none_or(|device| device == of);
-        let helps = |helper: &&Helper| helper.shares && is_selected(helper.device);
-        let mut helpers: Vec<Helper> = measured.helpers().iter().filter(helps).copied().collect();
+        let mut helpers: Vec<Helper> =
+            measured.helpers().iter().filter(|helper| is_selected(helper.device)).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
         let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
         let stacks: Vec<StackId> = largest.devices.iter().flat_map(|on| &on.live).map(|block| block.stack).collect();
@@ -66,14 +65,18 @@ impl Undecided {
         });
         let handed: Vec<MeasuredCopy> = measured.handed().iter().filter(|on| is_selected(on.device)).cloned().collect();
         let mut blocks = snapshot_of(handed);
-        let left_out: HashSet<StackId> = blocks_at(&blocks)
-            .filter(|block| {
-                let is_allowed = |allowed| has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed);
-                one_time(&blocks, block.stack).is_some() || counted.allowed.is_some_and(is_allowed)
-            })
-            .map(|block| block.stack)
-            .collect();
-        blocks.devices.iter_mut().for_each(|on| on.peak.blocks.retain(|block| !left_out.contains(&block.stack)));
+        let mut devices = std::mem::take(&mut blocks.devices);
+        for on in &mut devices {
+            let left_out = left_out(&blocks, on);
+            let is_allowed = |block: &Block, allowed| {
+                has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed)
+            };
+            on.peak.blocks.retain(|block| {
+                !block.seq.is_some_and(|seq| left_out.contains_key(&seq))
+                    && !counted.allowed.is_some_and(|allowed| is_allowed(block, allowed))
+            });
+        }
+        blocks.devices = devices;
         let handed = blocks.devices.iter().flat_map(|on| &on.peak.blocks).map(|block| block.size).sum();
         Self { helpers, largest, handed, blocks }
     }
@@ -112,10 +115,6 @@ impl Undecided {
 
 fn snapshot_of(measured: Vec<MeasuredCopy>) -> SnapshotData {
     if measured.is_empty() { SnapshotData::default() } else { measured_snapshot(&measured) }
-}
-
-fn blocks_at(data: &SnapshotData) -> impl Iterator<Item = &Block> {
-    data.devices.iter().flat_map(|on| &on.peak.blocks)
 }
 
 fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {

@@ -7,6 +7,7 @@ mod baselines;
 mod clean;
 mod leaking;
 mod peaks;
+mod planted;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -64,8 +64,6 @@ pub(super) struct MeasurementState {
     pub(super) began: Instant,
     /// Family of the thread that began it.
     pub(super) family: Family,
-    /// Kernel id of the thread that it is bound to; 0 for none.
-    pub(super) os_thread: u32,
     /// A measurement of the whole process.
     pub(super) whole: bool,
     /// A closed measurement stays as long as work may carry it: that work counts for its parent.

@@ -23,17 +23,17 @@
 //! of their own (`handed`), which can make a verdict undecided and never adds to the measured numbers.
 //!
 //! What excludes coincidences: only threads of the same family ([`lineage`]) or rayon's workers count; words that a
-//! thread held when it started do not count; a new thread's unused stack is cleared if something was measured before;
-//! the thread that waits for rayon's workers must be asleep ([`asleep`]). Threads of the family that only share memory
-//! with the measurement ([`others`]) make verdicts undecided, too.
+//! thread held when it started do not count; a new thread's unused stack is cleared if something was measured before.
+//! A request may leave no word: a number in an atomic, a function without captures. So threads of the family make
+//! verdicts undecided without evidence, too ([`others`]).
 
 mod accounts;
-#[cfg_attr(not(target_os = "linux"), path = "asleep_elsewhere.rs")]
-mod asleep;
 mod id;
 mod others;
 mod registry;
 mod stacks;
+#[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "statics_elsewhere.rs")]
+mod statics;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,6 +44,7 @@ pub(crate) use others::Helper;
 use others::WorkOwner;
 use registry::Registry;
 pub(crate) use registry::{MeasuredFree, Space};
+pub(crate) use statics::held_by_statics;
 
 use super::lineage::Family;
 use super::lock::{Lock, Locked, rank};
@@ -149,10 +150,8 @@ pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     let _own = guard::own_work();
     lineage::is_on_its_own();
     let stack = unwind::part_from_here();
-    let mut registry = lock();
-    registry.bind(opened.id, thread::own_os_id());
     if let Some(stack) = stack {
-        registry.stacks.add(opened.id, stack, thread::own_os_id());
+        lock().stacks.add(opened.id, stack, thread::own_os_id());
     }
 }
 
@@ -265,18 +264,7 @@ fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64,
     // Rayon's pool works for everybody, whoever started it.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
-    let mut work_owner = registry.work_owner(family, |each| unwind::each_word(each));
-    if let WorkOwner::One(id) = work_owner
-        && is_worker
-    {
-        let waiting = registry.os_thread(id);
-        drop(registry);
-        // The thread that waits for the pool sleeps. If it does not, the words are left over from earlier work.
-        if waiting != 0 && !asleep::soon(waiting) {
-            work_owner = WorkOwner::Nobody;
-        }
-        registry = lock();
-    }
+    let work_owner = registry.work_owner(family, |each| unwind::each_word(each));
     if let WorkOwner::One(id) = work_owner
         && registry.enter(id, (device, address, size), site, true)
     {
@@ -284,8 +272,9 @@ fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64,
     }
     // A measurement of the whole process may be open as well.
     let is_of_whole = registry.alloc(0, device, address, size, site);
-    if !is_worker {
-        registry.alloc_of_other((device, address, size), site, family, work_owner);
+    // A pool's idle threads work for other code as well, so its work needs evidence.
+    if !is_worker || work_owner == WorkOwner::Several {
+        registry.alloc_of_other((device, address, size), site, family);
     }
     if !is_of_whole {
         count_unattributed(size, is_worker);
@@ -336,11 +325,7 @@ pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) 
     let site = here::free_site();
     let current = guard::measure();
     let mut registry = lock();
-    let taken = registry.free(current, (space, address), known, site);
-    if let Some(taken) = taken.as_ref().filter(|_| !is_worker()) {
-        registry.changed_hands(taken, current, thread::number());
-    }
-    taken
+    registry.free(current, (space, address), known, site)
 }
 
 /// The free failed.

@@ -2,7 +2,7 @@
 
 use super::id::Id;
 use crate::record::lineage::Family;
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::memory::{OwnMap, own_map};
 use crate::record::site::EventSite;
 use crate::record::thread_name;
 use crate::snapshot::{Device, StackId, ThreadId};
@@ -13,37 +13,17 @@ pub(super) enum WorkOwner {
     /// No measurement's, as far as can be seen.
     Nobody,
     One(Id),
-    /// Several candidates; the number says how many of the ids are used.
-    Several([Id; MOST], usize),
+    Several,
 }
 
-/// Most candidates that are told apart.
-pub(super) const MOST: usize = 4;
-
 impl WorkOwner {
-    /// Adds a measurement work_owner memory the thread holds. Of two nested ones, the inner one counts.
+    /// Adds a measurement whose memory the thread holds. Of two nested ones, the inner one counts.
     pub(super) fn and(self, id: Id, contains: impl Fn(Id, Id) -> bool) -> Self {
         match self {
             Self::Nobody => Self::One(id),
-            Self::One(before) if contains(id, before) => Self::One(before),
+            Self::One(before) if contains(id, before) => self,
             Self::One(before) if contains(before, id) => Self::One(id),
-            Self::One(before) => Self::Several([before, id, 0, 0], 2),
-            Self::Several(mut ids, count) => {
-                let known = ids.iter().take(count).any(|known| contains(id, *known));
-                match ids.get_mut(count).filter(|_| !known) {
-                    Some(slot) => {
-                        *slot = id;
-                        Self::Several(ids, count + 1)
-                    }
-                    None => self,
-                }
-            }
-        }
-    }
-
-    pub(super) fn each_of_several(self, each: impl FnMut(Id)) {
-        if let Self::Several(ids, count) = self {
-            ids.into_iter().take(count).for_each(each);
+            Self::One(_) | Self::Several => Self::Several,
         }
     }
 }
@@ -66,8 +46,6 @@ pub(crate) struct Helper {
     /// The first 15 bytes of its name.
     pub(crate) name: [u8; thread_name::LENGTH],
     pub(crate) device: Device,
-    /// It shares memory with the measured code.
-    pub(crate) shares: bool,
     /// Its peak.
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
@@ -83,22 +61,18 @@ impl Helper {
 }
 
 #[derive(Debug)]
-pub(super) struct Others {
-    held: OwnMap<(ThreadId, Device), Other>,
-    /// Threads that share memory with a measurement.
-    shares: OwnVec<(ThreadId, Id)>,
-}
+pub(super) struct Others(OwnMap<(ThreadId, Device), Other>);
 
 impl Others {
     pub(super) const fn new() -> Self {
-        Self { held: own_map(), shares: OwnVec::new_in(System) }
+        Self(own_map())
     }
 
     pub(super) fn alloc(&mut self, device: Device, size: u64, site: EventSite, family: Family) {
-        if self.held.try_reserve(1).is_err() {
+        if self.0.try_reserve(1).is_err() {
             return;
         }
-        let other = self.held.entry((site.thread, device)).or_insert_with(|| {
+        let other = self.0.entry((site.thread, device)).or_insert_with(|| {
             let name = thread_name::of_this_thread();
             Other { family, name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE) }
         });
@@ -111,38 +85,30 @@ impl Others {
     }
 
     pub(super) fn free(&mut self, thread: ThreadId, device: Device, size: u64) {
-        if let Some(other) = self.held.get_mut(&(thread, device)) {
+        if let Some(other) = self.0.get_mut(&(thread, device)) {
             other.live = other.live.saturating_sub(size);
         }
     }
 
-    /// Notes that the thread shares memory with the measurement.
-    pub(super) fn shares(&mut self, thread: ThreadId, id: Id) {
-        if !self.shares.contains(&(thread, id)) {
-            try_push(&mut self.shares, (thread, id));
-        }
+    /// May what this thread allocated on the device be for a measurement of this family?
+    pub(super) fn may_work_for(&self, thread: ThreadId, device: Device, measured: Family) -> bool {
+        self.0.get(&(thread, device)).is_some_and(|other| other.family.may_work_for(measured))
     }
 
-    pub(super) fn does_share(&self, thread: ThreadId, is_meant: impl Fn(Id) -> bool) -> bool {
-        self.shares.iter().any(|(of, id)| *of == thread && is_meant(*id))
-    }
-
-    pub(super) fn helpers(&self, work_owner: Family, is_meant: impl Fn(Id) -> bool) -> Vec<Helper> {
+    pub(super) fn helpers(&self, measured: Family) -> Vec<Helper> {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
             let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
-            let shares = self.does_share(thread, &is_meant);
-            family.may_work_for(work_owner).then_some(Helper {
+            family.may_work_for(measured).then_some(Helper {
                 thread,
                 name,
                 device,
-                shares,
                 bytes,
                 allocations,
                 largest,
                 stack,
             })
         };
-        self.held.iter().filter_map(helper).collect()
+        self.0.iter().filter_map(helper).collect()
     }
 
     pub(super) fn clear(&mut self) {

@@ -107,7 +107,6 @@ impl Registry {
             parent,
             began: Instant::now(),
             family,
-            os_thread: 0,
             whole: false,
             open: true,
             carried: false,
@@ -172,15 +171,17 @@ impl Registry {
         }
     }
 
-    /// Blocks of threads without a measurement that share memory with this one.
+    /// Blocks of threads that may have worked for this measurement.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
-        let helps = |owner: &&Owner| owner.of_other && self.others.does_share(owner.thread, |of| self.contains(id, of));
+        let family = self.family(id);
+        let helps =
+            |owner: &&Owner| owner.of_other && self.others.may_work_for(owner.thread, owner.device, family);
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
     /// Threads that may have worked for this measurement.
     pub(crate) fn helpers(&self, id: Id) -> Vec<Helper> {
-        self.others.helpers(self.family(id), |of| self.contains(id, of))
+        self.others.helpers(self.family(id))
     }
 
     fn family(&self, id: Id) -> Family {
@@ -190,18 +191,6 @@ impl Registry {
     /// May a thread of this family work for any open measurement?
     pub(super) fn is_related(&self, family: Family) -> bool {
         self.measures.values().any(|measure| measure.open && family.may_work_for(measure.family))
-    }
-
-    /// Binds a measurement to one thread, and those that it starts.
-    pub(crate) fn bind(&mut self, id: Id, os_thread: u32) {
-        if let Some(measure) = self.measures.get_mut(&id) {
-            measure.os_thread = os_thread;
-        }
-    }
-
-    /// Kernel id of the thread that a measurement is bound to; 0 for none.
-    pub(super) fn os_thread(&self, id: Id) -> u32 {
-        self.measures.get(&id).map_or(0, |measure| measure.os_thread)
     }
 
     /// The measurement that owns a block; 0 for none.
@@ -353,27 +342,13 @@ impl Registry {
         new: (Device, u64, u64),
         site: EventSite,
         family: Family,
-        work_owner: WorkOwner,
     ) {
         let (device, address, size) = new;
-        work_owner.each_of_several(|id| self.others.shares(site.thread, id));
         if self.owners.try_reserve(1).is_ok() {
             let EventSite { thread, stack, .. } = site;
             let new = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: true };
             self.owners.entry((Space::of(device), address)).or_insert(new).of_other = true;
             self.others.alloc(device, size, site, family);
-        }
-    }
-
-    /// A block was allocated with a measurement and freed without one, or the other way round: both threads share
-    /// memory.
-    pub(super) fn changed_hands(&mut self, taken: &MeasuredFree, current: Id, thread: ThreadId) {
-        let Some((owner, _)) = taken.owner else { return };
-        match (if owner.of_other { 0 } else { owner.measure }, current) {
-            (0, 0) => {}
-            (0, current) => self.others.shares(owner.thread, current),
-            (measure, 0) => self.others.shares(thread, measure),
-            _ => {}
         }
     }
 

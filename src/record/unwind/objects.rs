@@ -108,7 +108,7 @@ pub(super) fn counts_of(info: &libc::dl_phdr_info) -> Counts {
 }
 
 /// Calls `visit` with each loaded object until it breaks. The loader keeps all of them loaded meanwhile.
-pub(super) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
+pub(in crate::record) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
     /// # Safety
     /// Called by `dl_iterate_phdr` with a pointer to `F`.
     unsafe extern "C" fn call<F>(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int
