@@ -98,7 +98,9 @@ fn leaks_of_its_own(samples: &Samples, warmup: usize, measured: &Measured) -> Ve
     let origins = NamedOrigins::of(measured);
     let samples = samples.under(|origin| (!origin.of_helper && !origins.are_the_harnesses(origin)).then_some(*origin));
     let stacks = leaks(&samples, warmup);
-    if !stacks.is_empty() || !(leaking(&samples.as_one()) || leaking(&samples.under(|origin| Some(origins.line(origin))))) {
+    if !stacks.is_empty()
+        || !(leaking(&samples.as_one()) || leaking(&samples.under(|origin| Some(origins.line(origin)))))
+    {
         return stacks;
     }
     let risen = samples.risen();

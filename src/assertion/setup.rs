@@ -42,22 +42,21 @@ pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutB
     let mut of_stack = |stack| *by_stack.entry(stack).or_insert_with(|| kept_by_others(data, stack));
     let by_others = allocs().filter_map(|record| Some((record.alloc_seq?, of_stack(record.alloc_stack)?)));
     let mut blocks: LeftOutBlocks = by_others.collect();
-    let mut calls = Initialization::all(data, allocs());
     let is_live: HashSet<NonZeroU64> = device.live.iter().filter_map(|block| block.seq).collect();
-    let made = calls.iter().flat_map(|call| &call.allocs).filter(|alloc| is_live.contains(&alloc.0));
-    let held = held_by_statics(made.map(|(_, address, size)| *address..address + size).collect());
-    calls.retain(|call| call.allocs.iter().any(|(seq, address, _)| is_live.contains(seq) && held.contains(address)));
-    blocks.extend(calls.iter().flat_map(|call| call.allocs.iter().map(|(seq, ..)| (*seq, call.what))));
+    for call in
+        Initialization::proven(data, allocs(), |record| record.alloc_seq.is_some_and(|seq| is_live.contains(&seq)))
+    {
+        blocks.extend(call.allocs.iter().filter_map(|record| Some((record.alloc_seq?, call.what))));
+    }
     blocks
 }
 
 /// One call of a function that initializes something once.
 #[derive(Debug)]
-struct Initialization {
+struct Initialization<'a> {
     what: &'static str,
     at: CallSite,
-    /// Number, address and size of each block.
-    allocs: Vec<(NonZeroU64, u64, u64)>,
+    allocs: Vec<&'a Record>,
 }
 
 /// A stack, and how many of its outermost calls lead to the initialization.
@@ -74,14 +73,31 @@ impl CallSite {
     }
 }
 
-impl Initialization {
+impl<'a> Initialization<'a> {
+    /// The calls for which a static holds a block.
+    fn proven(
+        data: &SnapshotData,
+        allocs: impl Iterator<Item = &'a Record>,
+        is_live: impl Fn(&Record) -> bool,
+    ) -> Vec<Self> {
+        let mut calls = Self::all(data, allocs);
+        let live = calls.iter().flat_map(|call| &call.allocs).filter(|record| is_live(record));
+        let held = held_by_statics(live.map(|record| record.address..record.address + record.size).collect());
+        calls.retain(|call| {
+            let live = || call.allocs.iter().filter(|record| is_live(record));
+            let is_held = |record: &&&Record| held.contains(&record.address);
+            let stacks: HashSet<StackId> = live().filter(is_held).map(|record| record.alloc_stack).collect();
+            // Two cells that are filled one after the other look like one: both must be static.
+            !stacks.is_empty() && live().all(|record| is_held(&record) || !stacks.contains(&record.alloc_stack))
+        });
+        calls
+    }
+
     /// A call is what a thread allocates without a break under the same callers.
-    fn all<'a>(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
+    fn all(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
         let (mut calls, mut known) = (Vec::<Self>::new(), HashMap::new());
         let mut last: HashMap<ThreadId, usize> = HashMap::new();
         for record in allocs {
-            let Some(seq) = record.alloc_seq else { continue };
-            let alloc = (seq, record.address, record.size);
             let stack = record.alloc_stack;
             let Some((what, at)) = *known.entry(stack).or_insert_with(|| one_time(data, stack)) else {
                 last.remove(&record.thread);
@@ -89,10 +105,10 @@ impl Initialization {
             };
             let open = last.get(&record.thread).and_then(|call| calls.get_mut(*call));
             match open.filter(|call| call.at.is_the_same(at, data)) {
-                Some(call) => call.allocs.push(alloc),
+                Some(call) => call.allocs.push(record),
                 None => {
                     last.insert(record.thread, calls.len());
-                    calls.push(Self { what, at, allocs: vec![alloc] });
+                    calls.push(Self { what, at, allocs: vec![record] });
                 }
             }
         }
@@ -128,7 +144,8 @@ fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
 
 /// Text that the test harness keeps of what is printed.
 pub(super) fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
-    let is_kept = |frame: &Frame| frame.function_or_empty().starts_with("std::io::stdio::print_to_buffer_if_capture_used");
+    let is_kept =
+        |frame: &Frame| frame.function_or_empty().starts_with("std::io::stdio::print_to_buffer_if_capture_used");
     data.stacks.frames(stack).any(is_kept)
 }
 

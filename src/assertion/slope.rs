@@ -237,6 +237,18 @@ mod tests {
             let full = room((1..=256).map(|run| (run * a_run).min(60)));
             assert!(!doubles(&full, 2) && !is_unsettled(&full, 2), "{a_run} a run");
         }
+        // Whatever the number of runs: the last doubling is in the second half, or there has been time for the next.
+        for (runs, a_run) in
+            [20, 50, 100, 256, 300, 1000, 3000].into_iter().flat_map(|runs| [1, 3, 4096].map(|n| (runs, n)))
+        {
+            let grows = room((1..=runs).map(|run| run * a_run));
+            assert!(doubles(&grows, grows.len() / 2), "{a_run} a run, {runs} runs");
+            let full = room((1..=runs).map(|run| (run * a_run).min(runs * a_run / 5)));
+            assert!(
+                !doubles(&full, full.len() / 2) && !is_unsettled(&full, full.len() / 2),
+                "{a_run} a run, {runs} runs"
+            );
+        }
         let comes_and_goes: Vec<f64> = (0..256).map(|run| f64::from(1u32 << (run % 20))).collect();
         assert!(!doubles(&comes_and_goes, 2));
     }
@@ -249,6 +261,23 @@ mod tests {
         assert!(!ends_higher(&falls));
         let seldom: Vec<f64> = (0..256).map(|run| f64::from(run / 31 * 500)).collect();
         assert!(!is_frequent(&seldom, 128) && (12.0..20.0).contains(&rise(&seldom, 128)));
+    }
+
+    #[test]
+    fn what_rises_by_the_same_with_nearly_each_run_keeps_step_and_what_rises_otherwise_does_not() {
+        let steps = |step: fn(u64) -> u64| {
+            (0..40)
+                .scan(0, move |sum, run| {
+                    *sum += step(run);
+                    Some(*sum as f64)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert!(keeps_step(&steps(|_| 8), 20) && keeps_step(&steps(|run| if run == 30 { 16 } else { 8 }), 20));
+        assert!(!keeps_step(&steps(|_| 8), 24), "too few");
+        for step in [|_| 0, |run| run % 2, |run| 8 + run % 3, |run| run] {
+            assert!(!keeps_step(&steps(step), 10));
+        }
     }
 
     /// A generator good enough for noise.

@@ -68,9 +68,8 @@ impl Undecided {
         let mut devices = std::mem::take(&mut blocks.devices);
         for on in &mut devices {
             let left_out = left_out(&blocks, on);
-            let is_allowed = |block: &Block, allowed| {
-                has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed)
-            };
+            let is_allowed =
+                |block: &Block, allowed| has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed);
             on.peak.blocks.retain(|block| {
                 !block.seq.is_some_and(|seq| left_out.contains_key(&seq))
                     && !counted.allowed.is_some_and(|allowed| is_allowed(block, allowed))

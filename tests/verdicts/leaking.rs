@@ -22,6 +22,15 @@ fn block() -> Vec<u8> {
     black_box(vec![0u8; 1 << 10])
 }
 
+/// Calls `f` at the bottom of a recursion.
+fn at_depth(depth: usize, f: &dyn Fn()) {
+    match depth {
+        0 => f(),
+        depth => at_depth(depth - 1, f),
+    }
+    black_box(depth);
+}
+
 keeps_something! {
     a_block: |no_leak: NoLeak| no_leak.run(|| forget(block()));
     a_byte: |no_leak: NoLeak| no_leak.run(|| forget(black_box(Box::new(1u8))));
@@ -33,6 +42,46 @@ keeps_something! {
                 forget(block());
             }
         })
+    };
+    from_another_depth_each_time: |no_leak: NoLeak| {
+        let mut run = 0;
+        no_leak.run(|| {
+            run += 1;
+            at_depth(run % 200, &|| forget(block()));
+        })
+    };
+    from_another_depth_beside_noise: |no_leak: NoLeak| {
+        let (mut run, mut noise, mut newest) = (0, 7u64, VecDeque::new());
+        no_leak.run(|| {
+            run += 1;
+            at_depth(run % 200, &|| forget(block()));
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            newest.push_back(vec![0u8; (noise >> 46) as usize]);
+            if newest.len() > 16 {
+                newest.pop_front();
+            }
+        })
+    };
+    on_two_lines_in_turn: |no_leak: NoLeak| {
+        let mut run = 0;
+        no_leak.run(|| {
+            run += 1;
+            if run % 2 == 0 { forget(block()) } else { forget(block()) }
+        })
+    };
+    in_cells_of_objects: |no_leak: NoLeak| {
+        let mut all = Vec::with_capacity(1000);
+        no_leak.run(|| {
+            let cell = std::sync::OnceLock::new();
+            cell.get_or_init(block);
+            all.push(cell);
+        })
+    };
+    pools_of_threads: |no_leak: NoLeak| {
+        let mut all = Vec::with_capacity(1000);
+        let outcome = no_leak.run(|| all.push(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap()));
+        drop(all);
+        outcome
     };
     arrays_in_a_vector: |no_leak: NoLeak| {
         let mut all: Vec<[u8; 65536]> = Vec::new();
@@ -127,6 +176,17 @@ keeps_something! {
             }).await.unwrap();
         }))
     };
+}
+
+#[test]
+fn extra_runs_end_when_64_mib_have_stayed() {
+    let (mut kept, mut runs) = (Vec::with_capacity(1000), 0);
+    let failure = NoLeak::new().run(|| {
+        runs += 1;
+        kept.push(black_box(vec![0u8; 512 << 10]));
+    });
+    assert!((128..=132).contains(&runs), "{runs} runs");
+    crate::removed(&failure.unwrap_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod baselines;
 mod clean;
 mod leaking;
+mod one_time;
 mod peaks;
 mod planted;
 
@@ -19,7 +20,12 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 type Verdict = Result<(), Failure>;
 
 fn runs() -> usize {
-    std::env::var("MEMTRACE_TEST_RUNS").map_or(5, |runs| runs.parse().unwrap())
+    runs_or(5)
+}
+
+/// How often a program runs that takes longer than others.
+fn runs_or(usual: usize) -> usize {
+    std::env::var("MEMTRACE_TEST_RUNS").map_or(usual, |runs| runs.parse().unwrap())
 }
 
 /// One program at a time, because together they would start very many threads.

@@ -98,15 +98,7 @@ impl Others {
     pub(super) fn helpers(&self, measured: Family) -> Vec<Helper> {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
             let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
-            family.may_work_for(measured).then_some(Helper {
-                thread,
-                name,
-                device,
-                bytes,
-                allocations,
-                largest,
-                stack,
-            })
+            family.may_work_for(measured).then_some(Helper { thread, name, device, bytes, allocations, largest, stack })
         };
         self.0.iter().filter_map(helper).collect()
     }

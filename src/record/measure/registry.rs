@@ -174,8 +174,7 @@ impl Registry {
     /// Blocks of threads that may have worked for this measurement.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
         let family = self.family(id);
-        let helps =
-            |owner: &&Owner| owner.of_other && self.others.may_work_for(owner.thread, owner.device, family);
+        let helps = |owner: &&Owner| owner.of_other && self.others.may_work_for(owner.thread, owner.device, family);
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
@@ -337,12 +336,7 @@ impl Registry {
     }
 
     /// Notes a block of a thread without a measurement. A measurement of the whole process may own it.
-    pub(super) fn alloc_of_other(
-        &mut self,
-        new: (Device, u64, u64),
-        site: EventSite,
-        family: Family,
-    ) {
+    pub(super) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: EventSite, family: Family) {
         let (device, address, size) = new;
         if self.owners.try_reserve(1).is_ok() {
             let EventSite { thread, stack, .. } = site;
