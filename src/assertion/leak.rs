@@ -15,9 +15,9 @@ const LEAST_RISE: f64 = 4.0;
 
 /// Code that must not keep more memory with more runs; the assertion behind [`assert_no_leak!`](crate::assert_no_leak).
 ///
-/// A stack leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one reaches a new maximum,
-/// the code runs more often than requested until the verdict is clear: up to 256 times, for up to thirty seconds, or
-/// until 64 MiB have accumulated. So memory that one run leaves and the next one replaces is no leak, and neither is a
+/// A stack, a line or the whole leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one
+/// reaches a new maximum, the code runs more often than requested until the verdict is clear: up to 256 times. From the
+/// twelfth run on, that ends after thirty seconds, or when 64 MiB have accumulated. So memory that one run leaves and the next one replaces is no leak, and neither is a
 /// cache that fills up; a container that only occasionally needs more capacity is one.
 ///
 /// ```

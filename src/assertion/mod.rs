@@ -11,9 +11,9 @@
 //! with the limit by itself, because that is the memory a card has; a sum over devices would count copies twice.
 //!
 //! **Undecided.** A thread that existed before may have worked for the code (*handed-over work*, `record::measure`).
-//! The evidence is words on its stack, which may be stale. So such work never enters a number, but if the verdict
-//! depends on it, the assertion fails as undecided: passing would hide the memory of a pool, and a wrong number would
-//! be worse than both.
+//! The evidence is words on its stack, which may be stale, or no more than that it may be asked. So such work never
+//! enters a number, but if the verdict depends on it, the assertion fails as undecided: passing would hide the memory of
+//! a pool, and a wrong number would be worse than both. Only a leak that keeps step with the runs is certain.
 //!
 //! | file | holds |
 //! |---|---|

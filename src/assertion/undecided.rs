@@ -1,6 +1,8 @@
 //! Undecided verdicts: work of threads that existed before and may have worked for the measured code.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 
 use super::measure::Measured;
 use super::setup::left_out;
@@ -57,6 +59,11 @@ impl Undecided {
             measured.helpers().iter().filter(|helper| is_selected(helper.device)).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
         let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
+        // A thread's buffer may be all that it holds.
+        let numbers: HashSet<u64> =
+            largest.devices.iter().flat_map(|on| left_out(&largest, on).into_keys().map(NonZeroU64::get)).collect();
+        let not_counted = (1..).zip(&mut helpers).filter(|(number, _)| numbers.contains(number));
+        not_counted.for_each(|(_, helper)| helper.bytes = helper.bytes.saturating_sub(helper.largest));
         let stacks: Vec<StackId> = largest.devices.iter().flat_map(|on| &on.live).map(|block| block.stack).collect();
         let mut at = stacks.iter();
         helpers.retain(|helper| {

@@ -59,6 +59,11 @@ pub(crate) fn set_context(context: ContextId) {
     THREAD.with(|thread| thread.context.set(context));
 }
 
+/// The address of this thread's number, which is a thread-local variable.
+pub(super) fn local_address() -> u64 {
+    THREAD.with(|thread| std::ptr::from_ref(&thread.number).addr() as u64)
+}
+
 /// This thread's number; `first` assigns one.
 #[inline]
 pub(super) fn thread_number(first: impl FnOnce(&Cell<u32>) -> u32) -> u32 {

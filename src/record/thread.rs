@@ -10,8 +10,9 @@ use crate::snapshot::ThreadId;
 static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Kernel thread ids of the first threads, by thread id − 1.
 static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
-/// Where each has its variable `guard::THREAD`, whose place among the thread-local variables is the same in all threads.
-static LOCALS: [AtomicUsize; MAX_NAMED] = [const { AtomicUsize::new(0) }; MAX_NAMED];
+/// Kernel id and address of the variable `guard::THREAD` of the newest threads. It is in the same place among the
+/// thread-local variables of each.
+static LOCALS: [(AtomicU32, AtomicUsize); MAX_NAMED] = [const { (AtomicU32::new(0), AtomicUsize::new(0)) }; MAX_NAMED];
 static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAMED];
 /// Threads beyond this have no names.
 const MAX_NAMED: usize = 4096;
@@ -30,7 +31,8 @@ fn first_time(number: &Cell<u32>) -> u32 {
     if let Some(os_id) = OS_IDS.get(n as usize - 1) {
         os_id.store(own_os_id(), Relaxed);
     }
-    if let Some(local) = LOCALS.get(n as usize - 1) {
+    if let Some((os_id, local)) = LOCALS.get(n as usize % MAX_NAMED) {
+        os_id.store(own_os_id(), Relaxed);
         local.store(std::ptr::from_ref(number).addr(), Relaxed);
     }
     if let Some(names) = NAMES.get(n as usize - 1) {
@@ -39,15 +41,10 @@ fn first_time(number: &Cell<u32>) -> u32 {
     n
 }
 
-/// The address of a thread-local variable of this thread; 0 if there are too many threads.
-pub(crate) fn own_local() -> u64 {
-    LOCALS.get(number().0 as usize - 1).map_or(0, |local| local.load(Relaxed) as u64)
-}
-
-/// The address of the same variable in each thread seen so far, with the thread's kernel id.
+/// The address of the variable `guard::THREAD` in each of the newest threads, with the thread's kernel id.
 pub(crate) fn locals() -> impl Iterator<Item = (u32, u64)> {
-    let both = OS_IDS.iter().zip(&LOCALS).take(count());
-    both.map(|(os_id, local)| (os_id.load(Relaxed), local.load(Relaxed) as u64)).filter(|(_, local)| *local != 0)
+    let both = LOCALS.iter().map(|(os_id, local)| (os_id.load(Relaxed), local.load(Relaxed) as u64));
+    both.filter(|(_, local)| *local != 0)
 }
 
 /// A thread's name when it was first seen, and when it ended.

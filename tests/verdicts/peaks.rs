@@ -1,6 +1,7 @@
 //! Peaks of work on other threads are found, or reported as undecided; unrelated work does not count.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use crate::{Verdict, fails, one_at_a_time, passes, runs, runtime};
@@ -122,12 +123,24 @@ fn of_an_actor_without_a_known_client() {
 
 /// Checks a small block beside a thread that the test started before, and that works on its own.
 fn beside_a_busy_thread(limit: PeakLimit) -> Verdict {
-    let busy = std::thread::spawn(|| (0..50).for_each(|_| drop(black_box(vec![1u8; 2 * MIB]))));
-    let outcome = limit.run(|| {
-        busy.join().unwrap();
-        black_box(vec![0u8; 5000]).len()
-    });
-    outcome.map(drop)
+    let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                drop(black_box(vec![1u8; 2 * MIB]));
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let outcome = limit.run(|| {
+            let before = done.load(Ordering::SeqCst);
+            while done.load(Ordering::SeqCst) < before + 2 {
+                std::thread::yield_now();
+            }
+            black_box(vec![0u8; 5000]).len()
+        });
+        stop.store(true, Ordering::SeqCst);
+        outcome.map(drop)
+    })
 }
 
 #[test]
@@ -157,4 +170,34 @@ fn of_the_whole_process_on_request() {
         assert!(failure.is_violation(), "{failure}");
         failure.snapshot().map(std::fs::remove_file).transpose().unwrap();
     }
+}
+
+/// Checks on a thread whose work this thread, which started it, does.
+fn by_the_thread_that_began(limit: PeakLimit) -> Verdict {
+    let asked = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        let checked = threads.spawn(|| {
+            limit.run(|| {
+                asked.store(1, Ordering::SeqCst);
+                while asked.load(Ordering::SeqCst) == 1 {
+                    std::thread::yield_now();
+                }
+            })
+        });
+        while asked.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        large();
+        asked.store(2, Ordering::SeqCst);
+        checked.join().unwrap()
+    })
+}
+
+#[test]
+fn of_a_thread_that_started_this_one_or_has_measured_itself() {
+    fails(|| by_the_thread_that_began(limit()));
+    fails(|| {
+        limit().run(|| ()).unwrap();
+        by_the_thread_that_began(limit())
+    });
 }

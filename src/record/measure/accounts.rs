@@ -8,7 +8,7 @@ use super::others::Helper;
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnVec, make_room, put};
-use crate::snapshot::{Block, ContextId, Device, MemoryKind};
+use crate::snapshot::{Block, ContextId, Device, MemoryKind, Record};
 
 /// Capacity of a measurement's log, for each device.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -39,20 +39,11 @@ impl MeasuredCopy {
         let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
         let block = |(seq, helper): (u64, &Helper)| {
             let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
-            let Helper { thread, largest: size, stack, .. } = *helper;
-            Block {
-                address: seq,
-                size,
-                seq: NonZeroU64::new(seq),
-                time_ns: 0,
-                stack,
-                context,
-                thread,
-                stream: 0,
-                memory,
-            }
+            let Helper { thread, largest: size, stack, address, .. } = *helper;
+            Block { address, size, seq: NonZeroU64::new(seq), time_ns: 0, stack, context, thread, stream: 0, memory }
         };
         ledger.live = (1..).zip(helpers).map(block).collect();
+        ledger.records = ledger.live.iter().map(Record::alloc_of).collect();
         Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }
     }
 }

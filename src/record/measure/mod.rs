@@ -148,7 +148,6 @@ pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, 
 /// Binds the measurement to this thread and to the part of its stack that is in use from here.
 pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     let _own = guard::own_work();
-    lineage::is_on_its_own();
     let stack = unwind::part_from_here();
     if let Some(stack) = stack {
         lock().stacks.add(opened.id, stack, thread::own_os_id());
@@ -241,7 +240,7 @@ pub(crate) fn may_concern_this_thread() -> bool {
 
 #[inline(never)]
 fn is_related() -> bool {
-    is_worker() || lineage::helps() && lock().is_related(lineage::family())
+    is_worker() || lock().is_related(lineage::family())
 }
 
 /// A block was allocated on this thread.

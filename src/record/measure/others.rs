@@ -36,7 +36,8 @@ struct Other {
     live: u64,
     most: u64,
     allocations: u64,
-    largest: (u64, StackId),
+    /// Size, stack and address.
+    largest: (u64, StackId, u64),
 }
 
 /// A thread that may have worked for a measurement (it is of the same family), and what it allocated on a device.
@@ -49,9 +50,10 @@ pub(crate) struct Helper {
     /// Its peak.
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
-    /// Its largest block, and that block's stack.
+    /// Its largest block, with its stack and address.
     pub(crate) largest: u64,
     pub(crate) stack: StackId,
+    pub(crate) address: u64,
 }
 
 impl Helper {
@@ -68,19 +70,19 @@ impl Others {
         Self(own_map())
     }
 
-    pub(super) fn alloc(&mut self, device: Device, size: u64, site: EventSite, family: Family) {
+    pub(super) fn alloc(&mut self, (device, address, size): (Device, u64, u64), site: EventSite, family: Family) {
         if self.0.try_reserve(1).is_err() {
             return;
         }
         let other = self.0.entry((site.thread, device)).or_insert_with(|| {
             let name = thread_name::of_this_thread();
-            Other { family, name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE) }
+            Other { family, name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE, 0) }
         });
         other.live += size;
         other.most = other.most.max(other.live);
         other.allocations += 1;
         if size > other.largest.0 {
-            other.largest = (size, site.stack);
+            other.largest = (size, site.stack, address);
         }
     }
 
@@ -97,8 +99,17 @@ impl Others {
 
     pub(super) fn helpers(&self, measured: Family) -> Vec<Helper> {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
-            let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
-            family.may_work_for(measured).then_some(Helper { thread, name, device, bytes, allocations, largest, stack })
+            let Other { family, name, most: bytes, allocations, largest: (largest, stack, address), .. } = *other;
+            family.may_work_for(measured).then_some(Helper {
+                thread,
+                name,
+                device,
+                bytes,
+                allocations,
+                largest,
+                stack,
+                address,
+            })
         };
         self.0.iter().filter_map(helper).collect()
     }

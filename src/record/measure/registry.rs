@@ -340,9 +340,9 @@ impl Registry {
         let (device, address, size) = new;
         if self.owners.try_reserve(1).is_ok() {
             let EventSite { thread, stack, .. } = site;
-            let new = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: true };
-            self.owners.entry((Space::of(device), address)).or_insert(new).of_other = true;
-            self.others.alloc(device, size, site, family);
+            let owner = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: true };
+            self.owners.entry((Space::of(device), address)).or_insert(owner).of_other = true;
+            self.others.alloc(new, site, family);
         }
     }
 

@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::elf;
-use crate::record::thread;
 use crate::record::unwind::objects::each_object;
+use crate::record::{guard, thread};
 
 /// Bytes that are read at once: whole pages.
 const CHUNK: u64 = 64 << 10;
@@ -41,7 +41,7 @@ pub(crate) fn held_by_statics(mut blocks: Vec<Range<u64>>) -> HashSet<u64> {
 
 /// The object's writable segments, and its thread-local variables of each living thread.
 fn areas() -> Vec<Range<u64>> {
-    let (here, local) = (areas as fn() -> _ as usize as u64, thread::own_local());
+    let (here, local) = (areas as fn() -> _ as usize as u64, guard::local_address());
     let mut areas = Vec::new();
     let mut locals = None;
     each_object(|info| {

@@ -224,6 +224,13 @@ pub(crate) const LANES: &[Lane] = &[
         run: tests::stress,
     },
     Lane {
+        name: "verdicts",
+        tier: Tier::Full,
+        holds: "of thirty planted faults in tests none passes in 200 runs, and 25 are always found",
+        owns: &[],
+        run: tests::verdicts,
+    },
+    Lane {
         name: "fuzz",
         tier: Tier::Full,
         holds: "fuzzing finds no input that crashes a reader",

@@ -30,6 +30,15 @@ pub(crate) fn differences(run: &Run) -> Result<String> {
     Ok(rows.first().copied().unwrap_or("no pairs").to_owned())
 }
 
+/// Programs with a planted fault: how often each is found, undecided and passes.
+pub(crate) fn verdicts(run: &Run) -> Result<String> {
+    let test = cmd!(run.shell, "cargo test --quiet --test verdicts planted -- --nocapture --test-threads=1");
+    let text = crate::lane::said(test.env("MEMTRACE_TEST_RUNS", "200"))?;
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("found") || line.contains("passed")).collect();
+    rows.iter().for_each(|row| println!("{row}"));
+    Ok(rows.iter().find(|row| row.contains("of 30")).copied().unwrap_or("no programs").to_owned())
+}
+
 /// Runs twenty times as many random programs, and the parallel tests a thousand times.
 pub(crate) fn stress(run: &Run) -> Result<String> {
     let shell = &run.shell;
