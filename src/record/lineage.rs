@@ -53,6 +53,7 @@ pub(crate) fn family() -> Family {
 /// A thread that was started and has not yet freed its first block (its start routine's argument).
 #[derive(Debug)]
 struct StartedThread {
+    /// The complement of its argument's address: static memory is searched for addresses of blocks.
     given: AtomicUsize,
     family: AtomicU32,
     parent: AtomicU32,
@@ -66,6 +67,7 @@ static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.0);
 
 /// This thread is about to start one whose argument is at this address.
 pub(crate) fn on_spawn(given: usize) {
+    let given = !given;
     let Family(number) = family().of_child();
     // Stale: the thread never ran, or was not started by Rust code.
     let stale = STARTED.iter().filter(|started| started.given.load(Ordering::Relaxed) == given);
@@ -79,6 +81,7 @@ pub(crate) fn on_spawn(given: usize) {
 
 /// This new thread frees its argument: looks up who started it.
 pub(crate) fn claim_ancestry(given: usize) {
+    let given = !given;
     let Some(place) = STARTED.iter().find(|started| started.given.load(Ordering::Acquire) == given) else { return };
     FAMILY.set(Family(place.family.load(Ordering::Relaxed)));
     PARENT.set(place.parent.load(Ordering::Relaxed));

@@ -11,7 +11,8 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Kernel thread ids of the first threads, by thread id − 1.
 static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
 /// Kernel id and address of the variable `guard::THREAD` of the newest threads. It is in the same place among the
-/// thread-local variables of each.
+/// thread-local variables of each. The address is stored as its complement: static memory is searched for addresses of
+/// blocks, and a block may lie where an ended thread's variables were.
 static LOCALS: [(AtomicU32, AtomicUsize); MAX_NAMED] = [const { (AtomicU32::new(0), AtomicUsize::new(0)) }; MAX_NAMED];
 static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAMED];
 /// Threads beyond this have no names.
@@ -33,7 +34,7 @@ fn first_time(number: &Cell<u32>) -> u32 {
     }
     if let Some((os_id, local)) = LOCALS.get(n as usize % MAX_NAMED) {
         os_id.store(own_os_id(), Relaxed);
-        local.store(std::ptr::from_ref(number).addr(), Relaxed);
+        local.store(!std::ptr::from_ref(number).addr(), Relaxed);
     }
     if let Some(names) = NAMES.get(n as usize - 1) {
         names.begin();
@@ -43,8 +44,8 @@ fn first_time(number: &Cell<u32>) -> u32 {
 
 /// The address of the variable `guard::THREAD` in each of the newest threads, with the thread's kernel id.
 pub(crate) fn locals() -> impl Iterator<Item = (u32, u64)> {
-    let both = LOCALS.iter().map(|(os_id, local)| (os_id.load(Relaxed), local.load(Relaxed) as u64));
-    both.filter(|(_, local)| *local != 0)
+    let both = LOCALS.iter().map(|(os_id, local)| (os_id.load(Relaxed), !local.load(Relaxed) as u64));
+    both.filter(|(os_id, _)| *os_id != 0)
 }
 
 /// A thread's name when it was first seen, and when it ended.

@@ -13,7 +13,9 @@ const MOST: u64 = 128 << 10;
 /// Words that are remembered from a thread's start.
 const FIRST: usize = 64;
 
-/// What a thread holds at its start: its registers come from its parent, and are then saved on its stack for good.
+/// What a thread holds at its start: its registers come from its parent, and are then saved on its stack for good. Words
+/// and addresses are stored as their complements: static memory is searched for addresses of blocks, and a block may lie
+/// where an ended thread's stack was.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     registers: [u64; 6],
@@ -42,8 +44,8 @@ pub(in crate::record) fn on_thread_start() {
     let places = (1..=(end - here) / 8).map(|words| end - 8 * words);
     let outside = places.map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
     let mut words = [(0, 0); FIRST];
-    words.iter_mut().zip(outside).for_each(|(place, word)| *place = word);
-    BEGINNING.set(Beginning { registers: kept_registers(), words });
+    words.iter_mut().zip(outside).for_each(|(place, (at, word))| *place = (!at, !word));
+    BEGINNING.set(Beginning { registers: kept_registers().map(|word| !word), words });
 }
 
 /// Clears what an earlier thread left on the memory of this new thread's stack.
@@ -79,6 +81,7 @@ pub(in crate::record) fn clear_unused_stack() {
 pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) -> bool {
     BEGINNING.with(|beginning| {
         let Beginning { registers, words } = beginning.get();
+        let (word, at) = (!word, !at);
         registers.contains(&word) || words.iter().any(|(place, first)| *first == word && (of_parent || *place == at))
     })
 }
