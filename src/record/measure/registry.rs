@@ -198,10 +198,9 @@ impl Registry {
     }
 
     /// Decides whose work a thread does, from the words in its registers and on its stack: a thread that works for
-    /// a measurement holds addresses of its blocks or of its stack. Words that it held when it started say nothing, unless
-    /// there are no others: a job may lie where something of the thread's parent was.
+    /// a measurement holds addresses of its blocks or of its stack.
     pub(super) fn work_owner(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> WorkOwner {
-        let [mut work_owner, mut from_then] = [WorkOwner::Nobody; 2];
+        let mut work_owner = WorkOwner::Nobody;
         let all = self.heap.and(self.stacks.span());
         each_word(&mut |word, at| {
             if !all.contains(word) {
@@ -216,13 +215,11 @@ impl Registry {
             }
             // A thread starts with addresses of its parent's stack.
             let is_from_then = |os_thread| unwind::was_held_at_start(word, at, lineage::may_be_started_by(os_thread));
-            let owner = match stack {
-                Some(stack) if is_from_then(stack.os_thread) => &mut from_then,
-                _ => &mut work_owner,
-            };
-            *owner = owner.and(id, |outer, inner| self.contains(outer, inner));
+            if stack.is_none_or(|stack| !is_from_then(stack.os_thread)) {
+                work_owner = work_owner.and(id, |outer, inner| self.contains(outer, inner));
+            }
         });
-        if work_owner == WorkOwner::Nobody { from_then } else { work_owner }
+        work_owner
     }
 
     /// The measurement that owns the heap block at this address.
