@@ -66,7 +66,7 @@ keeps_something! {
         let mut run = 0;
         no_leak.run(|| {
             run += 1;
-            if run % 2 == 0 { forget(block()) } else { forget(block()) }
+            if run % 2 == 0 { forget(block()) } else { forget(block().into_boxed_slice()) }
         })
     };
     in_cells_of_objects: |no_leak: NoLeak| {
