@@ -108,7 +108,7 @@ impl Failure {
 
     /// A violation by threads that existed before.
     pub(super) fn in_step(what: &str, undecided: &Undecided) -> Self {
-        Self::violation(format!("{what}:\n{}", undecided.table()))
+        Self::new(FailureKind::Violated, &format!("{what}:\n{}", undecided.table()), None)
     }
 
     /// A violation with its reasons and a saved snapshot, without a measurement.
