@@ -32,6 +32,7 @@ pub(crate) struct Wanted {
     /// The most bytes of a file that is not compressed.
     pub(crate) most: u64,
     /// The most bytes of a compressed one, decompressed.
+    #[cfg_attr(not(feature = "gzip"), expect(dead_code, reason = "nothing is decompressed"))]
     pub(crate) most_unpacked: u64,
     /// The format's error for a reason.
     pub(crate) refused: fn(String) -> Error,
