@@ -67,13 +67,55 @@ impl Export for HtmlPage<'_> {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let (begin, rest) = PAGE.split_once(MARKS[0]).unwrap_or((PAGE, ""));
         let (script, end) = rest.split_once(MARKS[1]).unwrap_or((rest, ""));
+        let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+        let (mut filled, mut over) = (self.filled(data, max_bytes)?, 0);
+        // Commas, sentences and escapes are counted when they are there.
+        for _ in 0..TRIES {
+            match filled.size().saturating_sub(max_bytes) {
+                0 => break,
+                more => over += more,
+            }
+            filled = self.filled(data, max_bytes.saturating_sub(over))?;
+        }
+        let too_large = filled.size() > max_bytes;
+        let Filled { head, curves, columns, left_out } = filled;
+        writeln!(out, "{begin}{HEAD}{head}</script>")?;
+        write!(out, "{curves}{script}{columns}{end}")?;
+        Ok(LeftOut { too_large, ..left_out })
+    }
+}
+
+/// The element around the head.
+const HEAD: &str = "<script type=\"application/json\" id=\"head\">";
+/// How often a page that turned out too large is made again.
+const TRIES: usize = 3;
+
+/// What goes between the parts of the viewer.
+struct Filled {
+    head: String,
+    curves: String,
+    columns: String,
+    left_out: LeftOut,
+}
+
+impl Filled {
+    fn size(&self) -> u64 {
+        let marks: usize = MARKS.iter().map(|mark| mark.len()).sum();
+        let around = PAGE.len() - marks + HEAD.len() + "</script>\n".len();
+        (around + self.head.len() + self.curves.len() + self.columns.len()) as u64
+    }
+}
+
+impl HtmlPage<'_> {
+    /// The page's content, of about `max_bytes` with the viewer.
+    fn filled(&self, data: &SnapshotData, max_bytes: u64) -> Result<Filled, Error> {
         let mut curves = String::new();
         let mut columns = String::new();
         let mut left_out = LeftOut { max_bytes: self.max_bytes.unwrap_or(0), ..LeftOut::default() };
         let mut recordings = Vec::new();
         let all: Vec<&SnapshotData> = [data].into_iter().chain(self.before).collect();
         let changes = self.changes(data)?.unwrap_or_default();
-        let mut room = self.max_bytes.unwrap_or(u64::MAX).saturating_sub(size(&changes) + PAGE.len() as u64);
+        let mut room = max_bytes.saturating_sub(size(&changes) + PAGE.len() as u64);
         for (number, data) in all.iter().enumerate() {
             let mut share = room / (all.len() - number) as u64;
             let (contexts, unnamed) = contexts(data, share / 2);
@@ -98,15 +140,9 @@ impl Export for HtmlPage<'_> {
             recordings.push(recording(data, &kept, contexts, devices));
         }
         let head = harmless(&json!({ "version": 1, "recordings": recordings, "changes": changes }));
-        let taken = PAGE.len() + head.len() + curves.len() + columns.len();
-        left_out.too_large = self.max_bytes.is_some_and(|max_bytes| taken as u64 > max_bytes);
-        writeln!(out, "{begin}<script type=\"application/json\" id=\"head\">{head}</script>")?;
-        write!(out, "{curves}{script}{columns}{end}")?;
-        Ok(left_out)
+        Ok(Filled { head, curves, columns, left_out })
     }
-}
 
-impl HtmlPage<'_> {
     /// The devices as parts of at most `room` bytes together. Devices with few records come first, and the largest one has what
     /// they leave.
     fn parts(

@@ -74,3 +74,18 @@ fn without_room_segments_are_left_out_before_the_page_is_too_large() {
     let device = &head["recordings"][0]["devices"][0];
     assert!(said(device, "19,999 small segments are not shown."), "{}", device["left_out"]);
 }
+
+/// The frame around parts, and what escapes add, are within the size, too: whatever it is.
+#[test]
+fn a_page_is_never_larger_than_asked_if_it_can_be() {
+    let device = |ordinal: u32| -> DeviceSnapshot {
+        let mut story = Story::cuda(ordinal);
+        story.at(1).alloc("a", 10_000 + 100 * u64::from(ordinal)).on(LINE_7);
+        story.device()
+    };
+    let mut data = SnapshotData { devices: (0..60).map(device).collect(), ..Story::cpu().build() };
+    data.process.program = "<\u{202e}\u{1b}>".repeat(2000);
+    for room in (120_000..260_000).step_by(7_001) {
+        page(&data, room);
+    }
+}
