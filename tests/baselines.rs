@@ -105,7 +105,8 @@ fn forward() -> (Vec<u8>, Vec<u8>) {
 
 fn many() {
     let put = |n: usize| {
-        let limit = PeakLimit::new().baseline(format!("block {n:02}"));
+        // Nobody can know that the other threads of this test do not work for this one.
+        let limit = PeakLimit::new().baseline(format!("block {n:02}")).allow("many");
         drop(limit.run(|| Raw::new(1000 + n)).unwrap());
     };
     std::thread::scope(|threads| (0..16).for_each(|n| drop(threads.spawn(move || put(n)))));
@@ -235,7 +236,7 @@ fn all_peaks_of_a_run_are_in_a_list_and_in_a_summary() {
         &[
             "# Build\nfine\n",
             "### Memory",
-            "| ✓ | 1000 B (1,000) | 1.000 MiB | - | cpu | `baselines::other` | `a   b` |",
+            "| ✓ | 1000 B (1,000) | 1.000 MiB | - | cpu | `baselines::other` | `a `\\|` b` |",
         ],
     );
     says(&text, &["| ✗ | 117.2 KiB (120,000) | - | 97.66 KiB | cpu | `baselines::plain` | `forward` |"]);

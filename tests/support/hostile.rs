@@ -14,7 +14,7 @@ use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;
 
 /// Valid tags; the cutter takes the first byte modulo these and a few more.
-const TAGS: u8 = 30;
+const TAGS: u8 = 40;
 const COMMIT: u8 = 17;
 /// Flamegraphs are drawn only of captures up to this size, because inferno's time is not of interest.
 const SMALL: usize = 1 << 12;
