@@ -1,19 +1,17 @@
 //! What a program's ELF file says of it: memtrace, line tables, libraries.
 
+use std::fs::File;
 use std::path::Path;
 
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::endian::Endianness;
 use object::read::elf::FileHeader;
-use object::{Architecture, Object, ObjectSection};
+use object::{Architecture, Object, ObjectSection, ReadCache};
 
 use crate::failure::CommandFailure;
 
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
-
-/// Bytes of a program: more than any has.
-const LARGEST: u64 = 64 << 30;
 
 /// A program's file.
 #[derive(Debug, Default)]
@@ -31,11 +29,12 @@ pub(crate) struct ProgramFile {
 impl ProgramFile {
     pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
         let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
-        let bytes = memtrace_core::input::bytes_of(program, LARGEST).map_err(|error| failed(error.to_string()))?;
-        let file =
-            object::File::parse(&*bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
+        let opened = memtrace_core::input::open_regular(program).map_err(|error| failed(error.to_string()))?;
+        // Only what is asked for is read: the file may be of another kind, and of any size.
+        let bytes = &ReadCache::new(opened);
+        let file = object::File::parse(bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
         let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
-        let mut cuda_libraries = needed(&bytes).unwrap_or_default();
+        let mut cuda_libraries = needed(bytes).unwrap_or_default();
         cuda_libraries.retain(|name| CUDA.iter().any(|library| name.starts_with(library)));
         Ok(Self {
             has_memtrace: has(".note.memtrace"),
@@ -49,7 +48,7 @@ impl ProgramFile {
 }
 
 /// The libraries of the dynamic table.
-fn needed(bytes: &[u8]) -> object::read::Result<Vec<String>> {
+fn needed<'a>(bytes: &'a ReadCache<File>) -> object::read::Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
     let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;

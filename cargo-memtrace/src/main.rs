@@ -25,6 +25,7 @@ use memtrace_core::visible;
 use cli::Cli;
 
 fn main() -> ExitCode {
+    signals::files_too_large_are_errors();
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(error) => return not_understood(error),

@@ -1,6 +1,5 @@
 //! Where output goes: the standard output, the standard error, or a new file. All text leaves here, with the names in it
 //! visible: a line that is given to these functions is one line, whatever is in it.
-#![expect(clippy::print_stderr, reason = "the one place that prints")]
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -51,12 +50,15 @@ pub(crate) fn say(line: impl Display) {
 
 /// Prints lines on the standard error.
 pub(crate) fn tell(lines: impl IntoIterator<Item = impl AsRef<str>>) {
-    lines.into_iter().for_each(|line| eprintln!("{}", visible::line(line.as_ref())));
+    let text: String = lines.into_iter().map(|line| visible::line(line.as_ref()).into_owned() + "\n").collect();
+    // Nobody may be reading, or the disk be full: that must not change the exit code.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints a rendered report on the standard error.
 pub(crate) fn tell_report(report: &Report) {
-    eprint!("\n{}", Text { width: 100, ..Text::default() }.show(report));
+    let text = Text { width: 100, ..Text::default() }.show(report);
+    let _ = write!(io::stderr(), "\n{text}");
 }
 
 fn text(selection: &SelectionArgs) -> Text {

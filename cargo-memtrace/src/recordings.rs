@@ -17,6 +17,9 @@ use crate::input::target_dir;
 /// How a list begins; other files are nobody's to take over.
 const HEAD: &[u8] = b"memtrace run\0";
 
+/// Larger numbers are not ours.
+const LARGEST: u64 = 1 << 40;
+
 /// Neither a link nor a pipe is what it seems.
 const NO_LINK_NO_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
@@ -91,8 +94,14 @@ impl Drop for Reservation {
     }
 }
 
-/// Whether a process is writing this file: it holds the file's lock. Without locks on its file system, nobody knows.
-pub(crate) fn is_in_use(path: &Path) -> bool {
+/// Whether nobody writes a recording any more: it has its end, or nobody holds its lock.
+pub(crate) fn has_ended(path: &Path) -> bool {
+    memtrace_core::has_ended(path) || !is_in_use(path)
+}
+
+/// Whether a process is writing this file: it holds the file's lock, as do its children until they execute something else.
+/// Without locks on its file system, nobody knows.
+fn is_in_use(path: &Path) -> bool {
     let opened = File::options().read(true).custom_flags(NO_LINK_NO_WAIT).open(path);
     opened.is_ok_and(|file| file.try_lock().is_err())
 }
@@ -101,7 +110,7 @@ pub(crate) fn is_in_use(path: &Path) -> bool {
 fn reserve(path: &Path) -> Result<Option<Reservation>, CommandFailure> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (folder, list) = (absolute.parent().unwrap_or(Path::new("/")), list_of(&absolute));
-    let failed = |error: io::Error| CommandFailure::usage(format!("cannot write to {}: {error}", folder.display()));
+    let failed = |error: io::Error| CommandFailure::usage(format!("cannot write {}: {error}", path.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     let Some(file) = lock(&list).map_err(failed)? else { return Ok(None) };
     let reserved = Reservation { path: path.to_owned(), list, file };
@@ -114,9 +123,9 @@ fn lock(list: &Path) -> io::Result<Option<File>> {
     loop {
         match File::options().read(true).append(true).create_new(true).open(list) {
             Ok(mut file) => {
-                file.lock()?;
-                file.write_all(HEAD)?;
-                return Ok(Some(file));
+                let written = file.lock().and_then(|()| file.write_all(HEAD));
+                // A list without its head would be nobody's.
+                return written.map(|()| Some(file)).inspect_err(|_| _ = fs::remove_file(list));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -160,9 +169,16 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// Removes a recording of ours that nobody writes or reads any more. What cannot be removed stays.
 fn remove_finished(path: &Path) {
     let is_plain = path.symlink_metadata().is_ok_and(|data| data.is_file());
-    if is_plain && !list_of(path).exists() && !is_in_use(path) && memtrace_core::is_capture(path) {
-        let _ = fs::remove_file(path);
+    if !is_plain || is_in_use(path) || !memtrace_core::is_capture(path) {
+        return;
     }
+    let list = list_of(path);
+    if list.symlink_metadata().is_ok() {
+        // Of a `run` that goes on, or of one that was killed.
+        let Ok(Some(_locked)) = left_behind(&list) else { return };
+        let _ = fs::remove_file(&list);
+    }
+    let _ = fs::remove_file(path);
 }
 
 fn list_of(path: &Path) -> PathBuf {
@@ -181,7 +197,7 @@ fn numbers(folder: &Path, program: &str) -> Vec<u64> {
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     let number = |name: String| name.strip_prefix(program)?.strip_prefix('-')?.strip_suffix(".memtrace")?.parse().ok();
-    names.filter_map(number).collect()
+    names.filter_map(number).filter(|number| *number < LARGEST).collect()
 }
 
 #[cfg(test)]
@@ -191,7 +207,14 @@ mod tests {
     #[test]
     fn only_a_programs_own_recordings_count() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["train-1.memtrace", "train-12.memtrace", "train-x.memtrace", "train-2.svg", "other-7.memtrace"] {
+        for name in [
+            "train-1.memtrace",
+            "train-12.memtrace",
+            "train-x.memtrace",
+            "train-2.svg",
+            "other-7.memtrace",
+            "train-18446744073709551615.memtrace",
+        ] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let mut found = numbers(folder.path(), "train");
@@ -276,7 +299,7 @@ mod tests {
             (file("p-3.memtrace", b"memtrace\x01\0\0\0"), file("p-4.memtrace", b"memtrace\x01\0\0\0"));
         let writer = File::open(&written).unwrap();
         writer.try_lock().unwrap();
-        fs::write(list_of(&read), HEAD).unwrap();
+        let reader = lock(&list_of(&read)).unwrap().unwrap();
         let link = folder.path().join("p-5.memtrace");
         std::os::unix::fs::symlink(&notes, &link).unwrap();
         [&old, &notes, &written, &read, &link].into_iter().for_each(|path| remove_finished(path));
@@ -285,5 +308,9 @@ mod tests {
         drop(writer);
         remove_finished(&written);
         assert!(!written.exists());
+        // Now the `run` that read this one was killed.
+        drop(reader);
+        remove_finished(&read);
+        assert!(!read.exists() && !list_of(&read).exists());
     }
 }

@@ -1,10 +1,12 @@
 //! Signals that reach this command while a program runs.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 /// Forwards signals until it is dropped.
@@ -35,4 +37,10 @@ pub(crate) fn forward_to(program: u32) -> io::Result<Forwarded> {
         }
     });
     Ok(Forwarded(handle))
+}
+
+/// A file that reaches the limit on sizes (`ulimit -f`) is an error of the write, instead of a signal that ends this command and
+/// leaves temporary files. Programs that it runs have the signal as ever.
+pub(crate) fn files_too_large_are_errors() {
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }

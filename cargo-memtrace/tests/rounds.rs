@@ -127,7 +127,7 @@ fn finish(mut run: Running, folder: &TempDir, tally: &mut Tally) {
     run.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     run.child.wait().unwrap();
     let said = run.output.join().unwrap();
-    let named = errors.split("recorded to ").nth(1).map(|rest| rest.split('\n').next().unwrap().to_owned());
+    let named = errors.split("recorded to ").nth(1).map(|rest| rest.split(['\n', ',']).next().unwrap().to_owned());
     match run.kill {
         Kill::Run(_) => {}
         _ if said.pid == 0 => panic!("{errors}"),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ fn program() {
     std::thread::sleep(Duration::from_millis(number("TEST_SLEEP").unwrap_or(0) as u64));
     let block = std::hint::black_box(vec![1u8; number("TEST_MIB").unwrap_or(3) << 20]);
     println!("{} {code}", block.len());
+    if let Ok(size) = std::env::var("TEST_EXEC") {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        panic!("{}", again.args(TEST).env_remove("TEST_EXEC").env("TEST_MIB", size).exec());
+    }
     if let Ok(size) = std::env::var("TEST_LAUNCH") {
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(TEST).env_remove("TEST_LAUNCH").env("TEST_MIB", size).env("TEST_SLEEP", "2500");
@@ -81,7 +86,7 @@ fn the_programs_output_and_exit_code_are_its_own_and_the_answer_is_on_stderr() {
     assert_eq!(output.status.code(), Some(7), "{errors}");
     assert!(out.ends_with("3145728 7\n"), "{out}");
     for expected in
-        ["Peak ", "running.rs:24", "recorded to target/memtrace/program-1.memtrace", "next: cargo memtrace report"]
+        ["Peak ", "running.rs:25", "recorded to target/memtrace/program-1.memtrace", "next: cargo memtrace report"]
     {
         assert!(errors.contains(expected), "{expected}: {errors}");
     }
@@ -93,7 +98,7 @@ fn a_recording_has_names_and_resident_memory_after_the_program_is_gone() {
     run(&folder, "0", &[]).output().unwrap();
     fs::remove_file(folder.path().join("program")).unwrap();
     let (out, errors) = outputs(&memtrace(&folder, &["report"]).output().unwrap());
-    assert!(out.contains("running.rs:24 (running::program)"), "{out} {errors}");
+    assert!(out.contains("running.rs:25 (running::program)"), "{out} {errors}");
     assert!(out.contains("Resident memory") && out.contains("of it mapped files and code"), "{out}");
 }
 
@@ -106,7 +111,7 @@ fn recordings_are_numbered_and_the_newest_are_kept() {
     assert_eq!(recordings(&folder), ["program-2.memtrace", "program-3.memtrace"]);
     let named = ["--out", "here.memtrace", "--min-size", "4 MiB"];
     let (_, errors) = outputs(&run(&folder, "0", &named).output().unwrap());
-    assert!(errors.contains("recorded no block to here.memtrace") && !errors.contains("running.rs:24"), "{errors}");
+    assert!(errors.contains(" to here.memtrace") && !errors.contains("running.rs:25"), "{errors}");
     let again = run(&folder, "0", &named).output().unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(outputs(&again).1.contains("here.memtrace exists"));
@@ -222,4 +227,33 @@ fn a_percent_sign_in_the_target_folders_path_is_only_that() {
     let (_, errors) = outputs(&command.output().unwrap());
     assert!(errors.contains("recorded to target/memtrace/program-1.memtrace"), "{errors}");
     assert!(target.join("memtrace/program-1.memtrace").exists());
+}
+
+#[test]
+fn the_answer_is_of_what_the_program_became() {
+    let folder = folder_with_program();
+    let (_, errors) = outputs(&run(&folder, "0", &["--out", "a.memtrace"]).env("TEST_EXEC", "40").output().unwrap());
+    assert!(errors.contains("Peak 40.") && errors.contains("memtrace: recorded to a-2.memtrace\n"), "{errors}");
+    fs::remove_file(folder.path().join("program")).unwrap();
+    let (out, _) = outputs(&memtrace(&folder, &["report", "a-2.memtrace"]).output().unwrap());
+    assert!(out.contains("(running::program)"), "{out}");
+}
+
+#[test]
+fn a_name_of_no_format_is_refused_before_the_program_runs() {
+    let folder = folder_with_program();
+    for name in ["a", "a.xyz", "a.memtrace.bz2"] {
+        let output = run(&folder, "0", &["--out", name]).output().unwrap();
+        let (out, errors) = outputs(&output);
+        assert!(output.status.code() == Some(2) && out.is_empty() && errors.contains("no known extension"), "{errors}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program alone");
+}
+
+#[test]
+fn messages_that_nobody_can_read_do_not_change_the_exit_code() {
+    let folder = folder_with_program();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(run(&folder, "7", &[]).stderr(full()).output().unwrap().status.code(), Some(7));
+    assert_eq!(memtrace(&folder, &["report", "missing"]).stderr(full()).output().unwrap().status.code(), Some(2));
 }

@@ -130,7 +130,7 @@ pub mod visible;
 pub use error::Error;
 pub use import::{parse_pytorch, read_pytorch};
 #[doc(hidden)]
-pub use read::is_capture;
+pub use read::{has_ended, is_capture};
 pub use read::{parse_capture, read_capture, read_capture_with, read_operators, store_names};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

@@ -68,6 +68,12 @@ pub fn is_capture(path: &Path) -> bool {
     read.is_ok() && capture::begins_like_one(&head)
 }
 
+/// Whether a capture has its end mark, by the heads of its chunks: its writer has finished.
+#[doc(hidden)]
+pub fn has_ended(path: &Path) -> bool {
+    open_regular(path).and_then(capture::has_end).unwrap_or(false)
+}
+
 /// [`read_capture`] for bytes in memory.
 ///
 /// # Errors

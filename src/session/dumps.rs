@@ -47,16 +47,16 @@ impl Dumps {
             say(&format!("no snapshot {reason}: nothing is being recorded"));
             return false;
         }
-        let process = this_process();
+        let process = &snapshot.process;
         let path = self.folder.join(match &self.path {
-            Some(pattern) => expand(pattern, &process),
-            None => files::base_dir(&self.folder).join(default_name(&process, "pickle")),
+            Some(pattern) => expand(pattern, process),
+            None => files::base_dir(&self.folder).join(default_name(process, "pickle")),
         });
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
         let written = snapshot.write(&path);
         let is_written = written.is_ok();
         if self.path.is_none() {
-            files::prune(&path, |name| is_default_name(name, &process));
+            files::prune(&path, |name| is_default_name(name, process));
         }
         match written {
             Ok(path) => {

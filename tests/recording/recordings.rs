@@ -139,13 +139,13 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
     let mut out = Vec::new();
     Folded { scopes: true, ..Folded::default() }.write(&snapshot, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
-    for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new line ];", "[größe];"] {
+    for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new\\nline\\u{1}];", "[größe];"] {
         assert_eq!(out.matches(name).count(), 1, "{name} in {out}");
     }
     let rows = analysis::by_scope(&snapshot, cpu(&snapshot)).rows;
     assert_eq!(rows.iter().filter(|row| row.bytes == MIB as u64).count(), 5, "{rows:?}");
     let report = Text::default().render(&snapshot).unwrap();
-    assert!(report.contains("new line") && !report.contains('\u{1}'));
+    assert!(report.contains("new\\nline\\u{1}") && !report.contains('\u{1}'));
     drop(blocks);
 }
 

@@ -2,6 +2,7 @@
 
 mod baselines;
 mod check;
+mod conclusion;
 mod diff;
 mod doctor;
 mod explain;

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use memtrace_core::Bytes;
-use memtrace_core::report::{Report, ReportOptions};
+use memtrace_core::export::Format;
 
+use super::conclusion;
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
-use crate::recordings::{Announced, Reservation};
+use crate::recordings::Reservation;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, elf, input, kit, output, recordings, signals};
+use crate::{build, elf, kit, output, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
@@ -27,7 +28,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         }
     };
     let reserved = match &args.out {
-        Some(path) => Reservation::named(path)?,
+        Some(path) => {
+            check_format(path)?;
+            Reservation::named(path)?
+        }
         None => Reservation::next(&name, args.keep)?,
     };
     let mut command = Command::new(&program);
@@ -50,19 +54,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         output::say(format!("{name} was ended by signal {signal}"));
     }
     let announced = reserved.announced();
-    match announced.iter().find(|one| one.pid == pid).or(announced.first()) {
-        None => nothing_recorded(&name, has_memtrace, memory),
-        Some(main) => {
-            if let Err(failure) = conclude(main, args.out.is_none()) {
-                output::say(failure);
-            }
-            for Announced { pid, path } in announced.iter().filter(|other| *other != main) {
-                let verb = if recordings::is_in_use(path) { "still records" } else { "recorded" };
-                output::say(format!("process {pid} {verb} to {}", shown(path)));
-            }
-        }
+    if announced.is_empty() {
+        nothing_recorded(&name, has_memtrace, memory);
     }
+    conclusion::conclude(&announced, pid, args.out.is_none());
     Ok(exit_code(status))
+}
+
+/// The program would refuse it only when it runs.
+fn check_format(path: &Path) -> Result<(), CommandFailure> {
+    let text = path.to_str().ok_or_else(|| CommandFailure::usage(format!("{} is not UTF-8 text", path.display())))?;
+    Format::of(Path::new(text))?;
+    Ok(())
 }
 
 /// The variable's value. Where nobody wrote a pattern, nothing in the path is one.
@@ -107,51 +110,6 @@ fn wait(mut child: Child) -> Result<ExitStatus, CommandFailure> {
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
     ExitCode::from(u8::try_from(code).unwrap_or(2))
-}
-
-/// The report's answer, where the recording is, and the next command; on the standard error. Only of a recording that nobody
-/// writes any more.
-fn conclude(recorded: &Announced, is_newest: bool) -> Result<(), CommandFailure> {
-    let path = &recorded.path;
-    let (file, argument) = (shown(path), if is_newest { String::new() } else { format!(" {}", shown(path)) });
-    let is_capture = memtrace_core::is_capture(path);
-    if !is_capture && !input::is_recording(path) {
-        output::say(format!("recorded to {file}"));
-        return Ok(());
-    }
-    let is_in_use = recordings::is_in_use(path);
-    if is_capture && !is_in_use {
-        // The next build replaces the program that has the names of functions.
-        if let Err(error) = memtrace_core::store_names(path, recorded.pid, |_, _| {}) {
-            output::say(format!("{error}; it stays without the names of functions"));
-        }
-    }
-    let data = input::read(Some(path))?.data;
-    if is_in_use && data.health.cut_off {
-        let pid = recorded.pid;
-        output::say(format!("process {pid} still records to {file}; when it has ended: cargo memtrace report {file}"));
-        return Ok(());
-    }
-    let report = Report::of(&data, &ReportOptions::default())?;
-    if report.sections.is_empty() {
-        let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
-        output::say(format!("the program recorded no block to {file}{why}"));
-        return Ok(());
-    }
-    let answer = Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
-    output::tell_report(&answer);
-    output::tell([
-        "",
-        &format!("memtrace: recorded to {file}"),
-        &format!("memtrace: next: cargo memtrace report{argument}"),
-    ]);
-    Ok(())
-}
-
-/// Relative to the working directory, if it is below it.
-fn shown(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
 /// Why, what the kernel knows instead, and the lines that record the heap.

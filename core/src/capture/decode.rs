@@ -1,6 +1,7 @@
 //! Capture reader for untrusted bytes: it never panics, and `limits` bounds its memory by the size of the file.
 
 use std::collections::HashMap;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 
@@ -89,6 +90,21 @@ fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
     chunks.list.truncate(good);
     chunks.unread = unread as u64;
     Ok(chunks)
+}
+
+/// Whether the chunks of a file go on to an end mark.
+pub(crate) fn has_end(mut file: impl Read + Seek) -> io::Result<bool> {
+    file.seek(SeekFrom::Start(HEADER as u64))?;
+    let mut head = [0; CHUNK_HEADER];
+    // A head that is cut off ends the search with an error.
+    loop {
+        file.read_exact(&mut head)?;
+        let length = u64::from_le_bytes(head[1..9].try_into().unwrap_or_default());
+        if head[0] == Tag::End as u8 {
+            return Ok(true);
+        }
+        file.seek_relative(i64::try_from(length).map_err(io::Error::other)?)?;
+    }
 }
 
 /// Tag and payload of a whole, undamaged chunk, and what follows.

@@ -89,7 +89,7 @@ use crate::error::Error;
 use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData, Stacks};
 use crate::symbol::{AddressKind, Resolved, Symbols};
 
-pub(crate) use decode::{begins_like_one, read};
+pub(crate) use decode::{begins_like_one, has_end, read};
 #[doc(hidden)]
 pub use encode::Encoder;
 pub use encode::write;

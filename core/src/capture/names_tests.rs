@@ -30,6 +30,8 @@ fn names_are_added_and_nothing_is_lost_wherever_the_capture_was_cut() {
         let named = with_names(&bytes, commit.clone(), names_for(&before.data)).unwrap();
         assert!(named.starts_with(&bytes[..commit.end]) && named.ends_with(&bytes[commit.start..]), "{length}");
         let after = read(&named).unwrap();
+        let ends = |bytes: &[u8]| has_end(std::io::Cursor::new(bytes)).unwrap_or(false);
+        assert_eq!((ends(&bytes), ends(&named)), (!before.data.health.cut_off, !before.data.health.cut_off));
         assert_eq!(after.data.health, before.data.health, "also what was cut off and unread");
         assert_eq!((&after.data.devices, &after.data.objects), (&before.data.devices, &before.data.objects));
         let addresses = |capture: &DecodedCapture| -> Vec<u64> {
@@ -55,7 +57,7 @@ fn of_a_whole_capture_only_labels_are_marked() {
         bytes
     };
     let final_names = |data: &SnapshotData| read(&bytes_of(data)).unwrap().names.are_final();
-    assert!(final_names(&data));
+    assert!(final_names(&data) && has_end(std::io::Cursor::new(bytes_of(&data))).unwrap());
     let object = LoadedObject { path: Some("/gone/libx.so".into()), build_id: vec![7], base: 0x10, range: 0..u64::MAX };
     data.objects = vec![object];
     let (address, at) = (&mut data.stacks.addresses[0], data.stacks.frames.len() as u32);

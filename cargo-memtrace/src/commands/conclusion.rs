@@ -1,0 +1,92 @@
+//! What `run` says at the end of its program: of each recording one statement, and the answer of the program's own.
+
+use std::path::Path;
+
+use memtrace_core::report::{Report, ReportOptions};
+
+use crate::failure::CommandFailure;
+use crate::recordings::{self, Announced};
+use crate::{input, output};
+
+/// Completes and reports what the processes of a program recorded. `child` has ended; others may record on.
+pub(super) fn conclude(announced: &[Announced], child: u32, is_newest: bool) {
+    // A program that executes another one has several: the last is of what it became.
+    let main = announced.iter().rposition(|one| one.pid == child).unwrap_or(0);
+    for (at, one) in announced.iter().enumerate().filter(|(at, _)| *at != main) {
+        let verb = if complete(one, child) { "recorded" } else { "still records" };
+        output::say(format!("process {} {verb} to {}", one.pid, shown(&announced[at].path)));
+    }
+    if let Some(Err(failure)) = announced.get(main).map(|one| of_main(one, child, is_newest)) {
+        output::say(failure);
+    }
+}
+
+/// Adds the names of functions, because the next build replaces the program that has them. False for a recording that goes on.
+fn complete(recorded: &Announced, child: u32) -> bool {
+    let Announced { pid, path } = recorded;
+    if *pid != child && !recordings::has_ended(path) {
+        return false;
+    }
+    if memtrace_core::is_capture(path)
+        && let Err(error) = memtrace_core::store_names(path, *pid, |_, _| {})
+    {
+        output::say(format!("{error}; it stays without the names of functions"));
+    }
+    true
+}
+
+/// The report's answer, where the recording is, and the next command; on the standard error.
+fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), CommandFailure> {
+    let (pid, file) = (recorded.pid, shown(&recorded.path));
+    let argument = quoted(&file);
+    if !complete(recorded, child) {
+        output::say(format!(
+            "process {pid} still records to {file}; when it has ended: cargo memtrace report {argument}"
+        ));
+        return Ok(());
+    }
+    if !memtrace_core::is_capture(&recorded.path) && !input::is_recording(&recorded.path) {
+        output::say(format!("recorded to {file}"));
+        return Ok(());
+    }
+    let data = input::read(Some(&recorded.path))?.data;
+    let report = Report::of(&data, &ReportOptions::default())?;
+    if report.sections.is_empty() {
+        let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
+        output::say(format!("the program recorded no block to {file}{why}"));
+        return Ok(());
+    }
+    let answer = Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
+    output::tell_report(&answer);
+    let cut = if data.health.cut_off { ", but for what was not written yet when the program was ended" } else { "" };
+    let next = if is_newest { String::new() } else { format!(" {argument}") };
+    let lines = [String::new(), format!("memtrace: recorded to {file}{cut}")];
+    output::tell(lines.into_iter().chain([format!("memtrace: next: cargo memtrace report{next}")]));
+    Ok(())
+}
+
+/// Relative to the working directory, if it is below it.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
+}
+
+/// As a shell takes it for one word.
+fn quoted(file: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./+,:@%=".contains(c);
+    if file.chars().all(is_plain) { file.to_owned() } else { format!("'{}'", file.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_spaces_and_quotes_are_one_word_of_a_shell() {
+        for (file, word) in
+            [("a-1.memtrace", "a-1.memtrace"), ("my runs/ü.memtrace", "'my runs/ü.memtrace'"), ("it's", r"'it'\''s'")]
+        {
+            assert_eq!(quoted(file), word);
+        }
+    }
+}
