@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use self::built::{PARTS, clear_of_the_project};
 use crate::build::cargo;
+use crate::cache::cache;
 use crate::failure::CommandFailure;
 use crate::input;
 
@@ -106,12 +107,4 @@ fn script(name: &str, args: &[&OsStr]) -> Result<String, CommandFailure> {
         Ok(_) => Err(CommandFailure::usage(format!("{} failed; its messages are above", script.display()))),
         Err(error) => Err(CommandFailure::usage(format!("cannot run {}: {error}", script.display()))),
     }
-}
-
-/// `$XDG_CACHE_HOME/memtrace`, or `.cache/memtrace` in the user's home.
-pub(crate) fn cache() -> Result<PathBuf, CommandFailure> {
-    let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = set.or_else(|| Some(std::env::home_dir().filter(|home| home.is_absolute())?.join(".cache")));
-    let none = || CommandFailure::usage("no folder for what is built once: set HOME or XDG_CACHE_HOME");
-    cache.map(|cache| cache.join("memtrace")).ok_or_else(none)
 }

@@ -2,6 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
 mod build;
+mod cache;
 mod cli;
 mod commands;
 mod elf;

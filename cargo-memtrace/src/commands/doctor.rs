@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use crate::cache::cache;
 use crate::cli::DoctorArgs;
 use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
@@ -37,7 +38,7 @@ fn of_machine() -> Vec<String> {
         tool("cargo-nextest", "cargo-nextest".as_ref(), "needed by `test -- nextest run` only"),
         driver(),
     ];
-    let cache = kit::cache().map_or_else(|error| error.to_string(), |cache| cache.display().to_string());
+    let cache = cache().map_or_else(|error| error.to_string(), |cache| cache.display().to_string());
     lines.push(format!("cache: {cache}"));
     let state = |is_built| if is_built { "built" } else { "not built yet; the first use builds it" };
     lines.extend(kit::parts().map(|(name, is_built)| format!("{name}: {}", state(is_built))));

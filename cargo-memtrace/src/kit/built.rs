@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use cargo_metadata::Message;
 
-use super::{cache, sources};
+use super::sources;
 use crate::build::cargo;
+use crate::cache::cache;
 use crate::failure::CommandFailure;
 use crate::output;
 

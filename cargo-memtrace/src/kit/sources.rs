@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::MetadataCommand;
 
-use super::cache;
+use crate::cache::cache;
 use crate::failure::CommandFailure;
 use crate::output;
 
