@@ -24,7 +24,7 @@ const LARGEST: u64 = 1 << 40;
 const NO_LINK_NO_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
 /// A recording's name, reserved until this is dropped.
-pub(crate) struct Reservation {
+pub(crate) struct ReservedName {
     pub(crate) path: PathBuf,
     list: PathBuf,
     file: File,
@@ -37,7 +37,7 @@ pub(crate) struct Announced {
     pub(crate) path: PathBuf,
 }
 
-impl Reservation {
+impl ReservedName {
     /// Reserves the name that the user gave.
     pub(crate) fn named(path: &Path) -> Result<Self, CommandFailure> {
         let taken = || {
@@ -86,7 +86,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ReservedName {
     fn drop(&mut self) {
         if is_at(&self.file, &self.list) {
             let _ = fs::remove_file(&self.list);
@@ -107,13 +107,13 @@ fn is_in_use(path: &Path) -> bool {
 }
 
 /// Reserves a name; `None` if the file exists, or another `run` has reserved it.
-fn reserve(path: &Path) -> Result<Option<Reservation>, CommandFailure> {
+fn reserve(path: &Path) -> Result<Option<ReservedName>, CommandFailure> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (folder, list) = (absolute.parent().unwrap_or(Path::new("/")), list_of(&absolute));
     let failed = |error: io::Error| CommandFailure::usage(format!("cannot write {}: {error}", path.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     let Some(file) = lock(&list).map_err(failed)? else { return Ok(None) };
-    let reserved = Reservation { path: path.to_owned(), list, file };
+    let reserved = ReservedName { path: path.to_owned(), list, file };
     // After the reservation: an earlier run may just have finished with the name.
     Ok(Some(reserved).filter(|_| absolute.symlink_metadata().is_err()))
 }
@@ -243,7 +243,7 @@ mod tests {
         let taken: Vec<Vec<PathBuf>> = std::thread::scope(|scope| {
             let take = || {
                 let one = || names.iter().find_map(|name| reserve(name).unwrap());
-                let reserved: Vec<Reservation> = (0..5).filter_map(|_| one()).collect();
+                let reserved: Vec<ReservedName> = (0..5).filter_map(|_| one()).collect();
                 // Recorded, and given back: the name stays taken.
                 reserved.iter().for_each(|one| fs::write(&one.path, "").unwrap());
                 reserved.iter().map(|one| one.path.clone()).collect()

@@ -7,6 +7,7 @@ use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
 use super::runs::left_early;
+use super::undecided::{CountedWork, Undecided};
 use crate::device::IntoDevice;
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -163,7 +164,16 @@ impl ScalingWatch<'_> {
         let peaks = Peaks { plan: self.plan, scaled, measured: &self.measured, device };
         let whole = peaks.faster(&peaks.whole());
         let stacks = peaks.faster_stacks();
-        if whole.is_none() && stacks.is_empty() { Ok(()) } else { Err(peaks.report(whole, &stacks, largest)) }
+        if whole.is_some() || !stacks.is_empty() {
+            return Err(peaks.report(whole, &stacks, largest));
+        }
+        let undecided = Undecided::of(largest, Some(device), CountedWork::default());
+        let mut with_others = peaks.whole();
+        with_others.last_mut().into_iter().for_each(|last| *last = last.saturating_add(undecided.bytes()));
+        match peaks.faster(&with_others) {
+            Some(_) => Err(Failure::undecided("the peak scales as stated", &undecided)),
+            None => Ok(()),
+        }
     }
 }
 

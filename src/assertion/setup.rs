@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::measure::Measured;
+use crate::attribute::Origin;
 use crate::record::measure::held_by_statics;
 use crate::session::Snapshot;
 use crate::snapshot::{Device, DeviceSnapshot, Frame, Record, RecordKind, Replay, SnapshotData, StackId, ThreadId};
@@ -25,6 +26,9 @@ const ONE_TIME: [(&str, &str); 5] = [
     ("std::sync::lazy_lock::LazyLock", "a static"),
     ("once_cell::imp::", "a static"),
 ];
+
+/// Functions of the standard library that add to the text of a test.
+const KEEPS_TEXT: [&str; 2] = ["std::io::stdio::print_to_buffer_if_capture_used", "std::panicking::default_hook"];
 
 /// Sources of pools: a crate, and a part of the file's path.
 const POOLS: [(&str, &str); 2] = [("/rayon-core-", ""), ("/tokio-", "/src/runtime/blocking/pool.rs")];
@@ -46,7 +50,8 @@ pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutB
     for call in
         Initialization::proven(data, allocs(), |record| record.alloc_seq.is_some_and(|seq| is_live.contains(&seq)))
     {
-        blocks.extend(call.allocs.iter().filter_map(|record| Some((record.alloc_seq?, call.what))));
+        let seqs = call.allocs.iter().chain(&call.inner).filter_map(|record| record.alloc_seq);
+        seqs.for_each(|seq| _ = blocks.entry(seq).or_insert(call.what));
     }
     blocks
 }
@@ -56,7 +61,10 @@ pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutB
 struct Initialization<'a> {
     what: &'static str,
     at: CallSite,
+    /// What it allocated itself.
     allocs: Vec<&'a Record>,
+    /// What initializations that it called allocated: a static among those proves nothing for this one.
+    inner: Vec<&'a Record>,
 }
 
 /// A stack, and how many of its outermost calls lead to the initialization.
@@ -96,42 +104,49 @@ impl<'a> Initialization<'a> {
     /// A call is what a thread allocates without a break under the same callers.
     fn all(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
         let (mut calls, mut known) = (Vec::<Self>::new(), HashMap::new());
-        let mut last: HashMap<ThreadId, usize> = HashMap::new();
+        // The calls that a thread is in, the outermost first.
+        let mut open: HashMap<ThreadId, Vec<usize>> = HashMap::new();
         for record in allocs {
             let stack = record.alloc_stack;
-            let Some((what, at)) = *known.entry(stack).or_insert_with(|| one_time(data, stack)) else {
-                last.remove(&record.thread);
-                continue;
-            };
-            let open = last.get(&record.thread).and_then(|call| calls.get_mut(*call));
-            match open.filter(|call| call.at.is_the_same(at, data)) {
-                Some(call) => call.allocs.push(record),
-                None => {
-                    last.insert(record.thread, calls.len());
-                    calls.push(Self { what, at, allocs: vec![record] });
-                }
+            let sites = known.entry(stack).or_insert_with(|| one_time(data, stack));
+            let open = open.entry(record.thread).or_default();
+            let is_the_same = |(call, (_, at)): &(&usize, &(&str, CallSite))| calls[**call].at.is_the_same(*at, data);
+            let same = open.iter().zip(&*sites).take_while(is_the_same).count();
+            open.truncate(same);
+            for (what, at) in sites.iter().skip(same).copied() {
+                open.push(calls.len());
+                calls.push(Self { what, at, allocs: Vec::new(), inner: Vec::new() });
             }
+            let Some((own, outer)) = open.split_last() else { continue };
+            calls[*own].allocs.push(record);
+            outer.iter().for_each(|call| calls[*call].inner.push(record));
         }
         calls
     }
 }
 
-/// The outermost call on a stack that initializes something once.
-fn one_time(data: &SnapshotData, stack: StackId) -> Option<(&'static str, CallSite)> {
+/// The calls on a stack that initialize something once, the outermost first. Frames of one such function that follow each other
+/// are one call.
+fn one_time(data: &SnapshotData, stack: StackId) -> Vec<(&'static str, CallSite)> {
     let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
     let frames = |call: &crate::snapshot::CodeAddress| {
         data.stacks.frames.get(call.frames.start as usize..call.frames.end as usize).unwrap_or_default()
     };
-    let outermost_first = data.stacks.addresses(stack).rev();
-    let (at, what) =
-        outermost_first.enumerate().find_map(|(at, call)| Some((at, frames(call).iter().find_map(listed)?.1)))?;
     let has = |function: &str| data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains(function));
-    let what = match what {
+    let named = |what: &'static str| match what {
         _ if has("rayon_core::registry::global_registry") => "rayon's threads",
         "a thread's own variable" if has("gemm_common") => "gemm's buffer for a thread",
         what => what,
     };
-    Some((what, CallSite { stack, calls: at + 1 }))
+    let (mut sites, mut before) = (Vec::new(), false);
+    for (at, call) in data.stacks.addresses(stack).rev().enumerate() {
+        let found = frames(call).iter().find_map(listed);
+        if let (Some((_, what)), false) = (found, before) {
+            sites.push((named(what), CallSite { stack, calls: at + 1 }));
+        }
+        before = found.is_some();
+    }
+    sites
 }
 
 /// What the test harness or a pool keeps for itself.
@@ -142,11 +157,12 @@ fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
     is_pools(data, stack).then_some("a pool's threads and queues")
 }
 
-/// Text that the test harness keeps of what is printed.
+/// Text that the test harness keeps of what is printed, also of a panic's message. What the printed values allocate is theirs.
 pub(super) fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
-    let is_kept =
-        |frame: &Frame| frame.function_or_empty().starts_with("std::io::stdio::print_to_buffer_if_capture_used");
-    data.stacks.frames(stack).any(is_kept)
+    let is_kept = |frame: &Frame| KEEPS_TEXT.iter().any(|function| frame.function_or_empty().starts_with(function));
+    let rules = &data.settings.rules;
+    let inner = data.stacks.frames(stack).find(|frame| is_kept(frame) || Origin::of(rules, frame) != Origin::Std);
+    inner.is_some_and(is_kept)
 }
 
 /// Whether a pool starts a thread, or adds to its own queue, which holds pointers only.

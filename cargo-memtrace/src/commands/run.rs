@@ -11,7 +11,7 @@ use memtrace_core::export::Format;
 use super::conclusion;
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
-use crate::recordings::Reservation;
+use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
 use crate::{build, elf, kit, output, signals};
 
@@ -30,9 +30,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let reserved = match &args.out {
         Some(path) => {
             check_format(path)?;
-            Reservation::named(path)?
+            ReservedName::named(path)?
         }
-        None => Reservation::next(&name, args.keep)?,
+        None => ReservedName::next(&name, args.keep)?,
     };
     let mut command = Command::new(&program);
     command.args(&args.args).envs(environment).env("MEMTRACE", "1");
@@ -69,7 +69,7 @@ fn check_format(path: &Path) -> Result<(), CommandFailure> {
 }
 
 /// The variable's value. Where nobody wrote a pattern, nothing in the path is one.
-fn pattern(reserved: &Reservation, args: &RunArgs) -> OsString {
+fn pattern(reserved: &ReservedName, args: &RunArgs) -> OsString {
     match (&args.out, reserved.path.to_str()) {
         (None, Some(path)) => path.replace('%', "%%").into(),
         _ => reserved.path.clone().into(),
