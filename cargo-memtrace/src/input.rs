@@ -100,11 +100,6 @@ fn is_capture(path: &Path) -> bool {
     name.ends_with(".memtrace") || name.ends_with(".memtrace.gz")
 }
 
-/// A file that the reading commands take, by its name.
-pub(crate) fn is_recording(path: &Path) -> bool {
-    is_capture(path) || is_pickle(path)
-}
-
 /// Cargo's target folder here, as cargo says; `target` outside of packages.
 pub(crate) fn target_dir() -> PathBuf {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();

@@ -46,6 +46,11 @@ impl ReservedName {
                 "{path} exists, or another run records to it; give another name, or remove it"
             ))
         };
+        // Each process fills in a pattern for itself, and makes the file as its own.
+        if path.to_string_lossy().contains('%') {
+            let list = list_of(path).with_added_extension(std::process::id().to_string());
+            return reserve_list(path, &list)?.ok_or_else(taken);
+        }
         reserve(path)?.ok_or_else(taken)
     }
 
@@ -108,14 +113,19 @@ fn is_in_use(path: &Path) -> bool {
 
 /// Reserves a name; `None` if the file exists, or another `run` has reserved it.
 fn reserve(path: &Path) -> Result<Option<ReservedName>, CommandFailure> {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (folder, list) = (absolute.parent().unwrap_or(Path::new("/")), list_of(&absolute));
+    let reserved = reserve_list(path, &list_of(path))?;
+    // After the reservation: an earlier run may just have finished with the name.
+    Ok(reserved.filter(|_| path.symlink_metadata().is_err()))
+}
+
+/// Makes the list of a name; `None` if another `run` has it.
+fn reserve_list(path: &Path, list: &Path) -> Result<Option<ReservedName>, CommandFailure> {
+    let list = std::path::absolute(list).unwrap_or_else(|_| list.to_owned());
+    let folder = list.parent().unwrap_or(Path::new("/"));
     let failed = |error: io::Error| CommandFailure::usage(format!("cannot write {}: {error}", path.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     let Some(file) = lock(&list).map_err(failed)? else { return Ok(None) };
-    let reserved = ReservedName { path: path.to_owned(), list, file };
-    // After the reservation: an earlier run may just have finished with the name.
-    Ok(Some(reserved).filter(|_| absolute.symlink_metadata().is_err()))
+    Ok(Some(ReservedName { path: path.to_owned(), list, file }))
 }
 
 /// Makes a list and locks it, or takes over that of a `run` that was killed.
@@ -123,7 +133,9 @@ fn lock(list: &Path) -> io::Result<Option<File>> {
     loop {
         match File::options().read(true).append(true).create_new(true).open(list) {
             Ok(mut file) => {
-                let written = file.lock().and_then(|()| file.write_all(HEAD));
+                // Some file systems have no locks. There nobody takes the list over if this `run` is killed.
+                let _ = file.lock();
+                let written = file.write_all(HEAD);
                 // A list without its head would be nobody's.
                 return written.map(|()| Some(file)).inspect_err(|_| _ = fs::remove_file(list));
             }

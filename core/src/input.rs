@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 }
 
 /// The content of a file, decompressed.
-pub(crate) struct Content {
+pub(crate) struct FileContent {
     /// Only the beginning, if the file is of another kind.
     pub(crate) bytes: Vec<u8>,
     /// Bytes in the file.
@@ -48,7 +48,7 @@ pub(crate) struct Content {
 
 impl Wanted {
     /// Reads a file. One of another kind is not read beyond its beginning; the parser says what is wrong with that.
-    pub(crate) fn read(&self, path: &Path) -> Result<Content, Error> {
+    pub(crate) fn read(&self, path: &Path) -> Result<FileContent, Error> {
         let unreadable = |error| Error::input(path, error);
         let mut file = open_regular(path).map_err(unreadable)?;
         // A capture may grow meanwhile.
@@ -57,7 +57,7 @@ impl Wanted {
         file.by_ref().take(BEGINNING.min(stored)).read_to_end(&mut bytes).map_err(unreadable)?;
         let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
         if !is_packed && !(self.begins)(&bytes) {
-            return Ok(Content { bytes, stored: stored as usize });
+            return Ok(FileContent { bytes, stored: stored as usize });
         }
         let mut rest = file.take(stored.saturating_sub(BEGINNING));
         if is_packed {
@@ -68,7 +68,7 @@ impl Wanted {
             bytes.try_reserve_exact(stored as usize).map_err(|_| unreadable(io::ErrorKind::OutOfMemory.into()))?;
             rest.read_to_end(&mut bytes).map_err(unreadable)?;
         }
-        Ok(Content { bytes, stored: stored as usize })
+        Ok(FileContent { bytes, stored: stored as usize })
     }
 
     #[cfg(not(feature = "gzip"))]
@@ -83,7 +83,7 @@ impl Wanted {
 
     #[cfg(feature = "gzip")]
     fn unpack(&self, packed: impl Read, free: u64) -> Result<Vec<u8>, String> {
-        let counted = Counted { inner: packed, read: 0 };
+        let counted = CountingReader { inner: packed, read: 0 };
         let mut decoder = flate2::read::MultiGzDecoder::new(counted);
         let mut unpacked = Vec::new();
         loop {
@@ -106,13 +106,13 @@ impl Wanted {
 
 /// Counts the bytes that were read.
 #[cfg(feature = "gzip")]
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     read: u64,
 }
 
 #[cfg(feature = "gzip")]
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.read += read as u64;

@@ -21,9 +21,12 @@ pub fn is_obeyed(c: char) -> bool {
     c.is_control() || is_format || is_ignored || is_no_character
 }
 
-/// A text of one line, such as a name: line feeds and tabs are visible, too.
+/// A text of one line, such as a name: line feeds and tabs are visible, too, and it is no command for GitHub's runners (`::error::`).
 pub fn line(text: &str) -> Cow<'_, str> {
-    shown(text, is_obeyed)
+    match text.trim_start().strip_prefix("::") {
+        Some(rest) => Cow::Owned(format!("\\u{{3a}}:{}", shown(rest, is_obeyed))),
+        None => shown(text, is_obeyed),
+    }
 }
 
 /// A text of ours with lines of its own, which holds visible values.
@@ -101,5 +104,11 @@ mod tests {
             assert!(!safe.contains(|c| is_obeyed(c) && c != '\n'));
             assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn a_line_is_no_command_for_a_runner() {
+        assert_eq!(line("  ::error file=x::y\n"), "\\u{3a}:error file=x::y\\n");
+        assert_eq!(line("a::b ::c"), "a::b ::c");
     }
 }

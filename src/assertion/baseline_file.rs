@@ -1,6 +1,6 @@
 //! Files of baselines: read, and changed under a lock.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 
 use memtrace_core::baseline::{BaselineEntry, Baselines};
@@ -8,6 +8,9 @@ use memtrace_core::baseline::{BaselineEntry, Baselines};
 use crate::error::Error;
 use crate::export::file;
 use crate::write_errors;
+
+/// Bytes of such a file, and of the lists of peaks: more than any has.
+const LARGEST: u64 = 64 << 20;
 
 pub(super) fn entries_of(path: &Path) -> Result<Baselines, Error> {
     let wrong = |reason| {
@@ -21,7 +24,7 @@ pub(super) fn entries_of(path: &Path) -> Result<Baselines, Error> {
 
 /// A file's text; empty if the file does not exist.
 pub(super) fn text_of(path: &Path) -> Result<String, Error> {
-    match fs::read_to_string(path) {
+    match memtrace_core::input::text_of(path, LARGEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         read => read.map_err(|error| Error::input(path, error)),
     }

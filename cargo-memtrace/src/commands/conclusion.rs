@@ -45,7 +45,8 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
         ));
         return Ok(());
     }
-    if !memtrace_core::is_capture(&recorded.path) && !input::is_recording(&recorded.path) {
+    // A pickle has no word for a CPU, so its answer would be about a GPU.
+    if !memtrace_core::is_capture(&recorded.path) {
         output::say(format!("recorded to {file}"));
         return Ok(());
     }
@@ -74,7 +75,9 @@ fn shown(path: &Path) -> String {
 /// As a shell takes it for one word.
 fn quoted(file: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./+,:@%=".contains(c);
-    if file.chars().all(is_plain) { file.to_owned() } else { format!("'{}'", file.replace('\'', "'\\''")) }
+    // A name may look like an option.
+    let file = if file.starts_with('-') { format!("./{file}") } else { file.to_owned() };
+    if file.chars().all(is_plain) { file } else { format!("'{}'", file.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -83,9 +86,12 @@ mod tests {
 
     #[test]
     fn names_with_spaces_and_quotes_are_one_word_of_a_shell() {
-        for (file, word) in
-            [("a-1.memtrace", "a-1.memtrace"), ("my runs/ü.memtrace", "'my runs/ü.memtrace'"), ("it's", r"'it'\''s'")]
-        {
+        for (file, word) in [
+            ("a-1.memtrace", "a-1.memtrace"),
+            ("my runs/ü.memtrace", "'my runs/ü.memtrace'"),
+            ("-x", "./-x"),
+            ("it's", r"'it'\''s'"),
+        ] {
             assert_eq!(quoted(file), word);
         }
     }

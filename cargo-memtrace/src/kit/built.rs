@@ -17,10 +17,10 @@ use crate::cache::cache;
 use crate::failure::CommandFailure;
 use crate::output;
 
-pub(super) const PARTS: [Part; 3] = [
-    Part { name: "preload library", package: "memtrace-preload", file: "libmemtrace_preload.so" },
-    Part { name: "test runner", package: "memtrace-runner", file: "memtrace-runner" },
-    Part { name: "check of the GPU", package: "memtrace-gpu-check", file: "gpu-check" },
+pub(super) const PARTS: [KitPart; 3] = [
+    KitPart { name: "preload library", package: "memtrace-preload", file: "libmemtrace_preload.so" },
+    KitPart { name: "test runner", package: "memtrace-runner", file: "memtrace-runner" },
+    KitPart { name: "check of the GPU", package: "memtrace-gpu-check", file: "gpu-check" },
 ];
 
 /// Those that cargo might take for fresh when sources of other times replace them.
@@ -31,13 +31,13 @@ const OURS: [&str; 5] =
 const KEPT: Duration = Duration::from_hours(24 * 30);
 
 /// A file that a package of the kit builds.
-pub(super) struct Part {
+pub(super) struct KitPart {
     pub(super) name: &'static str,
     package: &'static str,
     file: &'static str,
 }
 
-impl Part {
+impl KitPart {
     /// The file, built if it was not yet.
     pub(super) fn file(&self) -> Result<PathBuf, CommandFailure> {
         let root = sources::root()?;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub(crate) use self::pickle::begins_like_pickle;
 use crate::error::Error;
-use crate::input::{Content, Wanted};
+use crate::input::{FileContent, Wanted};
 use crate::snapshot::SnapshotData;
 
 const WANTED: Wanted =
@@ -39,7 +39,7 @@ pub fn parse_pytorch(bytes: &[u8]) -> Result<SnapshotData, Error> {
 }
 
 /// Parses the content of a file: its memory is in proportion to the bytes that are stored.
-pub(crate) fn parse_content(content: &Content) -> Result<SnapshotData, Error> {
+pub(crate) fn parse_content(content: &FileContent) -> Result<SnapshotData, Error> {
     parse_within(&content.bytes, content.bytes.len().min(content.stored.saturating_mul(MOST_PACKED)))
 }
 

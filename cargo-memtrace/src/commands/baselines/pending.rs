@@ -9,6 +9,9 @@ use memtrace_core::export::file;
 use crate::failure::CommandFailure;
 use crate::input::target_dir;
 
+/// Bytes of a file of baselines: more than any has.
+const LARGEST: u64 = 64 << 20;
+
 /// The changes of one baseline file.
 pub(super) struct PendingFile {
     pub(super) baselines: PathBuf,
@@ -85,7 +88,8 @@ pub(super) fn is_meant(baselines: &Path, paths: &[PathBuf]) -> bool {
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
         match entry.path() {
-            path if path.is_dir() => walk(&path, found),
+            // Links may lead in a circle.
+            path if entry.file_type().is_ok_and(|kind| kind.is_dir()) => walk(&path, found),
             path if path.to_string_lossy().ends_with(".peaks.txt") => found.push(path),
             _ => {}
         }
@@ -94,7 +98,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// A file's baselines; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Baselines, CommandFailure> {
-    let text = match fs::read_to_string(path) {
+    let text = match memtrace_core::input::text_of(path, LARGEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text.map_err(|error| cannot("read", path, &error))?,
     };
