@@ -48,7 +48,7 @@ impl ProgramFile {
 }
 
 /// The libraries of the dynamic table.
-fn needed<'a>(bytes: &'a ReadCache<File>) -> object::read::Result<Vec<String>> {
+fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
     let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;

@@ -31,7 +31,8 @@ fn program() {
     if let Ok(size) = std::env::var("TEST_LAUNCH") {
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(TEST).env_remove("TEST_LAUNCH").env("TEST_MIB", size).env("TEST_SLEEP", "2500");
-        server.stderr(Stdio::null()).spawn().unwrap();
+        // It outlives this process.
+        drop(server.stderr(Stdio::null()).spawn().unwrap());
         // So that it has begun to record.
         std::thread::sleep(Duration::from_millis(1000));
     }
