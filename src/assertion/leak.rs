@@ -74,6 +74,10 @@ impl NoLeak {
         if runs == 0 {
             return Err(Error::wrong("runs is 0, so nothing would be checked; give 1 or more").into());
         }
+        if warmup.saturating_add(runs) < 2 {
+            let why = "one run cannot tell a leak from what stays once; give a warm-up, or 2 runs or more";
+            return Err(Error::wrong(why).into());
+        }
         Watch::begin(RunPlan { requested: warmup.saturating_add(runs), warmup, counted, judge })
     }
 }

@@ -99,6 +99,54 @@ fn a_variable_of_a_thread_that_was_there_before_is_not_counted() {
     worker.join().unwrap();
 }
 
+/// What initializes itself inside of another cell's initialization is that cell's no more than the other way round.
+#[test]
+fn a_static_that_an_objects_cell_needs_first_proves_nothing_for_the_object() {
+    static SIZE: LazyLock<Vec<u8>> = LazyLock::new(|| black_box(vec![1u8; 2000]));
+    thread_local!(static OWN: RefCell<Vec<u8>> = RefCell::new(black_box(vec![1u8; 2000])));
+    let layer = Layer::default();
+    let needs_static = || layer.mask.get_or_init(|| black_box(vec![1u8; LARGE + SIZE.len()])).len();
+    assert!(limit(|| _ = black_box(needs_static())).is_err());
+    let layer = Layer::default();
+    let needs_own =
+        || layer.mask.get_or_init(|| OWN.with(|own| black_box(vec![1u8; LARGE + own.borrow().len()]))).len();
+    assert!(limit(|| _ = black_box(needs_own())).is_err());
+    // A static's initialization may fill cells of its objects.
+    static OUTER: LazyLock<Vec<Layer>> = LazyLock::new(|| {
+        let layers: Vec<Layer> = black_box((0..4).map(|_| Layer::default()).collect());
+        layers.iter().for_each(|layer| mask(&layer.mask));
+        layers
+    });
+    limit(|| _ = black_box(OUTER.len())).unwrap_or_else(|failure| panic!("{}", removed(&failure)));
+}
+
+/// The harness keeps the text; what the values allocate to make it is theirs.
+#[test]
+fn a_value_that_is_printed_pays_for_itself() {
+    struct Printed;
+    impl std::fmt::Display for Printed {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(if large().len() == LARGE { "large" } else { "small" })
+        }
+    }
+    fails(|| limit(|| println!("{Printed}")));
+    crate::passes(|| limit(|| println!("{}", "text ".repeat(10))));
+}
+
+#[test]
+fn scaling_is_undecided_where_an_older_thread_may_have_worked() {
+    use memtrace::{Scales, Scaling};
+    let (ask, asked) = mpsc::channel::<usize>();
+    let (answer, answered) = mpsc::channel();
+    std::thread::spawn(move || asked.iter().for_each(|n| answer.send(black_box(vec![1u8; n * n]).len()).unwrap()));
+    let scales = Scales::new(Scaling::Linear).sizes([500, 1000, 2000]);
+    let verdict = scales.run(|n| {
+        ask.send(n).unwrap();
+        answered.recv().unwrap()
+    });
+    assert!(verdict.unwrap_err().to_string().contains("undecided"));
+}
+
 #[test]
 fn a_cell_that_is_no_static_counts() {
     fails(|| limit(|| mask(&Layer::default().mask)));
