@@ -7,7 +7,7 @@ use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
 use super::runs::left_early;
-use super::undecided::{CountedWork, Undecided};
+use super::undecided::{CountedWork, Undecided, counted_methods};
 use crate::device::IntoDevice;
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -72,12 +72,13 @@ pub struct Scales {
     scaling: Scaling,
     sizes: Own<Vec<usize>>,
     device: Option<Device>,
+    counted: CountedWork,
 }
 
 impl Scales {
     /// An assertion without sizes yet.
     pub fn new(scaling: Scaling) -> Self {
-        Self { scaling, sizes: Own::new(Vec::new()), device: None }
+        Self { scaling, sizes: Own::new(Vec::new()), device: None, counted: CountedWork::default() }
     }
 
     /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. Best
@@ -96,6 +97,8 @@ impl Scales {
     pub fn device(self, device: impl IntoDevice) -> Self {
         Self { device: Some(device.into_device()), ..self }
     }
+
+    counted_methods!();
 
     /// Runs `f` for each size, after a warm-up with the smallest, and drops what it returns.
     ///
@@ -144,7 +147,7 @@ impl ScalingWatch<'_> {
         }
         let Some(size) = self.plan.sizes.get(self.at.saturating_sub(1)).copied() else { return Ok(None) };
         self.at += 1;
-        self.open = Some(OpenMeasure::begin(false)?);
+        self.open = Some(OpenMeasure::begin(self.plan.counted.whole_process)?);
         Ok(Some(size))
     }
 
@@ -167,7 +170,7 @@ impl ScalingWatch<'_> {
         if whole.is_some() || !stacks.is_empty() {
             return Err(peaks.report(whole, &stacks, largest));
         }
-        let undecided = Undecided::of(largest, Some(device), CountedWork::default());
+        let undecided = Undecided::of(largest, Some(device), self.plan.counted);
         let mut with_others = peaks.whole();
         with_others.last_mut().into_iter().for_each(|last| *last = last.saturating_add(undecided.bytes()));
         match peaks.faster(&with_others) {

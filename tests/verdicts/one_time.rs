@@ -138,13 +138,15 @@ fn scaling_is_undecided_where_an_older_thread_may_have_worked() {
     use memtrace::{Scales, Scaling};
     let (ask, asked) = mpsc::channel::<usize>();
     let (answer, answered) = mpsc::channel();
-    std::thread::spawn(move || asked.iter().for_each(|n| answer.send(black_box(vec![1u8; n * n]).len()).unwrap()));
-    let scales = Scales::new(Scaling::Linear).sizes([500, 1000, 2000]);
-    let verdict = scales.run(|n| {
+    let older = std::thread::Builder::new().name("older".to_owned());
+    let _ = older.spawn(move || asked.iter().for_each(|n| answer.send(black_box(vec![1u8; n * n]).len()).unwrap()));
+    let scales = || Scales::new(Scaling::Linear).sizes([500, 1000, 2000]);
+    let work = |n| {
         ask.send(n).unwrap();
         answered.recv().unwrap()
-    });
-    assert!(verdict.unwrap_err().to_string().contains("undecided"));
+    };
+    assert!(scales().run(work).unwrap_err().to_string().contains("undecided"));
+    scales().allow("older").run(work).unwrap();
 }
 
 #[test]
