@@ -6,6 +6,7 @@ use lexopt::prelude::*;
 
 use crate::Outcome;
 
+/// The arguments of every program here.
 #[derive(Clone, Debug)]
 pub struct Args {
     /// The workload: `resnet`, `llama` or `blocks`.
@@ -29,6 +30,10 @@ pub struct Args {
 }
 
 impl Args {
+    /// The arguments of this process.
+    ///
+    /// # Errors
+    /// If one is unknown or has no value.
     pub fn parse() -> Outcome<Self> {
         let mut parser = lexopt::Parser::from_env();
         let mut args = Self {

@@ -23,6 +23,7 @@ impl Clock {
         Self { began: Instant::now(), cpu: cpu() }
     }
 
+    /// The time since the clock began.
     pub fn elapsed(self) -> Took {
         Took { wall: self.began.elapsed(), cpu: cpu().saturating_sub(self.cpu) }
     }

@@ -14,6 +14,7 @@ use std::error::Error;
 pub use args::Args;
 pub use clock::{Clock, most_resident};
 
+/// What may fail for any reason: the program then ends.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// A workload that can run repeatedly.
