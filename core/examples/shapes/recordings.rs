@@ -114,6 +114,10 @@ pub(super) const SHAPES: &[(&str, MakeRecording)] = &[
         data
     }),
     ("long-scope", |n| in_one_scope(&"B".repeat(n as usize), 1000, Vec::new())),
+    ("long-scope-many-times", |n| {
+        let marks = (0..n / 2).flat_map(|at| [mark(20 * at, 1, true), mark(20 * at + 10, 1, false)]);
+        in_one_scope(&"B".repeat(1000), n, marks.collect())
+    }),
     ("long-thread", |n| {
         let mut data = one(Device::Cpu, allocs(1000), Beside::default());
         data.process.threads = vec![Thread { number: ThreadId(0), os_id: 0, name: "C".repeat(n as usize) }];

@@ -17,7 +17,7 @@ use crate::programs::Programs;
 /// A recording twice as large may take so many times as long: n log n takes 2.1 times, n² four times.
 const MOST: f64 = 2.6;
 /// Recordings double until a command takes this long, so that what grows outweighs what does not,
-const FLOOR: Duration = Duration::from_millis(50);
+const FLOOR: Duration = Duration::from_millis(200);
 /// from so much of one thing,
 const FIRST: u64 = 4096;
 /// up to so much: a command that takes less then has no cost that matters.
