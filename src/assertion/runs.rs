@@ -13,7 +13,7 @@ use crate::record::guard::Own;
 use crate::record::{measure, own};
 use crate::snapshot::StackId;
 
-/// The most runs if the verdict is not clear after the requested ones, unless something doubled in those.
+/// The most runs if the verdict is not clear after the requested ones, unless something doubles.
 const MOST: usize = 256;
 /// With at least this many runs, extra runs end after this time, or after this many accumulated bytes.
 const FEW: usize = 12;
@@ -64,11 +64,9 @@ impl Samples {
         LiveTotals { bytes, blocks }
     }
 
-    /// Whether an origin's blocks grow by doubling, as containers do, while their number stays the same.
+    /// Whether an origin's blocks grow by doubling, as containers do, while there are no more of them in the second half.
     pub(super) fn doubles(&self, origin: &BlockOrigin, warmup: usize) -> bool {
-        let blocks = self.blocks(origin);
-        let first = blocks.iter().copied().find(|blocks| *blocks > 0.0).unwrap_or(0.0);
-        blocks.last().is_some_and(|last| *last <= first + 1.0) && slope::doubles(&self.bytes(origin), warmup)
+        !slope::ends_higher(&self.blocks(origin)) && slope::doubles(&self.bytes(origin), warmup)
     }
 
     /// The bytes of all stacks, without those of other threads.
@@ -113,7 +111,8 @@ impl Samples {
     }
 
     fn have_doubled(&self, warmup: usize) -> bool {
-        slope::doubles(&self.total(), warmup) || self.origins().iter().any(|origin| self.doubles(origin, warmup))
+        let doubles = |samples: &Self| samples.origins().iter().any(|origin| samples.doubles(origin, warmup));
+        doubles(self) || doubles(&self.as_one())
     }
 
     /// Bytes accumulated since the warm-up.
@@ -210,11 +209,11 @@ impl Watch {
         self.total < self.most() && self.samples.is_unsure(self.plan.warmup)
     }
 
-    /// Something that doubled late in many runs may be full now. That takes as long to see as it took to get there.
+    /// Something that doubled late may be full now. That takes as long to see as it took to get there.
     fn most(&self) -> usize {
         let RunPlan { requested, warmup, .. } = self.plan;
-        let settled = || if self.samples.have_doubled(warmup) { slope::settles_after(requested) } else { requested };
-        if requested < MOST { MOST } else { settled() }
+        let most = requested.max(MOST);
+        if self.samples.have_doubled(warmup) { slope::settles_after(most + 1) } else { most }
     }
 
     fn takes_long(&self) -> bool {

@@ -65,18 +65,18 @@ pub(super) fn ends_higher(series: &[f64]) -> bool {
     series.last().is_some_and(|last| *last > first)
 }
 
-/// Whether a series grows by doubling, as a container does: at least three times, also after the warm-up, mostly by two
-/// fifths or more, not falling after the warm-up, and without the next doubling being overdue.
+/// Whether a series grows by doubling, as a container does, or several that are filled in turn: its highest value in the
+/// first eighth, fourth and half of the runs, and in all of them, is each time higher by two fifths or more; and it
+/// does not fall after the warm-up.
 ///
 /// The warm-up counts, because each doubling takes as long as all before it: half of the runs have room for one.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
-    let (maxima, times) = (maxima(series), doublings(series));
-    let last = maxima.last().map_or(0, |at| at + 1);
-    times >= MAXIMA
-        && last > warmup
+    let highest = |part| series.iter().take(series.len() / part).copied().fold(0.0, f64::max);
+    let highest = [8, 4, 2, 1].map(highest);
+    let doubles = |pair: &[f64]| matches!(pair, [before, after] if *before > 0.0 && *after >= before * 1.4);
+    maxima(series).last().is_some_and(|last| *last >= warmup)
         && series.get(warmup..).is_some_and(<[f64]>::is_sorted)
-        && times * 2 >= maxima.len()
-        && series.len() < settles_after(last)
+        && highest.windows(2).all(doubles)
 }
 
 /// How often a series rose to a new maximum by two fifths or more.
@@ -248,6 +248,15 @@ mod tests {
                 !doubles(&full, full.len() / 2) && !is_unsettled(&full, full.len() / 2),
                 "{a_run} a run, {runs} runs"
             );
+        }
+        // Several that are filled in turn.
+        for number in [2, 3, 5, 10] {
+            let rooms = |most: u64| -> Vec<f64> {
+                let one = |run: u64, of: u64| room(std::iter::once((run + of).div_ceil(number).min(most)))[0];
+                (1..=1000).map(|run| (0..number).map(|of| one(run, of)).sum()).collect()
+            };
+            assert!(doubles(&rooms(u64::MAX), 500), "{number} in turn");
+            assert!(!doubles(&rooms(400 / number), 500), "{number} in turn");
         }
         let comes_and_goes: Vec<f64> = (0..256).map(|run| f64::from(1u32 << (run % 20))).collect();
         assert!(!doubles(&comes_and_goes, 2));

@@ -233,3 +233,36 @@ fn a_ring_that_fills_up_after_the_warm_up_is_no_growth() {
         });
     }
 }
+
+#[test]
+fn containers_that_have_a_bound() {
+    for most in [100, 130, 150, 200, 250, 400] {
+        passes(|| {
+            let mut newest = VecDeque::new();
+            NoLeak::new().run(|| {
+                newest.push_back(1u64);
+                if newest.len() > most {
+                    newest.pop_front();
+                }
+            })
+        });
+        passes(|| {
+            let mut first = Vec::new();
+            NoGrowth::new().iterations(100).run(|| {
+                if first.len() < most {
+                    first.push(1u64);
+                }
+            })
+        });
+    }
+    passes(|| {
+        let (mut all, mut run) = ([const { VecDeque::<u64>::new() }; 3], 0);
+        NoGrowth::new().iterations(300).run(|| {
+            run += 1;
+            all[run % 3].push_back(1);
+            if all[run % 3].len() > 20 {
+                all[run % 3].pop_front();
+            }
+        })
+    });
+}

@@ -231,3 +231,44 @@ fn a_scope_of_a_pool_with_blocks_on_both_sides_of_the_stack() {
         thread.unwrap().join().unwrap()
     });
 }
+
+/// Adds a number to one of `N` vectors, each time to another.
+fn in_turn<const N: usize>() -> impl FnMut() {
+    let (mut all, mut run) = ([const { Vec::<u64>::new() }; N], 0);
+    move || {
+        all[run % N].push(1);
+        run += 1;
+    }
+}
+
+#[test]
+fn containers_that_are_filled_in_turn() {
+    fails(|| NoGrowth::new().iterations(100).run(in_turn::<3>()));
+    fails(|| NoGrowth::new().iterations(1000).run(in_turn::<10>()));
+    fails(|| NoLeak::new().runs(100).run(in_turn::<3>()));
+    fails(|| NoLeak::new().runs(300).run(in_turn::<5>()));
+    fails(|| {
+        let (mut series, mut run) = (HashMap::<usize, Vec<f64>>::new(), 0);
+        NoLeak::new().runs(100).run(|| {
+            run += 1;
+            ["loss", "rate", "norm", "time"]
+                .iter()
+                .take(1 + run % 4)
+                .for_each(|name| series.entry(name.len() + run % 2).or_default().push(1.0));
+        })
+    });
+    fails(|| {
+        let (mut logs, mut noise) = ([const { String::new() }; 4], 7u64);
+        NoGrowth::new().iterations(200).run(|| {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            logs[(noise >> 62) as usize].push_str("a line of one of the logs\n");
+        })
+    });
+    fails(|| {
+        let (mut queues, mut run) = ([const { VecDeque::<[u8; 100]>::new() }; 6], 0);
+        NoGrowth::new().iterations(500).run(|| {
+            run += 1;
+            queues[run % 6].push_back([0; 100]);
+        })
+    });
+}

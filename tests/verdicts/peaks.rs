@@ -201,3 +201,50 @@ fn of_a_thread_that_started_this_one_or_has_measured_itself() {
         by_the_thread_that_began(limit())
     });
 }
+
+/// Runs the check in a measurement that has room for everything.
+fn in_another(check: impl FnOnce() -> Verdict) -> Verdict {
+    let mut inner = Ok(());
+    PeakLimit::new().limit("1 GiB").run(|| inner = check()).unwrap();
+    inner
+}
+
+#[test]
+fn of_a_thread_that_was_started_in_a_measurement_around_this_one() {
+    fails(|| in_another(|| with_an_actor(|ask| limit().run(ask))));
+    fails(|| in_another(|| in_another(|| with_an_actor(|ask| limit().run(ask)))));
+    fails(|| in_another(|| with_an_actor(|ask| in_another(|| limit().run(ask)))));
+    fails(|| in_another(|| by_the_thread_that_began(limit())));
+    fails(|| in_another(|| beside_a_busy_thread(limit())));
+    fails(|| {
+        in_another(|| {
+            let runtime = runtime();
+            limit().run(|| runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() })).map(drop)
+        })
+    });
+    passes(|| in_another(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask))));
+}
+
+#[test]
+fn of_a_thread_that_has_worked_before_this_measurement_do_not_count() {
+    let after_work = |ask: &dyn Fn()| {
+        ask();
+        limit().run(|| black_box(vec![0u8; 100]).len()).map(drop)
+    };
+    passes(|| in_another(|| with_an_actor(after_work)));
+    passes(|| {
+        let ((to, work), (done, wait)) = (mpsc::channel::<fn() -> usize>(), mpsc::channel());
+        std::thread::scope(|threads| {
+            threads.spawn(move || work.iter().for_each(|work| done.send(work()).unwrap()));
+            let ask = || {
+                to.send(large).unwrap();
+                wait.recv().unwrap();
+            };
+            ask();
+            let mut inner = Ok(());
+            memtrace::measure(|| inner = after_work(&ask));
+            drop(to);
+            inner
+        })
+    });
+}

@@ -252,6 +252,10 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite)
     // The carried measurement may be closed.
     if registry.is_carried(current) || registry.are_all_whole() {
         registry.alloc(current, device, address, size, site);
+        // A thread of the code around a measurement may work for it, too.
+        if registry.has_open_inside(current) {
+            registry.alloc_of_other((device, address, size), site, lineage::family());
+        }
     } else {
         on_alloc_of_other(registry, device, address, size, site);
     }

@@ -1,7 +1,6 @@
-//! Threads without a measurement while one is open, and the evidence for whose work they do.
+//! Threads outside a measurement while it is open, and the evidence for whose work they do.
 
 use super::id::Id;
-use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, own_map};
 use crate::record::site::EventSite;
 use crate::record::thread_name;
@@ -28,10 +27,9 @@ impl WorkOwner {
     }
 }
 
-/// What a thread without a measurement allocated on a device while one was open.
+/// What a thread outside a measurement allocated on a device since that was opened.
 #[derive(Clone, Copy, Debug)]
 struct Other {
-    family: Family,
     name: [u8; thread_name::LENGTH],
     live: u64,
     most: u64,
@@ -40,7 +38,8 @@ struct Other {
     largest: (u64, StackId, u64),
 }
 
-/// A thread that may have worked for a measurement (it is of the same family), and what it allocated on a device.
+/// A thread that may have worked for a measurement (it is of the same family), and what it allocated on a device since
+/// the measurement was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
     pub(crate) thread: ThreadId,
@@ -62,21 +61,22 @@ impl Helper {
     }
 }
 
+/// By measurement, thread and device.
 #[derive(Debug)]
-pub(super) struct Others(OwnMap<(ThreadId, Device), Other>);
+pub(super) struct Others(OwnMap<(Id, ThreadId, Device), Other>);
 
 impl Others {
     pub(super) const fn new() -> Self {
         Self(own_map())
     }
 
-    pub(super) fn alloc(&mut self, (device, address, size): (Device, u64, u64), site: EventSite, family: Family) {
+    pub(super) fn alloc(&mut self, id: Id, (device, address, size): (Device, u64, u64), site: EventSite) {
         if self.0.try_reserve(1).is_err() {
             return;
         }
-        let other = self.0.entry((site.thread, device)).or_insert_with(|| {
+        let other = self.0.entry((id, site.thread, device)).or_insert_with(|| {
             let name = thread_name::of_this_thread();
-            Other { family, name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE, 0) }
+            Other { name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE, 0) }
         });
         other.live += size;
         other.most = other.most.max(other.live);
@@ -86,32 +86,27 @@ impl Others {
         }
     }
 
-    pub(super) fn free(&mut self, thread: ThreadId, device: Device, size: u64) {
-        if let Some(other) = self.0.get_mut(&(thread, device)) {
+    pub(super) fn free(&mut self, id: Id, thread: ThreadId, device: Device, size: u64) {
+        if let Some(other) = self.0.get_mut(&(id, thread, device)) {
             other.live = other.live.saturating_sub(size);
         }
     }
 
-    /// May what this thread allocated on the device be for a measurement of this family?
-    pub(super) fn may_work_for(&self, thread: ThreadId, device: Device, measured: Family) -> bool {
-        self.0.get(&(thread, device)).is_some_and(|other| other.family.may_work_for(measured))
+    /// May what this thread allocated on the device be for this measurement?
+    pub(super) fn has(&self, id: Id, thread: ThreadId, device: Device) -> bool {
+        self.0.contains_key(&(id, thread, device))
     }
 
-    pub(super) fn helpers(&self, measured: Family) -> Vec<Helper> {
-        let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
-            let Other { family, name, most: bytes, allocations, largest: (largest, stack, address), .. } = *other;
-            family.may_work_for(measured).then_some(Helper {
-                thread,
-                name,
-                device,
-                bytes,
-                allocations,
-                largest,
-                stack,
-                address,
-            })
+    pub(super) fn helpers(&self, id: Id) -> Vec<Helper> {
+        let helper = |(&(of, thread, device), other): (&(Id, ThreadId, Device), &Other)| {
+            let Other { name, most: bytes, allocations, largest: (largest, stack, address), .. } = *other;
+            (of == id).then_some(Helper { thread, name, device, bytes, allocations, largest, stack, address })
         };
         self.0.iter().filter_map(helper).collect()
+    }
+
+    pub(super) fn close(&mut self, id: Id) {
+        self.0.retain(|(of, ..), _| *of != id);
     }
 
     pub(super) fn clear(&mut self) {

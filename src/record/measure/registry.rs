@@ -48,8 +48,9 @@ struct Owner {
     stack: StackId,
     /// Of handed-over work.
     handed: bool,
-    /// Of a thread without a measurement. A measurement of the whole process may own the block nevertheless.
-    of_other: bool,
+    /// The newest measurement when a thread allocated this that is in none, or in one around another: those up to this
+    /// one that do not contain the block may be what it is for. 0 for the block of any other thread.
+    of_other: Id,
 }
 
 /// A free as the measurements saw it: what undoes it.
@@ -173,14 +174,18 @@ impl Registry {
 
     /// Blocks of threads that may have worked for this measurement.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
-        let family = self.family(id);
-        let helps = |owner: &&Owner| owner.of_other && self.others.may_work_for(owner.thread, owner.device, family);
+        let helps = |owner: &&Owner| self.may_be_for(id, owner) && self.others.has(id, owner.thread, owner.device);
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
     /// Threads that may have worked for this measurement.
     pub(crate) fn helpers(&self, id: Id) -> Vec<Helper> {
-        self.others.helpers(self.family(id))
+        self.others.helpers(id)
+    }
+
+    /// Is it a block of another thread, allocated while this measurement was open and not counted in it?
+    fn may_be_for(&self, id: Id, owner: &Owner) -> bool {
+        id <= owner.of_other && !self.contains(id, self.nearest_open(owner.measure))
     }
 
     fn family(&self, id: Id) -> Family {
@@ -238,6 +243,7 @@ impl Registry {
             self.whole = parent;
         }
         self.open -= 1;
+        self.others.close(id);
         let devices = std::mem::replace(&mut measure.devices, OwnVec::new_in(System));
         for on in &devices {
             on.ledger.live_blocks().for_each(|block| self.hand_over((Space::of(on.device), block.address), id, parent));
@@ -266,7 +272,7 @@ impl Registry {
 
     fn hand_over(&mut self, key: (Space, u64), from: Id, to: Id) {
         match self.owners.get_mut(&key) {
-            Some(owner) if owner.measure == from && (to != 0 || owner.of_other) => owner.measure = to,
+            Some(owner) if owner.measure == from && (to != 0 || owner.of_other != 0) => owner.measure = to,
             Some(owner) if owner.measure == from => _ = self.owners.remove(&key),
             _ => {}
         }
@@ -280,7 +286,7 @@ impl Registry {
             if is_meant {
                 owner.measure = to;
             }
-            !is_meant || to != 0 || owner.of_other
+            !is_meant || to != 0 || owner.of_other != 0
         });
     }
 
@@ -327,7 +333,7 @@ impl Registry {
         });
         if room {
             let EventSite { thread, stack, .. } = site;
-            self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed, of_other: false });
+            self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed, of_other: 0 });
             if key.0 == Space::Heap {
                 self.heap = self.heap.with(address);
             }
@@ -335,15 +341,38 @@ impl Registry {
         true
     }
 
-    /// Notes a block of a thread without a measurement. A measurement of the whole process may own it.
+    /// Notes a block of another thread for the measurements that it may be for. Others may own it.
     pub(super) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: EventSite, family: Family) {
         let (device, address, size) = new;
-        if self.owners.try_reserve(1).is_ok() {
-            let EventSite { thread, stack, .. } = site;
-            let owner = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: true };
-            self.owners.entry((Space::of(device), address)).or_insert(owner).of_other = true;
-            self.others.alloc(new, site, family);
+        if self.owners.try_reserve(1).is_err() {
+            return;
         }
+        let EventSite { thread, stack, .. } = site;
+        let owner = Owner { measure: 0, device, size, thread, stack, handed: false, of_other: self.last };
+        let entry = self.owners.entry((Space::of(device), address)).or_insert(owner);
+        entry.of_other = self.last;
+        let owner = *entry;
+        self.each_other(&owner, |id, measure, others| {
+            if measure.open && family.may_work_for(measure.family) {
+                others.alloc(id, new, site);
+            }
+        });
+    }
+
+    /// Calls `f` with each measurement that the block of another thread may be for.
+    fn each_other(&mut self, owner: &Owner, mut f: impl FnMut(Id, &MeasurementState, &mut Others)) {
+        let mut others = std::mem::replace(&mut self.others, Others::new());
+        let may_be_for = |(id, _): &(&Id, &MeasurementState)| self.may_be_for(**id, owner);
+        self.measures.iter().filter(may_be_for).for_each(|(id, measure)| f(*id, measure, &mut others));
+        self.others = others;
+    }
+
+    /// Is another measurement open inside the one that is active for work with this id?
+    pub(super) fn has_open_inside(&self, id: Id) -> bool {
+        let id = self.nearest_open(id);
+        let is_inside =
+            |(inner, measure): (&Id, &MeasurementState)| *inner != id && measure.open && self.contains(id, *inner);
+        self.open > 1 && self.measures.iter().any(is_inside)
     }
 
     /// Takes a block out. `known` is its device and size if the recorder knows them.
@@ -355,8 +384,8 @@ impl Registry {
         site: EventSite,
     ) -> Option<MeasuredFree> {
         let owner = self.owners.remove(&key);
-        if let Some(owner) = owner.filter(|owner| owner.of_other) {
-            self.others.free(owner.thread, owner.device, owner.size);
+        if let Some(owner) = owner.filter(|owner| owner.of_other != 0) {
+            self.each_other(&owner, |id, _, others| others.free(id, owner.thread, owner.device, owner.size));
         }
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
         let (mut block, mut numbers) = (None, [(0, 0); NESTED]);

@@ -209,3 +209,35 @@ fn work_that_is_handed_over_belongs_to_the_whole_process_as_any() {
     free(&mut registry, 0, 32);
     assert_eq!((of(&registry, one, true), of(&registry, whole, false)), (Some(0), Some(10)));
 }
+
+#[test]
+fn work_of_a_thread_around_a_measurement_may_be_for_it() {
+    let mut registry = Registry::new();
+    let outer = registry.begin(0, Family::UNKNOWN).unwrap();
+    let work = |registry: &mut Registry, address, size| {
+        let new = (Device::Cpu, address, size);
+        registry.enter(outer, new, EventSite::default(), false);
+        if registry.has_open_inside(outer) {
+            registry.alloc_of_other(new, EventSite::default(), Family::UNKNOWN);
+        }
+    };
+    let most = |registry: &Registry, id| registry.helpers(id).first().map(|helper| (helper.bytes, helper.allocations));
+    work(&mut registry, 1, 100);
+    let first = registry.begin(outer, Family::UNKNOWN).unwrap();
+    work(&mut registry, 2, 10);
+    free(&mut registry, 0, 1);
+    let second = registry.begin(first, Family::UNKNOWN).unwrap();
+    work(&mut registry, 3, 20);
+    free(&mut registry, 0, 2);
+    work(&mut registry, 4, 15);
+    assert_eq!([first, second].map(|id| most(&registry, id)), [Some((35, 3)), Some((35, 2))], "since each began");
+    assert_eq!((most(&registry, outer), held(&registry, outer).0), (None, 35), "counted, so not of others");
+    registry.close(second);
+    let mut live = 0;
+    registry.each_of_helpers(first, |_, _, size| live += size);
+    assert_eq!((most(&registry, second), live), (None, 35));
+    registry.close(first);
+    assert!(!registry.has_open_inside(outer));
+    registry.close(outer);
+    assert_eq!((registry.measures.len(), registry.owners.len(), registry.others.helpers(first).len()), (0, 0, 0));
+}
