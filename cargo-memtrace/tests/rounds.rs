@@ -68,8 +68,8 @@ struct Running {
 struct Said {
     pid: u32,
     blocks: Vec<Instant>,
-    /// The end of its output: the program has ended, also without its `run`.
-    ended: Option<Instant>,
+    /// When it was killed: its output ends later, because its `run` has it, too.
+    killed: Option<Instant>,
 }
 
 fn start(folder: &TempDir, id: u64, random: &mut Random) -> Running {
@@ -86,24 +86,25 @@ fn start(folder: &TempDir, id: u64, random: &mut Random) -> Running {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let output = std::thread::spawn(move || {
-        let mut said = Said::default();
+        let (mut said, mut killer) = (Said::default(), None);
         for line in lines.map_while(Result::ok) {
             if let Some((_, pid)) = line.split_once("pid ") {
                 said.pid = pid.parse().unwrap();
                 if let Kill::Program(after) = kill {
                     let pid = Pid::from_raw(said.pid as i32);
-                    std::thread::spawn(move || {
+                    killer = Some(std::thread::spawn(move || {
                         std::thread::sleep(Duration::from_millis(after));
                         // It may have ended.
                         let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
-                    });
+                        Instant::now()
+                    }));
                 }
             }
             if line.starts_with("block ") {
                 said.blocks.push(Instant::now());
             }
         }
-        said.ended = Some(Instant::now());
+        said.killed = killer.map(|killer| killer.join().unwrap());
         said
     });
     Running { child, count, size, kill, output }
@@ -162,7 +163,8 @@ fn finish(mut run: Running, folder: &TempDir, tally: &mut Tally) {
     }
     tally.killed += 1;
     assert!(own <= said.blocks.len() + 1, "{file}: {own} of {}", said.blocks.len());
-    tally.not_written.push(said.blocks.get(own).map_or(Duration::ZERO, |missing| said.ended.unwrap() - *missing));
+    let since = |missing: &Instant| said.killed.unwrap().saturating_duration_since(*missing);
+    tally.not_written.push(said.blocks.get(own).map_or(Duration::ZERO, since));
 }
 
 /// The one recording of a process, and its file's name.
