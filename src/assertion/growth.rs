@@ -6,7 +6,7 @@ use super::measure::Measured;
 use super::origins::{BlockOrigin, NamedOrigins};
 use super::rows::{Labelled, table};
 use super::runs::{RunPlan, Samples, Watch};
-use super::slope::{Trend, doubles, ends_higher, trend};
+use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{CountedWork, counted_methods};
 use crate::error::Error;
 use crate::session::say;
@@ -137,7 +137,7 @@ impl Grown {
             .collect();
         stacks.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)).then(b.2.cmp(&a.2)).then(a.0.stack.cmp(&b.0.stack)));
         let total = samples.total();
-        Self { stacks, total: doubling(of(&total), doubles(&total, warmup)), warmup: half }
+        Self { stacks, total: doubling(of(&total), samples.total_doubles(warmup)), warmup: half }
     }
 
     /// Removes the stacks of other threads, and returns those that grow.

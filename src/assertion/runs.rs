@@ -111,8 +111,13 @@ impl Samples {
     }
 
     fn have_doubled(&self, warmup: usize) -> bool {
-        let doubles = |samples: &Self| samples.origins().iter().any(|origin| samples.doubles(origin, warmup));
-        doubles(self) || doubles(&self.as_one())
+        self.origins().iter().any(|origin| self.doubles(origin, warmup)) || self.total_doubles(warmup)
+    }
+
+    /// The same for all stacks together.
+    pub(super) fn total_doubles(&self, warmup: usize) -> bool {
+        let total = self.as_one();
+        total.origins().iter().any(|origin| total.doubles(origin, warmup))
     }
 
     /// Bytes accumulated since the warm-up.

@@ -103,7 +103,8 @@ pub(super) fn keeps_step(series: &[f64], warmup: usize) -> bool {
 
 /// The trend after the warm-up.
 ///
-/// A series grows if it reaches new maxima at least three times, also in the last third, and
+/// A series grows if it reaches new maxima at least three times, also in the last third, and has waited for the next one
+/// no longer than four times the longest wait before, and
 /// * never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total rise,
 /// * or has at least 25 runs, and each fifth of them lies above the one before.
 ///
@@ -117,7 +118,8 @@ pub(super) fn trend(series: &[f64], warmup: usize) -> Trend {
         return Trend::Settled(last);
     }
     let tail = series.get(warmup..).unwrap_or_default();
-    let goes_on = last >= warmup + 2 * tail.len() / 3;
+    let longest = maxima.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).max().unwrap_or(last);
+    let goes_on = last >= warmup + 2 * tail.len() / 3 && series.len() - 1 - last <= 4 * longest;
     let often = late * 10 >= tail.len() * 7;
     if goes_on && late >= MAXIMA && (tail.is_sorted() || often && hardly_falls(tail) || climbs(tail)) {
         let (slope, give_or_take) = slope(tail);
@@ -219,6 +221,8 @@ mod tests {
         assert_eq!(of((0..20).map(|n: u64| n.min(6) * 50), 10), Trend::Settled(6));
         assert_eq!(of((0..20).map(|n: u64| n.min(15)), 10), Trend::Settled(15));
         assert_eq!(of((0..20).map(|n| u64::from(n >= 18)), 10), Trend::Unsettled);
+        assert_eq!(of((0..256).map(|n: u64| n.min(240)), 128), Trend::Settled(240));
+        assert!(matches!(of((0..256).map(|n: u64| n / 30), 128), Trend::Growing { .. }));
         assert_eq!(of([], 0), Trend::Steady);
     }
 

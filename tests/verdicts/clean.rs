@@ -255,6 +255,19 @@ fn containers_that_have_a_bound() {
             })
         });
     }
+    for most in [180, 220, 245] {
+        let filled = || {
+            let mut newest = VecDeque::with_capacity(1000);
+            move || {
+                newest.push_back(vec![0u8; 100]);
+                if newest.len() > most {
+                    newest.pop_front();
+                }
+            }
+        };
+        passes(|| NoLeak::new().run(filled()));
+        passes(|| NoGrowth::new().iterations(100).run(filled()));
+    }
     passes(|| {
         let (mut all, mut run) = ([const { VecDeque::<u64>::new() }; 3], 0);
         NoGrowth::new().iterations(300).run(|| {
