@@ -2,8 +2,10 @@
 #![cfg_attr(all(unix, not(target_vendor = "apple")), expect(unsafe_code, reason = "reads what the loader has mapped"))]
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
-use std::ffi::CStr;
-use std::ops::Range;
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::{ControlFlow, Range};
+
+use crate::record::fork;
 
 pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if info.dlpi_phdr.is_null() {
@@ -11,6 +13,27 @@ pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     }
     // SAFETY: the loader guarantees that this many headers are there.
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
+}
+
+/// Calls `visit` for each loaded object, first the program, until it breaks. The loader is locked meanwhile, and keeps
+/// all of them loaded. Calls nothing in a forked child in which the loader may be locked for ever.
+pub(crate) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
+    /// # Safety
+    /// `info` is the loader's record, and `visit` points to an `F`.
+    unsafe extern "C" fn call<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a valid record.
+        let info = unsafe { &*info };
+        // SAFETY: `each_object` passes its closure, which nothing else uses meanwhile.
+        let visit = unsafe { &mut *visit.cast::<F>() };
+        visit(info).is_break().into()
+    }
+    let Some(_no_fork) = fork::in_loader() else { return };
+    // SAFETY: `call` runs during this call only, with `visit` as its last argument.
+    unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
 /// The object's file; empty for the program itself.

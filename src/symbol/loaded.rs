@@ -13,9 +13,7 @@ pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
 mod listed {
-    #![expect(unsafe_code, reason = "dl_iterate_phdr is a C function")]
-
-    use std::ffi::{c_int, c_void};
+    use std::ops::ControlFlow;
 
     use super::LoadedObject;
     use crate::elf;
@@ -23,29 +21,19 @@ mod listed {
     /// Every loaded ELF object, the program first.
     pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
         let mut objects: Vec<LoadedObject> = Vec::new();
-        let list: *mut Vec<LoadedObject> = &mut objects;
-        // SAFETY: the loader calls `visit` only during this call, with `list` as its last argument.
-        unsafe { libc::dl_iterate_phdr(Some(visit), list.cast()) };
+        elf::each_object(|info| {
+            objects.push(LoadedObject {
+                path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),
+                build_id: elf::build_id_of(info).to_vec(),
+                base: info.dlpi_addr,
+                range: elf::range(info),
+            });
+            ControlFlow::Continue(())
+        });
         if let Some(program) = objects.first_mut().filter(|m| m.path.is_none()) {
             program.path = std::env::current_exe().map(|p| p.display().to_string()).ok();
         }
         objects
-    }
-
-    /// # Safety
-    /// `info` and `list` must be what `dl_iterate_phdr` in [`loaded_objects`] passes.
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid record.
-        let info = unsafe { &*info };
-        // SAFETY: `loaded_objects` passes its list, and does not use it during the call.
-        let list = unsafe { &mut *list.cast::<Vec<LoadedObject>>() };
-        list.push(LoadedObject {
-            path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),
-            build_id: elf::build_id_of(info).to_vec(),
-            base: info.dlpi_addr,
-            range: elf::range(info),
-        });
-        0
     }
 
     #[cfg(test)]

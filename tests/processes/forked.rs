@@ -56,7 +56,7 @@ fn outcome(pid: i32) -> i32 {
 }
 
 /// Runs `main` while two threads repeat `noise`.
-fn beside(noise: fn(), main: impl FnOnce()) {
+fn beside<T>(noise: fn(), main: impl FnOnce() -> T) {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|threads| {
         for _ in 0..2 {
@@ -177,6 +177,26 @@ fn children_forked_inside_a_measurement_do_not_hang() {
                 Raw::new(10)
             });
             assert_eq!((inside.peak, inside.leaked), (10, 10));
+        });
+    });
+}
+
+#[test]
+fn children_forked_while_others_take_stacks_may_ask_the_loader() {
+    extern "C" fn next(_: *mut libc::dl_phdr_info, _: usize, _: *mut libc::c_void) -> libc::c_int {
+        0
+    }
+    in_child(&[], || {
+        let allocate = || drop(std::hint::black_box(vec![1u8; 100]));
+        beside(allocate, || {
+            beside(allocate, || {
+                let forks = || {
+                    // SAFETY: the function ignores what it is given.
+                    let ask = || assert_eq!(unsafe { libc::dl_iterate_phdr(Some(next), std::ptr::null_mut()) }, 0);
+                    (0..400).for_each(|_| in_fork(ask));
+                };
+                let _ = memtrace::measure(forks);
+            });
         });
     });
 }

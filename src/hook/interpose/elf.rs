@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::ops::{ControlFlow, Range};
 use std::slice;
 
-use super::loader;
+use crate::elf;
 
 /// An import: the slot in which an object keeps the address of a foreign function.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ const DT_JMPREL: usize = 23;
 /// Calls `each` for every import of every loaded object, except those of CUDA and of the system, whose own calls must
 /// not be redirected. The loader is locked meanwhile, so neither this function nor `each` allocates.
 pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
-    loader::each_object(|info| {
+    elf::each_object(|info| {
         if !is_left_alone(info)
             && let Some(object) = ElfImports::of(info)
         {
@@ -49,7 +49,7 @@ pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
 /// The number of objects ever loaded.
 pub(in crate::hook) fn objects_loaded() -> u64 {
     let mut count = 0;
-    loader::each_object(|info| {
+    elf::each_object(|info| {
         count = info.dlpi_adds;
         ControlFlow::Break(())
     });

@@ -1,27 +1,7 @@
 //! Queries to the dynamic loader (`dlopen`, `dlsym`, `dladdr`) that leave no `dlerror` to the program.
 #![expect(unsafe_code, reason = "the loader is called in C")]
 
-use std::ffi::{CStr, c_int, c_void};
-use std::ops::ControlFlow;
-
-/// Calls `visit` for each loaded object, first the program, until it breaks. The loader is locked meanwhile.
-pub(in crate::hook) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
-    /// # Safety
-    /// `info` is the loader's record, and `visit` points to an `F`.
-    unsafe extern "C" fn call<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        visit: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader passes a valid record.
-        let info = unsafe { &*info };
-        // SAFETY: `each_object` passes its closure, which nothing else uses meanwhile.
-        let visit = unsafe { &mut *visit.cast::<F>() };
-        c_int::from(visit(info).is_break())
-    }
-    // SAFETY: `call` runs during this call only, with `visit` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
-}
+use std::ffi::{CStr, c_void};
 
 /// A handle to an object if it is loaded already; loads nothing.
 pub(in crate::hook) fn opened(name: &CStr) -> Option<*mut c_void> {

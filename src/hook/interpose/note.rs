@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use super::loader;
 use crate::elf;
 
 /// Layout of an ELF note: lengths of name and content, a type, and the name padded to four bytes.
@@ -26,7 +25,7 @@ static NOTE: Note = Note { name_length: 9, length: 0, kind: KIND, name: *NAME };
 /// Whether the program contains a copy of memtrace other than this one.
 pub(in crate::hook) fn program_has_its_own() -> bool {
     let mut found = false;
-    loader::each_object(|program| {
+    elf::each_object(|program| {
         let is_ours = elf::range(program).contains(&((&raw const NOTE).addr() as u64));
         found = !is_ours && elf::note(program, &NAME[..9], KIND).is_some();
         ControlFlow::Break(())

@@ -10,7 +10,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::elf;
-use crate::record::unwind::objects::each_object;
 use crate::record::{guard, thread};
 
 /// Bytes that are read at once: whole pages.
@@ -44,7 +43,7 @@ fn areas() -> Vec<Range<u64>> {
     let (here, local) = (areas as fn() -> _ as usize as u64, guard::local_address());
     let mut areas = Vec::new();
     let mut locals = None;
-    each_object(|info| {
+    elf::each_object(|info| {
         if !elf::range(info).contains(&here) {
             return ControlFlow::Continue(());
         }

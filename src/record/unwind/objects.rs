@@ -6,9 +6,9 @@
 //! highest of these counts among the objects of a stack is the stack's *unload mark*, which identifies the object
 //! behind each address of the stack. In snapshots and captures an object that came to the addresses of another one has
 //! a number in the upper 16 bits of its own.
-#![expect(unsafe_code, reason = "dl_iterate_phdr is a C function")]
+#![expect(unsafe_code, reason = "stat is a C function")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -82,7 +82,7 @@ static NOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Queries the loader's counts.
 pub(super) fn query_counts() -> Counts {
     let mut counts = (0, 0);
-    each_object(|info| {
+    elf::each_object(|info| {
         counts = counts_of(info);
         ControlFlow::Break(())
     });
@@ -105,24 +105,6 @@ fn get(place: &[AtomicU64; 2]) -> Counts {
 
 pub(super) fn counts_of(info: &libc::dl_phdr_info) -> Counts {
     (info.dlpi_adds, info.dlpi_subs)
-}
-
-/// Calls `visit` with each loaded object until it breaks. The loader keeps all of them loaded meanwhile.
-pub(in crate::record) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
-    /// # Safety
-    /// Called by `dl_iterate_phdr` with a pointer to `F`.
-    unsafe extern "C" fn call<F>(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int
-    where
-        F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>,
-    {
-        // SAFETY: the loader passes a valid record.
-        let info = unsafe { &*info };
-        // SAFETY: the caller's closure, used nowhere else meanwhile.
-        let visit = unsafe { &mut *visit.cast::<F>() };
-        visit(info).is_break().into()
-    }
-    // SAFETY: `call` runs only during this call, with a pointer to `visit`.
-    unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
 /// The unload mark of a stack that was just taken and has code that may be unloaded; 0 if it needs none.
@@ -168,7 +150,7 @@ impl Noted {
         }
         self.here.iter_mut().for_each(|here| here.seen = false);
         let mut counts = counts;
-        each_object(|info| {
+        elf::each_object(|info| {
             counts = counts_of(info);
             self.see(info);
             ControlFlow::Continue(())

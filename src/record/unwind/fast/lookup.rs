@@ -11,7 +11,7 @@ use gimli::BaseAddresses;
 use super::cfi::{self, CfiSections};
 use super::rule::Rule;
 use crate::elf;
-use crate::record::unwind::objects::{counts_of, each_object};
+use crate::record::unwind::objects::counts_of;
 
 #[derive(Debug)]
 pub(super) struct FoundRule {
@@ -24,7 +24,7 @@ pub(super) struct FoundRule {
 pub(super) fn find(address: u64) -> FoundRule {
     let mut found = FoundRule { rule: Rule::UNPROVEN, counts: (0, 0) };
     let mut is_first = true;
-    each_object(|info| {
+    elf::each_object(|info| {
         found.counts = counts_of(info);
         let object = ElfObject { info };
         if object.has_code_at(address) {
