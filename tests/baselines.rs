@@ -87,6 +87,7 @@ fn measured_test(name: &str) -> fn() {
         "tolerant" => || drop(assert_peak!(baseline = "forward", tolerance = "10%", limit = "1 MiB", forward())),
         "other" => || drop(assert_peak!("1 MiB", name = "a | b", Raw::new(1000 + more()))),
         "many" => many,
+        "with_an_older_thread" => with_an_older_thread,
         "in_a_loop" => || {
             [100, 200].into_iter().for_each(|size| PeakLimit::new().limit(1000).run(|| drop(Raw::new(size))).unwrap())
         },
@@ -103,6 +104,25 @@ fn forward() -> (Vec<u8>, Vec<u8>) {
     (weights, scope("activations", || std::hint::black_box(vec![0u8; 60_000 + more()])))
 }
 
+fn with_an_older_thread() {
+    let (to, sizes) = std::sync::mpsc::channel::<usize>();
+    let (give, blocks) = std::sync::mpsc::channel();
+    let older = move || sizes.iter().for_each(|size| give.send(Raw::new(size)).unwrap());
+    let older = std::thread::spawn(older);
+    let ask = || {
+        to.send(1 << 20).unwrap();
+        drop(blocks.recv().unwrap());
+    };
+    ask();
+    // Its first run must not store less than it may have needed.
+    for _ in 0..2 {
+        let failure = PeakLimit::new().baseline("asks").run(ask).unwrap_err();
+        assert!(failure.is_undecided(), "{failure}");
+    }
+    drop(to);
+    older.join().unwrap();
+}
+
 fn many() {
     let put = |n: usize| {
         // Nobody can know that the other threads of this test do not work for this one.
@@ -115,6 +135,13 @@ fn many() {
 const PLAIN: [&str; 1] = ["plain"];
 const UPDATE: (&str, &str) = ("MEMTRACE_UPDATE_BASELINES", "1");
 const CI: (&str, &str) = ("CI", "true");
+
+#[test]
+fn no_baseline_is_stored_for_a_peak_that_is_undecided() {
+    let package = Package::new();
+    package.passes(&["with_an_older_thread"], &[]);
+    assert_eq!(package.baselines(), "");
+}
 
 #[test]
 fn a_missing_baseline_fails_in_ci_and_is_written_elsewhere() {

@@ -106,7 +106,12 @@ impl Baseline {
                 self.put_up(path, device, held);
                 Err(Failure::violation(&self.is_missing(path, &row)))
             }
-            None => Ok(self.write(path, device, held, None)?),
+            None => {
+                let needed = held.needed().peak(device);
+                let limit = needed.saturating_add(tolerance.of(needed));
+                held.decided(needed, limit, device, || format!("the peak for a new baseline `{}`", *self.name))?;
+                Ok(self.write(path, device, held, None)?)
+            }
             Some(known) => {
                 let slack = tolerance.of(known.peak);
                 let is_below = peak < known.peak.saturating_sub(slack);

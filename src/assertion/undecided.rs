@@ -18,7 +18,7 @@ use crate::visible;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CountedWork {
     pub(super) whole_process: bool,
-    /// Work is left out if this text occurs in the name or the stack of its thread.
+    /// Work is left out if its thread has this name, or a function of its stack.
     pub(super) allowed: Option<&'static str>,
 }
 
@@ -31,7 +31,7 @@ macro_rules! counted_methods {
         }
 
         /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name,
-        /// or in a function or file of its stack.
+        /// or is the name of a function on its stack, or of the type, module or crate of one.
         pub fn allow(self, name: &'static str) -> Self {
             Self { counted: CountedWork { allowed: Some(name), ..self.counted }, ..self }
         }
@@ -130,9 +130,18 @@ fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {
 }
 
 fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
-    data.stacks
-        .frames(stack)
-        .any(|frame| frame.function_or_empty().contains(name) || frame.file_or_empty().contains(name))
+    data.stacks.frames(stack).any(|frame| has_part(frame.function_or_empty(), name))
+}
+
+/// Whether a function's path has these whole names in it.
+fn has_part(function: &str, name: &str) -> bool {
+    let goes_on = |next: Option<char>| next.is_some_and(|next| next == '_' || next.is_alphanumeric());
+    let is_whole = |(at, found): (usize, &str)| {
+        let (before, after) = (function.get(..at), function.get(at + found.len()..));
+        !goes_on(before.and_then(|text| text.chars().next_back()))
+            && !goes_on(after.and_then(|text| text.chars().next()))
+    };
+    !name.is_empty() && function.match_indices(name).any(is_whole)
 }
 
 fn is_thread(thread: ThreadId, name: &str) -> bool {
@@ -142,9 +151,27 @@ fn is_thread(thread: ThreadId, name: &str) -> bool {
 
 /// Linux keeps only fifteen bytes of a thread's name.
 fn is_name(known: &str, name: &str) -> bool {
-    known.contains(name) || known.len() == 15 && name.starts_with(known)
+    !name.is_empty() && known.contains(name) || known.len() == 15 && name.starts_with(known)
 }
 
 fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -> bool {
     is_name(&helper.name(), name) || has_frame(data, stack, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_allowed_by_the_name_of_its_thread_or_by_whole_names_of_a_function() {
+        let function = "<app::data::Loader as core::iter::Iterator>::next::{{closure}}";
+        for name in ["Loader", "app", "data::Loader", "next", "app::data"] {
+            assert!(has_part(function, name), "{name}");
+        }
+        for name in ["", "Load", "loader", "ext", "data::Load", "tests"] {
+            assert!(!has_part(function, name), "{name}");
+        }
+        assert!(is_name("loader 1", "loader") && is_name("a_name_that_is_", "a_name_that_is_cut"));
+        assert!(!is_name("loader", "") && !is_name("a_name", "a_name_that_is_cut"));
+    }
 }
