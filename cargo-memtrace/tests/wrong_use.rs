@@ -173,6 +173,7 @@ fn wrong_values_say_what_is_possible() {
         (&["check", "whole.memtrace", "--peak", "1 GiB", "--tolerance", "x"], "1%"),
         (&["export", "whole.memtrace"], "--to"),
         (&["export", "whole.memtrace", "--to", "dhat", "--max-size", "1MiB", "-o", "-"], "json"),
+        (&["export", "whole.memtrace", "--to", "csv", "-o", "-"], "folder"),
         (&["report"], "cargo memtrace run"),
     ] {
         let error = here.fails(words);

@@ -3,6 +3,8 @@
 #[cfg(all(test, feature = "parquet"))]
 mod tests;
 
+use std::path::Path;
+
 use memtrace_core::export::{
     ChromeTrace, Dhat, Export, Firefox, Folded, Json, MemoryLayout, Pickle, Pprof, Speedscope,
 };
@@ -43,6 +45,9 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
 }
 
 fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> {
+    if args.output == Path::new("-") {
+        return Err(CommandFailure::usage("tables are several files; give the name of a folder to -o"));
+    }
     let recording = input::read(args.file.as_deref())?;
     let run = RunTables { data: &recording.data, recording: &recording.path, labels: &args.labels };
     let folder = run.write(format, &args.output)?;
