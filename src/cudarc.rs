@@ -21,10 +21,10 @@ use ::cudarc::driver;
 #[cfg(not(feature = "cudarc"))]
 use candle_core::cuda_backend::cudarc::driver;
 use driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, HostSlice, ValidAsZeroBits};
+use memtrace_core::snapshot::{Device, SymbolName};
 
 use crate::name::{Address, name_on};
 use crate::record::own;
-use crate::snapshot::{Device, SymbolName};
 
 /// Allocations of a CUDA stream with names. The allocation succeeds even if the block is not recorded and gets no name.
 pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {

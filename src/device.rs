@@ -1,6 +1,6 @@
 //! Conversion of other libraries' device types to [`Device`].
 
-use crate::snapshot::Device;
+use memtrace_core::snapshot::Device;
 
 /// A [`Device`], or a type that stands for one: with the feature `candle`, also `candle_core::Device`.
 ///

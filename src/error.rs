@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::visible;
+use memtrace_core::visible;
 
 pub(crate) const NOT_INSTALLED: &str = "memtrace sees no allocations: install its allocator in the program, with\n    \
      #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();\n\

@@ -258,9 +258,9 @@ pub use future::{FutureExt, ScopedFuture};
 pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
+use memtrace_core::units;
 #[doc(inline)]
 pub use memtrace_core::{analysis, attribute, export, report, snapshot};
-use memtrace_core::{capture, units, visible};
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;

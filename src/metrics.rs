@@ -19,10 +19,10 @@
 //! ```
 
 use ::metrics::{Unit, describe_gauge, gauge};
+use memtrace_core::snapshot::{Device, SnapshotData};
 
 use crate::record::guard::Own;
 use crate::record::{CONTEXTS, ScopeBytes, recorder};
-use crate::snapshot::{Device, SnapshotData};
 
 /// Live bytes of a device.
 pub const LIVE_BYTES: &str = "memtrace_live_bytes";

@@ -1,8 +1,9 @@
 //! Names for blocks, chosen by the program.
 
+use memtrace_core::snapshot::Category;
+
 use crate::device::IntoDevice;
 use crate::record::{BlockLabel, naming};
-use crate::snapshot::Category;
 
 /// The address at which a block begins: a pointer, or a CUDA device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

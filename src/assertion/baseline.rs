@@ -6,19 +6,21 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use memtrace_core::analysis::{by_line, device_or_main};
+use memtrace_core::export::table;
+use memtrace_core::snapshot::{Device, SnapshotData};
+use memtrace_core::units::{Bytes, grouped, signed};
+use memtrace_core::visible;
+
 use super::baseline_file::{entries_of, put};
 use super::failure::Failure;
 use super::peak_check::PeakCheck;
 use super::pending;
-use crate::analysis::{by_line, device_or_main};
 use crate::error::Error;
-use crate::export::table;
 use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::say;
-use crate::snapshot::{Device, SnapshotData};
-use crate::units::{Bytes, grouped, signed};
-use crate::{variable, visible};
+use crate::variable;
 use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes};
 
 /// A percentage, in hundredths of a percent.
@@ -286,7 +288,7 @@ fn grown(
     Failure::without_setup(&head, held.measured, held.needed(), |data| {
         let now = entry((&known.name, known.device.clone()), data, device, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
-        format!("Against the baseline, by line\n{changes}\n{}", crate::export::at_peak(data, device, LINES))
+        format!("Against the baseline, by line\n{changes}\n{}", memtrace_core::export::at_peak(data, device, LINES))
     })
 }
 

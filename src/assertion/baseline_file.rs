@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 
 use memtrace_core::baseline::{BaselineEntry, Baselines};
+use memtrace_core::export::file;
 
 use crate::error::Error;
-use crate::export::file;
 use crate::write_errors;
 
 /// Bytes of such a file, and of the lists of peaks: more than any has.

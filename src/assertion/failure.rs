@@ -3,17 +3,19 @@
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use memtrace_core::export;
+use memtrace_core::snapshot::{Device, SnapshotData};
+use memtrace_core::units::{Bytes, grouped, signed};
+use memtrace_core::visible;
+
 use super::measure::{Measured, Unattributed};
 use super::setup::Needed;
 use super::undecided::Undecided;
 use crate::error::Error;
-use crate::export;
 use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
-use crate::snapshot::{Device, SnapshotData};
-use crate::units::{Bytes, grouped, signed};
-use crate::{variable, visible};
+use crate::variable;
 
 const ROWS: usize = 10;
 

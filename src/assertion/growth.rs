@@ -1,5 +1,8 @@
 //! Assertion that live memory does not keep growing over repeated runs.
 
+use memtrace_core::snapshot::SnapshotData;
+use memtrace_core::units::{Bytes, signed};
+
 use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
@@ -10,8 +13,6 @@ use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{CountedWork, counted_methods};
 use crate::error::Error;
 use crate::session::say;
-use crate::snapshot::SnapshotData;
-use crate::units::{Bytes, signed};
 
 /// Fewer runs give no reliable verdict.
 const LEAST: usize = 20;

@@ -1,5 +1,7 @@
 //! Assertion that repeated runs leak nothing.
 
+use memtrace_core::units::{Bytes, grouped};
+
 use super::failure::Failure;
 use super::measure::Measured;
 use super::origins::{BlockOrigin, NamedOrigins};
@@ -8,7 +10,6 @@ use super::runs::{LiveTotals, RunPlan, Samples, Watch};
 use super::slope::{ends_higher, is_frequent, keeps_step, rise, trend};
 use super::undecided::{CountedWork, Undecided, counted_methods};
 use crate::error::Error;
-use crate::units::{Bytes, grouped};
 
 /// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
 const LEAST_RISE: f64 = 4.0;

@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use memtrace_core::snapshot::Device;
+
 use crate::device::IntoDevice;
 use crate::error::{CANNOT_MEASURE, Error, NOT_INSTALLED};
 use crate::hook::cuda;
@@ -10,7 +12,6 @@ pub use crate::record::measure::Unattributed;
 use crate::record::{Leaves, measure, own};
 use crate::scope::ScopeGuard;
 use crate::session::{Snapshot, measured_snapshot};
-use crate::snapshot::Device;
 
 /// The value of measured code, and what the code allocated.
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use memtrace_core::analysis::line_and_callers;
+use memtrace_core::snapshot::{Device, SnapshotData, StackId};
+
 use super::measure::Measured;
 use super::setup::is_the_harnesses;
-use crate::analysis::line_and_callers;
 use crate::session::Snapshot;
-use crate::snapshot::{Device, SnapshotData, StackId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockOrigin {

@@ -2,6 +2,10 @@
 
 use std::panic::Location;
 
+use memtrace_core::snapshot::Device;
+use memtrace_core::units::{Bytes, grouped};
+use memtrace_core::visible;
+
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;
 use super::measure::{Measured, MeasuredDevice, OpenMeasure};
@@ -14,9 +18,6 @@ use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::own;
 use crate::session::IntoBytes;
-use crate::snapshot::Device;
-use crate::units::{Bytes, grouped};
-use crate::visible;
 
 /// A limit for the memory peak of some code; the assertion behind [`assert_peak!`](crate::assert_peak). It needs a
 /// limit, a baseline, or both.

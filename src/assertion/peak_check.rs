@@ -2,12 +2,13 @@
 
 use std::cell::OnceCell;
 
+use memtrace_core::snapshot::Device;
+
 use super::failure::Failure;
 use super::measure::Measured;
 use super::setup::Needed;
 use super::undecided::{CountedWork, Undecided};
 use crate::session::say;
-use crate::snapshot::Device;
 
 /// A measurement, with a snapshot that is made only if the verdict depends on it.
 #[derive(Debug)]

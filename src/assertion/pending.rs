@@ -6,10 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use memtrace_core::baseline::BaselineEntry;
+use memtrace_core::export::file;
 
 use super::baseline_file::{entries_of, lock, put as put_into};
 use crate::error::Error;
-use crate::export::file;
 use crate::session::base_dir;
 use crate::variable;
 use crate::write_errors;

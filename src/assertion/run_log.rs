@@ -8,14 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use memtrace_core::export::{file, markdown_code, markdown_text};
+use memtrace_core::units::{Bytes, grouped};
 use serde_json::{Value, json};
 
 use super::baseline_file::{lock, text_of};
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
-use crate::export::{file, markdown_code, markdown_text};
 use crate::session::say;
-use crate::units::{Bytes, grouped};
 use crate::variable;
 use crate::write_errors;
 

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use memtrace_core::snapshot::StackId;
+
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
@@ -11,7 +13,6 @@ use super::undecided::CountedWork;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::{measure, own};
-use crate::snapshot::StackId;
 
 /// The most runs if the verdict is not clear after the requested ones, unless something doubles.
 const MOST: usize = 256;

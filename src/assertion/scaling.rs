@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use memtrace_core::snapshot::{Device, RecordKind};
+use memtrace_core::units::{Bytes, grouped};
+
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
@@ -12,8 +15,6 @@ use crate::device::IntoDevice;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::own;
-use crate::snapshot::{Device, RecordKind};
-use crate::units::{Bytes, grouped};
 
 /// How the peak may grow with the input size.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +232,7 @@ impl Peaks<'_> {
             let stacks = table(&["Bytes", "Predicted"], rows, largest, data);
             format!(
                 "Stacks that grew faster: the most that each held at the largest size\n{stacks}\n{}",
-                crate::export::at_peak(data, self.device, 5)
+                memtrace_core::export::at_peak(data, self.device, 5)
             )
         })
     }

@@ -11,12 +11,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
+use memtrace_core::attribute::Origin;
+use memtrace_core::snapshot::{
+    Device, DeviceSnapshot, Frame, Record, RecordKind, Replay, SnapshotData, StackId, ThreadId,
+};
+use memtrace_core::units::Bytes;
+
 use super::measure::Measured;
-use crate::attribute::Origin;
 use crate::record::measure::held_by_statics;
 use crate::session::Snapshot;
-use crate::snapshot::{Device, DeviceSnapshot, Frame, Record, RecordKind, Replay, SnapshotData, StackId, ThreadId};
-use crate::units::Bytes;
 
 /// Functions that initialize something once, and what that is called.
 const ONE_TIME: [(&str, &str); 5] = [
@@ -129,7 +132,7 @@ impl<'a> Initialization<'a> {
 /// are one call.
 fn one_time(data: &SnapshotData, stack: StackId) -> Vec<(&'static str, CallSite)> {
     let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
-    let frames = |call: &crate::snapshot::CodeAddress| {
+    let frames = |call: &memtrace_core::snapshot::CodeAddress| {
         data.stacks.frames.get(call.frames.start as usize..call.frames.end as usize).unwrap_or_default()
     };
     let has = |function: &str| data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains(function));

@@ -4,15 +4,16 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
 
+use memtrace_core::analysis::line_and_callers;
+use memtrace_core::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
+use memtrace_core::units::{Bytes, grouped};
+use memtrace_core::visible;
+
 use super::measure::Measured;
 use super::setup::left_out;
-use crate::analysis::line_and_callers;
 use crate::record::measure::{Helper, MeasuredCopy};
 use crate::record::thread;
 use crate::session::measured_snapshot;
-use crate::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
-use crate::units::{Bytes, grouped};
-use crate::visible;
 
 /// Whose work an assertion counts.
 #[derive(Clone, Copy, Debug, Default)]

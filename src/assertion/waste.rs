@@ -5,17 +5,18 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
+use memtrace_core::report::findings;
+use memtrace_core::snapshot::{Device, DeviceSnapshot};
+use memtrace_core::units::{Bytes, grouped};
+use memtrace_core::visible;
+
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;
-use crate::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
 use crate::device::IntoDevice;
 use crate::error::Error;
 use crate::record::own;
-use crate::report::findings;
 use crate::session::{IntoBytes, Session, Snapshot, builder, say};
-use crate::snapshot::{Device, DeviceSnapshot};
-use crate::units::{Bytes, grouped};
-use crate::visible;
 
 /// A limit for the bytes of a GPU's peak that are past their last use or never used; the assertion behind
 /// [`assert_no_waste!`](crate::assert_no_waste). It needs a limit, a baseline, or both.

@@ -19,6 +19,7 @@ mod named;
 mod tags;
 mod traced;
 
+use memtrace_core::snapshot::Device;
 pub use named::named;
 pub use tags::{tag, tag_as, tag_grads, tag_optimizer, tag_varmap, tag_vars};
 pub use traced::Traced;
@@ -26,7 +27,6 @@ pub use traced::Traced;
 use candle_core::{DeviceLocation, Result};
 
 use crate::device::IntoDevice;
-use crate::snapshot::Device;
 
 /// candle's CPU device. Its tensors are on the heap, which [`Alloc`](crate::Alloc) sees.
 pub fn cpu() -> candle_core::Device {

@@ -10,12 +10,12 @@ use candle_core::backprop::GradStore;
 use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::{CpuStorage, Layout, Storage, Tensor, TensorId, Var};
 use candle_nn::VarMap;
+use memtrace_core::snapshot::{Category, Device};
 
 #[cfg(feature = "cuda")]
 use super::at;
 use crate::name::Address;
 use crate::record::{BlockLabel, fork, naming, own};
-use crate::snapshot::{Category, Device};
 
 /// How many parameter names are kept for naming gradients.
 const MOST_PARAMETERS: usize = 1 << 16;

@@ -1,6 +1,6 @@
 //! Stub of the CUDA hooks for platforms where driver calls are not intercepted.
 
-use crate::snapshot::{CudaHooks, CudaState, DeviceMemory, Pool};
+use memtrace_core::snapshot::{CudaHooks, CudaState, DeviceMemory, Pool};
 
 pub(crate) fn refresh() {}
 

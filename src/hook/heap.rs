@@ -3,10 +3,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
+use memtrace_core::snapshot::Device;
+
 use crate::record::heap::{
     on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, refused, undo_free,
 };
-use crate::snapshot::Device;
 
 /// Global allocator wrapper that shows memtrace the memory of CPU tensors and forwards every request.
 ///

@@ -1,12 +1,12 @@
 //! High-water marks of spans as span fields, for the other layers of the subscriber.
 
+use memtrace_core::snapshot::Device;
 use tracing::field::{Field, Value};
 use tracing::span::{Id, Record};
 use tracing::{Dispatch, Metadata};
 
 use crate::record::guard::Own;
 use crate::record::recorder;
-use crate::snapshot::Device;
 
 /// A field that a span declares, such as `memtrace.cuda0.peak_bytes`.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! Time spent in the driver, by allocation site. Sums over all calls, whatever records the ring has overwritten.
 
+use memtrace_core::snapshot::{CallTime, ContextId, StackId};
+
 use super::memory::{OwnMap, own_map};
-use crate::snapshot::{CallTime, ContextId, StackId};
 
 /// Times are in TSC ticks.
 #[derive(Debug)]

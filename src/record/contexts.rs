@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use memtrace_core::snapshot::{ContextId, ContextNode};
+
 use super::lock::{Lock, Locked, rank};
 use super::memory::{HASHER, OwnTable, OwnVec, System};
-use crate::snapshot::{ContextId, ContextNode};
 use std::hash::BuildHasher;
 
 /// Limit on the number of paths: labels that contain a step number must not use up the memory.

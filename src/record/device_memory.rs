@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace_core::snapshot::{Block, Device, MemoryKind, OutOfMemory};
+
 use super::here::{self, free_site};
 use super::ledger::Ledger;
 use super::memory::{OwnVec, System};
@@ -9,7 +11,6 @@ use super::recorder;
 use super::segments::{QueryTicket, SegmentAnswer, Segments};
 use super::site::EventSite;
 use super::{gates, measure, uses};
-use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Frees of addresses that no ledger knew.
 pub(crate) static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
@@ -276,8 +277,9 @@ impl LiveOnDevice {
 mod tests {
     use std::time::Instant;
 
+    use memtrace_core::snapshot::Settings;
+
     use super::*;
-    use crate::snapshot::Settings;
 
     #[test]
     fn blocks_of_a_device_beyond_all_are_counted_as_such() {

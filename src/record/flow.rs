@@ -1,6 +1,6 @@
 //! Weighted number and bytes of blocks: under sampling, a recorded block counts for more than itself.
 
-use crate::snapshot::Sampling;
+use memtrace_core::snapshot::Sampling;
 
 /// Number of blocks as a fixed-point number (see [`Sampling::parts`]), and their bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use memtrace_core::snapshot::DEFAULT_STACK_DEPTH;
+
 use super::lock::{Lock, rank};
-use crate::snapshot::DEFAULT_STACK_DEPTH;
 
 /// Read by every request and almost never written. One cache line: a program that works on much memory evicts it
 /// between two requests, and each further line is one more cache miss.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::snapshot::ContextId;
+use memtrace_core::snapshot::ContextId;
 
 /// The reentrancy guard: memtrace's own code is running, and its allocations are own memory.
 pub(crate) const OWN: u8 = 1;

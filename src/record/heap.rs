@@ -5,13 +5,14 @@
 
 use std::sync::OnceLock;
 
+use memtrace_core::snapshot::Device;
+
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
 use super::live::prefetch_slot;
 use super::measure::{MeasuredFree, Space};
 use super::prefetch::prefetch;
 use super::recorder::{self, LedgerFree};
 use super::{guard, here, measure, sampling, untraced};
-use crate::snapshot::Device;
 
 /// Below this size allocators keep freed blocks in caches; above, they read and write the headers around a block.
 const LARGE: usize = 1 << 10;

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
+
 use super::gates::GATES;
 use super::site::EventSite;
 use super::unwind::stack::FoundStack;
 use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
-use crate::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
 
 /// Stacks whose middle frames were left out.
 pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);

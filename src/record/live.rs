@@ -5,12 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
+use memtrace_core::snapshot::{Block, ContextId, Record};
+
 use super::gates::GATES;
 use super::memory::{OwnMap, own_map};
 use super::packed::{Packed, address_of, context_of, pack, record_of, seq_of, size_of_block};
 use super::pages::{LARGE, PageVec, Pages};
 use super::prefetch::prefetch;
-use crate::snapshot::{Block, ContextId, Record};
 
 const FIRST_SIZE: usize = 64;
 /// First size of a large table: one huge page. Slots are visited in random order, and as small pages they would
@@ -313,10 +314,10 @@ mod tests {
     use std::collections::HashMap;
     use std::num::NonZeroU64;
 
+    use memtrace_core::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
 
     fn block(address: u64, seq: u64, whole: bool) -> Block {
         Block {

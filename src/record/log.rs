@@ -3,11 +3,12 @@
 //! The address space is reserved at once, with huge pages where the system has them: no copying while the log grows,
 //! and a page fault for 65,536 records instead of 128. Logs of measurements grow as they fill.
 
+use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
+
 use super::live::LiveBlock;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
 use super::site::EventSite;
-use crate::snapshot::{Block, Record, RecordKind, StackId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogShape {
@@ -140,8 +141,9 @@ fn push_whole<const WORDS: usize>(ring: &mut Ring<Packed<WORDS>>, whole: &mut Ri
 
 #[cfg(test)]
 mod tests {
+    use memtrace_core::snapshot::{MemoryKind, RecordKind};
+
     use super::*;
-    use crate::snapshot::{MemoryKind, RecordKind};
 
     fn record(n: u64) -> Record {
         Record {
@@ -149,10 +151,10 @@ mod tests {
             time_ns: if n.is_multiple_of(3) { 1 << 60 | n } else { n },
             address: n * 64,
             size: n,
-            stack: crate::snapshot::StackId(n as u32),
-            alloc_stack: crate::snapshot::StackId(n as u32),
-            context: crate::snapshot::ContextId::ROOT,
-            thread: crate::snapshot::ThreadId(1),
+            stack: memtrace_core::snapshot::StackId(n as u32),
+            alloc_stack: memtrace_core::snapshot::StackId(n as u32),
+            context: memtrace_core::snapshot::ContextId::ROOT,
+            thread: memtrace_core::snapshot::ThreadId(1),
             alloc_seq: std::num::NonZeroU64::new(n),
             stream: u32::from(n.is_multiple_of(5)) * 7,
             kind: RecordKind::Alloc,

@@ -3,8 +3,9 @@
 
 use std::num::NonZeroU64;
 
+use memtrace_core::snapshot::{BlockName, Category, LONGEST_NAME};
+
 use super::memory::{OwnMap, OwnVec, System, own_map};
-use crate::snapshot::{BlockName, Category, LONGEST_NAME};
 
 /// Limit on the number of names. Beyond it, names of freed blocks make room.
 const MAX_NAMES: usize = 1 << 16;

@@ -1,7 +1,8 @@
 //! Names of blocks, in ledgers of the recording and of measurements.
 
+use memtrace_core::snapshot::Device;
+
 use super::{BlockLabel, measure, own, recorder};
-use crate::snapshot::Device;
 
 /// Names the live block that starts at an address of a device, or of any device; false if no ledger has such a block.
 pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {

@@ -14,8 +14,9 @@
 
 use std::num::NonZeroU64;
 
+use memtrace_core::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
+
 use super::site::EventSite;
-use crate::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
 pub(crate) type Packed<const WORDS: usize> = [u64; WORDS];
 

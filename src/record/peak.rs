@@ -5,10 +5,11 @@
 //! it never holds more blocks than were live at the peak. The peak is exact even if the log has overwritten its
 //! records.
 
+use memtrace_core::snapshot::Block;
+
 use super::live::LiveBlock;
 use super::memory::{OwnVec, System, try_push};
 use super::packed::{Packed, seq_of};
-use crate::snapshot::Block;
 
 #[derive(Debug)]
 #[repr(C)]

@@ -11,9 +11,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use memtrace_core::snapshot::{Sampling, ThreadId};
+
 use super::gates::GATES;
 use super::thread;
-use crate::snapshot::{Sampling, ThreadId};
 
 /// Distances are counted in units of 2⁻³⁰ intervals, so that they mean the same at every interval.
 const UNITS: u32 = 30;

@@ -4,10 +4,11 @@
 //! reports only its total size, so which of its segments were returned to the system is inferred from which are empty,
 //! and marked as estimated where that is ambiguous.
 
+use memtrace_core::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
+
 use super::memory::{OwnVec, System, try_push};
 use super::ring::Ring;
 use super::site::EventSite;
-use crate::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
 /// Capacity of the log of segments that came or went.
 const MAX_RECORDS: usize = 65_536;

@@ -1,6 +1,6 @@
 //! Stack, scopes and thread of an event.
 
-use crate::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
+use memtrace_core::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
 
 /// Stack, scopes, thread, stream and kind of memory of an event.
 #[derive(Clone, Copy, Debug, Default)]

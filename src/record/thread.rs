@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use memtrace_core::snapshot::ThreadId;
+
 use super::guard;
 use super::thread_name::ThreadNames;
-use crate::snapshot::ThreadId;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Kernel thread ids of the first threads, by thread id − 1.

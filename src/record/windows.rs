@@ -1,9 +1,10 @@
 //! Per-scope statistics: what each scope allocated, and the device's high-water mark while it was open.
 
+use memtrace_core::snapshot::{ContextId, Sampling, ScopeStats};
+
 use super::CONTEXTS;
 use super::flow::Flow;
 use super::memory::{OwnVec, System, try_push};
-use crate::snapshot::{ContextId, Sampling, ScopeStats};
 
 /// One per device. An event costs a comparison, and an addition per enclosing scope. Open windows are updated only when
 /// a scope is entered or left.

@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::record::{CONTEXTS, fork, guard, measure, recorder};
-use crate::snapshot::ContextId;
 
+use memtrace_core::snapshot::ContextId;
 use open::{OPEN, ThreadScope};
 #[cfg(feature = "tracing")]
 pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};

@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 
+use memtrace_core::snapshot::ContextId;
+
 use super::ScopeKind;
 #[cfg(feature = "tracing")]
 use super::SpanKey;
 use crate::record::{CONTEXTS, guard, measure};
-use crate::snapshot::ContextId;
 
 /// Scopes nested deeper than this are ignored, so their allocations belong to the deepest open one.
 pub(super) const MAX_OPEN: usize = 64;

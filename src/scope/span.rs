@@ -1,9 +1,10 @@
 //! `tracing` spans as scopes, identified by their subscriber's span ids.
 
+use memtrace_core::snapshot::ContextId;
+
 use super::open::{OPEN, ThreadScope};
 use super::{ScopeKind, below, enter_windows, exit_windows, next_instance, push};
 use crate::record::guard;
-use crate::snapshot::ContextId;
 
 /// A span of one layer; ids alone are ambiguous, because every subscriber counts its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

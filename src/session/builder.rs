@@ -3,14 +3,15 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
+use memtrace_core::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
+use memtrace_core::units::{MAX_STACK_DEPTH, parse_bytes};
+
 use super::dumps::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::signal_number;
 use crate::error::Error;
 use crate::session::Session;
-use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
-use crate::units::{MAX_STACK_DEPTH, parse_bytes};
 
 /// Options for a recording: from [`builder`](crate::builder) to [`start`](Builder::start).
 ///
@@ -320,7 +321,7 @@ impl IntoBytes for &String {
     }
 }
 
-impl IntoBytes for crate::units::Bytes {
+impl IntoBytes for memtrace_core::units::Bytes {
     fn into_bytes(self) -> Result<u64, Error> {
         Ok(self.0)
     }

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use memtrace_core::attribute::learn_backward_pass;
+use memtrace_core::capture::Driver;
+use memtrace_core::snapshot::{
+    BlockUses, Device, DeviceSnapshot, GpuWork, Health, Process, Sampling, Settings, SnapshotData, segments,
+};
+
 use super::missed::{self, spans};
 use super::numbers::DenseStacks;
 use super::process::{own_folder, this_process};
-use crate::attribute::learn_backward_pass;
-use crate::capture::Driver;
 use crate::record::measure::MeasuredCopy;
 use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, DeviceCopy};
-use crate::snapshot::{
-    BlockUses, Device, DeviceSnapshot, GpuWork, Health, Process, Sampling, Settings, SnapshotData, segments,
-};
 use crate::symbol;
 
 /// Everything that changes while the program runs, copied at one moment. The rest of the work can wait.

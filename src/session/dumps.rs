@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use memtrace_core::export::{Format, file};
+use memtrace_core::units::Bytes;
+
 use super::announce::announce;
 use super::outputs::{LOST, Snapshot};
 use super::process::{default_name, expand, is_default_name, this_process};
 use super::{files, say};
 use crate::error::Error;
-use crate::export::{Format, file};
-use crate::units::Bytes;
 use crate::write_errors;
 
 #[derive(Clone, Debug, Default)]

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memtrace_core::input::text_of;
+use memtrace_core::snapshot::{Enabled, Settings, StackContext, StackKind};
+use memtrace_core::units::parse_bytes;
 
 use super::builder::SessionPlan;
 use super::dumps::Dumps;
 use super::signals::signal_number;
 use crate::error::Error;
-use crate::snapshot::{Enabled, Settings, StackContext, StackKind};
-use crate::units::parse_bytes;
 use crate::variable;
 
 /// Whether the environment asks [`init`](super::init) to record: by `MEMTRACE`, or else by naming an output.

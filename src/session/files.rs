@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use memtrace_core::export::{LeftOut, file};
+
 use super::say;
 use crate::error::Error;
-use crate::export::{LeftOut, file};
 use crate::record::guard::Own;
 use crate::write_errors::errors_only;
 

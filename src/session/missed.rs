@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use memtrace_core::snapshot::{Health, Spans};
+
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
 use crate::record::{CONTEXTS, STACKS, device_memory, guard, here, unwind};
-use crate::snapshot::{Health, Spans};
 
 /// The counters over all recordings and measurements of this process.
 pub(super) fn so_far() -> Health {

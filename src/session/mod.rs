@@ -39,6 +39,9 @@ use builder::{SessionPlan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::measured_snapshot;
 pub(crate) use files::{base_dir, write_new};
+use memtrace_core::export::file;
+use memtrace_core::snapshot::{Device, Enabled, MemoryStats, Settings};
+use memtrace_core::visible;
 use missed::RecordingStart;
 pub use operators::{Operators, read_operators};
 pub use outputs::{RenderedReport, Snapshot, output_dir, trace_handler};
@@ -48,11 +51,9 @@ use stream::CaptureStream;
 
 use crate::device::IntoDevice;
 use crate::error::{Error, NOT_INSTALLED};
-use crate::export::file;
 use crate::hook::cuda;
 use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
-use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
-use crate::{visible, write_errors};
+use crate::write_errors;
 
 /// An active recording. Dropping it ends the recording.
 ///

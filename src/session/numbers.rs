@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use foldhash::fast::RandomState;
+use memtrace_core::snapshot::{BlockUses, Record, SegmentRecord, StackId};
 
 use crate::record::unwind::ObjectMap;
 use crate::record::{DeviceCopy, STACKS};
-use crate::snapshot::{BlockUses, Record, SegmentRecord, StackId};
 
 /// Dense ids from 0.
 #[derive(Debug)]

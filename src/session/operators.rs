@@ -4,10 +4,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use memtrace_core::analysis::OperatorSeries;
+use memtrace_core::export::{ExportOperators, Format};
+
 use super::files::create;
-use crate::analysis::OperatorSeries;
 use crate::error::Error;
-use crate::export::{ExportOperators, Format};
 use crate::record::guard::Own;
 
 /// The operator calls on one device, in order (see [`OperatorSeries`]). Prints as a table of the calls that added most

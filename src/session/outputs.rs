@@ -6,16 +6,17 @@ use std::io::{IsTerminal, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use memtrace_core::analysis::{Moment, Since};
+use memtrace_core::export::{self, Export, Format, Pprof, Text, file};
+use memtrace_core::report::ReportOptions;
+use memtrace_core::snapshot::{Device, SnapshotData};
+
 use super::files::{base_dir, create};
 use super::operators::Operators;
 use super::process::default_name;
 use super::say;
-use crate::analysis::{Moment, Since};
 use crate::error::Error;
-use crate::export::{self, Export, Format, Pprof, Text, file};
 use crate::record::guard::{Own, own_work};
-use crate::report::ReportOptions;
-use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for other tools.
 ///

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use memtrace_core::snapshot::{HostMemory, Process, Thread, ThreadId};
+
 use crate::record::thread;
-use crate::snapshot::{HostMemory, Process, Thread, ThreadId};
 
 /// Variables in which launchers of distributed jobs pass a process its rank.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];

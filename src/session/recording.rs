@@ -3,6 +3,9 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use memtrace_core::capture::Driver;
+use memtrace_core::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
+
 use super::collect::Copied;
 use super::dumps::Dumps;
 use super::missed::{self, RecordingStart};
@@ -11,13 +14,11 @@ use super::pending::PendingDump;
 use super::process::{host_memory, this_process};
 use super::say;
 use super::stream::CaptureStream;
-use crate::capture::Driver;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::uses;
 use crate::record::{DeviceCopy, fork, recorder};
-use crate::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
 
 /// SharedRecording by whoever may have to finish it.
 pub(super) type SharedRecording = Own<Arc<Recording>>;

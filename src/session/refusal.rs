@@ -1,14 +1,15 @@
 //! Post-mortem of a refused allocation, written inside the failing call, once for each recording.
 
+use memtrace_core::export::Text;
+use memtrace_core::report::Report;
+use memtrace_core::snapshot::Device;
+use memtrace_core::units::Bytes;
+
 use super::dump;
 use super::outputs::Snapshot;
 use super::print_error;
 use super::recording::{Recording, SharedRecording};
-use crate::export::Text;
 use crate::record::own;
-use crate::report::Report;
-use crate::snapshot::Device;
-use crate::units::Bytes;
 
 /// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
 const IMPOSSIBLE: usize = 1 << 46;

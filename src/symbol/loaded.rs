@@ -1,6 +1,6 @@
 //! The loaded objects of this process, with their build-ids, from `dl_iterate_phdr`.
 
-use crate::snapshot::LoadedObject;
+use memtrace_core::snapshot::LoadedObject;
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
 pub(crate) use listed::loaded_objects;

@@ -7,9 +7,8 @@ mod loaded;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use memtrace_core::snapshot::{Frame, LoadedObject};
 use memtrace_core::symbol::{Resolved, Resolver, Symbols, without_machinery};
-
-use crate::snapshot::{Frame, LoadedObject};
 
 pub(crate) use loaded::loaded_objects;
 

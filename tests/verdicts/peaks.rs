@@ -242,7 +242,7 @@ fn of_a_thread_that_has_worked_before_this_measurement_do_not_count() {
             };
             ask();
             let mut inner = Ok(());
-            memtrace::measure(|| inner = after_work(&ask));
+            let _ = memtrace::measure(|| inner = after_work(&ask));
             drop(to);
             inner
         })

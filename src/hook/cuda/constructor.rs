@@ -4,11 +4,12 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use memtrace_core::snapshot::CudaState;
+
 use super::{init, lookup};
 use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
 use crate::hook::threads;
 use crate::record::fork;
-use crate::snapshot::CudaState;
 use crate::variable;
 
 #[used]

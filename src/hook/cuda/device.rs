@@ -6,6 +6,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use memtrace_core::snapshot::Device;
+
 use super::driver::SUCCESS;
 use super::functions::{
     answer, cuCtxGetCurrent, cuCtxGetDevice, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDeviceGetCount,
@@ -13,7 +15,6 @@ use super::functions::{
 };
 use super::pools;
 use super::types::{Class, DeviceHint, Outcome, Place, Stream};
-use crate::snapshot::Device;
 
 /// How many contexts have ended. A call during which one ended may have lost its block to that.
 static ENDED: AtomicU64 = AtomicU64::new(0);

@@ -4,11 +4,12 @@
 //! reference counts and resets are needed. A call under way meanwhile finds that contexts have ended, and looks again once
 //! its block is entered: either it or the thread that ended the context sees the block.
 
+use memtrace_core::snapshot::Device;
+
 use super::{device, query};
 use crate::record::device_memory::LiveOnDevice;
 use crate::record::measure::{self, Space};
 use crate::record::{gates, guard, recorder};
-use crate::snapshot::Device;
 
 /// Whether the driver no longer knows a block, or knows the address as another device's.
 pub(super) fn is_gone(device: Device, address: u64) -> bool {

@@ -7,6 +7,8 @@
 
 use std::ffi::c_int;
 
+use memtrace_core::snapshot::{Device, KernelId};
+
 use super::attention::is_recording;
 use super::driver::SUCCESS;
 use super::notify;
@@ -16,7 +18,6 @@ use super::types::{Handle, PoolLocation};
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{EventSite, guard, uses};
-use crate::snapshot::{Device, KernelId};
 
 /// What a node does, apart from memory.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,14 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace_core::snapshot::MADE_UP;
+
 use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
 use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::ticks;
-use crate::snapshot::MADE_UP;
 
 /// Each kind has a handle space of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -65,9 +65,9 @@ mod unseen;
 mod uses;
 
 use crate::hook::interpose::{dlsym, patch};
-use crate::snapshot::{CudaHooks, CudaState};
 
 pub(crate) use init::on_cuda_start;
+use memtrace_core::snapshot::{CudaHooks, CudaState};
 pub(crate) use query::{memory, pool, used_pools};
 
 /// Patches imports of objects that were loaded since the last time.

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::hash::Hash;
 use std::panic::catch_unwind;
 
+use memtrace_core::snapshot::{Device, OutOfMemory};
+
 use super::attention::is_recording;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::table::Undo;
@@ -13,7 +15,6 @@ use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, AskedSegment, DeviceFree};
 use crate::record::measure::{self, Space};
 use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
-use crate::snapshot::{Device, OutOfMemory};
 
 /// Reports an allocation, or one that was refused for lack of memory.
 pub(super) fn notify_alloc(outcome: &Outcome) {

@@ -4,12 +4,13 @@
 
 use std::ffi::c_int;
 
+use memtrace_core::snapshot::{Device, DeviceMemory, GraphMemory, MADE_UP, Pool};
+
 use super::driver::{self, SUCCESS};
 use super::functions::*;
 use super::types::Place;
 use super::{device, pools};
 use crate::record::segments::SegmentAnswer;
-use crate::snapshot::{Device, DeviceMemory, GraphMemory, MADE_UP, Pool};
 
 const RELEASE_THRESHOLD: c_int = 4;
 const RESERVED_CURRENT: c_int = 5;

@@ -72,8 +72,9 @@ pub(super) fn flags_of(parameters: CallerPtr<u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use memtrace_core::snapshot::MemoryKind;
+
     use super::*;
-    use crate::snapshot::MemoryKind;
 
     #[test]
     fn physical_memory_is_the_hosts_or_a_devices_as_it_is_described() {

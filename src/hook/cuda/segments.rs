@@ -12,11 +12,12 @@
 use std::ffi::c_int;
 use std::panic::catch_unwind;
 
+use memtrace_core::snapshot::{Device, MemoryKind};
+
 use super::driver::SUCCESS;
 use super::{attention, pools, query};
 use crate::record::segments::SegmentAnswer;
 use crate::record::{device_memory, guard, recorder};
-use crate::snapshot::{Device, MemoryKind};
 
 /// The segment that contains a block, if the driver reports one.
 pub(super) fn segment_of(address: u64, size: u64, memory: MemoryKind) -> Option<SegmentAnswer> {

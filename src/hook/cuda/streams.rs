@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
+use memtrace_core::snapshot::ThreadId;
+
 use super::types::Stream;
 use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, own_map};
-use crate::snapshot::ThreadId;
 
 /// Context and handle, and the thread's number for the per-thread default stream.
 type StreamKey = (usize, usize, u32);

@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
+use memtrace_core::snapshot::{Device, MemoryKind};
+
 use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
-use crate::snapshot::{Device, MemoryKind};
 
 pub(super) type Handle = *mut c_void;
 

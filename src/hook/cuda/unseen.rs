@@ -3,8 +3,9 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace_core::snapshot::UnseenCalls;
+
 use super::attention;
-use crate::snapshot::UnseenCalls;
 
 pub(super) struct Unseen {
     function: &'static str,

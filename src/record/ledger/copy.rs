@@ -2,16 +2,17 @@
 
 use std::num::NonZeroU64;
 
+use memtrace_core::snapshot::{
+    Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
+    SegmentRecord, Stat, leave_out, positions, refused_frees,
+};
+
 use super::Ledger;
 use crate::record::census::Census;
 use crate::record::segments::Segments;
 use crate::record::ticks;
 #[cfg(feature = "metrics")]
 use crate::record::windows::ScopeBytes;
-use crate::snapshot::{
-    Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
-    SegmentRecord, Stat, leave_out, positions, refused_frees,
-};
 
 /// A copy of a ledger in ordinary memory, with the recorder's own stack ids.
 #[derive(Clone, Debug, Default)]

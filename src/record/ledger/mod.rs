@@ -15,6 +15,7 @@ use std::mem::offset_of;
 use std::time::Instant;
 
 pub(crate) use copy::LedgerCopy;
+use memtrace_core::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 use sample::SampleTotals;
 
@@ -30,7 +31,6 @@ use crate::record::segments::{QueryTicket, SegmentAnswer, Segments};
 use crate::record::site::EventSite;
 use crate::record::untraced;
 use crate::record::windows::Windows;
-use crate::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 
 /// Refused allocations that are kept; a program may retry for ever.
 const MAX_OOMS: usize = 256;

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU64;
 
+use memtrace_core::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
+
 use super::Ledger;
 use crate::record::names::NameCursor;
 use crate::record::ring::Ring;
-use crate::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
 
 /// Position of a reader in a device's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Ledger under Poisson sampling: exact totals come from the untraced counters plus the recorded blocks; the sample
 //! only says how the total is divided between sites. The peak is compared whenever a block is recorded, and at scopes.
 
+use memtrace_core::snapshot::Block;
+
 use super::{Flow, Ledger, LedgerOptions};
 use crate::record::census::Census;
 use crate::record::peak::PeakMoment;
-use crate::snapshot::Block;
 
 /// Additional state of such a ledger.
 #[derive(Clone, Copy, Debug, Default)]

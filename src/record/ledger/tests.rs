@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use memtrace_core::snapshot::{DeviceSnapshot, MemoryKind, Replay, Weight};
 use proptest::prelude::*;
 
 use super::*;
 use crate::record::CONTEXTS;
-use crate::snapshot::{DeviceSnapshot, MemoryKind, Replay, Weight};
 
 #[derive(Clone, Debug)]
 enum LedgerStep {
@@ -238,7 +238,7 @@ fn all_untimed(blocks: &[Block]) -> Vec<Block> {
 
 fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
     DeviceSnapshot {
-        device: crate::snapshot::Device::Cpu,
+        device: memtrace_core::snapshot::Device::Cpu,
         sampling,
         records: copy.records.clone(),
         overwritten: copy.overwritten,
@@ -394,5 +394,5 @@ fn an_address_with_a_newer_block_is_left_alone() {
 
 #[test]
 fn a_record_is_small() {
-    assert_eq!(size_of::<crate::snapshot::Record>(), 56);
+    assert_eq!(size_of::<memtrace_core::snapshot::Record>(), 56);
 }

@@ -3,11 +3,12 @@
 //! (`Record::again`), readers leave out both records, and the ledger searches the log for a peak that it missed in
 //! between.
 
+use memtrace_core::snapshot::{Block, Record, RecordKind};
+
 use super::{Flow, Ledger};
 use crate::record::live::{Entered, LiveBlock};
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::peak::PeakMoment;
-use crate::snapshot::{Block, Record, RecordKind};
 
 /// Records that are searched for the free at first; then eight times as many, and so on.
 const FIRST_LOOK: u64 = 64;

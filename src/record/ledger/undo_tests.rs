@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use memtrace_core::snapshot::Record;
 use proptest::prelude::*;
 
 use super::*;
-use crate::snapshot::Record;
 
 const BASE: u64 = 10_000;
 

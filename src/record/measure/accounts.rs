@@ -3,12 +3,13 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use memtrace_core::snapshot::{Block, ContextId, Device, MemoryKind, Record};
+
 use super::id::Id;
 use super::others::Helper;
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnVec, make_room, put};
-use crate::snapshot::{Block, ContextId, Device, MemoryKind, Record};
 
 /// Capacity of a measurement's log, for each device.
 const MAX_ENTRIES: usize = 1 << 16;

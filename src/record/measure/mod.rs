@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) use accounts::MeasuredCopy;
 pub(crate) use id::Id;
+use memtrace_core::snapshot::{Block, Device, StackId};
 pub(crate) use others::Helper;
 use others::WorkOwner;
 use registry::Registry;
@@ -52,7 +53,6 @@ use super::memory::OwnVec;
 use super::names::BlockLabel;
 use super::{EventSite, gates, guard, here, lineage, thread, unwind};
 use crate::errno::KeepErrno;
-use crate::snapshot::{Block, Device, StackId};
 
 /// A measurement of the whole process is open.
 static IS_WHOLE: AtomicBool = AtomicBool::new(false);

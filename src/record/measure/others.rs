@@ -1,10 +1,11 @@
 //! Threads outside a measurement while it is open, and the evidence for whose work they do.
 
+use memtrace_core::snapshot::{Device, StackId, ThreadId};
+
 use super::id::Id;
 use crate::record::memory::{OwnMap, own_map};
 use crate::record::site::EventSite;
 use crate::record::thread_name;
-use crate::snapshot::{Device, StackId, ThreadId};
 
 /// Whose work a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

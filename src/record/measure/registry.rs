@@ -6,6 +6,8 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use memtrace_core::snapshot::{Block, Device, StackId, ThreadId};
+
 use super::accounts::{MeasuredCopy, MeasuredLedger, MeasurementState};
 use super::id::Id;
 use super::others::{Helper, Others, WorkOwner};
@@ -15,7 +17,6 @@ use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::names::BlockLabel;
 use crate::record::site::EventSite;
 use crate::record::unwind;
-use crate::snapshot::{Block, Device, StackId, ThreadId};
 
 /// Address space of a block: pinned memory may share addresses with the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

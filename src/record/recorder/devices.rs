@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use memtrace_core::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
+
 use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, devices, index_of, slot_of};
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::{gates, untraced};
-use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
 /// Calls `f` with the device's ledger, if it has one.
 pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {

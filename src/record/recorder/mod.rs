@@ -7,6 +7,8 @@ mod state;
 
 use std::sync::atomic::Ordering;
 
+use memtrace_core::snapshot::{ContextId, Device};
+
 pub(crate) use self::devices::cuda_devices;
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 #[cfg(feature = "metrics")]
@@ -26,7 +28,6 @@ use super::ledger::Ledger;
 use super::live::LiveBlock;
 use super::site::EventSite;
 use super::{BlockLabel, guard, sampling, thread, untraced};
-use crate::snapshot::{ContextId, Device};
 
 /// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it was entered.
 #[cfg_attr(not(debug_assertions), inline(always))]
@@ -136,8 +137,9 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use memtrace_core::snapshot::Settings;
+
     use super::*;
-    use crate::snapshot::Settings;
 
     #[test]
     fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use memtrace_core::snapshot::{Device, Settings};
+
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
-use crate::snapshot::{Device, Settings};
 
 /// CUDA devices that can have a ledger; blocks of further ones are counted as unplaced.
 pub(super) const MAX_ORDINALS: u32 = 32;

@@ -16,6 +16,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
+use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
+
 use super::devices::{device_options, heap_options, with_ledger};
 use super::slots::{
     ACTIVE, ACTIVE_DEVICES, DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before,
@@ -24,7 +26,6 @@ use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
 use crate::record::{gates, sampling, thread, untraced, uses};
-use crate::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
 /// A session records. Relaxed is enough: the ledgers are behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);

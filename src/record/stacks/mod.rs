@@ -12,14 +12,15 @@ mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use memtrace_core::snapshot::StackId;
+use memtrace_core::units::MAX_STACK_DEPTH;
+
 use self::guess::Guesses;
 use self::index::{EntryCount, StackIndex};
 use self::words::{Pen, Words};
 use super::lock::{Lock, Locked, rank};
 use super::unwind::objects::mark;
 use super::unwind::stack::{KnownStack, PredictStack, SpacingBuffer, Stack, hash_with};
-use crate::snapshot::StackId;
-use crate::units::MAX_STACK_DEPTH;
 
 /// For the whole process, never emptied: a program has the same few thousand stacks in every recording. 256 MiB at
 /// most; stacks beyond that are not stored (`Health::lost_stacks`).

@@ -2,10 +2,11 @@
 
 use std::mem::MaybeUninit;
 
+use memtrace_core::snapshot::FRAMES_LEFT_OUT;
+use memtrace_core::units::MAX_STACK_DEPTH;
+
 use super::stack::{HASH_OF_NONE, Stack, hash_with};
 use super::{mode, objects};
-use crate::snapshot::FRAMES_LEFT_OUT;
-use crate::units::MAX_STACK_DEPTH;
 
 /// Code addresses, innermost first: at most [`MAX_STACK_DEPTH`] and a mark where frames were left out.
 #[derive(Clone, Debug)]

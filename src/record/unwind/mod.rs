@@ -56,6 +56,8 @@ pub(in crate::record) mod objects;
 mod registers;
 pub(in crate::record) mod stack;
 
+use memtrace_core::units::MAX_STACK_DEPTH;
+
 use self::collector::{CapturedStack, Collector};
 use self::fast::DeepStack;
 pub(in crate::record) use self::fast::{
@@ -66,7 +68,6 @@ pub(crate) use self::objects::ObjectMap;
 use self::registers::Registers;
 use self::stack::{FoundStack, PredictStack, Stack};
 use super::STACKS;
-use crate::units::MAX_STACK_DEPTH;
 
 /// Takes the calling thread's stack and returns the number of its addresses.
 #[inline(never)]

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use memtrace_core::snapshot::LoadedObject;
+
 use crate::elf;
 use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::snapshot::LoadedObject;
 
 /// (loads, unloads) so far.
 type Counts = (u64, u64);

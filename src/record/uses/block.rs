@@ -1,8 +1,9 @@
 //! A live block with its uses so far.
 
+use memtrace_core::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId};
+
 use super::touched::UseAccess;
 use crate::record::site::EventSite;
-use crate::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId};
 
 /// A write that nothing has read yet: its range, its number, and what wrote.
 #[derive(Clone, Copy, Debug)]

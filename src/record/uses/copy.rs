@@ -1,7 +1,8 @@
 //! Copies of the table of uses in ordinary memory, with the recorder's own stack ids.
 
+use memtrace_core::snapshot::{BlockUses, Device, GpuWork};
+
 use super::table::UseTable;
-use crate::snapshot::{BlockUses, Device, GpuWork};
 
 /// Position of a reader of uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::hash::BuildHasher;
 
+use memtrace_core::snapshot::KernelId;
+
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
-use crate::snapshot::KernelId;
 
 /// Longer names, which C++ templates have, are cut.
 const LONGEST: usize = 512;

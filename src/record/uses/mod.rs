@@ -15,11 +15,11 @@ use std::time::Instant;
 
 pub(crate) use copy::UseCursor;
 pub(crate) use kernels::{ArgumentLayout, KernelEntry, Parameter};
+use memtrace_core::snapshot::{Block, BlockUses, Device, GpuWork};
 pub(crate) use table::UseTable;
 pub(crate) use touched::{OperationKind, TensorMapWords, Touched, UseAccess};
 
 use super::lock::{Lock, Locked, rank};
-use crate::snapshot::{Block, BlockUses, Device, GpuWork};
 
 static USES: Lock<Option<UseTable>, { rank::USES }> = Lock::new(None);
 

@@ -3,6 +3,8 @@
 use std::hash::BuildHasher;
 use std::time::Instant;
 
+use memtrace_core::snapshot::{Block, BlockUses, Device, GpuTotals, KernelId, MemoryKind};
+
 use super::block::{Applied, UsedBlock};
 use super::index::AddressIndex;
 use super::kernels::{ArgumentLayout, KernelTable, Parameter};
@@ -11,7 +13,6 @@ use crate::record::clock::Clock;
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::ring::Ring;
 use crate::record::site::EventSite;
-use crate::snapshot::{Block, BlockUses, Device, GpuTotals, KernelId, MemoryKind};
 
 /// Uses of freed blocks that are kept, about 60 MiB of them.
 const MAX_FINISHED: usize = 1 << 18;

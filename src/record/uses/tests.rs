@@ -3,13 +3,13 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use memtrace_core::snapshot::{Block, BlockUses, Device, MemoryKind};
 use proptest::prelude::*;
 
 use super::copy::UseCursor;
 use super::index::AddressIndex;
 use super::{OperationKind, Touched, UseAccess, UseTable};
 use crate::record::site::EventSite;
-use crate::snapshot::{Block, BlockUses, Device, MemoryKind};
 
 const GPU: Device = Device::Cuda(0);
 
@@ -44,7 +44,7 @@ fn uses(table: &UseTable, seq: u64) -> BlockUses {
 /// (first, last, count) by numbers of operations.
 fn span(table: &UseTable, seq: u64) -> (u64, u64, u64) {
     let uses = uses(table, seq);
-    let number = |used: Option<crate::snapshot::BlockUse>| used.map_or(0, |used| used.operation);
+    let number = |used: Option<memtrace_core::snapshot::BlockUse>| used.map_or(0, |used| used.operation);
     (number(uses.first), number(uses.last), uses.count)
 }
 

@@ -3,13 +3,14 @@
 use std::io;
 use std::time::Instant;
 
+use memtrace_core::capture::Counters;
+use memtrace_core::snapshot::{BlockUses, Device, LoadedObject, MemoryStats, Peak};
+
 use super::state::{CaptureStream, Flush, LogPosition, Lost};
-use crate::capture::Counters;
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
 use crate::record::uses::{self, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
-use crate::snapshot::{BlockUses, Device, LoadedObject, MemoryStats, Peak};
 use crate::symbol;
 
 /// Records copied under the device's lock, which takes less than a millisecond.

@@ -31,16 +31,17 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use memtrace_core::capture::{Commit, Driver, Encoder};
+use memtrace_core::snapshot::{Device, Process, Settings};
+
 use self::file::StreamFile;
 pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
 use super::missed::RecordingStart;
 use super::numbers::DenseStacks;
 use super::process::this_process;
-use crate::capture::{Commit, Driver, Encoder};
 use crate::error::Error;
 use crate::record::recorder;
-use crate::snapshot::{Device, Process, Settings};
 use crate::symbol;
 
 /// Time between two flushes.

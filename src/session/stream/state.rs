@@ -3,15 +3,16 @@
 use std::io;
 use std::time::Duration;
 
+use memtrace_core::capture::{Commit, Encoder};
+use memtrace_core::snapshot::{Device, Health, LoadedObject};
+
 use super::file::StreamFile;
-use crate::capture::{Commit, Encoder};
 use crate::record::uses::UseCursor;
 use crate::record::{Cursor, thread};
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
 use crate::session::process::{host_memory, threads};
 use crate::session::say;
-use crate::snapshot::{Device, Health, LoadedObject};
 
 /// A flush that takes longer than this for a device skips the remaining records.
 const MOST_TIME: Duration = Duration::from_millis(200);

@@ -1,11 +1,12 @@
 //! The addresses in a kernel's arguments.
 
+use memtrace_core::snapshot::KernelId;
+
 use super::arguments::{Argument, Arguments};
 use super::layouts;
 use crate::hook::cuda::types::Handle;
 use crate::record::uses;
 use crate::record::uses::{UseAccess, UseTable};
-use crate::snapshot::KernelId;
 
 /// Queries the driver about a function at its first launch.
 pub(super) fn make_known(function: Handle) {

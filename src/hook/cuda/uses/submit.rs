@@ -2,12 +2,13 @@
 
 use std::ffi::c_int;
 
+use memtrace_core::snapshot::KernelId;
+
 use crate::hook::cuda::device::context_of;
 use crate::hook::cuda::types::Stream;
 use crate::hook::cuda::{notify, streams};
 use crate::record::uses::{OperationKind, Touched, UseTable};
 use crate::record::{EventSite, guard, uses};
-use crate::snapshot::KernelId;
 
 /// What a hook does after a call that it looked at before.
 pub(in crate::hook::cuda) type Looked = fn(c_int);

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use allocator_api2::boxed::Box;
+use memtrace_core::snapshot::ThreadId;
 
 use super::deep::{DeepStack, Ends};
 use crate::record::memory::{OwnVec, System};
 use crate::record::thread;
 use crate::record::unwind::collector::CapturedStack;
 use crate::record::unwind::registers::Registers;
-use crate::snapshot::ThreadId;
 
 /// This many threads may take deep stacks in turns without evicting each other.
 const COUNT: usize = 64;

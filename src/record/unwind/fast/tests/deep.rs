@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use memtrace_core::snapshot::FRAMES_LEFT_OUT;
 use proptest::prelude::*;
 
 use super::last::{END, Frame, Kind, Machine, frame, rule_for};
@@ -10,7 +11,6 @@ use crate::record::memory::{OwnVec, System};
 use crate::record::unwind::collector::{CapturedStack, Collector};
 use crate::record::unwind::fast::deep::{DeepStack, Ends};
 use crate::record::unwind::fast::rule::Rule;
-use crate::snapshot::FRAMES_LEFT_OUT;
 
 /// A thread's state between walks.
 struct Thread {

@@ -14,12 +14,13 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
+use memtrace_core::snapshot::StackId;
+use memtrace_core::units::MAX_STACK_DEPTH;
+
 use super::{DeepStack, Registers, predicted, with_last, with_scratch};
 use crate::record::STACKS;
 use crate::record::unwind::stack::{KnownStack, PredictStack};
 use crate::record::unwind::{CapturedStack, library};
-use crate::snapshot::StackId;
-use crate::units::MAX_STACK_DEPTH;
 
 /// Predicts a stored stack, whatever the innermost address is.
 struct Stored(StackId);
