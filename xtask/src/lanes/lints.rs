@@ -1,9 +1,9 @@
-//! Formatting, clippy, documentation, import cycles, standard terms, and names of types.
+//! Formatting, clippy, documentation and import cycles.
 
 use anyhow::Result;
 use xshell::cmd;
 
-use super::{circles, terms, type_names};
+use super::circles;
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
@@ -11,8 +11,6 @@ const OUTSIDE: [&str; 4] = ["benches/peers", "examples/server", "fuzz", "tests/l
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
-    terms::run(run)?;
-    type_names::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {

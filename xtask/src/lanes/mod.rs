@@ -19,9 +19,7 @@ mod report;
 mod scripts;
 mod simulated;
 mod tables;
-mod terms;
 mod tests;
-mod type_names;
 mod viewers;
 
 use crate::lane::{Lane, Tier};
