@@ -1,5 +1,6 @@
 //! Analysis: pure functions from a snapshot to tables, series and findings. No clock, no environment, no I/O.
 
+mod accumulation;
 mod balance;
 mod breakdown;
 mod category_timeline;
@@ -27,6 +28,7 @@ mod twice;
 mod waste;
 mod window;
 
+pub use accumulation::{AccumulatingLine, accumulation};
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
     BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category,

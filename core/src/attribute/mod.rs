@@ -35,7 +35,7 @@ pub(crate) use library::{is_memtraces, name_of_library};
 pub(crate) use matched_frame::matched_frames;
 pub(crate) use memo::{Memoized, once};
 pub use operator::{Operator, operator};
-pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
+pub(crate) use operator::{allocates_once, has_backward_pass, has_variables, is_pool, squared_by};
 pub use origin::Origin;
 pub(crate) use origin::package_and_path;
 pub use spanned::belongs_to_a_span;

@@ -86,7 +86,16 @@ pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
 }
 
 pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
-    data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, Fact::Pass))
+    has_frame_of(data, Fact::Pass)
+}
+
+/// Has the program made variables, whose results keep what they were computed from?
+pub(crate) fn has_variables(data: &SnapshotData) -> bool {
+    has_frame_of(data, Fact::Variable)
+}
+
+fn has_frame_of(data: &SnapshotData, fact: Fact) -> bool {
+    data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
 }
 
 /// Is this the frame of a thread pool, which only runs the jobs of other crates?

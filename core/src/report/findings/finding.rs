@@ -83,15 +83,15 @@ impl Finding {
         format!("{:?}: {}", self.confidence, self.why)
     }
 
-    /// Sort key: bytes before time. Growth may be caused by another finding, so it comes last among bytes.
-    pub(super) fn rank(&self) -> (bool, bool, u64) {
+    /// Sort key: bytes before time.
+    pub(super) fn rank(&self) -> (bool, u64) {
         let (is_memory, cost) = match self.cost {
             Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
             Cost::Time(ns) => (false, ns),
             // At about 1 TB/s, so that it can be compared with time.
             Cost::Written(bytes) => (false, bytes / 1000),
         };
-        (is_memory, self.kind != "growth", cost)
+        (is_memory, cost)
     }
 }
 

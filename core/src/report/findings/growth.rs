@@ -1,28 +1,22 @@
 //! Finding: memory growth, where each step of a loop leaves live blocks behind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::finding::{Confidence, Cost, Finding, is_large, line_of, lines};
-use crate::analysis::name_pattern;
-use crate::attribute::{Categories, has_backward_pass};
-use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, ThreadId};
+use crate::analysis::{accumulation, name_pattern};
+use crate::attribute::Categories;
+use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
 const STEPS: usize = 4;
+/// So many scopes around a block may be its loop.
+const MOST_SCOPES: usize = 8;
 
-const STEPS_LEAVE: [&str; 2] = [
-    "Drop a step's results before the next step begins. `snapshot.since(&earlier)` shows by line what",
-    "grew between two steps.",
+const STAYS: [&str; 3] = [
+    "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
+    "(`to_scalar()`), `detach()` a tensor that is kept, drop what nobody reads any more, or give the",
+    "collection a bound.",
 ];
-/// The usual cause in training.
-const LOSSES: [&str; 3] = [
-    "A retained loss retains its step's graph: keep `loss.to_scalar()` or `loss.detach()` instead, and drop",
-    "a step's results before the next step begins. `snapshot.since(&earlier)` shows by line what grew",
-    "between two steps.",
-];
-
-/// Overlapping scopes, such as requests of a server, are judged in this number of parts.
-const PARTS: usize = 8;
 
 /// Steps of a loop, in order.
 struct LoopSteps {
@@ -33,27 +27,83 @@ struct LoopSteps {
 }
 
 pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let loops = Loops::of(data, device);
+    accumulates(data, device, &loops).or_else(|| left_by_steps(data, device, loops)).into_iter().collect()
+}
+
+/// What lines leave again and again, as a sum.
+fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> Option<Finding> {
+    let all = accumulation(data, device);
+    let blocks = || all.iter().flat_map(|line| &line.stays);
+    let of_peak: HashSet<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
+    let at_end: HashSet<_> = device.live.iter().map(|block| block.seq).collect();
+    let bytes = |of: &HashSet<_>| blocks().filter(|block| of.contains(&block.seq)).map(|block| block.size).sum();
+    let (peak, end) = (bytes(&of_peak), bytes(&at_end));
+    let cost = if end > peak { Cost::AtEnd(end) } else { Cost::OfPeak(peak) };
+    let fullest = all.first().filter(|_| is_large(peak.max(end), device))?;
+    let (others, stay) = (all.len() - 1, fullest.stays.len() as u64);
+    let here = match others {
+        0 => String::new(),
+        1 => ", here and at another line".to_owned(),
+        others => format!(", here and at {} other lines", grouped(others as u64)),
+    };
+    let what = match steps_of(data, &fullest.stays, loops) {
+        Some((left, LoopSteps { of, .. })) => format!("{} of {of} left blocks that stay", grouped(left)),
+        None => format!(
+            "{} of the {} blocks allocated here stay, {} each",
+            grouped(stay),
+            grouped(fullest.repetitions as u64),
+            Bytes(fullest.bytes() / stay.max(1))
+        ),
+    };
+    Some(Finding {
+        kind: "growth",
+        what: format!("memory accumulates{here}: {what}"),
+        line: Some(fullest.line.clone()),
+        cost,
+        confidence: Confidence::Likely,
+        why: "they were live when the last of them was allocated; a list of results or a cache grows like this as well.",
+        advice: lines(&STAYS),
+    })
+}
+
+/// The loop around a block whose steps left most of these blocks, and how many did.
+fn steps_of<'a>(data: &SnapshotData, stays: &[Block], loops: &'a Loops) -> Option<(u64, &'a LoopSteps)> {
+    let block = stays.get(stays.len() / 2)?;
+    let left = |steps: &LoopSteps| {
+        let step_of = |block: &Block| {
+            let at = steps.times.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1)?;
+            steps.times.get(at).is_some_and(|(_, to)| block.time_ns <= *to).then_some(at)
+        };
+        stays.iter().filter_map(step_of).collect::<HashSet<usize>>().len() as u64
+    };
+    let parent = |at: &ContextId| data.contexts.get(at.0 as usize).map(|node| node.parent).filter(|up| up != at);
+    let around = std::iter::successors(Some(block.context), parent).take(MOST_SCOPES);
+    let steps = around.filter_map(|context| loops.of.get(&(block.thread, loops.patterns.number(context)?)));
+    let found = steps.map(|steps| (left(steps), steps)).filter(|(left, _)| *left as usize >= STEPS);
+    found.max_by_key(|(left, _)| *left)
+}
+
+/// What nearly all steps of a loop left that is live at the end.
+fn left_by_steps(data: &SnapshotData, device: &DeviceSnapshot, loops: Loops) -> Option<Finding> {
     let live = LiveByTime::of(no_state(data, device));
-    let patterns = ScopePatterns::of(data);
-    let steps = loops(device, &patterns).into_iter().chain(requests(device, &patterns));
-    let found = steps.filter_map(|steps| Some((live.left_by(&steps.times)?, steps)));
-    let most = found
+    let found = loops.of.into_values().filter_map(|steps| Some((live.left_by(&steps.times)?, steps)));
+    let (left, LoopSteps { of, times }) = found
         .max_by(|(a, of_a), (b, of_b)| (a.bytes, &of_a.of).cmp(&(b.bytes, &of_b.of)))
-        .filter(|(left, _)| is_large(left.bytes, device));
-    let finding = |(left, LoopSteps { of, times }): (Left, LoopSteps)| Finding {
+        .filter(|(left, _)| is_large(left.bytes, device))?;
+    Some(Finding {
         kind: "growth",
         what: format!(
             "{} of {of} left blocks that are still live, {} each",
             grouped(left.steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),
-        line: live.largest(&times).map(|largest| line_of(data, largest)),
+        line: live.fullest_line(data, &times),
         cost: Cost::AtEnd(left.bytes),
         confidence: Confidence::Likely,
         why: "a list of results or a cache grows like this as well.",
-        advice: lines(if has_backward_pass(data) { &LOSSES } else { &STEPS_LEAVE }),
-    };
-    most.map(finding).into_iter().collect()
+        advice: lines(&STAYS),
+    })
 }
 
 /// Live blocks and their bytes, except parameters and optimizer state, which are meant to stay.
@@ -65,44 +115,33 @@ fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Blo
 }
 
 /// Loops: scopes that one thread opened repeatedly in one context, by their names without numbers.
-fn loops(device: &DeviceSnapshot, patterns: &ScopePatterns) -> Vec<LoopSteps> {
-    let mut loops: HashMap<(ThreadId, usize), Vec<(u64, u64)>> = HashMap::new();
-    let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
-    for mark in &device.marks {
-        let Some(pattern) = patterns.number(mark.context) else { continue };
-        match entered.remove(&(mark.thread, mark.context)) {
-            Some(since) if !mark.enter => {
-                loops.entry((mark.thread, pattern)).or_default().push((since, mark.time_ns));
-            }
-            _ if mark.enter => _ = entered.insert((mark.thread, mark.context), mark.time_ns),
-            _ => {}
-        }
-    }
-    let long = loops.into_iter().filter(|(_, times)| times.len() >= STEPS);
-    let steps = |((_, pattern), times): ((ThreadId, usize), Vec<(u64, u64)>)| {
-        let of = format!("{} scopes `{}`", grouped(times.len() as u64), patterns.names[pattern]);
-        LoopSteps { of, times }
-    };
-    long.map(steps).collect()
+struct Loops {
+    patterns: ScopePatterns,
+    of: HashMap<(ThreadId, usize), LoopSteps>,
 }
 
-/// Scopes opened at least `2 * PARTS` times, by any threads. The time since the first is divided so that each part opens an
-/// equal number of them.
-fn requests(device: &DeviceSnapshot, patterns: &ScopePatterns) -> Vec<LoopSteps> {
-    let mut opened: HashMap<usize, Vec<u64>> = HashMap::new();
-    for mark in device.marks.iter().filter(|mark| mark.enter) {
-        if let Some(pattern) = patterns.number(mark.context) {
-            opened.entry(pattern).or_default().push(mark.time_ns);
+impl Loops {
+    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        let patterns = ScopePatterns::of(data);
+        let mut times: HashMap<(ThreadId, usize), Vec<(u64, u64)>> = HashMap::new();
+        let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
+        for mark in &device.marks {
+            let Some(pattern) = patterns.number(mark.context) else { continue };
+            match entered.remove(&(mark.thread, mark.context)) {
+                Some(since) if !mark.enter => {
+                    times.entry((mark.thread, pattern)).or_default().push((since, mark.time_ns));
+                }
+                _ if mark.enter => _ = entered.insert((mark.thread, mark.context), mark.time_ns),
+                _ => {}
+            }
         }
+        let long = times.into_iter().filter(|(_, times)| times.len() >= STEPS);
+        let of = long.map(|((thread, pattern), times)| {
+            let of = format!("{} scopes `{}`", grouped(times.len() as u64), patterns.names[pattern]);
+            ((thread, pattern), LoopSteps { of, times })
+        });
+        Self { of: of.collect(), patterns }
     }
-    let often = opened.into_iter().filter(|(_, opened)| opened.len() >= 2 * PARTS);
-    let parts = |(pattern, opened): (usize, Vec<u64>)| {
-        let begins: Vec<u64> = (0..PARTS).filter_map(|part| opened.get(part * opened.len() / PARTS).copied()).collect();
-        let ends = begins.iter().skip(1).map(|next| next.saturating_sub(1)).chain([u64::MAX]);
-        let times = begins.iter().copied().zip(ends).collect();
-        LoopSteps { of: format!("{PARTS} parts of the time in which `{}` was opened", patterns.names[pattern]), times }
-    };
-    often.map(parts).collect()
 }
 
 /// Scopes without the numbers in their names, numbered: those of one parent with equal names have one number.
@@ -173,14 +212,19 @@ impl<'a> LiveByTime<'a> {
         (steps >= nearly_all && steps > 0).then_some(Left { steps, bytes })
     }
 
-    /// The first of the largest blocks that the steps left.
-    fn largest(&self, steps: &[(u64, u64)]) -> Option<&'a Block> {
+    /// The line with most bytes of what the steps left.
+    fn fullest_line(&self, data: &SnapshotData, steps: &[(u64, u64)]) -> Option<String> {
         let is_left = |block: &Block| {
             let at = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1);
             at.filter(|at| *at > 0).and_then(|at| steps.get(at)).is_some_and(|(_, to)| block.time_ns <= *to)
         };
-        let left = self.blocks.iter().map(|(block, _)| *block).filter(|block| is_left(block));
-        left.reduce(|largest, block| if block.size > largest.size { block } else { largest })
+        let mut by_stack: HashMap<StackId, (u64, &Block)> = HashMap::new();
+        for (block, bytes) in self.blocks.iter().filter(|(block, _)| is_left(block)) {
+            by_stack.entry(block.stack).or_insert((0, block)).0 += bytes;
+        }
+        let mut by_line: HashMap<String, u64> = HashMap::new();
+        by_stack.values().for_each(|(bytes, block)| *by_line.entry(line_of(data, block)).or_default() += bytes);
+        by_line.into_iter().max_by(|(a, of_a), (b, of_b)| (of_a, b).cmp(&(of_b, a))).map(|(line, _)| line)
     }
 }
 

@@ -36,9 +36,16 @@ const DETECTORS: [Detector; 15] = [
     temporaries,
 ];
 
-/// The findings on a device, most expensive first; growth after its possible causes.
+/// The findings on a device, most expensive first; growth after a cause of it at the same line.
 pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(data, device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));
+    if let Some(growth) = found.iter().position(|finding| finding.kind == "growth")
+        && let Some(cause) =
+            found.iter().rposition(|finding| finding.line == found[growth].line && finding.line.is_some())
+        && cause > growth
+    {
+        found[growth..=cause].rotate_left(1);
+    }
     found
 }

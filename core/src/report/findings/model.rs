@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::finding::{Confidence, Cost, Finding, is_large, large, line_of, lines, then};
 use crate::analysis::{LiveTwice, StackTest, live_twice, operator_temporaries};
-use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
+use crate::attribute::{Categories, has_backward_pass, has_variables, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
@@ -91,6 +91,10 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
 pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     /// A cache whose blocks replace each other does not have this many sizes at once.
     const SIZES: usize = 8;
+    // Training needs them for the backward pass.
+    if !has_variables(data) || has_backward_pass(data) {
+        return Vec::new();
+    }
     let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
     let mut joins = StackTest::that(is_join);
     let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
@@ -101,8 +105,7 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
     let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
     let bytes: u64 = kept.iter().map(|block| block.size).sum();
     let last = kept.iter().max_by_key(|block| (block.size, block.seq));
-    // Training needs them for the backward pass.
-    let is_worth = bytes.saturating_mul(20) >= device.peak.total() && !has_backward_pass(data);
+    let is_worth = bytes.saturating_mul(20) >= device.peak.total();
     let Some(last) = last.filter(|_| is_worth) else { return Vec::new() };
     vec![Finding {
         kind: "kept_by_variables",
@@ -115,7 +118,7 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
         confidence: Confidence::Likely,
         why: "no backward pass was seen that would need them.",
         advice: lines(&[
-            "With weights of a `VarMap` each result keeps its arguments. To generate, load them with",
+            "The program has variables, as of a `VarMap`: each result keeps its arguments. To generate, load weights with",
             "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
         ]),
     }]
