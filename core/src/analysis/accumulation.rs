@@ -1,101 +1,100 @@
 //! Memory that accumulates: lines whose blocks stay, repetition after repetition, for as long as the program goes on.
 
 use super::labels::{Labels, line_label};
-use super::{KnownBlock, known_blocks};
-use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, SnapshotData, StackId};
+use crate::attribute::{Categories, Lifetime, NEVER, RecordPosition};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Record, SnapshotData, StackId};
 
-/// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
+/// Repetitions, and the log since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
-/// In so many parts of all allocations a line leaves something.
+/// In so many parts of the log a line leaves something.
 const MOST_PARTS: usize = 6;
 
 /// A line whose blocks accumulate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccumulatingLine {
     /// The line, as in [`by_line`](super::by_line).
     pub line: String,
     /// How often it allocated.
     pub repetitions: usize,
-    /// The blocks that were live when it allocated for the last time, in the order of their allocation.
+    /// The blocks that were live when it allocated for the last time, in the order of their allocation. Those from before
+    /// the log have neither an address nor a time.
     pub stays: Vec<Block>,
-}
-
-impl AccumulatingLine {
-    /// The bytes that stay.
-    pub fn bytes(&self) -> u64 {
-        self.stays.iter().map(|block| block.size).sum()
-    }
+    /// Their bytes.
+    pub bytes: u64,
+    /// The bytes of those of them that are live at the end.
+    pub bytes_at_end: u64,
 }
 
 /// The lines at which memory accumulates, those with most bytes first. Blocks that a sample stands for do not count, nor
 /// do parameters, optimizer state, and caches of keys and values, which are meant to stay.
 pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<AccumulatingLine> {
     let categories = Categories::of(data, device);
-    let is_meant = |block: &Block| {
-        matches!(categories.get(block.seq), Category::Parameter | Category::OptimizerState | Category::KvCache)
-    };
+    let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
+    let counts = |life: &Lifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
     let mut labels = Labels::of_stacks(data, line_label);
-    let mut by_line: Vec<Vec<KnownBlock>> = Vec::new();
-    let known = known_blocks(data, device);
-    let last = known.last().map_or(0, |known| seq(&known.block));
-    for known in known {
-        let Block { stack, context, .. } = known.block;
-        if stack != StackId::NONE && device.is_exact(&known.block) && !is_meant(&known.block) {
-            let number = labels.number(stack, context);
-            by_line.resize_with(by_line.len().max(number + 1), Vec::new);
-            by_line[number].push(known);
-        }
+    let mut by_line: Vec<Vec<&Lifetime>> = Vec::new();
+    for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
+        let number = labels.number(life.stack, life.context);
+        by_line.resize_with(by_line.len().max(number + 1), Vec::new);
+        by_line[number].push(life);
     }
-    let line = |(line, blocks): (&str, Vec<KnownBlock>)| {
-        let (repetitions, stays) = of_line(blocks, last)?;
-        Some(AccumulatingLine { line: line.to_owned(), repetitions, stays })
+    let end = device.records.len() as RecordPosition;
+    let line = |(line, lives): (&str, Vec<&Lifetime>)| {
+        let (repetitions, mut stays) = of_line(lives, end)?;
+        stays.sort_unstable_by_key(|life| life.seq);
+        let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
+        Some(AccumulatingLine {
+            line: line.to_owned(),
+            repetitions,
+            stays: stays.iter().map(|life| block_of(device, life)).collect(),
+            bytes: bytes(&mut stays.iter()),
+            bytes_at_end: bytes(&mut stays.iter().filter(|life| life.to == NEVER)),
+        })
     };
     let mut lines: Vec<AccumulatingLine> = labels.names().zip(by_line).filter_map(line).collect();
-    lines.sort_by_key(|line| std::cmp::Reverse(line.bytes()));
+    lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
     lines
 }
 
+fn block_of(device: &DeviceSnapshot, life: &Lifetime) -> Block {
+    let record = life.from.checked_sub(1).and_then(|at| device.records.get(at as usize));
+    let &Lifetime { seq, size, stack, context, thread, .. } = life;
+    record.map_or(Block { seq: Some(seq), size, stack, context, thread, ..Block::default() }, Record::block)
+}
+
 /// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate.
-fn of_line(mut blocks: Vec<KnownBlock>, last: u64) -> Option<(usize, Vec<Block>)> {
-    if let Some(stays) = accumulates(&blocks, last) {
-        return Some((blocks.len(), stays));
+fn of_line(mut lives: Vec<&Lifetime>, end: RecordPosition) -> Option<(usize, Vec<&Lifetime>)> {
+    if let Some(stays) = accumulates(&lives, end) {
+        return Some((lives.len(), stays));
     }
     // Stable: the blocks of a stack stay in order.
-    blocks.sort_by_key(|known| known.block.stack);
-    let stacks = blocks.chunk_by(|a, b| a.block.stack == b.block.stack);
-    let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, last)?)));
+    lives.sort_by_key(|life| life.stack);
+    let stacks = lives.chunk_by(|a, b| a.stack == b.stack);
+    let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, end)?)));
     found.reduce(|(count, mut all), (of_stack, stays)| {
         all.extend(stays);
         (count + of_stack, all)
     })
 }
 
-fn seq(block: &Block) -> u64 {
-    block.seq.map_or(0, std::num::NonZeroU64::get)
-}
-
-/// What stays, if it accumulates. `blocks` are in the order of their allocation, `last` is the last one of all.
-fn accumulates(blocks: &[KnownBlock], last: u64) -> Option<Vec<Block>> {
-    let (first, newest) = blocks.first().zip(blocks.last()).filter(|_| blocks.len() >= PARTS)?;
-    let is_live_at = |known: &&KnownBlock, time_ns| !known.is_freed || known.to_ns > time_ns;
-    let stays = |known: &&KnownBlock| is_live_at(known, newest.from_ns);
-    let parts = |of: &mut dyn Iterator<Item = usize>| {
-        let mut parts = [false; PARTS];
-        of.for_each(|part| parts[part.min(PARTS - 1)] = true);
-        parts
-    };
-    let of_repetitions = (0..blocks.len()).filter(|at| stays(&&blocks[*at]));
-    let of_repetitions = parts(&mut of_repetitions.map(|at| at * PARTS / blocks.len()));
-    let (begin, length) = (seq(&first.block), last - seq(&first.block) + 1);
-    let place = |known: &KnownBlock| ((seq(&known.block) - begin) as u128 * PARTS as u128 / length as u128) as usize;
-    let of_all = parts(&mut blocks.iter().filter(stays).map(place));
-    let bytes = |of: &mut dyn Iterator<Item = &KnownBlock>| of.map(|known| known.block.size).sum::<u64>();
-    let half = blocks.len() / 2;
-    let half_way = bytes(&mut blocks[..half].iter().filter(|known| is_live_at(known, blocks[half - 1].from_ns)));
-    let at_last = bytes(&mut blocks.iter().filter(stays));
-    let goes_on = of_repetitions[1..].iter().all(|part| *part)
-        && of_all.iter().filter(|part| **part).count() >= MOST_PARTS
-        && half_way / 3 <= at_last / 4;
-    goes_on.then(|| blocks.iter().filter(stays).map(|known| known.block).collect())
+/// What stays, if it accumulates. `lives` are in the order of their allocation, the log has `end` records.
+fn accumulates<'a>(lives: &[&'a Lifetime], end: RecordPosition) -> Option<Vec<&'a Lifetime>> {
+    let (first, newest) = lives.first().zip(lives.last()).filter(|_| lives.len() >= PARTS)?;
+    let stays = |life: &Lifetime| life.is_live_at(newest.from);
+    let length = u64::from(end.saturating_sub(first.from)) + 1;
+    let place = |life: &Lifetime| (u64::from(life.from.saturating_sub(first.from)) * PARTS as u64 / length) as usize;
+    let (mut of_repetitions, mut of_log) = ([false; PARTS], [false; PARTS]);
+    for (at, life) in lives.iter().enumerate().filter(|(_, life)| stays(life)) {
+        of_repetitions[at * PARTS / lives.len()] = true;
+        of_log[place(life).min(PARTS - 1)] = true;
+    }
+    let goes_on =
+        of_repetitions.iter().skip(1).all(|part| *part) && of_log.iter().filter(|part| **part).count() >= MOST_PARTS;
+    if !goes_on {
+        return None;
+    }
+    let half = &lives[..lives.len() / 2];
+    let live_at = |lives: &[&Lifetime], at| lives.iter().filter(|life| life.is_live_at(at)).map(|life| life.size).sum();
+    let (half_way, at_last): (u64, u64) = (live_at(half, half.last()?.from), live_at(lives, newest.from));
+    (half_way / 3 <= at_last / 4).then(|| lives.iter().copied().filter(|life| stays(life)).collect())
 }

@@ -54,6 +54,7 @@ struct CategoryTable {
     seqs: Vec<NonZeroU64>,
     /// The category of each, and what it can only be if it is unknown.
     found: Vec<(Category, Option<Either>)>,
+    lives: Vec<Lifetime>,
 }
 
 /// What a block of unknown category can only be.
@@ -113,6 +114,11 @@ impl Categories {
         self.0.of_block(seq).1
     }
 
+    /// The lifetimes of all blocks that the recording knows, in the order of their allocation, with their categories.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = (&Lifetime, Category)> {
+        self.0.lives.iter().zip(&self.0.found).map(|(life, (category, _))| (life, *category))
+    }
+
     /// The label in tables: the category, or what [`either`](Self::either) knows.
     #[doc(hidden)]
     pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
@@ -141,7 +147,7 @@ impl CategoryTable {
         let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
         let mut found = agreed(&lives, &verdicts);
         inherit(&lives, &verdicts, &mut found);
-        Self { seqs: lives.iter().map(|life| life.seq).collect(), found }
+        Self { seqs: lives.iter().map(|life| life.seq).collect(), found, lives }
     }
 
     fn of_block(&self, seq: Option<NonZeroU64>) -> (Category, Option<Either>) {

@@ -7,28 +7,28 @@ use super::hint::{Hint, StackHint, is_step};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// A position in the log, from 1; 0 is before the log. Records behind the largest are left out.
-pub(super) type RecordPosition = u32;
+pub(crate) type RecordPosition = u32;
 
 /// The end of the lifetime of a block that is live, or whose free is unknown.
-pub(super) const NEVER: RecordPosition = RecordPosition::MAX;
+pub(crate) const NEVER: RecordPosition = RecordPosition::MAX;
 
 /// A block from its alloc to its free.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lifetime {
-    pub(super) seq: NonZeroU64,
-    pub(super) size: u64,
-    pub(super) stack: StackId,
-    pub(super) context: ContextId,
-    pub(super) thread: ThreadId,
+pub(crate) struct Lifetime {
+    pub(crate) seq: NonZeroU64,
+    pub(crate) size: u64,
+    pub(crate) stack: StackId,
+    pub(crate) context: ContextId,
+    pub(crate) thread: ThreadId,
     /// 0 if it was allocated before the log begins.
-    pub(super) from: RecordPosition,
-    pub(super) to: RecordPosition,
+    pub(crate) from: RecordPosition,
+    pub(crate) to: RecordPosition,
     pub(super) hint: Hint,
     pub(super) of_stack: StackHint,
 }
 
 impl Lifetime {
-    pub(super) fn is_live_at(&self, position: RecordPosition) -> bool {
+    pub(crate) fn is_live_at(&self, position: RecordPosition) -> bool {
         self.from <= position && position < self.to
     }
 }

@@ -1,6 +1,6 @@
 //! Finding: memory growth, where each step of a loop leaves live blocks behind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::finding::{Confidence, Cost, Finding, is_large, line_of, lines};
 use crate::analysis::{accumulation, name_pattern};
@@ -34,13 +34,15 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
 /// What lines leave again and again, as a sum.
 fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> Option<Finding> {
     let all = accumulation(data, device);
-    let blocks = || all.iter().flat_map(|line| &line.stays);
-    let of_peak: HashSet<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
-    let at_end: HashSet<_> = device.live.iter().map(|block| block.seq).collect();
-    let bytes = |of: &HashSet<_>| blocks().filter(|block| of.contains(&block.seq)).map(|block| block.size).sum();
-    let (peak, end) = (bytes(&of_peak), bytes(&at_end));
+    let fullest = all.first()?;
+    let mut stays: Vec<_> = all.iter().flat_map(|line| &line.stays).map(|block| block.seq).collect();
+    stays.sort_unstable();
+    let of_peak = device.peak.blocks.iter().filter(|block| stays.binary_search(&block.seq).is_ok());
+    let (peak, end) = (of_peak.map(|block| block.size).sum(), all.iter().map(|line| line.bytes_at_end).sum());
     let cost = if end > peak { Cost::AtEnd(end) } else { Cost::OfPeak(peak) };
-    let fullest = all.first().filter(|_| is_large(peak.max(end), device))?;
+    if !is_large(peak.max(end), device) {
+        return None;
+    }
     let (others, stay) = (all.len() - 1, fullest.stays.len() as u64);
     let here = match others {
         0 => String::new(),
@@ -53,7 +55,7 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
             "{} of the {} blocks allocated here stay, {} each",
             grouped(stay),
             grouped(fullest.repetitions as u64),
-            Bytes(fullest.bytes() / stay.max(1))
+            Bytes(fullest.bytes / stay.max(1))
         ),
     };
     Some(Finding {
@@ -75,7 +77,9 @@ fn steps_of<'a>(data: &SnapshotData, stays: &[Block], loops: &'a Loops) -> Optio
             let at = steps.times.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1)?;
             steps.times.get(at).is_some_and(|(_, to)| block.time_ns <= *to).then_some(at)
         };
-        stays.iter().filter_map(step_of).collect::<HashSet<usize>>().len() as u64
+        let steps: Vec<usize> = stays.iter().filter_map(step_of).collect();
+        // Both are in the order of time.
+        steps.chunk_by(|a, b| a == b).count() as u64
     };
     let parent = |at: &ContextId| data.contexts.get(at.0 as usize).map(|node| node.parent).filter(|up| up != at);
     let around = std::iter::successors(Some(block.context), parent).take(MOST_SCOPES);
