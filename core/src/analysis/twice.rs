@@ -40,7 +40,7 @@ impl LiveTwice {
 /// calls, and that were freed in that order with no allocation of the thread in between.
 ///
 /// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until then),
-/// blocks still live, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
+/// blocks still live, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation, or belong to a graph that no backward pass uses.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
@@ -206,7 +206,17 @@ impl<'a> Log<'a> {
             a.allocs == b.allocs && newer.seq > older.seq && holders.have_one(older, newer)
         });
         let chains = runs.map(|run| run.iter().rev().map(|&(_, block)| block).collect::<Vec<_>>());
-        chains.filter(|chain| chain.len() > 1 && !self.saw_a_backward_pass(chain)).collect()
+        let is_one =
+            |chain: &Vec<&Block>| chain.len() > 1 && !self.saw_a_backward_pass(chain) && !self.is_given_up(chain);
+        chains.filter(is_one).collect()
+    }
+
+    /// Was an allocation refused before the blocks were freed? The error drops them as a function's end does.
+    fn is_given_up(&self, chain: &[&Block]) -> bool {
+        let Some(newest) = chain.last() else { return false };
+        let freed = newest.seq.and_then(|seq| self.freed.get(&seq)).and_then(|place| self.device.records.get(place.at));
+        let until = freed.map_or(0, |record| record.time_ns);
+        self.device.ooms.iter().any(|refused| newest.time_ns <= refused.time_ns && refused.time_ns <= until)
     }
 
     fn saw_a_backward_pass(&self, chain: &[&Block]) -> bool {

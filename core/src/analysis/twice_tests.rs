@@ -66,6 +66,23 @@ fn no_alarm_where_nothing_is_gained_or_known() {
 }
 
 #[test]
+fn blocks_that_the_error_of_a_refused_allocation_dropped_are_none() {
+    let refused_at = |steps: &[i64]| {
+        let mut trace = story(&[1, 2, 3]);
+        trace.at(5).refused(500, None).at(6);
+        steps.iter().for_each(|step| _ = trace.free(step.unsigned_abs()));
+        found(&trace.build())
+    };
+    assert_eq!(refused_at(&[-3, -2, -1]), []);
+    let mut trace = Story::cpu();
+    trace.refused(500, None).at(5);
+    let mut data = recording(&[1, 2, 3, -3, -2, -1]);
+    data.devices[0].ooms = trace.build().devices[0].ooms.clone();
+    data.devices[0].ooms.iter_mut().for_each(|refused| refused.time_ns = u64::MAX);
+    assert_eq!(found(&data).len(), 1, "it was refused afterwards");
+}
+
+#[test]
 fn a_log_that_lost_records_gives_no_other_peak() {
     let mut trace = story(&[50, 1, 2, 3, -3, -2, -1]);
     assert_eq!(found(&trace.build())[0].peak_without, Some(207));

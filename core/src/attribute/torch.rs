@@ -1,5 +1,7 @@
 //! Frames of PyTorch programs: whose code a Python or C++ frame is, and the operator or the backward pass that it tells of.
 
+use std::borrow::Cow;
+
 use super::Origin;
 use crate::snapshot::{Frame, SnapshotData};
 
@@ -75,13 +77,20 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
             () => Origin::Unknown,
         };
     }
+    let (is_of_windows, file) = (file.contains('\\'), &*slashed(file));
     match file.rsplit_once("-packages/").map(|(_, path)| path.split('/').next().unwrap_or_default()) {
         Some(package) if PACKAGES.contains(&package) => Origin::Framework,
         Some(_) => Origin::Library,
         None if file.contains("/torchinductor_") || file.contains("/pytorch/torch/") => Origin::Framework,
-        None if file.contains("/lib/python") || file.starts_with("<frozen ") => Origin::Std,
+        None if file.contains("/lib/python") || is_of_windows && file.contains("/Lib/") => Origin::Std,
+        None if file.starts_with("<frozen ") => Origin::Std,
         None => Origin::Workspace,
     }
+}
+
+/// A path of Windows with the separators of others.
+fn slashed(file: &str) -> Cow<'_, str> {
+    if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
 }
 
 /// Python's files, and what it calls code without a file: `<string>`, `<ipython-input-3-0a1b>`.
@@ -91,7 +100,8 @@ fn is_script(file: &str) -> bool {
 
 /// Is this the step of one of PyTorch's optimizers?
 pub(super) fn is_optimizer(frame: &Frame) -> bool {
-    let path = frame.file_or_empty().rsplit_once("/torch/optim/").map(|(_, path)| path);
+    let file = slashed(frame.file_or_empty());
+    let path = file.rsplit_once("/torch/optim/").map(|(_, path)| path);
     path.is_some_and(|path| !path.starts_with("lr_scheduler") && !path.starts_with("swa_utils"))
         && frame.function_or_empty() == "step"
 }
@@ -116,10 +126,11 @@ fn cpp_call(function: &str) -> Option<TorchCall<'_>> {
 }
 
 fn python_call(frame: &Frame) -> Option<TorchCall<'_>> {
-    let (_, path) = frame.file_or_empty().rsplit_once("/torch/")?;
+    let file = slashed(frame.file_or_empty());
+    let (_, path) = file.rsplit_once("/torch/")?;
     let name = frame.function_or_empty();
     let is_plain = !name.starts_with(['_', '<']);
-    let stem = path.rsplit('/').next()?.strip_suffix(".py")?;
+    let stem = frame.file_or_empty().rsplit(['/', '\\']).next()?.strip_suffix(".py")?;
     match path {
         "autograd/__init__.py" if name == "backward" => Some(TorchCall::Backward(None)),
         "autograd/graph.py" if name == "_engine_run_backward" => Some(TorchCall::Backward(None)),
@@ -158,6 +169,10 @@ mod tests {
             ("<frozen runpy>", "_run_code", Origin::Std),
             ("/home/u/project/model.py", "forward", Origin::Workspace),
             ("<ipython-input-3-0a1b2c>", "<module>", Origin::Workspace),
+            (r"C:\work\.venv\Lib\site-packages\torch\nn\modules\linear.py", "forward", Origin::Framework),
+            (r"C:\work\.venv\Lib\site-packages\transformers\trainer.py", "step", Origin::Library),
+            (r"C:\Python311\Lib\threading.py", "run", Origin::Std),
+            (r"C:\work\train.py", "step", Origin::Workspace),
             ("/tmp/torchinductor_u/qo/cqobcc.py", "call", Origin::Framework),
             ("RegisterCUDA_0.cpp", "at::_ops::mul_Tensor::call", Origin::Framework),
             ("??", "torch::unwind::unwind", Origin::Std),
@@ -196,6 +211,8 @@ mod tests {
             ("torch::autograd::Engine::thread_main", "??".into(), Some(TorchCall::Backward(None))),
             ("torch::autograd::THPVariable_mul", "x.cpp".into(), None),
             ("softmax", in_torch("nn/functional.py"), Some(TorchCall::Operator("softmax"))),
+            ("softmax", in_torch("nn/functional.py").replace('/', r"\"), Some(TorchCall::Operator("softmax"))),
+            ("forward", in_torch("nn/modules/linear.py").replace('/', r"\"), Some(TorchCall::Weak("linear"))),
             ("forward", in_torch("nn/modules/linear.py"), Some(TorchCall::Weak("linear"))),
             ("forward", in_torch("nn/modules/container.py"), None),
             ("_call_impl", in_torch("nn/modules/module.py"), None),

@@ -210,6 +210,6 @@ fn main_script(stacks: &Stacks) -> String {
         frames.find(|frame| frame.function_or_empty() == "<module>" && frame.file_or_empty().ends_with(".py"))
     };
     let found = (0..stacks.len() as u32).find_map(script);
-    let name = found.and_then(|frame| frame.file_or_empty().rsplit('/').next());
+    let name = found.and_then(|frame| frame.file_or_empty().rsplit(['/', '\\']).next());
     name.unwrap_or("unknown").to_owned()
 }
