@@ -18,6 +18,8 @@ const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.s
 pub(crate) struct ProgramFile {
     /// memtrace is linked in: the file then has a note of that name.
     pub(crate) has_memtrace: bool,
+    /// rustc built it, and said so.
+    pub(crate) is_rust: bool,
     pub(crate) is_dynamic: bool,
     pub(crate) is_x86_64: bool,
     pub(crate) has_lines: bool,
@@ -34,10 +36,12 @@ impl ProgramFile {
         let bytes = &ReadCache::new(opened);
         let file = object::File::parse(bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
         let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
+        let comment = file.section_by_name(".comment").and_then(|section| section.data().ok()).unwrap_or_default();
         let mut cuda_libraries = needed(bytes).unwrap_or_default();
         cuda_libraries.retain(|name| CUDA.iter().any(|library| name.starts_with(library)));
         Ok(Self {
             has_memtrace: has(".note.memtrace"),
+            is_rust: comment.windows(5).any(|part| part == b"rustc"),
             is_dynamic: has(".dynamic"),
             is_x86_64: file.architecture() == Architecture::X86_64,
             has_lines: has(".debug_line"),
@@ -54,9 +58,4 @@ fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
     let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
     let entries = table.iter().filter(|entry| entry.tag == DT_NEEDED);
     entries.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
-}
-
-/// False also for a file that cannot be read; running it gives the better error.
-pub(crate) fn has_memtrace(program: &Path) -> bool {
-    ProgramFile::read(program).is_ok_and(|file| file.has_memtrace)
 }

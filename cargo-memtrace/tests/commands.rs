@@ -138,6 +138,8 @@ fn doctor_says_what_of_a_program_can_be_recorded_and_why_not() {
         assert!(itself.contains(expected), "{expected}: {itself}");
     }
     assert!(!itself.contains("linked against"), "{itself}");
+    let other = prints(&["doctor", "/bin/sh"]);
+    assert!(other.contains("it is not a Rust program") && !other.contains("Cargo.toml"), "{other}");
     let machine = prints(&["doctor"]);
     for expected in ["cargo: cargo 1.", "C compiler: ", "NVIDIA driver: ", "preload library: ", "simulated GPU: "] {
         assert!(machine.contains(expected), "{expected}: {machine}");

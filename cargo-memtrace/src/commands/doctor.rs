@@ -62,9 +62,10 @@ fn driver() -> String {
 
 fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
     let file = ProgramFile::read(program)?;
-    let heap = match file.has_memtrace {
-        true => "heap: recorded, if memtrace's allocator is the program's global allocator",
-        false => {
+    let heap = match (file.has_memtrace, file.is_rust) {
+        (true, _) => "heap: recorded, if memtrace's allocator is the program's global allocator",
+        (false, false) => "heap: not recorded: it is not a Rust program",
+        (false, true) => {
             "heap: not recorded: memtrace is not in the program; add to Cargo.toml and to the program:\n    \
              [dependencies]\n    candle-memtrace = \"0.1\"\n\n    \
              #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
@@ -76,7 +77,9 @@ fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
     if !file.cuda_libraries.is_empty() {
         lines.push(format!("linked against: {}; it starts only where they are", file.cuda_libraries.join(", ")));
     }
-    lines.extend(names(&file).lines().map(str::to_owned));
+    if file.is_rust {
+        lines.extend(names(&file).lines().map(str::to_owned));
+    }
     lines.push("physical memory: recorded, as a total of the process".to_owned());
     Ok(lines)
 }

@@ -10,10 +10,11 @@ use memtrace_core::export::Format;
 
 use super::conclusion;
 use crate::cli::RunArgs;
+use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
 use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, elf, kit, output, signals};
+use crate::{build, kit, output, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
@@ -38,8 +39,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     command.args(&args.args).envs(environment).env("MEMTRACE", "1");
     command.env("MEMTRACE_OUT", pattern(&reserved, args)).env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
-    let has_memtrace = elf::has_memtrace(&program);
-    if has_memtrace {
+    // Of a file that cannot be read nothing is known; running it gives the better error.
+    let file = ProgramFile::read(&program).unwrap_or_default();
+    if file.has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
         command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     }
     let announced = reserved.announced();
     if announced.is_empty() {
-        nothing_recorded(&name, has_memtrace, memory);
+        nothing_recorded(&name, &file, memory);
     }
     conclusion::conclude(&announced, pid, args.out.is_none());
     Ok(exit_code(status))
@@ -112,22 +114,26 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
-/// Why, what the kernel knows instead, and the lines that record the heap.
-fn nothing_recorded(name: &str, has_memtrace: bool, memory: ResidentMemory) {
-    if has_memtrace {
+/// Why, what the kernel knows instead, and the lines that record the heap of a Rust program.
+fn nothing_recorded(name: &str, file: &ProgramFile, memory: ResidentMemory) {
+    if file.has_memtrace {
         output::say("nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded");
         return;
     }
     let (most, files) = (Bytes(memory.most), Bytes(memory.files));
-    let hint = format!("    candle-memtrace = \"{}\"", version());
+    let seen = if file.is_rust { "is seen only with memtrace's allocator in it" } else { "is not Rust's" };
     output::tell([
         "",
-        &format!(
-            "memtrace: nothing was recorded: {name} used no CUDA memory, and its heap is seen only with memtrace's allocator in it"
-        ),
+        &format!("memtrace: nothing was recorded: {name} used no CUDA memory, and its heap {seen}"),
         &format!(
             "memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it"
         ),
+    ]);
+    if !file.is_rust {
+        return;
+    }
+    let hint = format!("    candle-memtrace = \"{}\"", version());
+    output::tell([
         "memtrace: to record its heap, add to Cargo.toml and to the program, and run again:",
         "",
         "    [dependencies]",

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::analysis::line_and_callers;
+use crate::attribute::is_python;
 use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
@@ -93,6 +94,11 @@ impl Finding {
         };
         (is_memory, cost)
     }
+}
+
+/// The advice in the program's language.
+pub(super) fn in_its_language(data: &SnapshotData, rust: &[&str], python: &[&str]) -> Vec<String> {
+    lines(if is_python(data) { python } else { rust })
 }
 
 pub(super) fn lines(text: &[&str]) -> Vec<String> {

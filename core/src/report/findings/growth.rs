@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::finding::{Confidence, Cost, Finding, is_large, line_of, lines};
+use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of};
 use crate::analysis::{accumulation, name_pattern};
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, StackId, ThreadId};
@@ -15,6 +15,11 @@ const MOST_SCOPES: usize = 8;
 const STAYS: [&str; 3] = [
     "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
     "(`to_scalar()`), `detach()` a tensor that is kept, drop what nobody reads any more, or give the",
+    "collection a bound.",
+];
+const STAYS_IN_PYTHON: [&str; 3] = [
+    "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
+    "(`.item()`), `.detach()` a tensor that is kept, `del` what nobody reads any more, or give the",
     "collection a bound.",
 ];
 
@@ -65,7 +70,7 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
         cost,
         confidence: Confidence::Likely,
         why: "they were live when the last of them was allocated; a list of results or a cache grows like this as well.",
-        advice: lines(&STAYS),
+        advice: in_its_language(data, &STAYS, &STAYS_IN_PYTHON),
     })
 }
 
@@ -106,7 +111,7 @@ fn left_by_steps(data: &SnapshotData, device: &DeviceSnapshot, loops: Loops) -> 
         cost: Cost::AtEnd(left.bytes),
         confidence: Confidence::Likely,
         why: "a list of results or a cache grows like this as well.",
-        advice: lines(&STAYS),
+        advice: in_its_language(data, &STAYS, &STAYS_IN_PYTHON),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::finding::{Confidence, Cost, Finding, is_large, large, line_of, lines, then};
+use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then};
 use crate::analysis::{LiveTwice, StackTest, live_twice, operator_temporaries};
 use crate::attribute::{Categories, has_backward_pass, has_variables, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
@@ -24,7 +24,11 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
         confidence: Confidence::Likely,
         why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
-        advice: lines(&["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."]),
+        advice: in_its_language(
+            data,
+            &["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."],
+            &["Drop each once the next exists: `x = f(x)`, or `del x`."],
+        ),
     };
     large.map(finding).collect()
 }
@@ -79,10 +83,17 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
         cost: Cost::AtEnd(bytes),
         confidence: Confidence::Certain,
         why: "they are live; a graph that is still needed is no mistake.",
-        advice: lines(&[
-            "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
-            "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
-        ]),
+        advice: in_its_language(
+            data,
+            &[
+                "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
+                "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
+            ],
+            &[
+                "A retained loss or output retains its graph: keep `loss.item()` or `tensor.detach()`, and drop",
+                "gradients with `optimizer.zero_grad(set_to_none=True)`.",
+            ],
+        ),
     };
     kept.map(finding).into_iter().collect()
 }
