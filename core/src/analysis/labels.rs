@@ -118,10 +118,13 @@ pub(crate) fn line_label(data: &SnapshotData, stack: u32) -> String {
     }
 }
 
+/// The end of a label without a user line.
+pub(crate) const NO_USER_FRAME: &str = "[no user frame]";
+
 /// Label without a user line: the suballocator, or else the framework's frame.
 fn no_user_frame(data: &SnapshotData, stack: u32, frame: String) -> String {
     let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
-    format!("{} [no user frame]", allocator.unwrap_or(frame))
+    format!("{} {NO_USER_FRAME}", allocator.unwrap_or(frame))
 }
 
 pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {

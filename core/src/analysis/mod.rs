@@ -47,8 +47,8 @@ pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use key_timeline::{KeyTimeline, TimelineKey, TimelineRow, key_timeline};
 pub use known::{KnownBlock, known_blocks};
+pub(crate) use labels::{NO_USER_FRAME, function_label, line_label, module_label, scope_label};
 pub use labels::{frame_location, shorten_path};
-pub(crate) use labels::{function_label, line_label, module_label, scope_label};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! The answer at the top of a report: how much memory, when, where, what for, and on which line.
 
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, Row, by_category, by_line, operator_of_line,
+    BEFORE_RECORDING, Breakdown, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, by_category, by_line, operator_of_line,
 };
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
@@ -63,11 +63,19 @@ fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
 fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let Breakdown { rows, total } = by_line(data, device);
     let is_line = |label: &str| label != BEFORE_RECORDING && label != NOT_IN_SAMPLE && !label.starts_with("(blocks ");
-    let row = rows.iter().find(|row| is_line(&row.label))?;
+    let most = rows.iter().find(|row| is_line(&row.label))?;
+    // A line that the reader can act on, if there is one.
+    let is_own = |row: &&Row| !row.label.starts_with('(') && !row.label.ends_with(NO_USER_FRAME);
+    let is_close = |row: &&Row| most.label.starts_with('(') || row.bytes.saturating_mul(2) >= most.bytes;
+    let row = rows.iter().find(is_own).filter(is_close).unwrap_or(most);
     let about = sampled::about(device.sample_interval());
+    let beside = match most.label == row.label {
+        true => String::new(),
+        false => format!(" More is in {}: {about}{} ({}).", most.label, Bytes(most.bytes), percent(most.bytes, total)),
+    };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
     let operator = operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
-    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.", row.label))
+    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", row.label))
 }
 
 /// A line that held much of the peak.
@@ -121,4 +129,33 @@ fn is_worth(bytes: u64, total: u64) -> bool {
 
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "nothing".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / whole as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::StackId;
+    use crate::snapshot::testing::{LINE_7, Story, frame, registry, stacks};
+
+    fn held_most(trace: &Story) -> String {
+        let data = trace.build();
+        largest(&data, &data.devices[0]).unwrap()
+    }
+
+    #[test]
+    fn the_line_is_one_that_the_reader_can_act_on() {
+        let mut trace = Story::cpu();
+        trace.alloc("older", 3000).on(StackId::NONE).alloc("own", 1000).on(LINE_7);
+        let expected = "The line that held most: src/model.rs:7 (Net::forward), 1000 B (25 %), most of it by relu. More is in (no stack): 2.930 KiB (75 %).";
+        assert_eq!(held_most(&trace), expected);
+        let beside_a_pool = |own| {
+            let pool = frame("alloc", &registry("dyn-stack-0.13.2/src/alloc.rs"), 441);
+            let mut trace = Story::cpu();
+            trace.stacks(stacks(vec![pool, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0][..], &[1]]));
+            trace.alloc("buffer", 3000).on(StackId(1)).alloc("own", own).on(StackId(2));
+            held_most(&trace)
+        };
+        assert!(beside_a_pool(2000).starts_with("The line that held most: src/main.rs:9 "), "{}", beside_a_pool(2000));
+        assert!(beside_a_pool(1000).starts_with("The line that held most: dyn-stack"), "{}", beside_a_pool(1000));
+    }
 }
