@@ -1,9 +1,12 @@
 //! The answer at the top of a report: how much memory, when, where, what for, and on which line.
 
+use std::collections::HashMap;
+
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, by_category, by_line, operator_of_line,
+    BEFORE_RECORDING, Breakdown, KnownBlock, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, by_category, by_line,
+    known_blocks, line_label, operator_of_line,
 };
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 use super::sampled;
@@ -20,6 +23,7 @@ pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String
     lines.extend(made_of(data, device));
     lines.extend(largest(data, device));
     lines.extend(out_of_memory(device));
+    lines.extend(older_than_the_retry(data, device));
     lines.push(at_the_end(device));
     lines.extend(elsewhere(data, device));
     lines
@@ -140,6 +144,28 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
     Some(format!("The device ran out of memory {times} of {size} after {after:.3} s{free}."))
 }
 
+/// What was live at the last of several refusals and is older than the first: a retry that is smaller does not free it.
+fn older_than_the_retry(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+    let (first, last) =
+        device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;
+    let mut by_stack: HashMap<StackId, u64> = HashMap::new();
+    let is_live = |known: &KnownBlock| !known.is_freed || known.to_ns > last.time_ns;
+    for known in known_blocks(data, device).iter().filter(|known| known.from_ns < first.time_ns && is_live(known)) {
+        *by_stack.entry(known.block.stack).or_default() += known.block.size;
+    }
+    let mut by_line: HashMap<String, u64> = HashMap::new();
+    by_stack.iter().for_each(|(stack, bytes)| *by_line.entry(line_label(data, stack.0)).or_default() += bytes);
+    let older: u64 = by_line.values().sum();
+    let (line, most) = by_line.into_iter().max_by(|(a, of_a), (b, of_b)| (of_a, b).cmp(&(of_b, a)))?;
+    is_worth(older, device.peak.total()).then(|| {
+        format!(
+            "At the last refusal, {} were older than the first one, most of it from {line}: {}.",
+            Bytes(older),
+            Bytes(most)
+        )
+    })
+}
+
 fn at_the_end(device: &DeviceSnapshot) -> String {
     let live = device.stats.allocated_bytes.current + device.below_threshold;
     let of = if device.device == Device::Cpu { "" } else { " on the device" };
@@ -187,6 +213,26 @@ mod tests {
         let expected =
             "More is outside of the recording: about 64.00 MiB of physical memory, such as what C libraries take.";
         assert_eq!(elsewhere(&data, &data.devices[0]), [expected]);
+    }
+
+    #[test]
+    fn what_a_retry_does_not_free_is_named() {
+        let mut trace = Story::cpu();
+        trace.at(1).alloc("first try", 900).on(LINE_7).alloc("freed", 50).on(LINE_7).at(2).refused(500, Some(1));
+        let once = trace.build();
+        assert_eq!(older_than_the_retry(&once, &once.devices[0]), None);
+        trace
+            .free("freed")
+            .at(3)
+            .alloc("second try", 60)
+            .on(LINE_7)
+            .at(4)
+            .refused(400, Some(1))
+            .at(5)
+            .free("first try");
+        let data = trace.build();
+        let expected = "At the last refusal, 900 B were older than the first one, most of it from src/model.rs:7 (Net::forward): 900 B.";
+        assert_eq!(older_than_the_retry(&data, &data.devices[0]).unwrap(), expected);
     }
 
     #[test]
