@@ -115,7 +115,14 @@ impl Samples {
         self.origins().iter().any(|origin| self.doubles(origin, warmup)) || self.total_doubles(warmup)
     }
 
-    /// The same for all stacks together.
+    /// Whether it is clear already that something grows.
+    fn have_grown(&self, warmup: usize) -> bool {
+        let half = warmup.max(self.len() / 2);
+        let grows = |series: Vec<f64>| slope::ends_higher(&series) && slope::trend(&series, half).goes_on();
+        self.origins().iter().any(|origin| grows(self.blocks(origin)) || grows(self.bytes(origin)))
+    }
+
+    /// Whether all stacks of a device together grow by doubling.
     pub(super) fn total_doubles(&self, warmup: usize) -> bool {
         let total = self.as_one();
         total.origins().iter().any(|origin| total.doubles(origin, warmup))
@@ -219,7 +226,8 @@ impl Watch {
     fn most(&self) -> usize {
         let RunPlan { requested, warmup, .. } = self.plan;
         let most = requested.max(MOST);
-        if self.samples.have_doubled(warmup) { slope::settles_after(most + 1) } else { most }
+        let is_open = self.samples.have_doubled(warmup) && !self.samples.have_grown(warmup);
+        if is_open { slope::settles_after(most + 1) } else { most }
     }
 
     fn takes_long(&self) -> bool {
