@@ -76,8 +76,9 @@ impl Undecided {
         let mut devices = std::mem::take(&mut blocks.devices);
         for on in &mut devices {
             let left_out = left_out(&blocks, on);
-            let is_allowed =
-                |block: &Block, allowed| has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed);
+            let is_allowed = |block: &Block, allowed| {
+                has_frame(&blocks, block.stack, allowed) || is_thread(&blocks, block.thread, allowed)
+            };
             on.peak.blocks.retain(|block| {
                 !block.seq.is_some_and(|seq| left_out.contains_key(&seq))
                     && !counted.allowed.is_some_and(|allowed| is_allowed(block, allowed))
@@ -145,9 +146,11 @@ fn has_part(function: &str, name: &str) -> bool {
     !name.is_empty() && function.match_indices(name).any(is_whole)
 }
 
-fn is_thread(thread: ThreadId, name: &str) -> bool {
+/// By the name that a thread has now, or had when it was first seen or when it ended.
+fn is_thread(data: &SnapshotData, thread: ThreadId, name: &str) -> bool {
     let (first, last) = thread::kept_names(thread);
-    first.into_iter().chain(last).any(|known| is_name(&known, name))
+    let now = data.process.threads.iter().find(|known| known.number == thread).map(|known| known.name.clone());
+    first.into_iter().chain(last).chain(now).any(|known| is_name(&known, name))
 }
 
 /// Linux keeps only fifteen bytes of a thread's name.
