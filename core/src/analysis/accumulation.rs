@@ -1,12 +1,12 @@
 //! Memory that accumulates: lines whose blocks stay, repetition after repetition, for as long as the program goes on.
 
 use super::labels::{Labels, line_label};
-use crate::attribute::{Categories, Lifetime, NEVER, RecordPosition};
+use crate::attribute::{Categories, Lifetime, NEVER};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Record, SnapshotData, StackId};
 
-/// Repetitions, and the log since the first of them, are looked at in this number of equal parts.
+/// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
-/// In so many parts of the log a line leaves something.
+/// In so many parts of all allocations a line leaves something.
 const MOST_PARTS: usize = 6;
 
 /// A line whose blocks accumulate.
@@ -38,9 +38,9 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
         by_line.resize_with(by_line.len().max(number + 1), Vec::new);
         by_line[number].push(life);
     }
-    let end = device.records.len() as RecordPosition;
+    let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (&str, Vec<&Lifetime>)| {
-        let (repetitions, mut stays) = of_line(lives, end)?;
+        let (repetitions, mut stays) = of_line(lives, last)?;
         stays.sort_unstable_by_key(|life| life.seq);
         let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
         Some(AccumulatingLine {
@@ -63,33 +63,33 @@ fn block_of(device: &DeviceSnapshot, life: &Lifetime) -> Block {
 }
 
 /// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate.
-fn of_line(mut lives: Vec<&Lifetime>, end: RecordPosition) -> Option<(usize, Vec<&Lifetime>)> {
-    if let Some(stays) = accumulates(&lives, end) {
+fn of_line(mut lives: Vec<&Lifetime>, last: u64) -> Option<(usize, Vec<&Lifetime>)> {
+    if let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
     }
     // Stable: the blocks of a stack stay in order.
     lives.sort_by_key(|life| life.stack);
     let stacks = lives.chunk_by(|a, b| a.stack == b.stack);
-    let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, end)?)));
+    let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, last)?)));
     found.reduce(|(count, mut all), (of_stack, stays)| {
         all.extend(stays);
         (count + of_stack, all)
     })
 }
 
-/// What stays, if it accumulates. `lives` are in the order of their allocation, the log has `end` records.
-fn accumulates<'a>(lives: &[&'a Lifetime], end: RecordPosition) -> Option<Vec<&'a Lifetime>> {
+/// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
+fn accumulates<'a>(lives: &[&'a Lifetime], last: u64) -> Option<Vec<&'a Lifetime>> {
     let (first, newest) = lives.first().zip(lives.last()).filter(|_| lives.len() >= PARTS)?;
     let stays = |life: &Lifetime| life.is_live_at(newest.from);
-    let length = u64::from(end.saturating_sub(first.from)) + 1;
-    let place = |life: &Lifetime| (u64::from(life.from.saturating_sub(first.from)) * PARTS as u64 / length) as usize;
-    let (mut of_repetitions, mut of_log) = ([false; PARTS], [false; PARTS]);
+    let since_first = |seq: u64| u128::from(seq.saturating_sub(first.seq.get()));
+    let place = |life: &Lifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
+    let (mut of_repetitions, mut of_all) = ([false; PARTS], [false; PARTS]);
     for (at, life) in lives.iter().enumerate().filter(|(_, life)| stays(life)) {
         of_repetitions[at * PARTS / lives.len()] = true;
-        of_log[place(life).min(PARTS - 1)] = true;
+        of_all[place(life).min(PARTS - 1)] = true;
     }
     let goes_on =
-        of_repetitions.iter().skip(1).all(|part| *part) && of_log.iter().filter(|part| **part).count() >= MOST_PARTS;
+        of_repetitions.iter().skip(1).all(|part| *part) && of_all.iter().filter(|part| **part).count() >= MOST_PARTS;
     if !goes_on {
         return None;
     }

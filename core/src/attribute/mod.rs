@@ -32,7 +32,7 @@ pub(crate) use elementwise::{Elementwise, elementwise};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
-pub(crate) use lifetimes::{Lifetime, NEVER, RecordPosition};
+pub(crate) use lifetimes::{Lifetime, NEVER};
 pub(crate) use matched_frame::matched_frames;
 pub(crate) use memo::{Memoized, once};
 pub use operator::{Operator, operator};

@@ -15,8 +15,6 @@ use super::summary::{after, seconds};
 /// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
 const CATEGORIES: usize = 4;
-/// Memory outside of the recording below this is not mentioned.
-const WORTH_KNOWING: u64 = 64 << 20;
 
 pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
     let mut lines = vec![peak(data, device)];
@@ -36,17 +34,7 @@ fn elsewhere(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
     let other = |other: &DeviceSnapshot| {
         format!("More is on another device: {0} held {1} (`--device {0}`).", other.device, Bytes(other.peak.total()))
     };
-    let mut lines: Vec<String> = others.map(other).collect();
-    let memory = data.process.memory.filter(|_| device.device == Device::Cpu);
-    let unknown =
-        memory.map_or(0, |memory| memory.resident_high.saturating_sub(memory.files_high).saturating_sub(peak));
-    if unknown >= peak.max(WORTH_KNOWING) {
-        lines.push(format!(
-            "More is outside of the recording: about {} of physical memory, such as what C libraries take.",
-            Bytes(unknown)
-        ));
-    }
-    lines
+    others.map(other).collect()
 }
 
 /// The answer for another moment, whose state is in place of the peak.
@@ -183,8 +171,8 @@ fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::StackId;
     use crate::snapshot::testing::{LINE_7, Story, frame, registry, stacks};
-    use crate::snapshot::{HostMemory, StackId};
 
     fn held_most(trace: &Story) -> String {
         let data = trace.build();
@@ -205,14 +193,6 @@ mod tests {
             ["More is on another device: pinned held 1001 B (`--device pinned`)."]
         );
         assert_eq!(elsewhere(&data, &data.devices[1]), [""; 0]);
-        data.devices.pop();
-        let memory = |resident_high| HostMemory { resident_high, files_high: 10 << 20, ..HostMemory::default() };
-        data.process.memory = Some(memory((74 << 20) + 999));
-        assert_eq!(elsewhere(&data, &data.devices[0]), [""; 0]);
-        data.process.memory = Some(memory((74 << 20) + 1000));
-        let expected =
-            "More is outside of the recording: about 64.00 MiB of physical memory, such as what C libraries take.";
-        assert_eq!(elsewhere(&data, &data.devices[0]), [expected]);
     }
 
     #[test]
