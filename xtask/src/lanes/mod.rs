@@ -42,7 +42,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "lints",
         tier: Tier::Quick,
-        holds: "formatting, clippy and documentation have no warning, imports no cycle, types unique names",
+        holds: "formatting, clippy and documentation have no warning, imports have no cycle",
         owns: &["rustfmt.toml"],
         run: lints::run,
     },
