@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::{ControlFlow, Range};
 
-use crate::record::fork;
+use crate::record::loader;
 
 pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if info.dlpi_phdr.is_null() {
@@ -31,7 +31,7 @@ pub(crate) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut 
         let visit = unsafe { &mut *visit.cast::<F>() };
         visit(info).is_break().into()
     }
-    let Some(_no_fork) = fork::in_loader() else { return };
+    let Some(_no_fork) = loader::in_loader() else { return };
     // SAFETY: `call` runs during this call only, with `visit` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }

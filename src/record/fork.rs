@@ -4,13 +4,12 @@
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
-use std::time::{Duration, Instant};
 
 use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
-use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind, uses};
+use super::{CONTEXTS, STACKS, contexts, guard, loader, measure, stacks, unwind, uses};
 
 /// Every lock that is held at a fork, in the order of the table in [`lock`](super::lock).
 struct ForkLocks {
@@ -35,57 +34,6 @@ static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
 pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
 
 static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// How many threads ask the loader for its objects, during which it is locked.
-static IN_LOADER: AtomicUsize = AtomicUsize::new(0);
-static FORKING: AtomicBool = AtomicBool::new(false);
-/// Some asked while this process was forked: the loader stays locked in it for ever.
-static LOADER_IS_LOST: AtomicBool = AtomicBool::new(false);
-/// Forks and threads that ask the loader wait for each other for so long only: a thread may hold the loader's lock for
-/// another reason, and wait for one that waits here.
-const PATIENCE: Duration = Duration::from_millis(5);
-
-/// A thread that asks the loader: no fork happens meanwhile.
-pub(crate) struct InLoader;
-
-/// `None` if the loader must not be asked.
-pub(crate) fn in_loader() -> Option<InLoader> {
-    if LOADER_IS_LOST.load(Ordering::Relaxed) {
-        return None;
-    }
-    IN_LOADER.fetch_add(1, Ordering::SeqCst);
-    if FORKING.load(Ordering::SeqCst) {
-        wait_for_fork();
-    }
-    Some(InLoader)
-}
-
-impl Drop for InLoader {
-    fn drop(&mut self) {
-        IN_LOADER.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-#[cold]
-fn wait_for_fork() {
-    let began = Instant::now();
-    while FORKING.load(Ordering::SeqCst) && began.elapsed() < PATIENCE {
-        IN_LOADER.fetch_sub(1, Ordering::SeqCst);
-        std::thread::yield_now();
-        IN_LOADER.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Waits for the threads that ask the loader; false if some still do.
-fn wait_for_loader() -> bool {
-    FORKING.store(true, Ordering::SeqCst);
-    let began = Instant::now();
-    let is_asked = || IN_LOADER.load(Ordering::SeqCst) > 0;
-    while is_asked() && began.elapsed() < PATIENCE {
-        std::thread::yield_now();
-    }
-    !is_asked()
-}
 
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
@@ -136,26 +84,24 @@ extern "C" fn before() {
         _stacks: STACKS.lock(),
         _no_fork: NO_FORK.lock(),
         _uses: uses::lock(),
-        loader_is_free: wait_for_loader(),
+        loader_is_free: loader::wait(),
         _own,
     }));
 }
 
 #[cfg(unix)]
 extern "C" fn in_parent() {
-    FORKING.store(false, Ordering::SeqCst);
+    loader::go_on();
     put(None);
 }
 
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
-    IN_LOADER.store(0, Ordering::SeqCst);
-    FORKING.store(false, Ordering::SeqCst);
     unwind::after_fork();
     with(|held| {
+        loader::go_on_in_child(held.as_ref().is_none_or(|held| held.loader_is_free));
         if let Some(held) = held {
-            LOADER_IS_LOST.fetch_or(!held.loader_is_free, Ordering::Relaxed);
             recorder::abandon(&mut held.recorder);
             measure::abandon(&mut held.measurements);
         }

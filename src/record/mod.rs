@@ -15,6 +15,7 @@ pub(crate) mod here;
 mod ledger;
 pub(crate) mod lineage;
 mod live;
+pub(crate) mod loader;
 pub(crate) mod lock;
 mod log;
 pub(crate) mod measure;

@@ -146,7 +146,7 @@ fn scaling_is_undecided_where_an_older_thread_may_have_worked() {
         answered.recv().unwrap()
     };
     assert!(scales().run(work).unwrap_err().to_string().contains("undecided"));
-    scales().allow("older").run(work).unwrap();
+    scales().allow("scaling_is_undecided_where_an_older_thread_may_have_worked").run(work).unwrap();
 }
 
 #[test]

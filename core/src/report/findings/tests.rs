@@ -299,14 +299,20 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
 
 /// The advice on a block that is allocated by stack 7 or 9 and used last by another, or by the same.
 fn advice(alloc: StackId, last: StackId) -> String {
+    advice_beside("/home/u/net/src/load.rs", alloc, last)
+}
+
+/// The same in a program that loads its weights in this file.
+fn advice_beside(weights: &str, alloc: StackId, last: StackId) -> String {
     let mut trace = Story::cuda(0);
     let stacks = stacks(
         vec![
             frame("net::forward", "/home/u/net/src/model.rs", 7),
             frame("net::forward", "/home/u/net/src/model.rs", 9),
             frame("net::train", "/home/u/net/src/main.rs", 3),
+            frame("load", weights, 30),
         ],
-        [&[0][..], &[1], &[2]],
+        [&[0][..], &[1], &[2], &[3]],
     );
     trace.stacks(stacks).alloc("w", 100).on(alloc).alloc("y", 100).free("y").free("w");
     let mut data = trace.build();
@@ -322,6 +328,8 @@ fn advice(alloc: StackId, last: StackId) -> String {
 fn what_to_write_is_said_as_far_as_the_lines_tell() {
     let [first, second, elsewhere] = [1, 2, 3].map(StackId);
     assert!(advice(first, second).contains("`drop(x)` on the next line"));
+    let with_variables = advice_beside(&registry("candle-nn-0.11.1/src/var_map.rs"), first, second);
+    assert!(with_variables.contains("compute it from `x.detach()`") && !with_variables.contains("drop(x)"));
     assert!(advice(first, elsewhere).contains("let that function take it by value"));
     assert!(advice(first, first).contains("split that line into its calls"));
     assert!(advice(first, StackId::NONE).starts_with("Drop the value after its last use, or end its scope"));

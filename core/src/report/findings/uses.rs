@@ -8,20 +8,24 @@ use crate::analysis::{
     IdleMemory, InPlace, OperatorTemporaries, Waste, WasteKind, idle_memory, in_place, line_and_callers,
     operator_temporaries, waste,
 };
+use crate::attribute::has_variables;
 use crate::report::device_memory::time;
 use crate::snapshot::{DeadWrite, DeviceSnapshot, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Memory that could be freed earlier, allocated later, or not at all.
 pub(super) fn wasted(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    waste(data, device).iter().map(wasted_by).collect()
+    let has_graph = has_variables(data);
+    waste(data, device).iter().map(|row| wasted_by(row, has_graph)).collect()
 }
 
-fn wasted_by(row: &Waste) -> Finding {
+/// `has_graph`: results that are computed from variables keep their arguments.
+fn wasted_by(row: &Waste, has_graph: bool) -> Finding {
     let blocks = bytes_in_blocks(row.bytes, row.blocks);
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
-            (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), after(row))
+            let advice = if has_graph { after_in_a_graph(row) } else { after(row) };
+            (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), advice)
         }
         WasteKind::NeverUsed => (
             format!("{blocks} that no GPU operation uses"),
@@ -55,6 +59,17 @@ fn bytes_in_blocks(bytes: u64, blocks: u64) -> String {
         1 => Bytes(bytes).to_string(),
         count => format!("{} in {} blocks", Bytes(bytes), grouped(count)),
     }
+}
+
+/// The same where dropping the value may not free it.
+fn after_in_a_graph(row: &Waste) -> Vec<String> {
+    let at = if row.use_line.is_empty() { String::new() } else { format!(" at {}", row.use_line) };
+    vec![
+        format!(
+            "Nothing needs it after its last use{at}. Drop the value there; if a result keeps it that was computed"
+        ),
+        "from variables (a loss, a gradient, an output), drop that one, or compute it from `x.detach()`.".to_owned(),
+    ]
 }
 
 /// The Rust that frees the block after its last use, as far as the lines say it.
