@@ -137,7 +137,7 @@ fn unread_channel() -> Result<()> {
     let weight = layer(256)?;
     let (to, _from) = mpsc::channel();
     for step in 0..40 {
-        let metric = scope(&format!("step {step}"), || batch(64, 256)?.matmul(&weight))?; // <- a channel that nobody reads
+        let metric = scope(format!("step {step}"), || batch(64, 256)?.matmul(&weight))?; // <- a channel that nobody reads
         to.send(metric).expect("the receiver lives");
     }
     Ok(())
