@@ -10,6 +10,8 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer};
 use memtrace::scope;
 
+mod held_out;
+
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
@@ -373,31 +375,46 @@ fn scratch_memory() -> Result<()> {
 }
 
 /// What the finding says of a program, and its line.
-fn growth((name, program): Program) -> Option<(String, String)> {
+fn growth<E: std::fmt::Debug>(
+    name: &str,
+    program: impl FnOnce() -> std::result::Result<(), E>,
+) -> Option<(String, String)> {
     let session = memtrace::start().expect("one at a time");
     program().expect(name);
     let snapshot = session.snapshot();
     let device = snapshot.device(memtrace::Device::Cpu).expect("it allocates");
     let found = memtrace::report::findings(&snapshot, device);
-    println!(
-        "{name}: {:?}",
-        found.iter().map(|finding| (finding.kind, &finding.what, &finding.line)).collect::<Vec<_>>()
-    );
+    let all: Vec<_> = found.iter().map(|finding| (finding.kind, &finding.what, &finding.line)).collect();
+    println!("{name}: {all:?}");
     let growth = found.into_iter().find(|finding| finding.kind == "growth")?;
     Some((growth.what, growth.line.unwrap_or_default()))
 }
 
+/// Where the line that ends in `// <- MARK` stands.
+fn marked(file: &str, source: &str, mark: &str) -> Option<String> {
+    let at = source.lines().position(|line| line.ends_with(&format!("// <- {mark}")))?;
+    Some(format!("{file}:{} ", at + 1))
+}
+
 #[test]
 fn what_accumulates_is_found_at_its_line_and_nothing_else_is() {
-    let source = include_str!("growth.rs");
-    let line_of =
-        |name: &str| source.lines().position(|line| line.ends_with(&format!("// <- {name}"))).map(|at| at + 1);
-    let is_found = |(name, program): &Program| {
-        let place = format!("growth.rs:{} ", line_of(name).expect("it is marked"));
-        growth((name, *program)).is_some_and(|(_, line)| line.contains(&place))
+    let mut wrong = Vec::new();
+    let mut check = |name, expected: Option<String>, found: Option<(String, String)>| {
+        let right = match (&expected, &found) {
+            (Some(place), Some((_, line))) => line.contains(place),
+            (expected, found) => expected.is_none() && found.is_none(),
+        };
+        if !right {
+            wrong.push(format!("{name}: expected {expected:?}, found {found:?}"));
+        }
     };
-    let missed: Vec<_> = ACCUMULATE.iter().filter(|program| !is_found(program)).map(|(name, _)| name).collect();
-    let alarms: Vec<_> = DO_NOT.iter().filter_map(|program| Some((program.0, growth(*program)?))).collect();
-    println!("missed {} of {}, false alarms {} of {}", missed.len(), ACCUMULATE.len(), alarms.len(), DO_NOT.len());
-    assert!(missed.is_empty() && alarms.is_empty(), "missed {missed:?}, false alarms {alarms:?}");
+    for (name, program) in ACCUMULATE.iter().chain(&DO_NOT) {
+        check(name, marked("growth.rs", include_str!("growth.rs"), name), growth(name, program));
+    }
+    for (name, source, program) in held_out::PROGRAMS {
+        let expected = marked(&format!("{name}.rs"), source, "grows");
+        assert_eq!(expected.is_some(), name.starts_with("g_"), "{name}");
+        check(name, expected, growth(name, program));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
