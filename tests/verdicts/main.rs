@@ -20,7 +20,7 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 type Verdict = Result<(), Failure>;
 
 fn runs() -> usize {
-    runs_or(3)
+    runs_or(2)
 }
 
 /// How often a program runs that takes longer than others.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::labels::{
-    Labels, allocator_label, crate_label, function_label, line_label, model_line_label, module_label, operator_label,
-    pass_label, scope_label,
+    BEFORE_RECORDING, Labels, allocator_label, crate_label, function_label, line_label, model_line_label, module_label,
+    operator_label, pass_label, scope_label,
 };
 use crate::attribute::{Categories, once};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Thread, ThreadId, Weight};
@@ -46,8 +46,6 @@ impl Breakdown {
     }
 }
 
-/// Label of memory from before the recording.
-pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 /// Label of the same in a sample without small blocks, where such memory may as well be missing from the sample.
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
 
@@ -238,7 +236,9 @@ fn live(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Breakdown {
 fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, not_recorded: (&str, u64), below: u64) -> Breakdown {
     let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
     for (label, bytes) in [(not_recorded.0.to_owned(), not_recorded.1), (below_label, below)] {
-        if bytes > 0 {
+        if let Some(row) = rows.iter_mut().find(|row| row.label == label && bytes > 0) {
+            (row.bytes, row.count) = (row.bytes + bytes, None);
+        } else if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });
         }
     }

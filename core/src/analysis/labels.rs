@@ -105,8 +105,18 @@ impl<'a> Labels<'a> {
     }
 }
 
+/// Label of memory from before the recording.
+pub const BEFORE_RECORDING: &str = "(allocated before recording)";
+
+/// Label of what has no stack.
+pub(crate) const NO_STACK: &str = "(no stack)";
+
 fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
-    if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
+    match data.stacks.addresses(stack).next() {
+        Some(_) => "(no names)",
+        None if data.stacks.is_before_recording(stack) => BEFORE_RECORDING,
+        None => NO_STACK,
+    }
 }
 
 pub(crate) fn line_label(data: &SnapshotData, stack: u32) -> String {

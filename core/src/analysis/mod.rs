@@ -31,9 +31,9 @@ mod window;
 pub use accumulation::{AccumulatingLine, accumulation};
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
-    BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category,
-    by_crate, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream,
-    by_thread, live_by_line, live_by_scope,
+    Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category, by_crate, by_function,
+    by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream, by_thread,
+    live_by_line, live_by_scope,
 };
 pub(crate) use breakdown::{
     UNKNOWN_THREAD, label_of_rest, operator_of_line, parameter_label, stream_label, thread_names,
@@ -47,7 +47,8 @@ pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use key_timeline::{KeyTimeline, TimelineKey, TimelineRow, key_timeline};
 pub use known::{KnownBlock, known_blocks};
-pub(crate) use labels::{NO_USER_FRAME, function_label, line_label, module_label, scope_label};
+pub use labels::BEFORE_RECORDING;
+pub(crate) use labels::{NO_STACK, NO_USER_FRAME, function_label, line_label, module_label, scope_label};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};

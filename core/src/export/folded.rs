@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{Moment, device_or_main, label_of_rest, shorten_path, without_numbers};
+use crate::analysis::{Moment, NO_STACK, device_or_main, label_of_rest, shorten_path, without_numbers};
 use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
@@ -156,7 +156,7 @@ impl<'a> FrameNames<'a> {
                 _ => {}
             }
         }
-        if line.is_empty() { "(no stack)".to_owned() } else { line }
+        if line.is_empty() { NO_STACK.to_owned() } else { line }
     }
 
     fn outermost(&self, context: ContextId) -> Vec<&'a str> {

@@ -12,9 +12,9 @@ use std::rc::Rc;
 
 use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
-use super::viewers::{NO_STACK, Numbered, ShownFrames, devices, rest, sums};
+use super::viewers::{Numbered, ShownFrames, devices, rest, sums};
 use super::{Export, LeftOut};
-use crate::analysis::{Moment, operator_label};
+use crate::analysis::{Moment, NO_STACK, operator_label};
 use crate::attribute::Categories;
 use crate::error::Error;
 use crate::report::sampled;

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use super::gathered::Gathered;
-use super::viewers::{NO_STACK, Numbered, ShownFrames, devices, frame_name, rest, sums};
+use super::viewers::{Numbered, ShownFrames, devices, frame_name, rest, sums};
 use super::{Export, LeftOut};
-use crate::analysis::{Moment, shorten_path};
+use crate::analysis::{Moment, NO_STACK, shorten_path};
 use crate::error::Error;
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Frame, SnapshotData};

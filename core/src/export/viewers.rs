@@ -8,9 +8,6 @@ use crate::attribute::Origin;
 use crate::snapshot::{Block, CodeAddress, Device, DeviceSnapshot, Frame, SnapshotData, StackId, Weight};
 use crate::units;
 
-/// Frame of blocks without any frame to show.
-pub(super) const NO_STACK: &str = "(no stack)";
-
 /// Map that numbers its keys from 0 in the order of first use.
 pub(super) struct Numbered<K, V = ()> {
     numbers: HashMap<K, usize>,

@@ -77,12 +77,13 @@ fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
 
 fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let Breakdown { rows, total } = by_line(data, device);
-    let is_line = |label: &str| label != BEFORE_RECORDING && label != NOT_IN_SAMPLE && !label.starts_with("(blocks ");
-    let most = rows.iter().find(|row| is_line(&row.label))?;
+    let is_told = |row: &&Row| row.label != NOT_IN_SAMPLE && !row.label.starts_with("(blocks ");
+    let most = rows.iter().find(is_told)?;
+    let line = rows.iter().filter(is_told).find(|row| row.label != BEFORE_RECORDING)?;
     // A line that the reader can act on, if there is one.
     let is_own = |row: &&Row| !row.label.starts_with('(') && !row.label.ends_with(NO_USER_FRAME);
-    let is_close = |row: &&Row| most.label.starts_with('(') || row.bytes.saturating_mul(2) >= most.bytes;
-    let row = rows.iter().find(is_own).filter(is_close).unwrap_or(most);
+    let is_close = |row: &&Row| line.label.starts_with('(') || row.bytes.saturating_mul(2) >= line.bytes;
+    let row = rows.iter().find(is_own).filter(is_close).unwrap_or(line);
     let about = sampled::about(device.sample_interval());
     let beside = match most.label == row.label {
         true => String::new(),
@@ -221,6 +222,9 @@ mod tests {
         trace.alloc("older", 3000).on(StackId::NONE).alloc("own", 1000).on(LINE_7);
         let expected = "The line that held most: src/model.rs:7 (Net::forward), 1000 B (25 %), most of it by relu. More is in (no stack): 2.930 KiB (75 %).";
         assert_eq!(held_most(&trace), expected);
+        trace.before(5000);
+        let expected = "src/model.rs:7 (Net::forward), 1000 B (11 %), most of it by relu. More is in (allocated before recording): 4.883 KiB (56 %).";
+        assert!(held_most(&trace).ends_with(expected), "{}", held_most(&trace));
         let beside_a_pool = |own| {
             let pool = frame("alloc", &registry("dyn-stack-0.13.2/src/alloc.rs"), 441);
             let mut trace = Story::cpu();

@@ -62,7 +62,8 @@ impl CodeAddress {
 /// All call stacks of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
-    /// Start of each stack in `calls`; stack 0 is empty.
+    /// Start of each stack in `calls`; stack 0 is empty. Another one without calls is that of blocks that are older than the
+    /// log, if the file does not tell where they were allocated.
     pub(crate) starts: Vec<u32>,
     /// Indices into `addresses`, innermost call first, stack after stack.
     pub(crate) calls: Vec<u32>,
@@ -129,6 +130,11 @@ impl Stacks {
     /// The frames of an address, innermost first.
     pub(crate) fn frames_at(&self, address: &CodeAddress) -> &[Frame] {
         self.frames.get(address.frames.start as usize..address.frames.end as usize).unwrap_or(&[])
+    }
+
+    /// True for the stack of blocks that are older than the log.
+    pub(crate) fn is_before_recording(&self, stack: StackId) -> bool {
+        stack != StackId::NONE && (stack.0 as usize) < self.starts.len() && self.calls_of(stack).is_empty()
     }
 
     fn calls_of(&self, stack: StackId) -> &[u32] {

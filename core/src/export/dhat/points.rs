@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::{KnownBlock, Moment, known_blocks, log_start_ns, shorten_path};
+use crate::analysis::{KnownBlock, Moment, NO_STACK, known_blocks, log_start_ns, shorten_path};
 use crate::error::Error;
-use crate::export::viewers::{NO_STACK, Numbered, ShownFrames, frame_name, rest};
+use crate::export::viewers::{Numbered, ShownFrames, frame_name, rest};
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
 /// What the blocks of a point add up to.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::analysis::shorten_path;
+use crate::analysis::{NO_STACK, shorten_path};
 use crate::error::Error;
 use crate::export::gathered::Gathered;
-use crate::export::viewers::{NO_STACK, Numbered, ShownFrames, frame_name};
+use crate::export::viewers::{Numbered, ShownFrames, frame_name};
 use crate::snapshot::{Category, SnapshotData, StackId};
 
 /// A frame with its colour.

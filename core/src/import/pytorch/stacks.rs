@@ -1,7 +1,7 @@
 //! The stacks of a recording from those of a snapshot: only those in use, numbered in the order of their use.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::rows::{FrameRow, SnapshotValues};
 use super::shapes::SnapshotTables;
@@ -23,6 +23,8 @@ struct Numbering<'t> {
     by_calls: HashMap<Vec<u32>, StackId>,
     by_frame: HashMap<Frame, u32>,
     stacks: Stacks,
+    /// The stack of blocks that are older than the log and have no frames.
+    before: Option<StackId>,
 }
 
 /// Gives every stack of the devices its final number.
@@ -36,20 +38,35 @@ pub(super) fn number_stacks(
     new_stacks.first_mut().into_iter().for_each(|none| *none = Some(StackId::NONE));
     let mut stacks = Stacks::default();
     stacks.starts.push(0);
-    let (new_frames, by_calls, by_frame) = Default::default();
+    let (new_frames, by_frame) = Default::default();
+    let by_calls = HashMap::from([(Vec::new(), StackId::NONE)]);
     let frames = &tables.frames;
-    let mut numbering = Numbering { frames, old, new_stacks, new_frames, by_calls, by_frame, stacks };
+    let mut numbering = Numbering { frames, old, new_stacks, new_frames, by_calls, by_frame, stacks, before: None };
     for device in devices {
-        let live = device.live.iter_mut().chain(&mut device.peak.blocks).map(|block| &mut block.stack);
-        let records = device.records.iter_mut().flat_map(|record| [&mut record.stack, &mut record.alloc_stack]);
+        let before = device.overwritten;
+        let is_older = |seq: Option<NonZeroU64>| seq.is_some_and(|seq| seq.get() <= before);
+        for block in device.live.iter_mut().chain(&mut device.peak.blocks) {
+            block.stack = numbering.allocated_at(block.stack, is_older(block.seq), values);
+        }
+        for record in &mut device.records {
+            record.stack = numbering.stack(record.stack, values);
+            record.alloc_stack = numbering.allocated_at(record.alloc_stack, is_older(record.alloc_seq), values);
+        }
         let segments = device.segment_records.iter_mut().map(|segment| &mut segment.stack);
         let refused = device.ooms.iter_mut().map(|oom| &mut oom.stack);
-        live.chain(records).chain(segments).chain(refused).for_each(|stack| *stack = numbering.stack(*stack, values));
+        segments.chain(refused).for_each(|stack| *stack = numbering.stack(*stack, values));
     }
     numbering.stacks
 }
 
 impl Numbering<'_> {
+    fn allocated_at(&mut self, old: StackId, is_older: bool, values: &SnapshotValues<'_>) -> StackId {
+        match self.stack(old, values) {
+            StackId::NONE if is_older => *self.before.get_or_insert_with(|| next_stack(&mut self.stacks)),
+            stack => stack,
+        }
+    }
+
     fn stack(&mut self, old: StackId, values: &SnapshotValues<'_>) -> StackId {
         let number = old.0 as usize;
         if let Some(&Some(new)) = self.new_stacks.get(number) {
@@ -57,12 +74,12 @@ impl Numbering<'_> {
         }
         let frames = self.old.get(number).copied().unwrap_or_default();
         let calls: Vec<u32> = frames.iter().map(|frame| self.frame(*frame, values)).collect();
-        let next = StackId(self.stacks.starts.len() as u32);
-        let new = *self.by_calls.entry(calls.clone()).or_insert(next);
-        if new == next {
-            self.stacks.starts.push(self.stacks.calls.len() as u32);
-            self.stacks.calls.extend(calls);
-        }
+        let stacks = &mut self.stacks;
+        let new = *self.by_calls.entry(calls).or_insert_with_key(|calls| {
+            let new = next_stack(stacks);
+            stacks.calls.extend(calls);
+            new
+        });
         self.new_stacks.get_mut(number).into_iter().for_each(|slot| *slot = Some(new));
         new
     }
@@ -87,6 +104,11 @@ impl Numbering<'_> {
         self.new_frames.insert(old, new);
         new
     }
+}
+
+fn next_stack(stacks: &mut Stacks) -> StackId {
+    stacks.starts.push(stacks.calls.len() as u32);
+    StackId(stacks.starts.len() as u32 - 1)
 }
 
 /// The name of a C++ function without its arguments; other names as they are.

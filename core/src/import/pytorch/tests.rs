@@ -120,6 +120,10 @@ fn blocks_from_before_the_log_are_said_to_be() {
     assert_eq!((device.live[0].seq, device.live[0].size, device.live[0].time_ns), (seq(2), MIB - 3, 0));
     assert_eq!((device.peak.bytes, device.peak.seq), (2 * MIB - 3, None));
     assert_ne!(device.live[0].stack, StackId::NONE);
+    // The block that is freed has no frames: that is no line.
+    let lines = crate::analysis::by_line(&data, device);
+    let of = |label| lines.rows.iter().find(|row| row.label == label).map(|row| row.bytes);
+    assert_eq!((of(crate::analysis::BEFORE_RECORDING), of("(no stack)")), (Some(MIB), None));
     assert!(
         notes(&data).contains("2 blocks existed before; it frees 1 of them, and 1 are still live"),
         "{}",
