@@ -6,10 +6,13 @@ use std::io::Write;
 use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
 use crate::error::Error;
-use crate::report::{Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
+use crate::report::{CUMULATIVE, Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::visible;
+
+/// Characters of a line from which on a table of lines shows the running sum.
+const ROOM_FOR_CUMULATIVE: usize = 110;
 
 /// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
 #[derive(Clone, Debug)]
@@ -108,10 +111,12 @@ impl Page<'_> {
     fn table(&mut self, section: &Section) {
         let titles = &section.columns;
         let cut = if titles.last() == Some(&"Location") { Cut::Start } else { Cut::End };
-        let mut table = TextTable::new(titles, cut);
+        let has_room = |title: &str| title != CUMULATIVE || self.options.width >= ROOM_FOR_CUMULATIVE;
+        let shown: Vec<usize> = (0..titles.len()).filter(|at| has_room(titles[*at])).collect();
+        let mut table = TextTable::new(&shown.iter().map(|at| titles[*at]).collect::<Vec<_>>(), cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };
         for row in &section.rows {
-            table.row(row.iter().map(|cell| cell_text(cell, about)).collect());
+            table.row(shown.iter().filter_map(|at| row.get(*at)).map(|cell| cell_text(cell, about)).collect());
         }
         // A table cuts its labels itself.
         table.lines(self.options.width).iter().for_each(|line| _ = writeln!(self.text, "{line}"));

@@ -19,6 +19,7 @@ pub(crate) use answer::holders;
 pub use diff::DiffOptions;
 pub use findings::{Confidence, Cost, Finding, findings};
 pub use section::{Cell, Section};
+pub(crate) use tables::CUMULATIVE;
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES, device_or_main};
 use crate::attribute::Memoized;

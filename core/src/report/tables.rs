@@ -10,6 +10,8 @@ pub(super) const KEYS: [&str; 3] = ["scopes", "temporaries", "live_twice"];
 /// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
 const LINES: usize = 4;
+/// The sum of a row and of those above it.
+pub(crate) const CUMULATIVE: &str = "Cumulative";
 
 /// The breakdown tables shown in these places.
 pub(super) fn sections(
@@ -41,8 +43,9 @@ pub(super) fn of_breakdown(
     options: &ReportOptions,
 ) -> Section {
     let mut section = Section::of_columns(key, title, &["Mem", "%", "Blocks", "Median", column]);
-    let total = breakdown.total;
+    let (total, mut sum) = (breakdown.total, 0);
     let (shown, folded) = fold(&breakdown.rows, options.rows, total, |row| row.bytes);
+    let mut sums = Vec::new();
     for row in shown {
         let Row { label, bytes, median, count } = row;
         let (count, median) = match count {
@@ -51,12 +54,19 @@ pub(super) fn of_breakdown(
         };
         let share = Cell::Share { part: *bytes, whole: total };
         section.rows.push(vec![Cell::Sum(*bytes), share, count, median, Cell::Text(label.clone())]);
+        sum += bytes;
+        sums.push(Cell::Sum(sum));
     }
     if !folded.is_empty() {
         let bytes = folded.iter().map(|row| row.bytes).sum();
         let count = folded.iter().map(|row| row.count).sum::<Option<u64>>().map_or(Cell::Unknown, Cell::Count);
         let front = vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, count];
         section.partial_row(front, more(folded.len()));
+        sums.push(Cell::Sum(total));
+    }
+    if column == "Location" {
+        section.columns.insert(2, CUMULATIVE);
+        section.rows.iter_mut().zip(sums).for_each(|(row, sum)| row.insert(2, sum));
     }
     if breakdown.rows.is_empty() {
         section.notes.push("(nothing)".to_owned());
@@ -176,6 +186,23 @@ mod tests {
         assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
         assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
         assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
+
+    #[test]
+    fn lines_have_a_running_sum_that_ends_at_the_total() {
+        let row = |bytes| Row { bytes, ..Row::default() };
+        let breakdown = Breakdown { rows: [500, 400, 2, 1].map(row).to_vec(), total: 903 };
+        let section = |column| of_breakdown("", "", column, &breakdown, &ReportOptions::default());
+        let lines = section("Location");
+        assert_eq!(lines.columns[2], CUMULATIVE);
+        let sums: Vec<_> = lines.rows.iter().map(|row| row[2].clone()).collect();
+        assert_eq!(sums, [500, 900, 903].map(Cell::Sum));
+        assert!(!section("Scope").columns.contains(&CUMULATIVE));
+        let shown = |width| {
+            let report = crate::report::Report { sections: vec![lines.clone()], ..Default::default() };
+            crate::export::Text { width, ..Default::default() }.show(&report)
+        };
+        assert_eq!([shown(109), shown(110)].map(|text| text.contains(CUMULATIVE)), [false, true]);
     }
 
     #[test]
