@@ -60,6 +60,7 @@ impl Report {
             answer: vec![total(options, &old, &new)],
             ..Self::default()
         };
+        report.answer.extend(reserved(options, &old, &new));
         let pairs = OperatorPairs::of((before, &old), (after, &new));
         let keys: &[DiffKey] = match &pairs {
             _ if !options.keys.is_empty() => &options.keys,
@@ -111,13 +112,32 @@ fn total(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> S
     } else {
         format!("{}, then {}", options.before.heading(), options.after.words())
     };
-    let change = change_of(before, after);
     if before == after {
         return format!("{words}: {} both times.", Bytes(before));
     }
-    let percent = 100.0 * change as f64 / before.max(1) as f64;
-    let percent = if before == 0 { String::new() } else { format!(" ({percent:+.1} %)") };
-    format!("{words}: {} before, {} after: {}{percent}.", Bytes(before), Bytes(after), signed(change))
+    format!("{words}: {}", change(before, after))
+}
+
+/// How much an allocator held at most, if that differs.
+fn reserved(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
+    let most = |device: &DeviceSnapshot| match device.pool {
+        Some(pool) => pool.reserved_high,
+        None => device.stats.reserved_bytes.peak,
+    };
+    let (before, after) = (most(old), most(new));
+    let is_worth = new.device != Device::Cpu && before.abs_diff(after) >= options.threshold.max(1);
+    is_worth.then(|| format!("Reserved at most: {}", change(before, after)))
+}
+
+fn change(before: u64, after: u64) -> String {
+    let change = change_of(before, after);
+    let percent = format!("{:+.1} %", 100.0 * change as f64 / before.max(1) as f64);
+    let percent = match percent.as_str() {
+        _ if before == 0 => String::new(),
+        "+0.0 %" | "-0.0 %" => " (less than 0.1 %)".to_owned(),
+        percent => format!(" ({percent})"),
+    };
+    format!("{} before, {} after: {}{percent}.", Bytes(before), Bytes(after), signed(change))
 }
 
 fn largest(diff: &Diff, threshold: u64) -> Option<String> {
@@ -197,6 +217,21 @@ mod tests {
         let first = &report.sections[0];
         assert_eq!(first.rows[0][0], Cell::Change(2 << 20));
         assert_eq!(first.rows.len(), 2, "what did not change is one row: {:?}", first.rows);
+    }
+
+    #[test]
+    fn what_is_reserved_is_said_where_it_differs() {
+        let recording = |bytes| {
+            let mut story = Story::cuda(0);
+            story.segment_alloc(1 << 30, bytes).alloc("a", 1000).address(1 << 30).on(LINE_7);
+            story.build()
+        };
+        let answer =
+            |bytes| Report::of_diff(&recording(20 << 20), &recording(bytes), &DiffOptions::default()).unwrap().answer;
+        let expected = "Reserved at most: 20.00 MiB before, 42.00 MiB after: +22.00 MiB (+110.0 %).";
+        assert!(answer(42 << 20).iter().any(|line| line == expected), "{:?}", answer(42 << 20));
+        assert!(!answer(20 << 20).iter().any(|line| line.contains("Reserved")));
+        assert_eq!(change(100_000, 99_999), "97.66 KiB before, 97.66 KiB after: -1 B (less than 0.1 %).");
     }
 
     #[test]

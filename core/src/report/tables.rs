@@ -163,15 +163,19 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot, options: &Repo
     ];
     for row in found.iter().take(options.rows / 2) {
         let then = row.peak_without.map_or(Cell::Unknown, |bytes| Cell::Bytes(bytes + device.peak.below_threshold));
-        let first = Cell::Text(row.lines.first().cloned().unwrap_or_default());
+        let mut lines = first_lines(&row.lines).into_iter();
+        let first = Cell::Text(lines.next().unwrap_or_default());
         section.rows.push(vec![Cell::Bytes(row.older), then, Cell::Count(row.count), Cell::Bytes(row.size), first]);
-        let (shown, more) = row.lines.split_at(row.lines.len().min(LINES));
-        let more = (!more.is_empty()).then(|| format!("then {} more lines", more.len()));
-        for line in shown.iter().skip(1).map(|line| format!("then {line}")).chain(more) {
-            section.partial_row(Vec::new(), line);
-        }
+        lines.for_each(|line| section.partial_row(Vec::new(), format!("then {line}")));
     }
     (!found.is_empty()).then_some(section)
+}
+
+/// The first lines, and how many more there are.
+pub(super) fn first_lines(lines: &[String]) -> Vec<String> {
+    let (shown, rest) = lines.split_at(lines.len().min(LINES));
+    let more = (!rest.is_empty()).then(|| format!("{} more lines", rest.len()));
+    shown.iter().cloned().chain(more).collect()
 }
 
 #[cfg(test)]
@@ -186,6 +190,16 @@ mod tests {
         assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
         assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
         assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
+
+    #[test]
+    fn many_lines_are_four_and_a_number() {
+        let lines: Vec<String> = (1..=6).map(|line| format!("x.rs:{line}")).collect();
+        assert_eq!(
+            first_lines(&lines).join(", then "),
+            "x.rs:1, then x.rs:2, then x.rs:3, then x.rs:4, then 2 more lines"
+        );
+        assert_eq!(first_lines(&lines[..4]), lines[..4]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Line matching: an edit above a line moves it, so lines are matched within their function, in order, by what they
 //! allocate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::{Diff, DiffRow, add_after, add_before, unchanged};
@@ -20,16 +20,60 @@ struct Line {
 }
 
 /// The lines of a function, by number; rows without a line have no function.
-type Lines = BTreeMap<(String, String), Vec<Line>>;
+type Lines = BTreeMap<Function, Vec<Line>>;
+
+/// File and name.
+type Function = (String, String);
 
 pub(super) fn diff(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot)) -> Diff {
-    let (mut old, new) = (lines(before.0, before.1), lines(after.0, after.1));
+    let (mut old, mut new) = (lines(before.0, before.1), lines(after.0, after.1));
     let mut rows = Vec::new();
-    for (function, new) in new {
-        rows.extend(matched(old.remove(&function).unwrap_or_default(), new));
+    for (was, is) in same_functions(&old, &new) {
+        rows.extend(matched(old.remove(&was).unwrap_or_default(), new.remove(&is).unwrap_or_default()));
     }
     rows.extend(old.into_values().flatten().map(|line| row(Some(line), None)));
+    rows.extend(new.into_values().flatten().map(|line| row(None, Some(line))));
     Diff::of_rows(rows)
+}
+
+/// Folders of a path that are compared, from its end.
+const MOST_FOLDERS: usize = 32;
+
+/// The functions of both recordings: those of one file first, then those whose paths have the longest end in common, as in two
+/// checkouts of a project. A function that could be several others is none of them.
+fn same_functions(old: &Lines, new: &Lines) -> Vec<(Function, Function)> {
+    let is_known = |key: &&Function| new.contains_key(key);
+    let mut pairs: Vec<(Function, Function)> =
+        old.keys().filter(is_known).map(|key| (key.clone(), key.clone())).collect();
+    let mut rest: [BTreeSet<&Function>; 2] = [
+        old.keys().filter(|key| !new.contains_key(key)).collect(),
+        new.keys().filter(|key| !old.contains_key(key)).collect(),
+    ];
+    for folders in (0..MOST_FOLDERS).rev() {
+        let mut by_end: BTreeMap<(String, &str), [Vec<&Function>; 2]> = BTreeMap::new();
+        for (side, rest) in rest.iter().enumerate() {
+            for key in rest {
+                if let Some(end) = end_of_path(&key.0, folders) {
+                    by_end.entry((end, &key.1)).or_default()[side].push(key);
+                }
+            }
+        }
+        for found in by_end.values() {
+            if let [[was], [is]] = [&*found[0], &*found[1]] {
+                rest[0].remove(was);
+                rest[1].remove(is);
+                pairs.push(((*was).clone(), (*is).clone()));
+            }
+        }
+    }
+    pairs
+}
+
+/// A file with so many folders above it.
+fn end_of_path(path: &str, folders: usize) -> Option<String> {
+    let plain = path.replace('\\', "/");
+    let mut separators = plain.rmatch_indices('/').map(|(at, _)| at + 1).chain([0]);
+    separators.nth(folders).and_then(|at| plain.get(at..)).filter(|end| !end.is_empty()).map(str::to_owned)
 }
 
 /// The device's lines by file and function.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::snapshot::testing::{LINE_7, LINE_9, Story};
-use crate::snapshot::{Thread, ThreadId};
+use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
+use crate::snapshot::{StackId, Thread, ThreadId};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
     Diff::of((before, &before.devices[0]), (after, &after.devices[0]), key)
@@ -57,6 +57,34 @@ fn lines_that_an_edit_moved_are_the_same_lines() {
     assert_eq!(changed.len(), 1, "{:#?}", diff.rows);
     assert_eq!((changed[0].before, changed[0].after), (2000, 5000));
     assert!(changed[0].label.contains(":17 ") && changed[0].label.ends_with(", before :7"), "{}", changed[0].label);
+}
+
+/// Functions `f` in these files, one block each, the first of 1 byte, the next of 2, …
+fn in_files(files: &[&str]) -> SnapshotData {
+    let frames = files.iter().map(|file| frame("f", file, 7)).collect();
+    let mut story = Story::cpu();
+    story.stacks(stacks(frames, (0..files.len() as u32).map(|at| [at])));
+    for at in 1..=files.len() as u32 {
+        story.alloc(at, at.into()).on(StackId(at));
+    }
+    story.build()
+}
+
+#[test]
+fn files_of_two_checkouts_are_matched_by_the_longest_end_of_their_paths() {
+    let pairs = |before: &[&str], after: &[&str]| {
+        let rows = diff(&in_files(before), &in_files(after), DiffKey::Line).rows;
+        let mut pairs: Vec<_> = rows.iter().map(|row| (row.before, row.after)).collect();
+        pairs.sort_unstable();
+        pairs
+    };
+    let here = ["/home/a/net/src/nn.rs", "/home/a/net/src/main.rs", "/home/a/net/src/blocks/nn.rs"];
+    let there = ["/build/3/net/src/blocks/nn.rs", "/build/3/net/src/nn.rs", "/build/3/net/src/main.rs"];
+    assert_eq!(pairs(&here, &there), [(1, 2), (2, 3), (3, 1)]);
+    assert_eq!(pairs(&["/home/a/net/nn.py"], &[r"C:\Users\b\net\nn.py"]), [(1, 1)]);
+    assert_eq!(pairs(&["src/nn.rs"], &["/home/a/net/src/nn.rs"]), [(1, 1)]);
+    assert_eq!(pairs(&["/a/x/nn.py"], &["/b/y/nn.py", "/b/z/nn.py"]), [(0, 1), (0, 2), (1, 0)], "either could be it");
+    assert_eq!(pairs(&["/a/x/nn.py"], &["/b/x/mm.py"]), [(0, 1), (1, 0)]);
 }
 
 #[test]

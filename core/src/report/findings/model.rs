@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then};
 use crate::analysis::{LiveTwice, StackTest, live_twice, operator_temporaries};
 use crate::attribute::{Categories, has_backward_pass, has_variables, operator, squared_by};
+use crate::report::tables::first_lines;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
@@ -20,7 +21,7 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
     let finding = |row: LiveTwice| Finding {
         kind: "live_twice",
         what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
-        line: Some(row.lines.join(", then ")),
+        line: Some(first_lines(&row.lines).join(", then ")),
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
         confidence: Confidence::Likely,
         why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
