@@ -3,10 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use memtrace_core::snapshot::Device;
-
+use super::heap_refusal;
 use crate::record::heap::{
-    on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, refused, undo_free,
+    on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, undo_free,
 };
 
 /// Global allocator wrapper that shows memtrace the memory of CPU tensors and forwards every request.
@@ -129,7 +128,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 #[inline]
 fn seen(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
-        refused(Device::Cpu, size);
+        heap_refusal::refused(size);
         return block;
     }
     if on_unwatched_alloc(size) { block } else { on_watched_alloc(block, size) }

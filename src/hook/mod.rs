@@ -6,6 +6,7 @@
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")), path = "cuda_elsewhere.rs")]
 pub(crate) mod cuda;
 mod heap;
+pub(crate) mod heap_refusal;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod interpose;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

@@ -9,10 +9,8 @@ use super::dump;
 use super::outputs::Snapshot;
 use super::print_error;
 use super::recording::{Recording, SharedRecording};
+use crate::hook::heap_refusal::IMPOSSIBLE;
 use crate::record::own;
-
-/// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
-const IMPOSSIBLE: usize = 1 << 46;
 
 /// Characters in a line of a post-mortem.
 const WIDTH: usize = 80;

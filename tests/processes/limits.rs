@@ -142,6 +142,28 @@ fn running_out_of_memory_in_small_steps_writes_a_snapshot() {
 }
 
 #[test]
+fn a_heap_that_runs_out_is_explained() {
+    let child = in_child(&[], || {
+        let session = memtrace::start().unwrap();
+        let kept = vec![1_u8; 64 * MIB];
+        // A request that no machine could fulfil is a mistake: it is not explained.
+        assert!(Vec::<u8>::new().try_reserve_exact(1 << 46).is_err());
+        set_limit(libc::RLIMIT_AS, address_space() + 600 * MIB as u64);
+        assert!(Vec::<u8>::new().try_reserve_exact(2000 * MIB).is_err());
+        assert!(Vec::<u8>::new().try_reserve_exact(3000 * MIB).is_err());
+        let snapshot = session.snapshot();
+        let device = snapshot.device(Device::Cpu).unwrap();
+        assert_eq!(device.ooms.iter().map(|oom| oom.size).collect::<Vec<_>>(), [2000 * MIB as u64, 3000 * MIB as u64]);
+        assert!(device.ooms[0].device_free.unwrap() <= 600 * MIB as u64);
+        drop(kept);
+    });
+    for expected in ["the heap is out of memory", "2,097,152,000 bytes", "ulimit -v", "64.00 MiB", "limits.rs"] {
+        assert!(child.said(expected), "{expected}: {child}");
+    }
+    assert_eq!(child.errors.matches("is out of memory").count(), 1, "{child}");
+}
+
+#[test]
 fn a_dump_without_room_is_written_at_a_later_failure() {
     let dir = tempfile::tempdir().unwrap();
     let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {

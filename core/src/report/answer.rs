@@ -130,7 +130,8 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
         1 => "once: a request".to_owned(),
         times => format!("{times} times: the last request,"),
     };
-    Some(format!("The device ran out of memory {times} of {size} after {after:.3} s{free}."))
+    let what = if device.device == Device::Cpu { "heap" } else { "device" };
+    Some(format!("The {what} ran out of memory {times} of {size} after {after:.3} s{free}."))
 }
 
 /// What was live at the last of several refusals and is older than the first: a retry that is smaller does not free it.

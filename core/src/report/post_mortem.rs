@@ -2,7 +2,7 @@
 
 use super::{Report, ReportOptions, Section, findings, tables};
 use crate::analysis::{self, PostMortem};
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
 const ROWS: usize = 10;
@@ -13,40 +13,56 @@ pub(super) fn report(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Rep
     let by_line = tables::of_breakdown("live_by_line", "Live, by line", "Location", &post_mortem.lines, &options);
     let by_scope = tables::of_breakdown("live_by_scope", "Live, by scope", "Scope", &post_mortem.scopes, &options);
     Some(Report {
-        title: format!("memtrace: {} is out of memory", device.device),
-        answer: what_helps(&post_mortem),
+        title: match device.device {
+            Device::Cpu => "memtrace: the heap is out of memory".to_owned(),
+            device => format!("memtrace: {device} is out of memory"),
+        },
+        answer: what_helps(&post_mortem, device.device),
         findings: findings(data, device),
-        totals: what_there_was(&post_mortem),
+        totals: what_there_was(&post_mortem, device.device),
         sections: [by_line, by_scope].map(|section| Section { is_estimate: device.is_sample(), ..section }).to_vec(),
         ..Report::default()
     })
 }
 
-fn what_there_was(post_mortem: &PostMortem) -> Vec<(&'static str, String)> {
+fn what_there_was(post_mortem: &PostMortem, device: Device) -> Vec<(&'static str, String)> {
     let refused = &post_mortem.refused;
     let known = |bytes: Option<u64>| bytes.map_or("not known".to_owned(), |bytes| Bytes(bytes).to_string());
     let total = refused.device_total.map_or(String::new(), |total| format!(" of {}", Bytes(total)));
     let estimated = if post_mortem.holes.estimated { ", estimated" } else { "" };
-    vec![
-        ("Requested", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size))),
-        ("Free", format!("{}{total}, counting other processes", known(refused.device_free))),
-        ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
-        ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
-        ("Live", format!("{} recorded", Bytes(post_mortem.lines.total))),
-    ]
+    let free = format!("{}{total}", known(refused.device_free));
+    let mut lines = vec![("Requested", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size)))];
+    if device == Device::Cpu {
+        lines.extend(refused.device_total.map(|_| ("Address space", format!("{free} free: the limit is ulimit -v's"))));
+    } else {
+        lines.extend([
+            ("Free", format!("{free}, counting other processes")),
+            ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
+            ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
+        ]);
+    }
+    lines.push(("Live", format!("{} recorded", Bytes(post_mortem.lines.total))));
+    lines
 }
 
-fn what_helps(post_mortem: &PostMortem) -> Vec<String> {
-    let mut lines = what_was_missing(post_mortem);
+fn what_helps(post_mortem: &PostMortem, device: Device) -> Vec<String> {
+    let mut lines = what_was_missing(post_mortem, device);
     lines.extend(post_mortem.temporaries.as_ref().map(|row| {
         format!("The largest temporary took {}, at {}: smaller batches make it smaller.", Bytes(row.largest), row.label)
     }));
     lines
 }
 
-fn what_was_missing(post_mortem: &PostMortem) -> Vec<String> {
+fn what_was_missing(post_mortem: &PostMortem, device: Device) -> Vec<String> {
     let missing = Bytes(post_mortem.missing);
+    let is_limited = post_mortem.refused.device_total.is_some();
     match post_mortem.lines_to_drop {
+        _ if device == Device::Cpu && !is_limited => {
+            vec!["The system's allocator does not say why: the address space has no limit.".to_owned()]
+        }
+        Some(0) if device == Device::Cpu => {
+            vec!["The free address space would have sufficed, but not in one piece.".to_owned()]
+        }
         Some(0) => vec![
             "The free memory and the unused memory of the pool would have sufficed, but not in one piece:".to_owned(),
             "release unused memory before the call (cuMemPoolTrimTo), or allocate large blocks first.".to_owned(),
@@ -75,5 +91,27 @@ mod tests {
         {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn the_heaps_limit_is_named_if_it_has_one() {
+        let show = |free: Option<u64>, size| {
+            let mut trace = Story::cpu();
+            trace.alloc("kept", 3000).on(LINE_7).refused(size, free);
+            let mut data = trace.build();
+            data.devices[0].ooms[0].device_total = free.map(|_| 4000);
+            Text { width: 100, ..Text::default() }.show(&Report::of_refusal(&data, Device::Cpu).unwrap())
+        };
+        let limited = show(Some(500), 1500);
+        for expected in [
+            "the heap is out of memory",
+            "500 B of 3.906 KiB free: the limit is ulimit -v's",
+            "1000 B more were needed: the first line",
+        ] {
+            assert!(limited.contains(expected), "{expected}: {limited}");
+        }
+        assert!(!limited.contains("pool"), "{limited}");
+        assert!(show(Some(500), 400).contains("not in one piece."));
+        assert!(show(None, 400).contains("does not say why"));
     }
 }
