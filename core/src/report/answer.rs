@@ -24,7 +24,22 @@ pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String
     lines.extend(older_than_the_retry(data, device));
     lines.push(at_the_end(device));
     lines.extend(elsewhere(data, device));
+    lines.extend(not_recorded(data, device));
     lines
+}
+
+/// Less than this is a program's own code, stacks and what its allocator keeps.
+const LEAST_NOT_RECORDED: u64 = 64 << 20;
+
+/// The process held more than all that was recorded. Memory of a simulated GPU may be the host's.
+fn not_recorded(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+    let memory = data.process.memory.as_ref().filter(|_| device.device == Device::Cpu)?;
+    let recorded: u64 = data.devices.iter().map(|device| device.peak.total()).sum();
+    let rest = memory.resident_high.saturating_sub(memory.files_high).saturating_sub(recorded);
+    (rest >= recorded.max(LEAST_NOT_RECORDED)).then(|| {
+        let (most, files) = (Bytes(memory.resident_high), Bytes(memory.files_high));
+        format!("The process held more than was recorded: at most {most} were resident, {files} of it mapped files.")
+    })
 }
 
 /// What held more memory than the device that is answered for.
@@ -195,6 +210,20 @@ mod tests {
             ["More is on another device: pinned held 1001 B (`--device pinned`)."]
         );
         assert_eq!(elsewhere(&data, &data.devices[1]), [""; 0]);
+    }
+
+    #[test]
+    fn memory_beyond_the_recording_is_said_if_it_is_more() {
+        let mut data = Story::cpu().alloc("block", 100 << 20).on(LINE_7).build();
+        let said = |data: &SnapshotData| not_recorded(data, &data.devices[0]);
+        assert_eq!(said(&data), None);
+        let (resident_high, files_high) = (230 << 20, 30 << 20);
+        data.process.memory = Some(crate::snapshot::HostMemory { resident_high, files_high, ..Default::default() });
+        let expected =
+            "The process held more than was recorded: at most 230.0 MiB were resident, 30.00 MiB of it mapped files.";
+        assert_eq!(said(&data).as_deref(), Some(expected));
+        data.devices[0].peak.bytes += 1;
+        assert_eq!(said(&data), None);
     }
 
     #[test]
