@@ -203,7 +203,6 @@
 //! | `cudarc` | | `memtrace::cudarc`: names for cudarc's slices; builds without a toolkit |
 //! | `rayon` | | `measure_in_pool` |
 //! | `metrics` | | `memtrace::metrics`: gauges of live bytes and peaks for the facade `metrics` |
-//! | `figures` | | operator series and category timelines as SVG |
 //! | `signals` | | `Builder::dump_on_signal`, `MEMTRACE_SIGNAL` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

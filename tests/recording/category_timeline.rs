@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
 use memtrace::analysis::{by_category, category_timeline};
 use memtrace::attribute::Categories;
-use memtrace::export::{CategoriesJson, CategoriesRaw, CategoriesSvg, Export};
+use memtrace::export::{CategoriesJson, CategoriesRaw, Export, TimelineSvg};
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 
@@ -125,7 +125,7 @@ fn the_file_extension_selects_the_format() {
         let format: Box<dyn Export> = match end.trim_end_matches(".gz") {
             "json" => Box::new(CategoriesJson::default()),
             "raw.json" => Box::new(CategoriesRaw::default()),
-            _ => Box::new(CategoriesSvg::default()),
+            _ => Box::new(TimelineSvg::default()),
         };
         let again = snapshot.write_as(&path, &*format).unwrap();
         assert_ne!(again, path, "what is there is left as it is");

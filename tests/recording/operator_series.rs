@@ -273,7 +273,6 @@ fn files_of_a_recording_are_read_back() {
     assert!(text.contains("tests/recording/operator_series.rs"), "{text}");
 }
 
-#[cfg(feature = "figures")]
 #[test]
 fn figures_have_curves_and_names_of_markers() {
     let _alone = alone();

@@ -2,7 +2,7 @@
 
 use memtrace_core::Bytes;
 use memtrace_core::analysis::{Curve, KeyTimeline, TimelineKey, TimelineRow, curve, device_or_main, key_timeline};
-use memtrace_core::export::{CategoriesSvg, Export, TimelineSvg};
+use memtrace_core::export::TimelineSvg;
 use memtrace_core::snapshot::DeviceSnapshot;
 use memtrace_core::visible;
 use serde_json::json;
@@ -17,11 +17,8 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
-        let format: &dyn Export = match args.by {
-            None | Some(OverTime::Category) => &CategoriesSvg { device: selection.device },
-            Some(by) => &TimelineSvg { device: selection.device, by: key(by) },
-        };
-        return output::export(&recording.data, format, path);
+        let by = args.by.map_or(TimelineKey::Category, key);
+        return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, path);
     }
     let device = device_or_main(&recording.data, selection.device)
         .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::labels::{Labels, line_label, operator_label};
+use super::labels::{BEFORE_RECORDING, Labels, line_label, operator_label};
 use super::log;
 use crate::attribute::Categories;
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData};
+use crate::snapshot::{Block, Category, DeviceSnapshot, RecordKind, SnapshotData};
 
 /// What a row of a [`KeyTimeline`] stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,10 +38,12 @@ pub struct KeyTimeline {
     pub from_ns: u64,
     /// Where it ends.
     pub to_ns: u64,
-    /// The keys with the highest maxima, then one row for all others and for memory from before the log, if there is any.
+    /// The keys with the highest maxima, then one row for all others, if there are any.
     pub rows: Vec<TimelineRow>,
     /// The total of each column.
     pub totals: Vec<u64>,
+    /// When the highest of all was reached first.
+    pub highest_ns: u64,
 }
 
 /// Label of the row for all other keys.
@@ -58,10 +60,14 @@ pub fn key_timeline(
     let mut keys = Keys::of(data, device, key);
     let numbers: Vec<usize> = device.records.iter().map(|record| keys.number(&record.block())).collect();
     let at_start = at_start(device, &mut keys);
-    let (names, from_ns) = (keys.names, log::start_ns(device));
-    let to_ns = data.process.duration_ns.max(device.records.last().map_or(0, |record| record.time_ns)).max(from_ns + 1);
+    let (names, from_ns) = (keys.names.names, log::start_ns(device));
+    let to_ns = data
+        .process
+        .duration_ns
+        .max(device.records.last().map_or(0, |record| record.time_ns))
+        .max(from_ns.saturating_add(1));
     let place = |ns: u64| {
-        let part = u128::from(ns.saturating_sub(from_ns)) * columns as u128 / u128::from(to_ns - from_ns);
+        let part = u128::from(ns.saturating_sub(from_ns)) * columns as u128 / u128::from(to_ns - from_ns).max(1);
         (part as usize).min(columns.saturating_sub(1))
     };
     let moments = highest_moments(device, columns, place);
@@ -82,7 +88,10 @@ pub fn key_timeline(
         take(after, &now);
     }
     let totals: Vec<u64> = moments.iter().map(|(_, total)| *total).collect();
-    KeyTimeline { from_ns, to_ns, rows: rows(&names, &highest, &taken, &totals, most), totals }
+    let first_of_highest = moments.iter().rev().max_by_key(|(_, total)| *total);
+    let record = first_of_highest.and_then(|(after, _)| device.records.get(after.checked_sub(1)?));
+    let highest_ns = record.map_or(from_ns, |record| record.time_ns);
+    KeyTimeline { from_ns, to_ns, rows: rows(&names, &highest, &taken, &totals, most), totals, highest_ns }
 }
 
 /// For each column the number of records before its highest moment, and the total then. What is live when a column begins
@@ -142,6 +151,13 @@ fn at_start(device: &DeviceSnapshot, keys: &mut Keys<'_>) -> Vec<u64> {
     for block in device.live.iter().filter(|block| !seen.contains(&block.seq)) {
         add(keys.number(block), device.weight(block.size).bytes);
     }
+    let known: u64 = start.iter().sum();
+    let rest = log::allocated_at_start(device).saturating_sub(known);
+    if rest > 0 {
+        let number = keys.number_of_rest();
+        start.resize(start.len().max(number + 1), 0);
+        start[number] += rest;
+    }
     start
 }
 
@@ -149,8 +165,25 @@ fn at_start(device: &DeviceSnapshot, keys: &mut Keys<'_>) -> Vec<u64> {
 struct Keys<'a> {
     labels: Option<Labels<'a>>,
     categories: Option<Categories>,
+    names: Names,
+}
+
+#[derive(Default)]
+struct Names {
     numbers: HashMap<String, usize>,
     names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len();
+        self.numbers.insert(name.to_owned(), number);
+        self.names.push(name.to_owned());
+        number
+    }
 }
 
 impl<'a> Keys<'a> {
@@ -160,22 +193,21 @@ impl<'a> Keys<'a> {
             TimelineKey::Operator => (Some(Labels::of_stacks(data, operator_label)), None),
             TimelineKey::Line => (Some(Labels::of_stacks(data, line_label)), None),
         };
-        Self { labels, categories, numbers: HashMap::new(), names: Vec::new() }
+        Self { labels, categories, names: Names::default() }
     }
 
     fn number(&mut self, block: &Block) -> usize {
-        let name = match (&mut self.labels, &self.categories) {
-            (Some(labels), _) => labels.name(block),
-            (None, Some(categories)) => categories.get(block.seq).word(),
-            (None, None) => "",
-        };
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
+        match (&mut self.labels, &self.categories) {
+            (Some(labels), _) => self.names.number(labels.name(block)),
+            (None, Some(categories)) => self.names.number(categories.get(block.seq).word()),
+            (None, None) => 0,
         }
-        let number = self.names.len();
-        self.numbers.insert(name.to_owned(), number);
-        self.names.push(name.to_owned());
-        number
+    }
+
+    /// The key of what is older than the log and not known.
+    fn number_of_rest(&mut self) -> usize {
+        let name = if self.categories.is_some() { Category::Unknown.word() } else { BEFORE_RECORDING };
+        self.names.number(name)
     }
 }
 
@@ -204,7 +236,7 @@ mod tests {
         let expected: [(&str, u64, &[u64]); 3] = [
             ("src/main.rs:9 (net::pad)", 5000, &[0, 5000, 0, 0]),
             ("src/model.rs:7 (Net::forward)", 1000, &[1000, 1000, 1000, 1000]),
-            (OTHERS, 100, &[100, 100, 100, 100]),
+            (BEFORE_RECORDING, 100, &[100, 100, 100, 100]),
         ];
         assert_eq!(rows, expected);
         assert_eq!(timeline.totals, [1100, 6100, 1100, 1100]);

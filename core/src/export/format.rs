@@ -72,25 +72,17 @@ impl Format {
     }
 }
 
-/// Replaces a format whose feature is off, and returns an error that names the feature.
-macro_rules! missing {
-    ($name:ident, $feature:literal) => {
-        #[cfg(not(feature = $feature))]
-        #[derive(Default)]
-        pub(super) struct $name;
+/// In place of the flamegraph if its feature is off.
+#[cfg(not(feature = "flamegraph"))]
+#[derive(Default)]
+pub(super) struct MissingFlamegraph;
 
-        #[cfg(not(feature = $feature))]
-        impl ExportOperators for $name {
-            fn write_operators(&self, _: &OperatorSeries, _: &mut dyn Write) -> Result<LeftOut, Error> {
-                let reason = concat!("this was built without memtrace's feature `", $feature, "`");
-                Err(Error::drawing("picture", reason.to_owned()))
-            }
-        }
-    };
+#[cfg(not(feature = "flamegraph"))]
+impl super::Export for MissingFlamegraph {
+    fn write(&self, _: &SnapshotData, _: &mut dyn Write) -> Result<LeftOut, Error> {
+        Err(Error::drawing("picture", "this was built without memtrace's feature `flamegraph`".to_owned()))
+    }
 }
-
-missing!(MissingFigure, "figures");
-missing!(MissingFlamegraph, "flamegraph");
 
 #[cfg(test)]
 mod tests {

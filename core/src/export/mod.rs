@@ -16,10 +16,10 @@
 //! | [`Dhat`] | `.dhat.json` | for DHAT's viewer |
 //! | [`Firefox`] | `.firefox.json` | a profile of allocations over time for the Firefox Profiler |
 //! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
-//! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
-//! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg` | `.categories.json`, `.raw.json`, `.svg` | the category timeline |
+//! | [`OperatorsJson`], [`OperatorsCsv`], [`OperatorsSvg`] | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
+//! | [`CategoriesJson`], [`CategoriesRaw`], [`TimelineSvg`] | `.categories.json`, `.raw.json`, `.svg` | the category timeline |
 //!
-//! The types without a link need a feature: `Flamegraph` needs `flamegraph`, the other two need `figures`.
+//! `Flamegraph` needs the feature `flamegraph`.
 
 pub(crate) mod advice;
 mod budget;
@@ -29,8 +29,6 @@ mod chrome;
 #[doc(hidden)]
 pub mod csv;
 mod dhat;
-#[cfg(feature = "figures")]
-mod figure;
 pub mod file;
 mod firefox;
 #[cfg(feature = "flamegraph")]
@@ -58,8 +56,10 @@ mod report_json;
 #[cfg(test)]
 mod sample_tests;
 mod speedscope;
+mod svg;
 pub mod table;
 mod text;
+mod timeline;
 #[cfg(test)]
 mod viewer_tests;
 mod viewers;
@@ -69,12 +69,8 @@ use std::io::Write;
 pub use budget::LeftOut;
 pub use capture::Capture;
 pub use categories::{CategoriesJson, CategoriesRaw};
-#[cfg(feature = "figures")]
-pub use categories::{CategoriesSvg, TimelineSvg};
 pub use chrome::{ChromeTrace, MemoryLayout, Steps};
 pub use dhat::Dhat;
-#[cfg(feature = "figures")]
-pub use figure::{Figure, OperatorsSvg};
 pub use firefox::Firefox;
 #[cfg(feature = "flamegraph")]
 pub use flamegraph::{Flamegraph, FlamegraphDiff};
@@ -82,8 +78,6 @@ pub use folded::{Folded, Measure};
 pub use format::Format;
 #[cfg(not(feature = "flamegraph"))]
 use format::MissingFlamegraph as Flamegraph;
-#[cfg(not(feature = "figures"))]
-use format::{MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
 pub use html::HtmlPage;
 pub use json::Json;
 #[doc(hidden)]
@@ -91,12 +85,15 @@ pub use markdown::code as markdown_code;
 #[doc(hidden)]
 pub use markdown::escaped as markdown_text;
 pub use markdown::markdown;
-pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
+pub use operators::{
+    ExportOperators, Figure, OperatorsCsv, OperatorsJson, OperatorsSvg, operators_of, parse_operators,
+};
 pub use pprof::Pprof;
 pub use pytorch::Pickle;
 pub use report_json::report_json;
 pub use speedscope::Speedscope;
 pub use text::{Text, at_peak};
+pub use timeline::TimelineSvg;
 
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
@@ -121,7 +118,7 @@ const FORMATS: [Format; 19] = [
     Format::of_operators::<OperatorsSvg>(".operators.svg"),
     Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
     Format::of_recording::<CategoriesJson>(".categories.json"),
-    Format::of_recording::<CategoriesSvg>(".categories.svg"),
+    Format::of_recording::<TimelineSvg>(".categories.svg"),
 ];
 
 /// A format with its options.

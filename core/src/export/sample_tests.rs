@@ -6,12 +6,11 @@ use crate::analysis::{self, operators};
 #[cfg(feature = "flamegraph")]
 use crate::export::Flamegraph;
 use crate::export::golden_tests::check;
-#[cfg(feature = "figures")]
-use crate::export::{CategoriesSvg, OperatorsSvg};
 use crate::export::{
     ChromeTrace, Dhat, Export, ExportOperators, Firefox, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Pprof,
     Speedscope, Text, folded, parse_operators,
 };
+use crate::export::{OperatorsSvg, TimelineSvg};
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
 use crate::snapshot::{Device, SnapshotData};
 
@@ -49,9 +48,7 @@ fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
         ("estimates from a sample", series.to_string().into_bytes()),
         #[cfg(feature = "flamegraph")]
         ("estimates from a sample", written(|out| Flamegraph::default().write(data, out))),
-        #[cfg(feature = "figures")]
-        (", estimated", written(|out| CategoriesSvg::default().write(data, out))),
-        #[cfg(feature = "figures")]
+        (", estimated", written(|out| TimelineSvg::default().write(data, out))),
         (", estimated", written(|out| OperatorsSvg::default().write_operators(series, out))),
     ]
 }

@@ -11,7 +11,7 @@ use crate::lane::Run;
 pub(crate) fn features(run: &Run) -> Result<String> {
     let hack = tool(run, "cargo-hack", "0.6", &[])?;
     let shell = &run.shell;
-    cmd!(shell, "{hack} hack clippy --quiet --package candle-memtrace --feature-powerset --exclude-features cuda,default --group-features figures,flamegraph,gzip,metrics,signals -- -D warnings").run()?;
+    cmd!(shell, "{hack} hack clippy --quiet --package candle-memtrace --feature-powerset --exclude-features cuda,default --group-features flamegraph,gzip,metrics,signals -- -D warnings").run()?;
     cmd!(shell, "{hack} hack clippy --quiet --package memtrace-core --feature-powerset --exclude-features default -- -D warnings").run()?;
     Ok("every feature set without cuda".to_owned())
 }

@@ -96,14 +96,9 @@ fn raw_entries_make_the_rows() {
 }
 
 #[test]
-fn without_a_device_there_is_nothing_in_the_lists_and_nothing_to_draw() {
+fn without_a_device_there_is_nothing_in_the_lists() {
     let (times, sizes) = timeline(&empty());
     assert!(times.is_empty() && sizes.is_empty() && raw(&empty()).is_empty());
-    #[cfg(feature = "figures")]
-    {
-        let error = super::CategoriesSvg::default().write(&empty(), &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("nothing was live"), "{error}");
-    }
 }
 
 #[test]
@@ -117,107 +112,4 @@ fn another_device_can_be_asked_for() {
         read[0].as_array().unwrap().len()
     };
     assert_eq!((rows(None), rows(Some(Device::Cpu)), rows(Some(Device::Managed))), (6, 1, 0));
-}
-
-#[cfg(feature = "figures")]
-mod drawn {
-    use super::super::CategoriesSvg;
-    use super::*;
-
-    fn svg(data: &SnapshotData) -> String {
-        let mut out = Vec::new();
-        CategoriesSvg::default().write(data, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    /// Every element is closed where it must be, and every text is escaped; gives the elements' names.
-    fn elements(xml: &str) -> Vec<String> {
-        let (mut open, mut names) = (Vec::new(), Vec::new());
-        let mut rest = xml;
-        while let Some(at) = rest.find('<') {
-            let (text, tag) = rest.split_at(at);
-            assert!(!text.contains('>'), "{text}");
-            for (_, entity) in text.match_indices('&').map(|(at, _)| text.split_at(at)) {
-                let known = ["&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&apos;"];
-                assert!(known.iter().any(|known| entity.starts_with(known)), "{entity}");
-            }
-            let end = tag.find('>').unwrap();
-            let inside = &tag[1..end];
-            assert_eq!(inside.matches('"').count() % 2, 0, "{inside}");
-            let name = inside.trim_matches('/').split_whitespace().next().unwrap().to_owned();
-            match (inside.starts_with('/'), inside.ends_with('/')) {
-                (true, _) => assert_eq!(open.pop().as_ref(), Some(&name)),
-                (_, true) => names.push(name),
-                _ => {
-                    names.push(name.clone());
-                    open.push(name);
-                }
-            }
-            rest = &tag[end + 1..];
-        }
-        assert_eq!((open, rest.trim()), (Vec::new(), ""));
-        names
-    }
-
-    #[test]
-    fn the_picture_is_well_formed_and_has_an_area_and_a_box_in_the_colour_of_each_category() {
-        let svg = svg(&with_our_own());
-        let names = elements(&svg);
-        for category in [Category::Parameter, Category::Unknown, Category::KvCache, Category::Workspace] {
-            let fill = format!("fill=\"{}\"", category.colour());
-            assert_eq!(svg.matches(&fill).count(), 2, "{category}");
-            assert!(svg.contains(&format!("<title>{category}</title>")));
-        }
-        assert_eq!(names.iter().filter(|name| *name == "path").count(), 4 + 2, "the peak's mark has two");
-        assert!(!svg.contains("GRADIENT") && !svg.contains("NaN"));
-        for text in ["net on cpu: memory by category, peak 4.418 KiB", "PARAMETER 1000 B", "peak at 0.003 ms"] {
-            assert!(svg.contains(text), "{text}: {svg}");
-        }
-    }
-
-    #[test]
-    fn what_the_program_is_called_is_escaped() {
-        let mut data = with_our_own();
-        data.process.program = "</svg><b a=\"'&\u{1}".into();
-        assert!(svg(&data).contains("&lt;/svg&gt;&lt;b a=&quot;&#39;&amp;\\u{1} on cpu"));
-        elements(&svg(&data));
-        assert!(!svg(&data).contains('\u{1}'));
-    }
-
-    /// So many blocks one after another, each freed before the next; one of them large.
-    fn busy(count: u64, large: u64) -> SnapshotData {
-        let mut trace = Story::cpu();
-        for number in 0..count {
-            let size = if number == large { 1 << 20 } else { 100 };
-            trace.at(number).alloc("block", size).free("block");
-        }
-        trace.lasting(count).build()
-    }
-
-    #[test]
-    fn a_picture_of_a_long_log_is_small_and_keeps_a_peak_of_an_instant() {
-        let [short, long] = [busy(10_000, 4711), busy(100_000, 4711)].map(|data| svg(&data));
-        assert!(long.len() < short.len() + 1000 && long.len() < 100_000, "{} {}", short.len(), long.len());
-        let without = svg(&busy(100_000, u64::MAX));
-        assert!(long.contains("1.000 MiB") && !without.contains("1.000 MiB"));
-        // The plot is 402 pixels high above its axis at 474; the peak takes all of it but the headroom.
-        let path = long.split("d=\"").nth(1).unwrap().split('"').next().unwrap();
-        let levels = path.split('V').skip(1).map(|rest| rest.split(['H', 'Z']).next().unwrap().parse().unwrap());
-        let highest: f64 = levels.fold(f64::MAX, f64::min);
-        assert!((highest - (474.0 - 402.0 / 1.05)).abs() < 0.1, "{highest}");
-    }
-
-    #[test]
-    fn times_and_sizes_beyond_any_program_are_drawn() {
-        for (time_ns, size, duration_ns) in [(u64::MAX, 1 << 61, 0), (1 << 62, 1, 1), (0, 1, 0), (0, 1, u64::MAX)] {
-            let mut trace = Story::cpu();
-            trace.at(time_ns).before(1024);
-            trace.alloc("lost", 1).alloc("cache", size).named("cache", Category::KvCache);
-            trace.alloc("weights", 1000).named("weights", Category::Parameter).free("weights");
-            trace.alloc("workspace", 64).named("workspace", Category::Workspace).free("workspace");
-            let data = trace.overwritten(1).lasting(duration_ns).build();
-            elements(&svg(&data));
-            assert!(!svg(&data).contains("NaN"));
-        }
-    }
 }

@@ -1,7 +1,8 @@
-//! Operator series as files: JSON that memtrace can read again, CSV for spreadsheets, and a text table.
+//! Operator series as files: JSON that memtrace can read again, CSV for spreadsheets, pictures, and a text table.
 
 mod csv;
 mod read;
+mod svg;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 pub use csv::OperatorsCsv;
 pub use read::parse_operators;
+pub use svg::{Figure, OperatorsSvg};
 
 use super::{Export, LeftOut, budget};
 use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};
