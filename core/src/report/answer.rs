@@ -1,12 +1,13 @@
 //! The answer at the top of a report: how much memory, when, where, what for, and on which line.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::analysis::{
     BEFORE_RECORDING, Breakdown, KnownBlock, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, by_category, by_line,
     known_blocks, line_label, operator_of_line,
 };
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData, StackId};
+use crate::attribute::Categories;
+use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 use super::sampled;
@@ -100,13 +101,25 @@ fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let is_close = |row: &&Row| line.label.starts_with('(') || row.bytes.saturating_mul(2) >= line.bytes;
     let row = rows.iter().find(is_own).filter(is_close).unwrap_or(line);
     let about = sampled::about(device.sample_interval());
+    let name = |row: &Row| workspace(data, device, row).unwrap_or_else(|| row.label.clone());
     let beside = match most.label == row.label {
         true => String::new(),
-        false => format!(" More is in {}: {about}{} ({}).", most.label, Bytes(most.bytes), percent(most.bytes, total)),
+        false => format!(" More is in {}: {about}{} ({}).", name(most), Bytes(most.bytes), percent(most.bytes, total)),
     };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
     let operator = operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
-    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", row.label))
+    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", name(row)))
+}
+
+/// What a row without a line of the program is, if a library's matrix kernels work in it.
+fn workspace(data: &SnapshotData, device: &DeviceSnapshot, row: &Row) -> Option<String> {
+    let categories = Categories::of(data, device);
+    let of_row = |block: &&Block| line_label(data, block.stack.0) == row.label;
+    let blocks: Vec<&Block> = device.peak.blocks.iter().filter(of_row).collect();
+    let is_workspace = |block: &&Block| categories.get(block.seq) == Category::Workspace;
+    let threads = blocks.iter().map(|block| block.thread).collect::<HashSet<_>>().len();
+    let is_all = row.label.ends_with(NO_USER_FRAME) && blocks.iter().all(is_workspace);
+    is_all.then(|| format!("matrix kernels' buffers, {threads} {}", if threads == 1 { "thread" } else { "threads" }))
 }
 
 /// A line that held much of the peak.
@@ -263,6 +276,8 @@ mod tests {
             held_most(&trace)
         };
         assert!(beside_a_pool(2000).starts_with("The line that held most: src/main.rs:9 "), "{}", beside_a_pool(2000));
-        assert!(beside_a_pool(1000).starts_with("The line that held most: dyn-stack"), "{}", beside_a_pool(1000));
+        let expected = "The line that held most: matrix kernels' buffers, 1 thread, 2.930 KiB (75 %).";
+        assert_eq!(beside_a_pool(1000), expected);
+        assert!(beside_a_pool(2000).ends_with(" More is in matrix kernels' buffers, 1 thread: 2.930 KiB (60 %)."));
     }
 }
