@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     bin_name = "cargo memtrace",
     version,
     arg_required_else_help = true,
-    after_help = "Examples:\n  cargo memtrace run --release                     build, run and record this package\n  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU\n  cargo memtrace report                            who held the memory at the peak of the newest recording\n  cargo memtrace explain src/train.rs:32           all blocks of this line\n  cargo memtrace diff before.memtrace after.memtrace      what a change did\n  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher\n  cargo memtrace help run                          more about a command, with examples\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
+    after_help = "Examples:\n  cargo memtrace run --release                     build, run and record this package\n  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU\n  cargo memtrace report                            who held the memory at the peak of the newest recording\n  cargo memtrace explain src/train.rs:32           all blocks of this line\n  cargo memtrace diff before.memtrace after.memtrace      what a change did\n  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher\n  cargo memtrace help run                          more about a command, with examples\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input, 3 a check is undecided."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -393,7 +393,11 @@ pub(crate) struct ExportArgs {
 #[derive(Args)]
 #[command(after_help = "Examples:
   cargo memtrace check --peak 6GiB
-  cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%")]
+  cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%
+  cargo memtrace check --no-leak
+
+--no-leak judges each scope that ran repeatedly as `assert_no_leak!` judges code: caches that fill up and what is allocated once
+are no leak. It needs scopes that run 5 times, or 12 times if memory grows, and a whole log.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
@@ -406,7 +410,7 @@ pub(crate) struct CheckArgs {
     /// How far the peak may be over the baseline, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = crate::moment::percent)]
     pub(crate) tolerance: f64,
-    /// Nothing allocated in a scope may be live at the end
+    /// No scope may leave more memory behind the more often it runs; undecided (exit code 3) if the recording does not tell
     #[arg(long)]
     pub(crate) no_leak: bool,
 }

@@ -1,4 +1,4 @@
-//! Exit codes: 0 for success, 1 for a check that failed, 2 for wrong use or unreadable input.
+//! Exit codes: 0 for success, 1 for a check that failed, 2 for wrong use or unreadable input, 3 for a check that is undecided.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub(crate) enum CommandFailure {
     /// Checks that did not hold.
     Check(Vec<String>),
+    /// Checks that neither held nor failed, because the recording does not tell.
+    Undecided(Vec<String>),
     /// Wrong use, or input or output that does not work.
     Use(String),
 }
@@ -17,13 +19,19 @@ impl CommandFailure {
         ExitCode::from(match self {
             Self::Check(_) => 1,
             Self::Use(_) => 2,
+            Self::Undecided(_) => 3,
         })
+    }
+
+    /// What the lines begin with.
+    pub(crate) fn word(&self) -> &'static str {
+        if let Self::Undecided(_) = self { "undecided" } else { "error" }
     }
 
     /// A line for each error.
     pub(crate) fn lines(&self) -> &[String] {
         match self {
-            Self::Check(lines) => lines,
+            Self::Check(lines) | Self::Undecided(lines) => lines,
             Self::Use(line) => std::slice::from_ref(line),
         }
     }

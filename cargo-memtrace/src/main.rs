@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            output::tell(failure.lines().iter().map(|line| format!("error: {line}")));
+            output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));
             failure.code()
         }
     }

@@ -1,15 +1,15 @@
 //! Assertion that live memory does not keep growing over repeated runs.
 
+use memtrace_core::analysis::runs::{BlockOrigin, Samples, Trend, ends_higher, trend};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::units::{Bytes, signed};
 
 use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
-use super::origins::{BlockOrigin, NamedOrigins};
+use super::origins::NamedOrigins;
 use super::rows::{Labelled, table};
-use super::runs::{RunPlan, Samples, Watch};
-use super::slope::{Trend, ends_higher, trend};
+use super::runs::{RunPlan, Watch};
 use super::undecided::{CountedWork, counted_methods};
 use crate::error::Error;
 use crate::session::say;
@@ -103,7 +103,7 @@ fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), F
         grown = Some(Grown::of(&samples, plan)).filter(Grown::is_growing).unwrap_or_else(by_line);
     }
     if grown.is_growing() {
-        return Err(grown.report(measured, samples.len()));
+        return Err(grown.report(measured, samples.runs()));
     }
     if let Trend::Unsettled = grown.total {
         say("assert_no_growth: memory still grew in the last runs, but too seldom for a verdict");
@@ -122,9 +122,9 @@ struct Grown {
 impl Grown {
     /// If there were more runs than requested, half of all are warm-up.
     fn of(samples: &Samples, &RunPlan { requested, warmup, .. }: &RunPlan) -> Self {
-        let half = if samples.len() > requested { warmup.max(samples.len() / 2) } else { warmup };
+        let half = if samples.runs() > requested { warmup.max(samples.runs() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
-            Trend::Growing { .. } if samples.len() > requested && !ends_higher(series) => Trend::Unsettled,
+            Trend::Growing { .. } if samples.runs() > requested && !ends_higher(series) => Trend::Unsettled,
             trend => trend,
         };
         let doubling = |trend: Trend, doubles| if !trend.goes_on() && doubles { Trend::Doubling } else { trend };

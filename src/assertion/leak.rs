@@ -1,18 +1,15 @@
 //! Assertion that repeated runs leak nothing.
 
+use memtrace_core::analysis::runs::{BlockOrigin, LiveTotals, Samples, keeps_step, leaks, leaks_of_its_own};
 use memtrace_core::units::{Bytes, grouped};
 
 use super::failure::Failure;
 use super::measure::Measured;
-use super::origins::{BlockOrigin, NamedOrigins};
+use super::origins::NamedOrigins;
 use super::rows::{Labelled, table};
-use super::runs::{LiveTotals, RunPlan, Samples, Watch};
-use super::slope::{ends_higher, is_frequent, keeps_step, rise, trend};
+use super::runs::{RunPlan, Watch};
 use super::undecided::{CountedWork, Undecided, counted_methods};
 use crate::error::Error;
-
-/// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
-const LEAST_RISE: f64 = 4.0;
 
 /// Code that must not keep more memory with more runs; the assertion behind [`assert_no_leak!`](crate::assert_no_leak).
 ///
@@ -85,31 +82,15 @@ impl NoLeak {
 
 fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
     let warmup = plan.warmup;
-    let own = leaks_of_its_own(samples, warmup, measured);
+    let own = leaks_of_its_own(samples, warmup, || {
+        let origins = NamedOrigins::of(measured);
+        move |origin: &BlockOrigin| origins.counted_line(origin)
+    });
     if !own.is_empty() {
-        return Err(report(samples.len() - warmup, warmup, measured, &own));
+        return Err(report(samples.runs() - warmup, warmup, measured, &own));
     }
     let of_others = leaks(samples, warmup).into_iter().map(|(origin, _)| origin).filter(|origin| origin.of_helper);
     check_helpers(samples, of_others.collect(), warmup, measured, plan.counted)
-}
-
-/// What the code's own threads leak: in stacks, or in a line or the whole that many stacks share.
-fn leaks_of_its_own(samples: &Samples, warmup: usize, measured: &Measured) -> Vec<(BlockOrigin, LiveTotals)> {
-    let leaking = |samples: &Samples| leaks(samples, warmup).into_iter().any(|(origin, _)| !origin.of_helper);
-    // Symbols are resolved only if the verdict may depend on them.
-    if ![samples, &samples.as_one(), &samples.risen().as_one()].into_iter().any(leaking) {
-        return Vec::new();
-    }
-    let origins = NamedOrigins::of(measured);
-    let samples = samples.under(|origin| (!origin.of_helper && !origins.are_the_harnesses(origin)).then_some(*origin));
-    let stacks = leaks(&samples, warmup);
-    if !stacks.is_empty()
-        || !(leaking(&samples.as_one()) || leaking(&samples.under(|origin| Some(origins.line(origin)))))
-    {
-        return stacks;
-    }
-    let risen = samples.risen();
-    sorted(risen.origins().into_iter().map(|origin| (origin, risen.gained(&origin, warmup))).collect())
 }
 
 /// Fails if memory grows on threads that may work for the code: with certainty where it keeps step with the runs, or
@@ -128,10 +109,10 @@ pub(super) fn check_helpers(
     if undecided.bytes() == 0 {
         return Ok(());
     }
-    let half = warmup.max(samples.len() / 2);
+    let half = warmup.max(samples.runs() / 2);
     let in_step = |origin: &&BlockOrigin| keeps_step(&samples.bytes(origin), half);
     if let Some(origin) = growing.iter().find(in_step) {
-        let runs = samples.len() - warmup;
+        let runs = samples.runs() - warmup;
         let each = samples.gained(origin, warmup).bytes / runs.max(1) as u64;
         return Err(Failure::in_step(
             &format!("leak of {} with each run on threads that existed before, in step with {runs} runs", Bytes(each)),
@@ -142,28 +123,6 @@ pub(super) fn check_helpers(
         "the code itself keeps nothing, but other threads hold more memory with each run",
         &undecided,
     ))
-}
-
-/// What each stack has leaked since the warm-up.
-fn leaks(samples: &Samples, warmup: usize) -> Vec<(BlockOrigin, LiveTotals)> {
-    let half = warmup.max(samples.len() / 2);
-    let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
-    let leaks = |origin: &BlockOrigin| {
-        let bytes = samples.bytes(origin);
-        let blocks = samples.blocks(origin);
-        // Growth in every few runs matters; rarer growth matters if it is large.
-        let frequent = is_frequent(&blocks, half) || is_frequent(&bytes, half);
-        let matters = frequent || !origin.of_helper && rise(&bytes, half) >= LEAST_RISE;
-        (grows(&blocks) || grows(&bytes)) && matters || samples.doubles(origin, warmup)
-    };
-    let origins = samples.origins().into_iter().filter(leaks);
-    sorted(origins.map(|origin| (origin, samples.gained(&origin, warmup))).collect())
-}
-
-/// The largest first.
-fn sorted(mut leaks: Vec<(BlockOrigin, LiveTotals)>) -> Vec<(BlockOrigin, LiveTotals)> {
-    leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
-    leaks
 }
 
 fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(BlockOrigin, LiveTotals)]) -> Failure {

@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `measure`, `future`, `pool` | taking a measurement |
 //! | `peak`, `peak_check`, `baseline`, `pending`, `run_log` | a limit for the peak, its file, changes to review, the list of peaks |
-//! | `runs`, `leak`, `growth`, `slope` | repeated runs, and the statistics on what stays live |
+//! | `runs`, `leak`, `growth` | repeated runs; the statistics on what stays live are the core's, `analysis::runs` |
 //! | `scaling` | peaks for growing inputs |
 //! | `waste` | GPU memory at the peak that nothing uses |
 //! | `setup`, `undecided` | memory that does not count: one-time initialization, other threads' work |
@@ -45,7 +45,6 @@ mod runs;
 mod scaling;
 mod setup;
 pub mod shell;
-mod slope;
 mod undecided;
 mod waste;
 

@@ -1,21 +1,13 @@
-//! Origin of measured blocks: device, stack, and whether another thread allocated them.
+//! Lines of measured blocks.
 
 use std::collections::HashMap;
 
 use memtrace_core::analysis::line_and_callers;
+use memtrace_core::analysis::runs::{BlockOrigin, is_the_harnesses};
 use memtrace_core::snapshot::{Device, SnapshotData, StackId};
 
 use super::measure::Measured;
-use super::setup::is_the_harnesses;
 use crate::session::Snapshot;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BlockOrigin {
-    pub(super) device: Device,
-    pub(super) stack: StackId,
-    /// Allocated by a thread that existed before and may have worked for the code.
-    pub(super) of_helper: bool,
-}
 
 /// The stacks of a measurement, resolved.
 #[derive(Debug)]
@@ -46,6 +38,11 @@ impl NamedOrigins {
 
     pub(super) fn are_the_harnesses(&self, origin: &BlockOrigin) -> bool {
         self.stacks.get(origin).is_some_and(|stack| is_the_harnesses(&self.data, *stack))
+    }
+
+    /// The origin that stands for a line, as [`leaks_of_its_own`](memtrace_core::analysis::runs::leaks_of_its_own) asks for it.
+    pub(super) fn counted_line(&self, origin: &BlockOrigin) -> Option<BlockOrigin> {
+        (!self.are_the_harnesses(origin)).then(|| self.line(origin))
     }
 }
 

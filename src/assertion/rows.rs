@@ -1,12 +1,13 @@
 //! Tables of stacks for failures: each with its line, the first few with their callers.
 
 use memtrace_core::analysis::line_and_callers;
+use memtrace_core::analysis::runs::BlockOrigin;
 use memtrace_core::attribute::operator;
 use memtrace_core::export::table::{Cut, TextTable};
 use memtrace_core::snapshot::{SnapshotData, StackId};
 
 use super::measure::Measured;
-use super::origins::{BlockOrigin, in_snapshot};
+use super::origins::in_snapshot;
 
 const ROWS: usize = 10;
 /// Rows that show their callers.

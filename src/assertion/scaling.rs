@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use memtrace_core::analysis::runs::BlockOrigin;
 use memtrace_core::snapshot::{Device, RecordKind};
 use memtrace_core::units::{Bytes, grouped};
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
-use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
 use super::runs::left_early;
 use super::undecided::{CountedWork, Undecided, counted_methods};

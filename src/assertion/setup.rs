@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
-use memtrace_core::attribute::Origin;
+use memtrace_core::analysis::runs::is_the_harnesses;
 use memtrace_core::snapshot::{
     Device, DeviceSnapshot, Frame, Record, RecordKind, Replay, SnapshotData, StackId, ThreadId,
 };
@@ -29,9 +29,6 @@ const ONE_TIME: [(&str, &str); 5] = [
     ("std::sync::lazy_lock::LazyLock", "a static"),
     ("once_cell::imp::", "a static"),
 ];
-
-/// Functions of the standard library that add to the text of a test.
-const KEEPS_TEXT: [&str; 2] = ["std::io::stdio::print_to_buffer_if_capture_used", "std::panicking::default_hook"];
 
 /// Sources of pools: a crate, and a part of the file's path.
 const POOLS: [(&str, &str); 2] = [("/rayon-core-", ""), ("/tokio-", "/src/runtime/blocking/pool.rs")];
@@ -158,14 +155,6 @@ fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
         return Some("text that the test harness keeps");
     }
     is_pools(data, stack).then_some("a pool's threads and queues")
-}
-
-/// Text that the test harness keeps of what is printed, also of a panic's message. What the printed values allocate is theirs.
-pub(super) fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
-    let is_kept = |frame: &Frame| KEEPS_TEXT.iter().any(|function| frame.function_or_empty().starts_with(function));
-    let rules = &data.settings.rules;
-    let inner = data.stacks.frames(stack).find(|frame| is_kept(frame) || Origin::of(rules, frame) != Origin::Std);
-    inner.is_some_and(is_kept)
 }
 
 /// Whether a pool starts a thread, or adds to its own queue, which holds pointers only.

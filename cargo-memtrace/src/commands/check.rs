@@ -1,8 +1,10 @@
-//! `check`: exit code 1 if a recording's peak or leaks are over a limit.
+//! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not tell.
 
-use memtrace_core::Bytes;
-use memtrace_core::analysis::{device_or_main, live_by_scope};
+use memtrace_core::analysis::device_or_main;
+use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
 use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
+use memtrace_core::units::{grouped, round};
+use memtrace_core::{Bytes, Device};
 use serde_json::json;
 
 use crate::cli::CheckArgs;
@@ -11,8 +13,25 @@ use crate::{input, output};
 
 /// One limit and whether it holds.
 struct CheckOutcome {
-    is_met: bool,
+    verdict: Verdict,
     what: String,
+}
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Holds,
+    Fails,
+    Undecided,
+}
+
+impl Verdict {
+    fn is_met(self) -> Option<bool> {
+        match self {
+            Self::Holds => Some(true),
+            Self::Fails => Some(false),
+            Self::Undecided => None,
+        }
+    }
 }
 
 pub(crate) fn check(args: &CheckArgs) -> Result<(), CommandFailure> {
@@ -30,8 +49,10 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), CommandFailure> {
         let limit = before.peak.total() as f64 * (1.0 + args.tolerance / 100.0);
         outcomes.push(under(device, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
     }
-    outcomes.extend(args.no_leak.then(|| no_leak(data, device)));
-    print(&outcomes, selection.json)
+    if args.no_leak {
+        outcomes.extend(no_leak(data, selection.device));
+    }
+    print(outcomes, selection.json)
 }
 
 fn missing(which: &str) -> CommandFailure {
@@ -40,54 +61,67 @@ fn missing(which: &str) -> CommandFailure {
 
 fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> CheckOutcome {
     let peak = device.peak.total();
-    let (is_met, word) = if peak <= limit { (true, "within") } else { (false, "over") };
-    let by = if is_met { String::new() } else { format!(" by {}", Bytes(peak - limit)) };
+    let (verdict, word, by) = match peak.checked_sub(limit) {
+        None | Some(0) => (Verdict::Holds, "within", String::new()),
+        Some(over) => (Verdict::Fails, "over", format!(" by {}", Bytes(over))),
+    };
     CheckOutcome {
-        is_met,
+        verdict,
         what: format!("the peak of {} on {} is {word} {name} {}{by}", Bytes(peak), device.device, Bytes(limit)),
     }
 }
 
-/// What was allocated in a scope and is live at the end.
-fn no_leak(data: &SnapshotData, device: &DeviceSnapshot) -> CheckOutcome {
-    let rows = live_by_scope(data, device).rows;
-    let leaks: Vec<_> = rows.iter().filter(|row| !row.label.starts_with('(') && row.bytes > 0).collect();
-    let bytes = leaks.iter().map(|row| row.bytes).sum();
-    match leaks.first() {
-        None if device.scopes.is_empty() => CheckOutcome {
-            is_met: true,
-            what: format!(
-                "no scope was open on {}, so nothing counts as a leak; `leaks` prints what is live",
-                device.device
-            ),
-        },
-        None => CheckOutcome {
-            is_met: true,
-            what: format!("nothing that a scope allocated on {} is live at the end", device.device),
-        },
-        Some(first) => CheckOutcome {
-            is_met: false,
-            what: format!(
-                "{} that scopes allocated on {} are live at the end, most in {}: {}",
-                Bytes(bytes),
-                device.device,
-                first.label,
-                Bytes(first.bytes)
-            ),
-        },
-    }
+/// What scopes leak on the selected device, or on any.
+fn no_leak(data: &SnapshotData, selected: Option<Device>) -> Vec<CheckOutcome> {
+    let is_asked =
+        |device: &&DeviceSnapshot| selected.map_or(device.peak.total() > 0, |selected| selected == device.device);
+    data.devices.iter().filter(is_asked).map(|device| no_leak_on(data, device)).collect()
 }
 
-fn print(outcomes: &[CheckOutcome], json: bool) -> Result<(), CommandFailure> {
+fn no_leak_on(data: &SnapshotData, device: &DeviceSnapshot) -> CheckOutcome {
+    let on = device.device;
+    let (verdict, what) = match left_by_scopes(data, device) {
+        LeakVerdict::Nothing(scopes) => {
+            let scopes: Vec<String> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
+            let size = match data.settings.min_size {
+                0 => String::new(),
+                size => format!(", in blocks of {} or more", round(size)),
+            };
+            (Verdict::Holds, format!("no leak on {on} in the scopes {}{size}", scopes.join(", ")))
+        }
+        LeakVerdict::Leaks(ScopeLeak { scope, runs, bytes, line }) => {
+            let (bytes, runs) = (Bytes(bytes), grouped(runs as u64));
+            let what = format!("leak in scope `{scope}` on {on}: {bytes} in {runs} runs, most of it at {line}");
+            (Verdict::Fails, what)
+        }
+        LeakVerdict::Undecided(why) => (Verdict::Undecided, format!("leaks on {on}: {why}")),
+    };
+    CheckOutcome { verdict, what }
+}
+
+fn print(outcomes: Vec<CheckOutcome>, json: bool) -> Result<(), CommandFailure> {
     if json {
-        let row = |outcome: &CheckOutcome| json!({ "met": outcome.is_met, "what": outcome.what });
+        let row = |outcome: &CheckOutcome| json!({ "met": outcome.verdict.is_met(), "what": outcome.what });
         let value = json!({ "version": 1, "checks": outcomes.iter().map(row).collect::<Vec<_>>() });
         output::print_json(format!("{value:#}\n"))?;
-    } else {
-        let met = outcomes.iter().filter(|outcome| outcome.is_met);
-        output::print_lines(met.map(|outcome| format!("ok: {}", outcome.what)))?;
     }
-    let failed: Vec<String> =
-        outcomes.iter().filter(|outcome| !outcome.is_met).map(|outcome| outcome.what.clone()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Check(failed)) }
+    let (mut met, mut failed, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
+    for CheckOutcome { verdict, what } in outcomes {
+        match verdict {
+            Verdict::Holds => met.push(format!("ok: {what}")),
+            Verdict::Fails => failed.push(what),
+            Verdict::Undecided => undecided.push(what),
+        }
+    }
+    if !json {
+        output::print_lines(met)?;
+    }
+    match (failed.is_empty(), undecided.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(CommandFailure::Undecided(undecided)),
+        (false, _) => {
+            output::tell(undecided.iter().map(|what| format!("undecided: {what}")));
+            Err(CommandFailure::Check(failed))
+        }
+    }
 }

@@ -19,6 +19,8 @@ mod pairs;
 mod pool;
 mod post_mortem;
 pub(crate) mod reserved;
+#[doc(hidden)]
+pub mod runs;
 mod scopes;
 mod spanless;
 mod stack_test;

@@ -1,11 +1,12 @@
 //! Trend test: does a noisy series keep growing?
 //!
 //! Few runs cannot distinguish a leak from a cache that fills up, nor show a container that doubles its capacity. So a
-//! series that reached a new maximum late is unsettled and gets more runs (`runs`). The tests below measure false
-//! alarms in noise; `tests/verdicts` runs whole programs.
+//! series that reached a new maximum late is unsettled and needs more runs. The tests below measure false
+//! alarms in noise; the library's `tests/verdicts` runs whole programs.
 
+/// How a series goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Trend {
+pub enum Trend {
     /// It stays, or goes up and down.
     Steady,
     /// It stopped growing; the last growth was in this run, counted from 0.
@@ -15,11 +16,17 @@ pub(super) enum Trend {
     /// It grows by doubling, ever more rarely.
     Doubling,
     /// It grows with each run by `slope`, within a 99.9 % confidence interval of ± `give_or_take`.
-    Growing { slope: f64, give_or_take: f64 },
+    Growing {
+        /// Bytes or blocks with each run.
+        slope: f64,
+        /// Half the width of the interval.
+        give_or_take: f64,
+    },
 }
 
 impl Trend {
-    pub(super) fn goes_on(self) -> bool {
+    /// Whether the series grows on.
+    pub fn goes_on(self) -> bool {
         matches!(self, Self::Growing { .. } | Self::Doubling)
     }
 }
@@ -34,7 +41,7 @@ const LEAST_STEPS: usize = 16;
 
 /// Runs after which a series has not stayed below its last maximum for longer than it took to get there. A container
 /// that doubles its capacity reaches the next maximum within that time.
-pub(super) fn settles_after(runs: usize) -> usize {
+pub fn settles_after(runs: usize) -> usize {
     runs * 9 / 4 + 2
 }
 
@@ -47,8 +54,12 @@ pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
 /// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that
 /// occasionally adds a thread does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
-    let late = maxima(series).into_iter().filter(|at| *at >= warmup).count();
-    late * 4 >= series.len().saturating_sub(warmup)
+    late_maxima(series, warmup) * 4 >= series.len().saturating_sub(warmup)
+}
+
+/// How many runs after the warm-up reached a new maximum.
+pub(super) fn late_maxima(series: &[f64], warmup: usize) -> usize {
+    maxima(series).into_iter().filter(|at| *at >= warmup).count()
 }
 
 /// The mean growth per run since the warm-up.
@@ -60,7 +71,7 @@ pub(super) fn rise(series: &[f64], warmup: usize) -> f64 {
 
 /// Whether the last value exceeds the whole first half. Memory that comes and goes can be at a maximum by chance, but
 /// not this.
-pub(super) fn ends_higher(series: &[f64]) -> bool {
+pub fn ends_higher(series: &[f64]) -> bool {
     let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);
     series.last().is_some_and(|last| *last > first)
 }
@@ -92,7 +103,7 @@ fn doublings(series: &[f64]) -> usize {
 
 /// Whether a series rises by the same amount with nearly each of many runs after the warm-up. What rises for another
 /// reason does not keep step with the runs.
-pub(super) fn keeps_step(series: &[f64], warmup: usize) -> bool {
+pub fn keeps_step(series: &[f64], warmup: usize) -> bool {
     let tail = series.get(warmup..).unwrap_or_default();
     let mut steps: Vec<f64> = tail.iter().skip(1).zip(tail).map(|(now, before)| now - before).collect();
     steps.sort_by(f64::total_cmp);
@@ -110,10 +121,10 @@ pub(super) fn keeps_step(series: &[f64], warmup: usize) -> bool {
 ///
 /// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before.
 /// A test of the slope alone would report a queue that is temporarily long as a leak.
-pub(super) fn trend(series: &[f64], warmup: usize) -> Trend {
+pub fn trend(series: &[f64], warmup: usize) -> Trend {
     let maxima = maxima(series);
     let Some(last) = maxima.last().copied() else { return Trend::Steady };
-    let late = maxima.iter().filter(|at| **at >= warmup).count();
+    let late = late_maxima(series, warmup);
     if late == 0 {
         return Trend::Settled(last);
     }

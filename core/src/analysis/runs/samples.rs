@@ -1,0 +1,159 @@
+//! What is live after each run, by stack.
+
+use std::collections::{HashMap, HashSet};
+
+use super::slope;
+use crate::snapshot::{Device, StackId};
+
+/// Where live blocks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockOrigin {
+    /// The device.
+    pub device: Device,
+    /// The stack that allocated them.
+    pub stack: StackId,
+    /// Allocated by a thread that existed before and may have worked for the code.
+    pub of_helper: bool,
+}
+
+/// Live blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveTotals {
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub blocks: u64,
+}
+
+/// Live blocks by their origin.
+pub type LiveByOrigin = HashMap<BlockOrigin, LiveTotals>;
+
+/// What is live after each run.
+#[derive(Debug, Default)]
+pub struct Samples(Vec<LiveByOrigin>);
+
+impl FromIterator<LiveByOrigin> for Samples {
+    fn from_iter<I: IntoIterator<Item = LiveByOrigin>>(runs: I) -> Self {
+        Self(runs.into_iter().collect())
+    }
+}
+
+impl Samples {
+    /// How many runs there were.
+    pub fn runs(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds what is live after another run.
+    pub fn push(&mut self, live: LiveByOrigin) {
+        self.0.push(live);
+    }
+
+    /// Corrects what is live after the last run.
+    pub fn set_last(&mut self, live: LiveByOrigin) {
+        if let Some(last) = self.0.last_mut() {
+            *last = live;
+        }
+    }
+
+    /// What was live after any run.
+    pub fn origins(&self) -> HashSet<BlockOrigin> {
+        self.0.iter().flat_map(LiveByOrigin::keys).copied().collect()
+    }
+
+    /// What an origin held after each run.
+    pub fn held(&self, origin: &BlockOrigin) -> impl Iterator<Item = LiveTotals> {
+        self.0.iter().map(|sample| sample.get(origin).copied().unwrap_or_default())
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self, origin: &BlockOrigin) -> Vec<f64> {
+        self.held(origin).map(|held| held.bytes as f64).collect()
+    }
+
+    /// The number of its blocks.
+    pub fn blocks(&self, origin: &BlockOrigin) -> Vec<f64> {
+        self.held(origin).map(|held| held.blocks as f64).collect()
+    }
+
+    /// What an origin holds more since the warm-up.
+    pub fn gained(&self, origin: &BlockOrigin, warmup: usize) -> LiveTotals {
+        let mut held = self.held(origin);
+        let before = warmup.checked_sub(1).and_then(|at| held.nth(at)).unwrap_or_default();
+        let last = held.last().unwrap_or(before);
+        let (bytes, blocks) = (last.bytes.saturating_sub(before.bytes), last.blocks.saturating_sub(before.blocks));
+        LiveTotals { bytes, blocks }
+    }
+
+    /// Whether an origin's blocks grow by doubling, as containers do, while there are no more of them in the second half.
+    pub fn doubles(&self, origin: &BlockOrigin, warmup: usize) -> bool {
+        !slope::ends_higher(&self.blocks(origin)) && slope::doubles(&self.bytes(origin), warmup)
+    }
+
+    /// The bytes of all stacks, without those of other threads.
+    pub fn total(&self) -> Vec<f64> {
+        let sum = |sample: &LiveByOrigin| {
+            sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>()
+        };
+        self.0.iter().map(|sample| sum(sample) as f64).collect()
+    }
+
+    /// The same under other origins; `None` leaves one out.
+    pub fn under(&self, other: impl Fn(&BlockOrigin) -> Option<BlockOrigin>) -> Self {
+        let regrouped = |sample: &LiveByOrigin| {
+            let mut sums = LiveByOrigin::new();
+            for (origin, held) in sample.iter().filter_map(|(origin, held)| Some((other(origin)?, held))) {
+                let sum = sums.entry(origin).or_default();
+                (sum.bytes, sum.blocks) = (sum.bytes + held.bytes, sum.blocks + held.blocks);
+            }
+            sums
+        };
+        Self(self.0.iter().map(regrouped).collect())
+    }
+
+    /// The sum of all stacks under the origin of one of them, by device and without those of other threads.
+    pub fn as_one(&self) -> Self {
+        self.under(|origin| (!origin.of_helper).then_some(BlockOrigin { stack: StackId::NONE, ..*origin }))
+    }
+
+    /// Only the stacks that hold more at the end than in the first half.
+    pub fn risen(&self) -> Self {
+        let risen = |origin: &BlockOrigin| slope::ends_higher(&self.bytes(origin));
+        let risen: HashSet<BlockOrigin> = self.origins().into_iter().filter(risen).collect();
+        self.under(|origin| risen.contains(origin).then_some(*origin))
+    }
+
+    /// Whether something reached a new maximum so late that more runs are needed.
+    pub fn is_unsure(&self, warmup: usize) -> bool {
+        let is_unsettled = |origin: &BlockOrigin| {
+            slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
+        };
+        slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
+    }
+
+    /// Whether something grows by doubling.
+    pub fn have_doubled(&self, warmup: usize) -> bool {
+        self.origins().iter().any(|origin| self.doubles(origin, warmup)) || self.total_doubles(warmup)
+    }
+
+    /// Whether it is clear already that something grows.
+    pub fn have_grown(&self, warmup: usize) -> bool {
+        let half = warmup.max(self.runs() / 2);
+        let grows = |series: Vec<f64>| slope::ends_higher(&series) && slope::trend(&series, half).goes_on();
+        self.origins().iter().any(|origin| grows(self.blocks(origin)) || grows(self.bytes(origin)))
+    }
+
+    /// Whether all stacks of a device together grow by doubling.
+    pub fn total_doubles(&self, warmup: usize) -> bool {
+        let total = self.as_one();
+        total.origins().iter().any(|origin| total.doubles(origin, warmup))
+    }
+
+    /// Bytes accumulated since the warm-up.
+    pub fn grown(&self, warmup: usize) -> u64 {
+        let sum = |sample: Option<&LiveByOrigin>| {
+            sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>())
+        };
+        sum(self.0.last()).saturating_sub(sum(self.0.get(warmup.saturating_sub(1))))
+    }
+}
