@@ -5,6 +5,10 @@ use super::segments::DeviceSegments;
 use crate::snapshot::DeviceSnapshot;
 use crate::units::{Bytes, grouped};
 
+/// The part of what was requested from which on rounding is mentioned.
+const WORTH_SAYING: u64 = 100;
+const LEAST_ROUNDING: u64 = 64 << 10;
+
 /// About one device.
 pub(super) fn about(device: &DeviceSnapshot, missing: MissingFromLog, placed: Option<&DeviceSegments>) -> Vec<String> {
     let mut notes = Vec::new();
@@ -42,6 +46,14 @@ pub(super) fn about(device: &DeviceSnapshot, missing: MissingFromLog, placed: Op
         let (count, bytes) = (grouped(count), Bytes(bytes));
         notes.push(format!(
             "{count} blocks of {name} ({bytes}) are freed and still used by another stream; they count as live"
+        ));
+    }
+    let live: u64 = placed.active.iter().map(|block| block.requested).sum();
+    if placed.rounding >= (live / WORTH_SAYING).max(LEAST_ROUNDING) {
+        notes.push(format!(
+            "PyTorch's allocator gave the blocks that are live at the end on {name} {} more than they asked for: \
+             `torch.cuda.memory_allocated()` counts it, the tables do not",
+            Bytes(placed.rounding)
         ));
     }
     let (count, bytes) = placed.private;

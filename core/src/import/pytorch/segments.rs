@@ -25,6 +25,8 @@ pub(super) struct DeviceSegments {
     pub(super) segments: Vec<Segment>,
     /// By address.
     pub(super) active: Vec<ActiveBlock>,
+    /// Bytes that the active blocks have more than was requested.
+    pub(super) rounding: u64,
     /// Segments of private pools (CUDA graphs), and their bytes.
     pub(super) private: (u64, u64),
 }
@@ -90,6 +92,7 @@ impl DeviceSegments {
             return Err(Refusal::new("a block that is smaller than what was asked for"));
         }
         let is_pending = block.state == BlockState::Pending;
+        self.rounding = self.rounding.saturating_add(block.size - block.requested);
         self.active.push(ActiveBlock { address, requested: block.requested, stack: block.stack, is_pending });
         Ok(())
     }

@@ -123,6 +123,7 @@ fn blocks_from_before_the_log_are_said_to_be() {
     // The block that is freed has no frames: that is no line.
     let lines = crate::analysis::by_line(&data, device);
     let of = |label| lines.rows.iter().find(|row| row.label == label).map(|row| row.bytes);
+    assert!(notes(&data).contains("512.0 KiB more than they asked for"), "{}", notes(&data));
     assert_eq!((of(crate::analysis::BEFORE_RECORDING), of("(no stack)")), (Some(MIB), None));
     assert!(
         notes(&data).contains("2 blocks existed before; it frees 1 of them, and 1 are still live"),
