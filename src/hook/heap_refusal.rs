@@ -3,7 +3,7 @@
 
 use memtrace_core::snapshot::{Device, OutOfMemory};
 
-use crate::record::{EventSite, device_memory, gates, guard, heap, here};
+use crate::record::{EventSite, device_memory, event_site, gates, guard, heap};
 
 /// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
 pub(crate) const IMPOSSIBLE: usize = 1 << 46;
@@ -14,7 +14,7 @@ pub(crate) fn refused(size: usize) {
     let is_own = guard::state() & guard::OWN != 0;
     if !is_own && size < IMPOSSIBLE && gates::records_heap_block(size) {
         let _own = guard::own_work();
-        let EventSite { stack, context, thread, .. } = here::alloc_site(false);
+        let EventSite { stack, context, thread, .. } = event_site::alloc_site(false);
         let (device_free, device_total) = address_space().unzip();
         let oom = OutOfMemory { time_ns: 0, size: size as u64, device_free, device_total, stack, context, thread };
         device_memory::refused(Device::Cpu, oom);

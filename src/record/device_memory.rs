@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace_core::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
-use super::here::{self, free_site};
+use super::event_site::EventSite;
+use super::event_site::{self, free_site};
 use super::ledger::Ledger;
+use super::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
 use super::memory::{OwnVec, System};
 use super::recorder;
-use super::segments::{QueryTicket, SegmentAnswer, Segments};
-use super::site::EventSite;
 use super::{gates, measure, uses};
 
 /// Frees of addresses that no ledger knew.
@@ -107,7 +107,7 @@ fn measured(device: Device, new: NewBlock) -> NewBlock {
     } else {
         measure::on_unrelated(new.size);
     }
-    NewBlock { site: here::site_for_session(new.site), ..new }
+    NewBlock { site: event_site::site_for_session(new.site), ..new }
 }
 
 /// Enters a block after the driver returned it. `ask` queries the driver for the block's segment if that is unknown; it

@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 use memtrace_core::snapshot::Device;
 
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
-use super::live::prefetch_slot;
+use super::ledger::live::prefetch_slot;
+use super::ledger::sampling;
 use super::measure::{MeasuredFree, Space};
 use super::prefetch::prefetch;
 use super::recorder::{self, LedgerFree};
-use super::{guard, here, measure, sampling, untraced};
+use super::{event_site, guard, measure, untraced};
 
 /// Below this size allocators keep freed blocks in caches; above, they read and write the headers around a block.
 const LARGE: usize = 1 << 10;
@@ -110,7 +111,7 @@ fn enter(address: u64, size: usize) {
     }
     let _own = guard::own_work();
     prefetch_slot(address);
-    let site = here::alloc_site(false);
+    let site = event_site::alloc_site(false);
     if !recorder::on_heap_alloc(address, size as u64, site, interval) {
         untraced::add(size as u64);
     }
@@ -128,11 +129,11 @@ fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
     if !(measuring || recording) {
         return untraced::add(size as u64);
     }
-    let site = here::alloc_site(measuring);
+    let site = event_site::alloc_site(measuring);
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
-    let site = here::site_for_session(site);
+    let site = event_site::site_for_session(site);
     if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }

@@ -8,12 +8,12 @@ use memtrace_core::snapshot::{Health, Spans};
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
-use crate::record::{CONTEXTS, STACKS, device_memory, guard, here, unwind};
+use crate::record::{CONTEXTS, STACKS, device_memory, event_site, guard, unwind};
 
 /// The counters over all recordings and measurements of this process.
 pub(super) fn so_far() -> Health {
     Health {
-        shortened_stacks: here::SHORTENED.load(Relaxed),
+        shortened_stacks: event_site::SHORTENED.load(Relaxed),
         compared_stacks: unwind::COMPARED.load(Relaxed),
         wrong_stacks: unwind::WRONG.load(Relaxed),
         lost_stacks: STACKS.refused(),

@@ -14,7 +14,7 @@ use super::{device, gone, query, segments, streams};
 use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, AskedSegment, DeviceFree};
 use crate::record::measure::{self, Space};
-use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
+use crate::record::{EventSite, event_site, gates, guard, heap, recorder, thread, ticks};
 
 /// Reports an allocation, or one that was refused for lack of memory.
 pub(super) fn notify_alloc(outcome: &Outcome) {
@@ -49,7 +49,7 @@ pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
 /// The current site; the stack is taken only if a recording or a measurement needs it.
 pub(super) fn site_here() -> EventSite {
     let measuring = gates::any_measurement() && measure::may_concern_this_thread();
-    if measuring || gates::records_device_memory() { here::alloc_site(measuring) } else { EventSite::default() }
+    if measuring || gates::records_device_memory() { event_site::alloc_site(measuring) } else { EventSite::default() }
 }
 
 #[cold]

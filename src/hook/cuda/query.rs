@@ -10,7 +10,7 @@ use super::driver::{self, SUCCESS};
 use super::functions::*;
 use super::types::Place;
 use super::{device, pools};
-use crate::record::segments::SegmentAnswer;
+use crate::record::ledger::segments::SegmentAnswer;
 
 const RELEASE_THRESHOLD: c_int = 4;
 const RESERVED_CURRENT: c_int = 5;

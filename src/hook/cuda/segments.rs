@@ -7,7 +7,7 @@
 //!
 //! No lock of the recorder is held during a query, so two answers may be entered out of order. Each carries the number
 //! of answers that were entered before its query. An answer that another one overtook releases no segments; the next
-//! one does ([`crate::record::segments`]).
+//! one does ([`crate::record::ledger::segments`]).
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
@@ -16,7 +16,7 @@ use memtrace_core::snapshot::{Device, MemoryKind};
 
 use super::driver::SUCCESS;
 use super::{attention, pools, query};
-use crate::record::segments::SegmentAnswer;
+use crate::record::ledger::segments::SegmentAnswer;
 use crate::record::{device_memory, guard, recorder};
 
 /// The segment that contains a block, if the driver reports one.

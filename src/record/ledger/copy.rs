@@ -8,11 +8,11 @@ use memtrace_core::snapshot::{
 };
 
 use super::Ledger;
-use crate::record::census::Census;
-use crate::record::segments::Segments;
-use crate::record::ticks;
+use super::segments::Segments;
+use super::totals::Totals;
 #[cfg(feature = "metrics")]
-use crate::record::windows::ScopeBytes;
+use super::windows::ScopeBytes;
+use crate::record::ticks;
 
 /// A copy of a ledger in ordinary memory, with the recorder's own stack ids.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ impl Ledger {
         (self.stats_of(base, &census), not_recorded)
     }
 
-    fn stats_of(&self, base: u64, census: &Census) -> MemoryStats {
+    fn stats_of(&self, base: u64, census: &Totals) -> MemoryStats {
         let total = self.total_of(census);
         let bytes = Stat {
             current: base.saturating_add_signed(total),

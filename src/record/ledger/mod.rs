@@ -3,13 +3,25 @@
 use std::num::NonZeroU64;
 
 mod copy;
+mod driver_time;
+pub(crate) mod live;
+pub(crate) mod log;
+pub(crate) mod names;
+pub(crate) mod packed;
 mod part;
+pub(crate) mod peak;
+pub(crate) mod ring;
 mod sample;
+pub(crate) mod sampling;
+pub(crate) mod segments;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod undo;
 #[cfg(test)]
 mod undo_tests;
+mod weight_sum;
+pub(crate) mod windows;
 
 use std::mem::offset_of;
 use std::time::Instant;
@@ -19,18 +31,18 @@ use memtrace_core::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, Sta
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 use sample::SampleTotals;
 
-use crate::record::calls::Calls;
+use self::driver_time::DriverTime;
+use self::weight_sum::WeightSum;
 use crate::record::clock::Clock;
-use crate::record::flow::Flow;
-use crate::record::live::{Entered, LiveBlock, LiveBlocks};
-use crate::record::log::{LogShape, RecordLog};
-use crate::record::names::{BlockLabel, NameTable};
-use crate::record::peak::{PeakMoment, PeakTracker};
-use crate::record::ring::Ring;
-use crate::record::segments::{QueryTicket, SegmentAnswer, Segments};
-use crate::record::site::EventSite;
+use crate::record::event_site::EventSite;
+use crate::record::ledger::live::{Entered, LiveBlock, LiveBlocks};
+use crate::record::ledger::log::{LogShape, RecordLog};
+use crate::record::ledger::names::{BlockLabel, NameTable};
+use crate::record::ledger::peak::{PeakMoment, PeakTracker};
+use crate::record::ledger::ring::Ring;
+use crate::record::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
+use crate::record::ledger::windows::Windows;
 use crate::record::untraced;
-use crate::record::windows::Windows;
 
 /// Refused allocations that are kept; a program may retry for ever.
 const MAX_OOMS: usize = 256;
@@ -79,10 +91,10 @@ impl LedgerOptions {
 pub(crate) struct Ledger {
     seq: u64,
     /// Weight of the live blocks; `real_bytes` is their unweighted size.
-    live_flow: Flow,
+    live_flow: WeightSum,
     real_bytes: u64,
-    allocs: Flow,
-    frees: Flow,
+    allocs: WeightSum,
+    frees: WeightSum,
     /// Peaks since `reset_peak`: total, and number of live blocks.
     stat_peak: i64,
     stat_peak_parts: u64,
@@ -104,7 +116,7 @@ pub(crate) struct Ledger {
     ooms: Ring<OutOfMemory>,
     num_ooms: u64,
     num_alloc_retries: u64,
-    pub(super) calls: Calls,
+    pub(super) calls: DriverTime,
     names: NameTable,
     /// `unknown` when the log was restarted.
     unknown_before: u64,
@@ -137,15 +149,15 @@ impl Ledger {
             last_refused: None,
             num_alloc_retries: 0,
             segments: options.has_segments.then(Segments::new),
-            calls: Calls::new(),
+            calls: DriverTime::new(),
             peak: PeakTracker::new(options.below_threshold()),
             windows: Windows::new(),
             names: NameTable::new(),
             seq: 0,
-            live_flow: Flow::default(),
+            live_flow: WeightSum::default(),
             real_bytes: 0,
-            allocs: Flow::default(),
-            frees: Flow::default(),
+            allocs: WeightSum::default(),
+            frees: WeightSum::default(),
             unknown: 0,
             unknown_before: 0,
             refused_frees: 0,
@@ -374,8 +386,8 @@ impl Ledger {
         let live = &self.live;
         self.names.restart(|seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq));
         self.windows.restart(total);
-        self.allocs = Flow::default();
-        self.frees = Flow::default();
+        self.allocs = WeightSum::default();
+        self.frees = WeightSum::default();
         self.unknown_before = self.unknown;
         self.reset_peak_to(total);
     }
@@ -434,7 +446,7 @@ impl Ledger {
         self.segments.as_mut().is_some_and(|segments| segments.add(answer, ticket, live, time_ns, site))
     }
 
-    /// Calls `change` with the segments, if the driver reports any, and the current time.
+    /// DriverTime `change` with the segments, if the driver reports any, and the current time.
     pub(crate) fn change_segments(&mut self, change: impl FnOnce(&mut Segments, u64)) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
@@ -443,7 +455,7 @@ impl Ledger {
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn after_alloc(&mut self, block: &Block, flow: Flow) {
+    fn after_alloc(&mut self, block: &Block, flow: WeightSum) {
         if self.options.sampling.is_on() {
             return self.after_counted_alloc(block, flow);
         }
@@ -453,7 +465,7 @@ impl Ledger {
     }
 
     #[inline(always)]
-    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> PeakMoment {
+    fn count_alloc(&mut self, block: &Block, flow: WeightSum, total: i64) -> PeakMoment {
         self.stat_peak = self.stat_peak.max(total);
         self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
         self.windows.on_alloc(block.context, flow, total);
@@ -461,13 +473,13 @@ impl Ledger {
     }
 
     #[inline(always)]
-    fn flow_in(&mut self, size: u64) -> Flow {
-        if self.samples(size) { self.sampled_in(size) } else { Flow::one(size) }
+    fn flow_in(&mut self, size: u64) -> WeightSum {
+        if self.samples(size) { self.sampled_in(size) } else { WeightSum::one(size) }
     }
 
     #[inline(always)]
-    fn flow_out(&mut self, size: u64) -> Flow {
-        if self.samples(size) { self.sampled_out(size) } else { Flow::one(size) }
+    fn flow_out(&mut self, size: u64) -> WeightSum {
+        if self.samples(size) { self.sampled_out(size) } else { WeightSum::one(size) }
     }
 
     fn logs_frees(&self) -> bool {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use memtrace_core::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
 
 use super::Ledger;
-use crate::record::names::NameCursor;
-use crate::record::ring::Ring;
+use super::names::NameCursor;
+use super::ring::Ring;
 
 /// Position of a reader in a device's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

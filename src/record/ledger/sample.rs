@@ -3,9 +3,9 @@
 
 use memtrace_core::snapshot::Block;
 
-use super::{Flow, Ledger, LedgerOptions};
-use crate::record::census::Census;
-use crate::record::peak::PeakMoment;
+use super::peak::PeakMoment;
+use super::totals::Totals;
+use super::{Ledger, LedgerOptions, WeightSum};
 
 /// Additional state of such a ledger.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,16 +17,16 @@ pub(super) struct SampleTotals {
     /// The part of `before` in small blocks. They are in no sample, and their frees cannot be recognised.
     pub(super) small_before: u64,
     /// Counts at the peak.
-    at_peak: Census,
+    at_peak: Totals,
 }
 
 impl SampleTotals {
-    pub(super) fn beginning_with(census: Census) -> Self {
+    pub(super) fn beginning_with(census: Totals) -> Self {
         Self { estimate: 0, before: census.all, small_before: census.small(), at_peak: census }
     }
 
     /// Restarts the log. Blocks from before the recording can only have become fewer.
-    pub(super) fn restart(&mut self, census: Census) {
+    pub(super) fn restart(&mut self, census: Totals) {
         self.small_before = self.small_before.min(census.small());
         self.at_peak = census;
     }
@@ -34,7 +34,7 @@ impl SampleTotals {
     /// A block was live at the peak although its free had been logged; `estimate` is its weight if it was sampled, else
     /// 0.
     pub(super) fn add_to_peak(&mut self, size: u64, estimate: u64) {
-        let Census { all, large, estimate: sampled, .. } = &mut self.at_peak;
+        let Totals { all, large, estimate: sampled, .. } = &mut self.at_peak;
         *all = all.saturating_add(size);
         *large = large.saturating_add(if estimate == 0 { size } else { 0 });
         *sampled = sampled.saturating_add(estimate);
@@ -43,26 +43,26 @@ impl SampleTotals {
 
 impl LedgerOptions {
     /// Counts of the blocks outside the ledger, now.
-    pub(super) fn census(&self) -> Census {
+    pub(super) fn census(&self) -> Totals {
         let ask = self.outside.zip(self.sampling.interval());
         let (small, large_before) = ask.map_or((0, 0), |(ask, interval)| ask(self.min_size, interval));
-        Census { all: small.saturating_add(large_before), large_before, ..Census::default() }
+        Totals { all: small.saturating_add(large_before), large_before, ..Totals::default() }
     }
 }
 
 impl Ledger {
     /// Current counts; zeros without sampling.
-    pub(super) fn census(&self) -> Census {
+    pub(super) fn census(&self) -> Totals {
         if !self.options.sampling.is_on() {
-            return Census::default();
+            return Totals::default();
         }
         let (outside, estimate) = (self.options.census(), self.sample.estimate);
         let large = self.live_flow.bytes.saturating_sub(estimate);
-        Census { all: outside.all.saturating_add(self.real_bytes), large, estimate, ..outside }
+        Totals { all: outside.all.saturating_add(self.real_bytes), large, estimate, ..outside }
     }
 
     /// Counts at the peak, less those of blocks that could not be kept.
-    pub(super) fn census_at_peak(&self) -> Census {
+    pub(super) fn census_at_peak(&self) -> Totals {
         let (lost, of_sample) = (self.peak.lost, self.peak.lost_of_sample);
         self.sample.at_peak.without(lost.saturating_sub(of_sample), of_sample)
     }
@@ -77,7 +77,7 @@ impl Ledger {
         self.total().min(self.peak.at.total)
     }
 
-    pub(super) fn total_of(&self, census: &Census) -> i64 {
+    pub(super) fn total_of(&self, census: &Totals) -> i64 {
         if self.options.sampling.is_on() {
             (census.all as i64).wrapping_sub(self.sample.before as i64)
         } else {
@@ -93,13 +93,13 @@ impl Ledger {
     /// `after_alloc` of a sampled recording. Out of line, because most blocks are not recorded.
     #[cold]
     #[inline(never)]
-    pub(super) fn after_counted_alloc(&mut self, block: &Block, flow: Flow) {
+    pub(super) fn after_counted_alloc(&mut self, block: &Block, flow: WeightSum) {
         let census = self.census();
         let now = self.count_alloc(block, flow, self.total_of(&census));
         self.new_peak(now, census);
     }
 
-    pub(super) fn new_peak(&mut self, now: PeakMoment, census: Census) {
+    pub(super) fn new_peak(&mut self, now: PeakMoment, census: Totals) {
         let options = self.options;
         if self.peak.after_alloc(now, || options.below_threshold()) {
             self.sample.at_peak = census;
@@ -109,8 +109,8 @@ impl Ledger {
     /// Weight of a sampled block that is allocated.
     #[cold]
     #[inline(never)]
-    pub(super) fn sampled_in(&mut self, size: u64) -> Flow {
-        let flow = Flow::of(self.options.sampling, size);
+    pub(super) fn sampled_in(&mut self, size: u64) -> WeightSum {
+        let flow = WeightSum::of(self.options.sampling, size);
         self.sample.estimate = self.sample.estimate.saturating_add(flow.bytes);
         flow
     }
@@ -118,8 +118,8 @@ impl Ledger {
     /// Weight of a sampled block that is freed.
     #[cold]
     #[inline(never)]
-    pub(super) fn sampled_out(&mut self, size: u64) -> Flow {
-        let flow = Flow::of(self.options.sampling, size);
+    pub(super) fn sampled_out(&mut self, size: u64) -> WeightSum {
+        let flow = WeightSum::of(self.options.sampling, size);
         self.sample.estimate = self.sample.estimate.saturating_sub(flow.bytes);
         flow
     }

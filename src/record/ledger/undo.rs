@@ -5,10 +5,10 @@
 
 use memtrace_core::snapshot::{Block, Record, RecordKind};
 
-use super::{Flow, Ledger};
-use crate::record::live::{Entered, LiveBlock};
+use super::live::{Entered, LiveBlock};
+use super::peak::PeakMoment;
+use super::{Ledger, WeightSum};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::peak::PeakMoment;
 
 /// Records that are searched for the free at first; then eight times as many, and so on.
 const FIRST_LOOK: u64 = 64;
@@ -141,7 +141,7 @@ impl Ledger {
         }
     }
 
-    fn add_to_peak(&mut self, size: u64, flow: Flow) {
+    fn add_to_peak(&mut self, size: u64, flow: WeightSum) {
         if self.stat_peak == self.peak.at.total {
             self.stat_peak += size as i64;
         }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use memtrace_core::snapshot::{Block, ContextId, Device, MemoryKind, Record};
 
 use super::id::Id;
+use super::lineage::Family;
 use super::others::Helper;
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
-use crate::record::lineage::Family;
 use crate::record::memory::{OwnVec, make_room, put};
 
 /// Capacity of a measurement's log, for each device.

@@ -29,6 +29,7 @@
 
 mod accounts;
 mod id;
+pub(crate) mod lineage;
 mod others;
 mod registry;
 mod stacks;
@@ -47,11 +48,12 @@ use registry::Registry;
 pub(crate) use registry::{MeasuredFree, Space};
 pub(crate) use statics::held_by_statics;
 
-use super::lineage::Family;
+use super::ledger::names::BlockLabel;
 use super::lock::{Lock, Locked, rank};
+
+use super::measure::lineage::Family;
 use super::memory::OwnVec;
-use super::names::BlockLabel;
-use super::{EventSite, gates, guard, here, lineage, thread, unwind};
+use super::{EventSite, event_site, gates, guard, thread, unwind};
 use crate::errno::KeepErrno;
 
 /// A measurement of the whole process is open.
@@ -133,13 +135,13 @@ pub(crate) fn end(opened: OpenMeasurement) -> Option<Seen> {
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
-/// Calls `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
+/// DriverTime `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
 /// the lock and must be own work.
 pub(crate) fn each_live(opened: OpenMeasurement, each: impl FnMut(Device, bool, &Block)) {
     lock().each_live(opened.id, each);
 }
 
-/// Calls `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
+/// DriverTime `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
 /// work.
 pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, StackId, u64)) {
     lock().each_of_helpers(opened.id, each);
@@ -325,7 +327,7 @@ impl Unattributed {
 
 /// A block is about to be freed on this thread. `known` is its device and size if the recorder knows them.
 pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<MeasuredFree> {
-    let site = here::free_site();
+    let site = event_site::free_site();
     let current = guard::measure();
     let mut registry = lock();
     registry.free(current, (space, address), known, site)

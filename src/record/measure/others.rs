@@ -3,8 +3,8 @@
 use memtrace_core::snapshot::{Device, StackId, ThreadId};
 
 use super::id::Id;
+use crate::record::event_site::EventSite;
 use crate::record::memory::{OwnMap, own_map};
-use crate::record::site::EventSite;
 use crate::record::thread_name;
 
 /// Whose work a thread does.

@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use memtrace_core::snapshot::{Block, Device, StackId, ThreadId};
 
+use super::super::ledger::names::BlockLabel;
 use super::accounts::{MeasuredCopy, MeasuredLedger, MeasurementState};
 use super::id::Id;
+use super::lineage;
+use super::lineage::Family;
 use super::others::{Helper, Others, WorkOwner};
 use super::stacks::{Hidden, MeasuredStacks};
-use crate::record::lineage::{self, Family};
+use crate::record::event_site::EventSite;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::names::BlockLabel;
-use crate::record::site::EventSite;
 use crate::record::unwind;
 
 /// Address space of a block: pinned memory may share addresses with the heap.
@@ -360,7 +361,7 @@ impl Registry {
         });
     }
 
-    /// Calls `f` with each measurement that the block of another thread may be for.
+    /// DriverTime `f` with each measurement that the block of another thread may be for.
     fn each_other(&mut self, owner: &Owner, mut f: impl FnMut(Id, &MeasurementState, &mut Others)) {
         let mut others = std::mem::replace(&mut self.others, Others::new());
         let may_be_for = |(id, _): &(&Id, &MeasurementState)| self.may_be_for(**id, owner);
@@ -486,7 +487,7 @@ impl Registry {
         std::iter::successors(get(id), move |(_, measure)| get(measure.parent)).map(|(id, measure)| (*id, measure))
     }
 
-    /// Calls `change` with `foreign_freed` of each active measurement that does not own the block.
+    /// DriverTime `change` with `foreign_freed` of each active measurement that does not own the block.
     fn each_foreign(&mut self, taken: &MeasuredFree, mut change: impl FnMut(&mut u64)) {
         let own = taken.owner.map_or(0, |(owner, _)| self.nearest_open(owner.measure));
         let mut at = taken.foreign;
@@ -500,7 +501,7 @@ impl Registry {
     }
 }
 
-/// Calls `f` with this measurement and those around it, innermost first.
+/// DriverTime `f` with this measurement and those around it, innermost first.
 fn each_around(measures: &mut OwnMap<Id, MeasurementState>, id: Id, mut f: impl FnMut(Id, &mut MeasurementState)) {
     let mut at = id;
     while let Some(measure) = measures.get_mut(&at) {

@@ -22,12 +22,13 @@ pub(super) use self::slots::{before, has_place_for};
 pub(crate) use self::slots::{devices, had_blocks_before};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
 pub(crate) use self::state::{is_recording, is_taken, restart, start, stop, switch, was_forked};
+use super::event_site::EventSite;
+use super::event_site::free_site;
 use super::gates::epoch;
-use super::here::free_site;
 use super::ledger::Ledger;
-use super::live::LiveBlock;
-use super::site::EventSite;
-use super::{BlockLabel, guard, sampling, thread, untraced};
+use super::ledger::live::LiveBlock;
+use super::ledger::sampling;
+use super::{BlockLabel, guard, thread, untraced};
 
 /// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it was entered.
 #[cfg_attr(not(debug_assertions), inline(always))]

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use memtrace_core::snapshot::{BlockUses, Device, MemoryStats};
 
+#[cfg(feature = "metrics")]
+use super::super::ledger::windows::ScopeBytes;
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::untraced;
 use crate::record::uses::{self, UseCursor};
-#[cfg(feature = "metrics")]
-use crate::record::windows::ScopeBytes;
 
 /// Counters of a device; `None` if it has no ledger.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {

@@ -18,6 +18,8 @@ use std::time::Instant;
 
 use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
+use super::super::ledger::sampling;
+use super::super::{gates, thread, untraced, uses};
 use super::devices::{device_options, heap_options, with_ledger};
 use super::slots::{
     ACTIVE, ACTIVE_DEVICES, DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before,
@@ -25,7 +27,6 @@ use super::slots::{
 use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
-use crate::record::{gates, sampling, thread, untraced, uses};
 
 /// A session records. Relaxed is enough: the ledgers are behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);

@@ -3,7 +3,7 @@
 use memtrace_core::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId};
 
 use super::touched::UseAccess;
-use crate::record::site::EventSite;
+use crate::record::event_site::EventSite;
 
 /// A write that nothing has read yet: its range, its number, and what wrote.
 #[derive(Clone, Copy, Debug)]

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use memtrace_core::snapshot::{Block, BlockUses, Device, GpuTotals, KernelId, MemoryKind};
 
+use super::super::ledger::ring::Ring;
 use super::block::{Applied, UsedBlock};
 use super::index::AddressIndex;
 use super::kernels::{ArgumentLayout, KernelTable, Parameter};
 use super::touched::{OperationKind, TensorMapWords, Touch, Touched, UseAccess};
 use crate::record::clock::Clock;
+use crate::record::event_site::EventSite;
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::ring::Ring;
-use crate::record::site::EventSite;
 
 /// Uses of freed blocks that are kept, about 60 MiB of them.
 const MAX_FINISHED: usize = 1 << 18;

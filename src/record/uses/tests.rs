@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::copy::UseCursor;
 use super::index::AddressIndex;
 use super::{OperationKind, Touched, UseAccess, UseTable};
-use crate::record::site::EventSite;
+use crate::record::event_site::EventSite;
 
 const GPU: Device = Device::Cuda(0);
 

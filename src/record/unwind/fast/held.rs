@@ -86,7 +86,7 @@ pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) 
     })
 }
 
-/// Calls `each` with each word that this thread holds and its address (0 for a register). Only the stack that the
+/// DriverTime `each` with each word that this thread holds and its address (0 for a register). Only the stack that the
 /// system gave the thread is searched.
 #[inline(never)]
 pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {

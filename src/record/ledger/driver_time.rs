@@ -2,17 +2,17 @@
 
 use memtrace_core::snapshot::{CallTime, ContextId, StackId};
 
-use super::memory::{OwnMap, own_map};
+use crate::record::memory::{OwnMap, own_map};
 
 /// Times are in TSC ticks.
 #[derive(Debug)]
-pub(crate) struct Calls {
+pub(crate) struct DriverTime {
     times: OwnMap<(StackId, ContextId), CallTime>,
-    /// Calls from sites for which there was no memory.
+    /// DriverTime from sites for which there was no memory.
     rest: CallTime,
 }
 
-impl Calls {
+impl DriverTime {
     pub(crate) const fn new() -> Self {
         Self { times: own_map(), rest: NONE }
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn times_add_up_by_place() {
-        let mut calls = Calls::new();
+        let mut calls = DriverTime::new();
         let (here, there) = ((StackId(2), ContextId::ROOT), (StackId(1), ContextId(3)));
         calls.on_alloc(here.0, here.1, 10, false);
         calls.on_alloc(here.0, here.1, 30, true);

@@ -6,9 +6,9 @@
 
 use memtrace_core::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
-use super::memory::{OwnVec, System, try_push};
+use super::super::event_site::EventSite;
+use super::super::memory::{OwnVec, System, try_push};
 use super::ring::Ring;
-use super::site::EventSite;
 
 /// Capacity of the log of segments that came or went.
 const MAX_RECORDS: usize = 65_536;

@@ -2,9 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use super::memory::put;
-use super::pages::{PageVec, Pages};
-use super::prefetch::prefetch;
+use super::super::memory::put;
+use super::super::pages::{PageVec, Pages};
+use super::super::prefetch::prefetch;
 
 const CACHE_LINE: usize = 64;
 /// Bytes of a reserved ring that are touched in advance: the first touch of a page is a page fault, which is slow for a

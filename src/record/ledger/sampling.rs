@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use memtrace_core::snapshot::{Sampling, ThreadId};
 
-use super::gates::GATES;
-use super::thread;
+use super::super::gates::GATES;
+use super::super::thread;
 
 /// Distances are counted in units of 2⁻³⁰ intervals, so that they mean the same at every interval.
 const UNITS: u32 = 30;
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// Sets how blocks are chosen. Called while nothing is recorded.
-pub(super) fn set(sampling: Sampling) {
+pub(in crate::record) fn set(sampling: Sampling) {
     GATES.certain.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn set_sample_seed(seed: u64) {
 
 /// The current sampling interval; 0 without sampling.
 #[inline]
-pub(super) fn interval() -> usize {
+pub(in crate::record) fn interval() -> usize {
     GATES.certain.load(Relaxed)
 }
 
 /// Does the sample leave out a new block of this size? Advances this thread's countdown.
 #[inline]
-pub(super) fn leaves_out(size: usize, certain: usize) -> bool {
+pub(in crate::record) fn leaves_out(size: usize, certain: usize) -> bool {
     if size >= certain {
         return false;
     }
@@ -114,18 +114,18 @@ fn start(thread: ThreadId, seed: u64) -> u64 {
 
 /// Is it certain that this block is not in the ledger, because the sample left it out?
 #[inline]
-pub(super) fn was_left_out(address: u64, size: usize) -> bool {
+pub(in crate::record) fn was_left_out(address: u64, size: usize) -> bool {
     size < GATES.certain.load(Relaxed) && cell(address).load(Relaxed) == 0
 }
 
 /// Adds a block to the filter. Like the next two functions, called under the ledger's lock.
-pub(super) fn enter(address: u64) {
+pub(in crate::record) fn enter(address: u64) {
     let cell = cell(address);
     cell.store(cell.load(Relaxed).saturating_add(1), Relaxed);
 }
 
 /// Removes a block from the filter.
-pub(super) fn leave(address: u64) {
+pub(in crate::record) fn leave(address: u64) {
     let cell = cell(address);
     let blocks = cell.load(Relaxed);
     if blocks != FULL {
@@ -134,7 +134,7 @@ pub(super) fn leave(address: u64) {
 }
 
 /// Clears the filter.
-pub(super) fn forget() {
+pub(in crate::record) fn forget() {
     FILTER.iter().for_each(|cell| cell.store(0, Relaxed));
 }
 

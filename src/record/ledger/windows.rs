@@ -2,9 +2,9 @@
 
 use memtrace_core::snapshot::{ContextId, Sampling, ScopeStats};
 
-use super::CONTEXTS;
-use super::flow::Flow;
-use super::memory::{OwnVec, System, try_push};
+use super::super::CONTEXTS;
+use super::super::memory::{OwnVec, System, try_push};
+use super::weight_sum::WeightSum;
 
 /// One per device. An event costs a comparison, and an addition per enclosing scope. Open windows are updated only when
 /// a scope is entered or left.
@@ -31,7 +31,7 @@ struct OpenScope {
 struct ContextTotals {
     parent: ContextId,
     calls: u64,
-    /// A fixed-point number, as in [`Flow`].
+    /// A fixed-point number, as in [`WeightSum`].
     allocations: u64,
     allocated_bytes: u64,
     now: u64,
@@ -98,7 +98,7 @@ impl Windows {
     }
 
     #[inline]
-    pub(crate) fn on_alloc(&mut self, context: ContextId, block: Flow, total: i64) {
+    pub(crate) fn on_alloc(&mut self, context: ContextId, block: WeightSum, total: i64) {
         self.largest = self.largest.max(total);
         self.each_enclosing(context, |cell| {
             cell.allocations += block.parts;

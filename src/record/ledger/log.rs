@@ -5,10 +5,10 @@
 
 use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
 
+use super::super::event_site::EventSite;
 use super::live::LiveBlock;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
-use super::site::EventSite;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogShape {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{BlockName, Category, LONGEST_NAME};
 
-use super::memory::{OwnMap, OwnVec, System, own_map};
+use super::super::memory::{OwnMap, OwnVec, System, own_map};
 
 /// Limit on the number of names. Beyond it, names of freed blocks make room.
 const MAX_NAMES: usize = 1 << 16;

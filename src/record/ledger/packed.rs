@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
-use super::site::EventSite;
+use super::super::event_site::EventSite;
 
 pub(crate) type Packed<const WORDS: usize> = [u64; WORDS];
 

@@ -7,8 +7,8 @@
 
 use memtrace_core::snapshot::Block;
 
+use super::super::memory::{OwnVec, System, try_push};
 use super::live::LiveBlock;
-use super::memory::{OwnVec, System, try_push};
 use super::packed::{Packed, seq_of};
 
 #[derive(Debug)]

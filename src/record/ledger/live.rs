@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use memtrace_core::snapshot::{Block, ContextId, Record};
 
-use super::gates::GATES;
-use super::memory::{OwnMap, own_map};
+use super::super::gates::GATES;
+use super::super::memory::{OwnMap, own_map};
+use super::super::pages::{LARGE, PageVec, Pages};
+use super::super::prefetch::prefetch;
 use super::packed::{Packed, address_of, context_of, pack, record_of, seq_of, size_of_block};
-use super::pages::{LARGE, PageVec, Pages};
-use super::prefetch::prefetch;
 
 const FIRST_SIZE: usize = 64;
 /// First size of a large table: one huge page. Slots are visited in random order, and as small pages they would

@@ -2,7 +2,7 @@
 
 /// One device's live bytes at one moment, in blocks of at least the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Census {
+pub(crate) struct Totals {
     /// Counted, all blocks.
     pub(crate) all: u64,
     /// In recorded large blocks.
@@ -13,7 +13,7 @@ pub(crate) struct Census {
     pub(crate) estimate: u64,
 }
 
-impl Census {
+impl Totals {
     /// Bytes that no recorded block accounts for. At most `small_before` bytes of the counted small blocks are from
     /// before the recording and so not in the sample: this bounds the estimate from below, the counted small bytes
     /// bound it from above.
@@ -48,8 +48,8 @@ mod tests {
     const BEFORE: u64 = 500;
 
     /// Counted small bytes, and their estimate.
-    fn census(small: u64, estimate: u64) -> Census {
-        Census { all: LARGE + BEFORE + small, large: LARGE, large_before: BEFORE, estimate }
+    fn census(small: u64, estimate: u64) -> Totals {
+        Totals { all: LARGE + BEFORE + small, large: LARGE, large_before: BEFORE, estimate }
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
     /// Counters of several threads are not read at the same instant.
     #[test]
     fn counters_that_do_not_fit_together_are_no_trouble() {
-        let odd = Census { all: 10, large: 20, large_before: 30, estimate: 40 };
+        let odd = Totals { all: 10, large: 20, large_before: 30, estimate: 40 };
         assert_eq!((odd.not_recorded(u64::MAX), odd.without(u64::MAX, u64::MAX).not_recorded(0)), (0, 10));
     }
 }

@@ -2,13 +2,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
+use memtrace_core::snapshot::{ContextId, DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId, ThreadId};
 
 use super::gates::GATES;
-use super::site::EventSite;
 use super::unwind::stack::FoundStack;
 use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
+
+/// Stack, scopes, thread, stream and kind of memory of an event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EventSite {
+    pub(crate) stack: StackId,
+    pub(crate) context: ContextId,
+    pub(crate) thread: ThreadId,
+    pub(crate) stream: u32,
+    /// Always [`MemoryKind::Heap`] on the heap.
+    pub(crate) memory: MemoryKind,
+}
 
 /// Stacks whose middle frames were left out.
 pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);

@@ -3,7 +3,7 @@
 //! Each thread that the process's first thread starts founds a family, to which all its descendants belong. The test
 //! harness runs every test on a thread of its own, so a test's family is the threads that it started.
 
-use super::thread;
+use super::super::thread;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
