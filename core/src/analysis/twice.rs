@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, is_made_anew, matched_frames, once, operator};
+use crate::attribute::{Origin, has_variables, is_made_anew, matched_frames, once, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
@@ -40,14 +40,18 @@ impl LiveTwice {
 /// calls, and that were freed in that order with no allocation of the thread in between.
 ///
 /// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until then),
-/// blocks still live, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
+/// blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
-/// needed: it may be the second operand of an operation, or belong to a graph that no backward pass uses.
+/// needed: it may be the second operand of an operation.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     once(data, device, || made(data, device))
 }
 
 fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
+    // The graph of a result over variables is dropped in the same order, and dropping the variable of the program frees nothing.
+    if has_variables(data) {
+        return Vec::new();
+    }
     let peak = device.peak.bytes;
     let mut sizes = by_size(device);
     sizes.retain(|(_, size), blocks| is_worth(size.saturating_mul(blocks.len() as u64 - 1), peak));
@@ -139,6 +143,14 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
     one_function(a, b).then_some((a, b))
 }
 
+/// A block of a repetition.
+struct RepeatedLife {
+    alloc: usize,
+    free: usize,
+    /// Allocs of its thread before the free.
+    allocs: usize,
+}
+
 struct Log<'a> {
     device: &'a DeviceSnapshot,
     /// The alloc and the free of each block that may be in a chain, by the block's number.
@@ -227,13 +239,25 @@ impl<'a> Log<'a> {
         before(&self.freed) > before(&self.allocated)
     }
 
-    /// The peak if each block of the chain had been freed right after the alloc of the next one.
+    /// The peak if each block of the chain had been freed right after the alloc of the next one, in each repetition of the chain.
     fn peak_without(&self, chain: &[&Block]) -> Option<u64> {
         let mut changes: HashMap<usize, i128> = HashMap::new();
         for pair in chain.windows(2) {
-            let size = i128::from(pair[0].size);
-            *changes.entry(self.allocated.get(&pair[1].seq?)?.at + 1).or_default() -= size;
-            *changes.entry(self.freed.get(&pair[0].seq?)?.at).or_default() += size;
+            let (older, newer) = (self.lives_like(pair[0]), self.lives_like(pair[1]));
+            // A variable is gone when its line runs again; the chain itself may be that of the last call of a recursion.
+            let is_variable = |(nth, life): &(usize, &RepeatedLife)| {
+                older.get(nth + 1).is_none_or(|again| life.free < again.alloc)
+                    || Some(life.alloc) == self.place_of(pair[0])
+            };
+            for (_, life) in older.iter().enumerate().filter(is_variable) {
+                let next = newer.get(newer.partition_point(|newer| newer.alloc < life.alloc));
+                // Dropped with it, as here.
+                let next = next.filter(|next| next.allocs == life.allocs && next.free < life.free);
+                if let Some(next) = next.filter(|next| next.alloc < life.free) {
+                    *changes.entry(next.alloc + 1).or_default() -= i128::from(pair[0].size);
+                    *changes.entry(life.free).or_default() += i128::from(pair[0].size);
+                }
+            }
         }
         let (found, without) = self.highest(&changes);
         // If the log does not reproduce the peak, it cannot give another one. In a sample it differs from the peak by chance, and
@@ -241,6 +265,28 @@ impl<'a> Log<'a> {
         let peak = i128::from(self.device.peak.bytes);
         let complete = self.device.overwritten == 0 && (found == peak || self.device.is_sample());
         complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
+    }
+
+    fn place_of(&self, block: &Block) -> Option<usize> {
+        self.allocated.get(&block.seq?).map(|place| place.at)
+    }
+
+    /// The lives of all blocks of this stack, thread and size that were freed, in the order of their allocation.
+    fn lives_like(&self, block: &Block) -> Vec<RepeatedLife> {
+        let (mut lives, mut open, mut allocs) = (Vec::new(), HashMap::<NonZeroU64, usize, RandomState>::default(), 0);
+        for (at, record) in self.device.records.iter().enumerate() {
+            let Some(seq) = record.alloc_seq else { continue };
+            if record.kind == RecordKind::Free {
+                lives.extend(open.remove(&seq).map(|alloc| RepeatedLife { alloc, free: at, allocs }));
+                continue;
+            }
+            allocs += usize::from(record.thread == block.thread);
+            if (record.stack, record.thread, record.size) == (block.stack, block.thread, block.size) {
+                open.insert(seq, at);
+            }
+        }
+        lives.sort_unstable_by_key(|life| life.alloc);
+        lives
     }
 
     /// The maximum of the log's total, as it is and with these changes at some records.

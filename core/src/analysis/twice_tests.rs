@@ -51,6 +51,21 @@ fn the_peak_without_is_that_of_the_program_that_drops_them() {
 }
 
 #[test]
+fn what_each_turn_of_a_loop_holds_is_dropped_in_each() {
+    let kept = recording(&[1, 2, 3, -3, -2, -1].repeat(3));
+    assert_eq!(found(&kept)[0].peak_without, Some(200));
+    // The first two blocks of lines 1 and 2 are in a list, and dropped from its end on.
+    let mut collected = story(&[1, 2]);
+    for line in [1u32, 2, 3] {
+        collected.alloc(10 * line, 100).on(StackId(line));
+    }
+    collected.free(30).free(20).free(10).alloc(50, 7).on(NO_LINE).free(50).free(2).free(1);
+    let found = found(&collected.build());
+    let chain = found.iter().find(|row| row.count == 3).unwrap();
+    assert_eq!(chain.peak_without, Some(400), "the list is not shadowed");
+}
+
+#[test]
 fn no_alarm_where_nothing_is_gained_or_known() {
     let cases: [(&str, &[i64]); 6] = [
         ("two are needed to make the second", &[1, 2, -2, -1]),
