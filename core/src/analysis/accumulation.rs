@@ -1,8 +1,10 @@
 //! Memory that accumulates: lines whose blocks stay, repetition after repetition, for as long as the program goes on.
 
+use std::collections::HashMap;
+
 use super::labels::{Labels, line_label};
-use crate::attribute::{Categories, Lifetime, NEVER};
-use crate::snapshot::{Block, Category, DeviceSnapshot, Record, SnapshotData, StackId};
+use crate::attribute::{AllocationSite, Categories, Lifetime, NEVER, allocation_site};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, SnapshotData, StackId};
 
 /// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
@@ -40,6 +42,9 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
     }
     let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (&str, Vec<&Lifetime>)| {
+        if !is_repeated(data, &lives) {
+            return None;
+        }
         let (repetitions, mut stays) = of_line(lives, last)?;
         stays.sort_unstable_by_key(|life| life.seq);
         let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
@@ -54,6 +59,21 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
     let mut lines: Vec<AccumulatingLine> = labels.names().zip(by_line).filter_map(line).collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
     lines
+}
+
+/// Does one call of the line allocate as often as a repetition has to? One long statement has many calls.
+fn is_repeated(data: &SnapshotData, lives: &[&Lifetime]) -> bool {
+    let mut by_stack: HashMap<StackId, usize> = HashMap::new();
+    lives.iter().for_each(|life| *by_stack.entry(life.stack).or_default() += 1);
+    let mut by_call: HashMap<Option<*const Frame>, usize> = HashMap::new();
+    for (stack, count) in by_stack {
+        let call = match allocation_site(data, stack) {
+            AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(std::ptr::from_ref(frame)),
+            AllocationSite::Unknown => None,
+        };
+        *by_call.entry(call).or_default() += count;
+    }
+    by_call.into_values().any(|count| count >= PARTS)
 }
 
 fn block_of(device: &DeviceSnapshot, life: &Lifetime) -> Block {
