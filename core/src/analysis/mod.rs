@@ -74,6 +74,10 @@ pub use waste::{
     IdleMemory, InPlace, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, in_place,
     operator_temporaries, use_coverage, waste, waste_at_peak,
 };
+pub(crate) use waste::{
+    Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts, peak_with_own_step,
+    peak_without_graphs, without_a_pass,
+};
 pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

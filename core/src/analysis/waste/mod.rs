@@ -5,11 +5,14 @@
 //! opaque operation may have used is left out.
 
 mod coverage;
+mod graph;
 mod idle;
 mod in_place;
 #[cfg(test)]
 mod in_place_tests;
 mod replay;
+mod statements;
+mod step;
 mod temporaries;
 #[cfg(test)]
 mod tests;
@@ -17,13 +20,18 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
+use self::graph::{Graphs, kept_by_graphs};
 use self::replay::{LogChange, ReplayedLog};
 use super::labels::line_and_callers;
 use crate::attribute::{AllocationSite, allocation_site};
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
 pub use coverage::{UseCoverage, use_coverage};
+pub(crate) use graph::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
 pub use idle::{IdleMemory, idle_memory};
 pub use in_place::{InPlace, in_place};
+pub(crate) use replay::peak_if_replaced;
+pub(crate) use step::peak_with_own_step;
+pub(crate) use temporaries::peak_in_parts;
 pub use temporaries::{OperatorTemporaries, operator_temporaries};
 
 /// What is wasted about a block.
@@ -49,6 +57,8 @@ pub struct Waste {
     pub use_line: String,
     /// The kernel, copy or fill there.
     pub kernel: String,
+    /// The line of the backward pass that needed the blocks, if the graph of its loss may keep them; else empty.
+    pub pass_line: String,
     /// One function of the program has both lines.
     pub in_one_function: bool,
     /// Wasted bytes at the peak.
@@ -91,7 +101,7 @@ fn followed(
     device: &DeviceSnapshot,
     log: &ReplayedLog,
 ) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
-    let mut sites = sites(data, device, log);
+    let mut sites = sites(data, device, log, Some(&kept_by_graphs(data, device)));
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
     sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
@@ -112,7 +122,8 @@ struct WastingSite {
 
 type SiteKey = (WasteKind, String, String, String);
 
-fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec<WastingSite> {
+/// With `graphs`, only what the program can free or allocate at another time.
+fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog, graphs: Option<&Graphs>) -> Vec<WastingSite> {
     let mut lines = LineCache::of_data(data);
     let mut sites: BTreeMap<SiteKey, WastingSite> = BTreeMap::new();
     let peak_at = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied();
@@ -128,10 +139,19 @@ fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec
         ];
         for (kind, range, used) in found {
             let Some((from, until)) = range else { continue };
+            let is_past = kind == WasteKind::PastLastUse;
+            let freed = until.filter(|_| is_past);
+            let Some((from, pass)) =
+                graphs.map_or(Some((from, None)), |graphs| graphs.way_out(data, (at, record), from, freed))
+            else {
+                continue;
+            };
             let (line, use_line) = (lines.of(record.stack), used.map_or(String::new(), |used| lines.of(used.stack)));
             let kernel = used.map_or("", |used| data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel)));
             let key = (kind, line, use_line, kernel.to_owned());
+            let pass_line = pass.map_or(String::new(), |pass| lines.of(pass));
             let site = sites.entry(key).or_insert_with_key(WastingSite::of);
+            site.waste.pass_line = pass_line;
             site.waste.in_one_function = used.is_some_and(|used| in_one_function(data, record.stack, used.stack));
             let size = record.size as i64;
             site.changes.push((from, -size));
@@ -173,6 +193,7 @@ impl WastingSite {
             line: line.clone(),
             use_line: use_line.clone(),
             kernel: kernel.clone(),
+            pass_line: String::new(),
             in_one_function: false,
             bytes: 0,
             blocks: 0,
@@ -209,7 +230,7 @@ impl<'a> LineCache<'a> {
 /// and nothing is replayed: [`Waste::saves`] is 0. `None` if uses were not recorded, or the log has lost records.
 pub fn waste_at_peak(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Vec<Waste>> {
     let log = ReplayedLog::with_uses(device)?;
-    let mut rows: Vec<Waste> = sites(data, device, &log).into_iter().map(|site| site.waste).collect();
+    let mut rows: Vec<Waste> = sites(data, device, &log, None).into_iter().map(|site| site.waste).collect();
     rows.retain(|row| row.bytes > 0 && row.kind != WasteKind::Early);
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     Some(rows)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use crate::analysis::log;
-use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Record, RecordKind};
+use crate::snapshot::{Block, BlockUse, BlockUses, DeviceSnapshot, IdleTime, Record, RecordKind, StackId};
 
 /// Bytes that are added to the total from this record on.
 pub(super) type LogChange = (usize, i64);
@@ -16,6 +16,23 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     let mut all = [one, other].concat();
     all.sort_unstable();
     all
+}
+
+/// The peak if each of these blocks were freed before its stack allocates the next time. `None` if the log has lost records.
+pub(crate) fn peak_if_replaced<'a>(device: &DeviceSnapshot, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
+    let log = ReplayedLog::of(device)?;
+    let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
+    for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc) {
+        by_stack.entry(record.stack).or_default().push(at);
+    }
+    let changes = |block: &Block| {
+        let (at, size) = (*log.allocated.get(&block.seq?)?, i64::try_from(block.size).ok()?);
+        let of_stack = by_stack.get(&block.stack)?;
+        let next = *of_stack.get(of_stack.partition_point(|alloc| *alloc <= at))?;
+        let until = log.freed_at(block.seq?).unwrap_or(usize::MAX);
+        (next < until).then_some([(next, -size), (until, size)])
+    };
+    Some(log.peak_with(blocks.filter_map(changes).flatten()))
 }
 
 /// The log with the positions of each block's records.
@@ -84,6 +101,13 @@ impl ReplayedLog {
             peak = peak.max(total);
         }
         peak
+    }
+
+    /// The same in bytes, with changes in any order.
+    pub(super) fn peak_with(&self, changes: impl Iterator<Item = LogChange>) -> u64 {
+        let mut changes: Vec<LogChange> = changes.collect();
+        changes.sort_unstable();
+        u64::try_from(self.peak(&changes)).unwrap_or(0)
     }
 
     pub(super) fn freed_at(&self, seq: NonZeroU64) -> Option<usize> {

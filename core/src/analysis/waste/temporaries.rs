@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
 use crate::analysis::{Call, StackTest, calls, line_and_callers};
-use crate::attribute::operator;
+use crate::attribute::{operator, squared_by};
 use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// An operator whose temporaries make up much of the peak and are many times its inputs and outputs.
@@ -25,7 +25,7 @@ pub struct OperatorTemporaries {
     pub inputs: u64,
     /// Uses say exactly what the call reads; otherwise `inputs` is the largest block that it could have read.
     pub are_inputs_known: bool,
-    /// Reduction of the peak without the temporaries of all calls by this line.
+    /// Reduction of the peak if all calls by this line worked on [`PARTS`](Self::PARTS) parts of the tensor in turn.
     pub saves: u64,
     /// The peak then.
     pub peak_without: u64,
@@ -36,6 +36,9 @@ impl OperatorTemporaries {
     pub const LEAST_TIMES: u64 = 4;
     /// and if they save at least this part of the peak.
     pub const LEAST_PART: u64 = 10;
+
+    /// Each part needs this part of the temporaries, beside the outputs of all.
+    pub const PARTS: u64 = 16;
 
     /// The temporaries in multiples of inputs and outputs.
     pub fn times(&self) -> u64 {
@@ -49,6 +52,17 @@ const SOON: usize = 256;
 /// The operator call at the device's peak, if its temporaries are many times its inputs and outputs. `None` in a sample, and if
 /// the log has lost records.
 pub fn operator_temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Option<OperatorTemporaries> {
+    let found = at_peak(data, device)?;
+    let is_large = found.saves > 0 && found.saves >= device.peak.bytes / OperatorTemporaries::LEAST_PART;
+    (is_large && found.times() >= OperatorTemporaries::LEAST_TIMES).then_some(found)
+}
+
+/// The peak if the operator call at the peak, and all others by its line, worked on [`OperatorTemporaries::PARTS`] parts.
+pub(crate) fn peak_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -> Option<u64> {
+    at_peak(data, device).map(|found| found.peak_without)
+}
+
+fn at_peak(data: &SnapshotData, device: &DeviceSnapshot) -> Option<OperatorTemporaries> {
     let at = device.records.iter().position(|record| is_peak(device, record))?;
     if !may_have_temporaries(data, device, at) {
         return None;
@@ -62,28 +76,25 @@ pub fn operator_temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Opt
     let mut is_line = StackTest::that(|stack| line_and_callers(data, stack, 0).concat() == line);
     let allocs = AllocsByThread::of(data, device, call.operator);
     let same = calls.iter().filter(|other| other.operator == call.operator && is_line.has(other.stack));
-    let changes = same.flat_map(|call| Workspace::of(device, &log, &allocs, call).changes());
-    let mut changes: Vec<LogChange> = changes.collect();
-    changes.sort_unstable();
-    let without = u64::try_from(log.peak(&changes)).unwrap_or(0);
+    // Half the length has a quarter of the square.
+    let parts = OperatorTemporaries::PARTS.pow(if squared_by(data, call.stack).is_some() { 2 } else { 1 });
+    let changes = same.flat_map(|call| Workspace::of(device, &log, &allocs, call).in_parts(call.records.start, parts));
+    let without = log.peak_with(changes);
     let workspace = Workspace::of(device, &log, &allocs, call);
     let (inputs, are_inputs_known) = inputs(device, &log, call);
-    let at_peak = workspace.temporaries.iter().filter(|(from, until, _)| (*from..*until).contains(&at));
-    let (bytes, blocks) =
-        at_peak.fold((0u64, 0), |(bytes, blocks), (.., size)| (bytes.saturating_add(*size), blocks + 1));
-    let found = OperatorTemporaries {
+    let live = workspace.temporaries.iter().filter(|(from, until, _)| (*from..*until).contains(&at));
+    let (bytes, blocks) = live.fold((0u64, 0), |(bytes, blocks), (.., size)| (bytes.saturating_add(*size), blocks + 1));
+    Some(OperatorTemporaries {
         operator: call.operator.to_owned(),
         line,
         bytes,
         blocks,
-        outputs: workspace.outputs,
+        outputs: workspace.bytes_of_outputs(),
         inputs,
         are_inputs_known,
         saves: device.peak.bytes.saturating_sub(without),
         peak_without: without,
-    };
-    let is_large = found.saves > 0 && found.saves >= device.peak.bytes / OperatorTemporaries::LEAST_PART;
-    (is_large && found.times() >= OperatorTemporaries::LEAST_TIMES).then_some(found)
+    })
 }
 
 fn is_peak(device: &DeviceSnapshot, record: &Record) -> bool {
@@ -113,8 +124,8 @@ fn of_operator<'a>(data: &'a SnapshotData, root: &'a str) -> StackTest<impl Fn(S
 struct Workspace {
     /// Records of the alloc and the free, and bytes.
     temporaries: Vec<(usize, usize, u64)>,
-    /// Bytes of blocks that outlive the call.
-    outputs: u64,
+    /// The alloc and the bytes of blocks that outlive the call.
+    outputs: Vec<(usize, u64)>,
 }
 
 /// The allocs of each thread, as sorted positions in the log.
@@ -169,15 +180,26 @@ impl Workspace {
         for (at, freed, size) in blocks {
             match freed.filter(|freed| Some(*freed) != result) {
                 Some(freed) => workspace.temporaries.push((at, freed, size)),
-                None => workspace.outputs = workspace.outputs.saturating_add(size),
+                None => workspace.outputs.push((at, size)),
             }
         }
         workspace
     }
 
-    fn changes(self) -> impl Iterator<Item = LogChange> {
+    fn bytes_of_outputs(&self) -> u64 {
+        self.outputs.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size))
+    }
+
+    /// What changes if the call works on parts: each has its part of the temporaries, and the outputs are there from the first on.
+    fn in_parts(self, begin: usize, parts: u64) -> impl Iterator<Item = LogChange> {
         let signed = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
-        self.temporaries.into_iter().flat_map(move |(from, until, size)| [(from, -signed(size)), (until, signed(size))])
+        let saved = move |size: u64| signed(size - size.div_ceil(parts));
+        let temporaries = self
+            .temporaries
+            .into_iter()
+            .flat_map(move |(from, until, size)| [(from, -saved(size)), (until, saved(size))]);
+        let outputs = self.outputs.into_iter().flat_map(move |(at, size)| [(begin, signed(size)), (at, -signed(size))]);
+        temporaries.chain(outputs)
     }
 }
 
@@ -279,7 +301,7 @@ mod tests {
             let Some(log) = ReplayedLog::of(device) else { return Ok(()) };
             for call in calls(&data, device) {
                 let found = Workspace::of(device, &log, &AllocsByThread::of(&data, device, call.operator), &call);
-                prop_assert_eq!((found.temporaries, found.outputs), by_definition(&data, &log, &call));
+                prop_assert_eq!((found.temporaries.clone(), found.bytes_of_outputs()), by_definition(&data, &log, &call));
             }
         }
     }

@@ -229,7 +229,7 @@ fn temporaries_many_times_the_inputs_and_outputs_are_found_with_and_without_uses
     let found = operator(4000, 100, true).unwrap();
     assert_eq!((&*found.operator, found.bytes, found.blocks), ("cumsum", 4000, 1));
     assert_eq!((found.inputs, found.outputs, found.are_inputs_known, found.times()), (100, 100, true, 20));
-    assert_eq!((found.saves, found.peak_without), (4000, 500));
+    assert_eq!((found.saves, found.peak_without), (3750, 750), "a sixteenth of the matrix is left");
     let found = operator(4000, 100, false).unwrap();
     assert_eq!((found.inputs, found.are_inputs_known, found.times()), (300, false, 10), "the largest block");
 }

@@ -13,7 +13,7 @@ pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -
         what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         why: "the pages are held; how much of them is in use is not known.",
         advice: lines(&["Query that framework's own memory statistics, or have it release unused pages."]),
     };
@@ -31,7 +31,7 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
         what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         why: "the library itself called the driver.",
         advice: lines(&["Each of its handles has a workspace: use fewer handles, or set a workspace of your own."]),
     };
@@ -46,7 +46,7 @@ pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) ->
         what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
         line: None,
         cost: Cost::Time(churn.ns),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         why: "that is the time of the calls that made the pool grow.",
         advice: vec![
             format!(
@@ -78,7 +78,7 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
         ),
         line: None,
         cost: Cost::Unusable(if refused { in_holes } else { in_small_holes }),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         why: if refused {
             "an allocation smaller than the unused memory was refused."
         } else {

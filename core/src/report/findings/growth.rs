@@ -1,10 +1,11 @@
 //! Finding: memory growth, where each step of a loop leaves live blocks behind.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
-use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of};
-use crate::analysis::{accumulation, name_pattern};
-use crate::attribute::Categories;
+use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of, lines, then_at_most};
+use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
+use crate::attribute::{Categories, has_backward_pass, has_variables};
 use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
@@ -21,6 +22,11 @@ const STAYS_IN_PYTHON: [&str; 3] = [
     "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
     "(`.item()`), `.detach()` a tensor that is kept, `del` what nobody reads any more, or give the",
     "collection a bound.",
+];
+
+const GRAPH_STAYS: [&str; 2] = [
+    "The graph of a value that is kept, or that the next one is computed from, keeps them. Keep a loss as a number",
+    "(`to_scalar()`), and a tensor as `x.detach()`; compute with `var.as_detached_tensor()` what no backward pass needs.",
 ];
 
 /// Steps of a loop, in order.
@@ -63,15 +69,47 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
             Bytes(fullest.bytes / stay.max(1))
         ),
     };
+    let (why, advice) = cause_of(data, device, &stays, all.iter().flat_map(|line| &line.stays));
     Some(Finding {
         kind: "growth",
         what: format!("memory accumulates{here}: {what}"),
         line: Some(fullest.line.clone()),
         cost,
         confidence: Confidence::Likely,
-        why: "they were live when the last of them was allocated; a list of results or a cache grows like this as well.",
-        advice: in_its_language(data, &STAYS, &STAYS_IN_PYTHON),
+        why,
+        advice,
     })
+}
+
+/// Why it stays, and what helps. `stays` are the sorted numbers of the blocks.
+fn cause_of<'a>(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    stays: &[Option<NonZeroU64>],
+    blocks: impl Iterator<Item = &'a Block> + Clone,
+) -> (&'static str, Vec<String>) {
+    let is_one = |seq| stays.binary_search(&Some(seq)).is_ok();
+    let all: u64 = blocks.clone().map(|block| block.size).sum();
+    match peak_without_graphs(data, device, is_one).filter(|(bytes, _)| *bytes >= all / 4) {
+        Some((_, peak)) => (
+            "they outlive their statements and are dropped as a graph is.",
+            lines(&GRAPH_STAYS).into_iter().chain([then_at_most(peak)]).collect(),
+        ),
+        None => {
+            let mut advice = in_its_language(data, &STAYS, &STAYS_IN_PYTHON);
+            // What a graph keeps is not freed with the value.
+            let is_held = !has_variables(data) && !has_backward_pass(data);
+            advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
+                format!(
+                    "If each were gone before the next, the peak would be at most {}: {} bytes.",
+                    Bytes(peak),
+                    grouped(peak)
+                )
+            }));
+            let why = "they were live when the last of them was allocated; a list of results or a cache grows like this as well.";
+            (why, advice)
+        }
+    }
 }
 
 /// The loop around a block whose steps left most of these blocks, and how many did.

@@ -3,6 +3,7 @@
 
 mod device;
 mod finding;
+mod graphs;
 mod growth;
 mod model;
 #[cfg(test)]
@@ -11,18 +12,20 @@ mod uses;
 
 use self::device::{fragmented, given_out_in_parts, one_library, release_threshold};
 pub use self::finding::{Confidence, Cost, Finding};
+use self::graphs::{kept_by_variables, kept_graph, kept_loss};
 use self::growth::growth;
-use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
+use self::model::{optimizer_transient, square, twice};
 use self::uses::{idle, over_inputs, temporaries, wasted, written_twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 15] = [
+const DETECTORS: [Detector; 16] = [
     twice,
     optimizer_transient,
     kept_graph,
     kept_by_variables,
+    kept_loss,
     growth,
     square,
     given_out_in_parts,

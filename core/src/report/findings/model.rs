@@ -1,12 +1,10 @@
 //! Findings on the tensors of models and of training.
 
-use std::collections::{HashMap, HashSet};
-
-use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then};
-use crate::analysis::{LiveTwice, StackTest, live_twice, operator_temporaries};
-use crate::attribute::{Categories, has_backward_pass, has_variables, operator, squared_by};
+use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then, then_at_most};
+use crate::analysis::{LiveTwice, StackTest, live_twice, peak_in_parts, peak_with_own_step};
+use crate::attribute::{Categories, squared_by};
 use crate::report::tables::first_lines;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, GpuWork, SnapshotData, StackId};
+use crate::snapshot::{Block, Category, DeviceSnapshot, GpuWork, SnapshotData};
 use crate::units::{Bytes, grouped};
 
 /// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
@@ -58,6 +56,7 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
     if !is_large(bytes, device) || bytes < 8 * largest.size {
         return Vec::new();
     }
+    let own = peak_with_own_step(device, |record| in_step.has(record.stack) && is_transient(&record.block()));
     vec![Finding {
         kind: "optimizer_transient",
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
@@ -68,77 +67,11 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
         advice: lines(&[
             "candle computes the step with variables, so each result keeps the one before it.",
             "A step of your own on `var.as_detached_tensor()` needs 4 times instead (docs/findings.md).",
-        ]),
+        ])
+        .into_iter()
+        .chain(own.map(then))
+        .collect(),
     }]
-}
-
-/// Results of a forward pass are live at the end.
-pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let categories = Categories::of(data, device);
-    let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
-    let kept = large(device.live_weights().filter(|(block, _)| of_graph(block)), device);
-    let finding = |(count, bytes, largest)| Finding {
-        kind: "kept_graph",
-        what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
-        line: Some(line_of(data, largest)),
-        cost: Cost::AtEnd(bytes),
-        confidence: Confidence::Certain,
-        why: "they are live; a graph that is still needed is no mistake.",
-        advice: in_its_language(
-            data,
-            &[
-                "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
-                "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
-            ],
-            &[
-                "A retained loss or output retains its graph: keep `loss.item()` or `tensor.detach()`, and drop",
-                "gradients with `optimizer.zero_grad(set_to_none=True)`.",
-            ],
-        ),
-    };
-    kept.map(finding).into_iter().collect()
-}
-
-/// Tensors are concatenated repeatedly from variables, so each retains the one before it.
-pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    /// A cache whose blocks replace each other does not have this many sizes at once.
-    const SIZES: usize = 8;
-    // Training needs them for the backward pass.
-    if !has_variables(data) || has_backward_pass(data) {
-        return Vec::new();
-    }
-    let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
-    let mut joins = StackTest::that(is_join);
-    let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
-    for block in device.peak.blocks.iter().filter(|block| joins.has(block.stack)) {
-        by_stack.entry(block.stack).or_default().push(block);
-    }
-    let sizes = |blocks: &[&Block]| blocks.iter().map(|block| block.size).collect::<HashSet<_>>().len();
-    let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
-    let bytes: u64 = kept.iter().map(|block| block.size).sum();
-    let last = kept.iter().max_by_key(|block| (block.size, block.seq));
-    let is_worth = bytes.saturating_mul(20) >= device.peak.total();
-    let Some(last) = last.filter(|_| is_worth) else { return Vec::new() };
-    vec![Finding {
-        kind: "kept_by_variables",
-        what: format!(
-            "{} joined tensors are live besides the newest, left by a growing cache",
-            grouped(kept.len() as u64)
-        ),
-        line: Some(line_of(data, last)),
-        cost: Cost::OfPeak(bytes),
-        confidence: Confidence::Likely,
-        why: "no backward pass was seen that would need them.",
-        advice: lines(&[
-            "The program has variables, as of a `VarMap`: each result keeps its arguments. To generate, load weights with",
-            "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
-        ]),
-    }]
-}
-
-fn older(blocks: Vec<&Block>) -> Vec<&Block> {
-    let largest = blocks.iter().map(|block| block.size).max();
-    blocks.into_iter().filter(|block| Some(block.size) != largest).collect()
 }
 
 /// An operator makes a square matrix from a row.
@@ -154,10 +87,12 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         cost: Cost::OfPeak(bytes),
         confidence: Confidence::Certain,
         why: "these blocks were allocated inside it and are live at the peak.",
-        advice: lines(&["Work on parts of the tensor and carry the last value over, or sum in a loop of your own."])
-            .into_iter()
-            .chain(operator_temporaries(data, device).map(|found| then(found.peak_without)))
-            .collect(),
+        advice: lines(&[
+            "Work on 16 parts of the tensor or more, and carry the last value over, or sum in a loop of your own.",
+        ])
+        .into_iter()
+        .chain(peak_in_parts(data, device).map(then_at_most))
+        .collect(),
     };
     found.map(finding).into_iter().collect()
 }

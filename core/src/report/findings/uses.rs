@@ -2,29 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Confidence, Cost, Finding, lines, then};
+use super::finding::{Confidence, Cost, Finding, lines, then, then_at_most};
+use super::graphs::after_a_pass;
 use super::model::{optimizer_transient, square};
 use crate::analysis::{
     IdleMemory, InPlace, OperatorTemporaries, Waste, WasteKind, idle_memory, in_place, line_and_callers,
     operator_temporaries, waste,
 };
-use crate::attribute::has_variables;
+use crate::attribute::operator;
 use crate::report::device_memory::time;
 use crate::snapshot::{DeadWrite, DeviceSnapshot, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Memory that could be freed earlier, allocated later, or not at all.
 pub(super) fn wasted(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let has_graph = has_variables(data);
-    waste(data, device).iter().map(|row| wasted_by(row, has_graph)).collect()
+    waste(data, device).iter().map(wasted_by).collect()
 }
 
-/// `has_graph`: results that are computed from variables keep their arguments.
-fn wasted_by(row: &Waste, has_graph: bool) -> Finding {
+fn wasted_by(row: &Waste) -> Finding {
     let blocks = bytes_in_blocks(row.bytes, row.blocks);
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
-            let advice = if has_graph { after_in_a_graph(row) } else { after(row) };
+            let advice = if row.pass_line.is_empty() { after(row) } else { after_a_pass(&row.pass_line) };
             (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), advice)
         }
         WasteKind::NeverUsed => (
@@ -48,7 +47,7 @@ fn wasted_by(row: &Waste, has_graph: bool) -> Finding {
         what,
         line: Some(row.line.clone()).filter(|line| !line.is_empty()),
         cost: Cost::OfPeak(row.saves),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         why: "every operation in between is known, and none gets the address.",
         advice: advice.into_iter().chain([then(row.peak_without)]).collect(),
     }
@@ -59,17 +58,6 @@ fn bytes_in_blocks(bytes: u64, blocks: u64) -> String {
         1 => Bytes(bytes).to_string(),
         count => format!("{} in {} blocks", Bytes(bytes), grouped(count)),
     }
-}
-
-/// The same where dropping the value may not free it.
-fn after_in_a_graph(row: &Waste) -> Vec<String> {
-    let at = if row.use_line.is_empty() { String::new() } else { format!(" at {}", row.use_line) };
-    vec![
-        format!(
-            "Nothing needs it after its last use{at}. Drop the value there; if a result keeps it that was computed"
-        ),
-        "from variables (a loss, a gradient, an output), drop that one, or compute it from `x.detach()`.".to_owned(),
-    ]
 }
 
 /// The Rust that frees the block after its last use, as far as the lines say it.
@@ -185,8 +173,8 @@ fn temporaries_of(row: &OperatorTemporaries) -> Finding {
         confidence: Confidence::Certain,
         why: "the call allocates these blocks and frees them again.",
         advice: vec![
-            "Call it on parts of the tensor, or compute the same with other operators.".to_owned(),
-            then(row.peak_without),
+            format!("Call it on {} parts of the tensor in turn, or more.", OperatorTemporaries::PARTS),
+            then_at_most(row.peak_without),
         ],
     }
 }
@@ -196,8 +184,10 @@ pub(super) fn written_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec
     let Some(work) = &data.gpu_work else { return Vec::new() };
     let mut sites: BTreeMap<(StackId, u32, u32), (u64, u64)> = BTreeMap::new();
     for uses in &device.uses {
+        // What a backward pass writes is candle's to change.
+        let is_backward = |stack| operator(data, stack).is_some_and(|operator| operator.is_backward);
         let Some(DeadWrite { bytes, first, second, stack }) =
-            uses.dead_write.filter(|dead| dead.stack != StackId::NONE)
+            uses.dead_write.filter(|dead| dead.stack != StackId::NONE && !is_backward(dead.stack))
         else {
             continue;
         };
@@ -218,7 +208,7 @@ pub(super) fn written_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec
             ),
             line: Some(line_and_callers(data, stack, 0).concat()),
             cost: Cost::Written(bytes),
-            confidence: Confidence::Certain,
+            confidence: Confidence::Likely,
             why: "no operation in between gets the address.",
             advice: lines(&[
                 "Allocate without filling where an upload or a copy follows: build the tensor from its data.",

@@ -1,0 +1,51 @@
+//! The peak with an optimizer's step that computes with tensors which are no variables.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use super::replay::{LogChange, ReplayedLog};
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind};
+
+/// The most that such a step holds, in sizes of the parameter that it is at.
+pub(crate) const OWN_STEP: u64 = 4;
+
+/// The peak if the transient blocks of the steps never took more than [`OWN_STEP`] times the largest of those live at once. `None` if the log
+/// has lost records.
+pub(crate) fn peak_with_own_step(
+    device: &DeviceSnapshot,
+    mut is_transient: impl FnMut(&Record) -> bool,
+) -> Option<u64> {
+    let log = ReplayedLog::of(device)?;
+    // Numbers of live blocks by size.
+    let mut live: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut freed: Vec<(usize, u64)> = Vec::new();
+    let mut changes: Vec<LogChange> = Vec::new();
+    let (mut total, mut saved) = (0u64, 0u64);
+    let mut of_steps: Vec<(usize, bool, u64)> = Vec::new();
+    for (at, record) in device.records.iter().enumerate() {
+        if record.kind == RecordKind::Alloc && is_transient(record) {
+            of_steps.push((at, true, record.size));
+            freed.extend(
+                record.alloc_seq.and_then(|seq: NonZeroU64| log.freed_at(seq)).map(|until| (until, record.size)),
+            );
+        }
+    }
+    of_steps.extend(freed.into_iter().map(|(at, size)| (at, false, size)));
+    of_steps.sort_unstable();
+    for (at, is_alloc, size) in of_steps {
+        let count = live.entry(size).or_default();
+        if is_alloc {
+            (*count, total) = (*count + 1, total + size);
+        } else {
+            (*count, total) = (*count - 1, total - size);
+            if *count == 0 {
+                live.remove(&size);
+            }
+        }
+        let most = live.last_key_value().map_or(0, |(size, _)| OWN_STEP * size);
+        let saves = total.saturating_sub(most);
+        changes.push((at, saved as i64 - saves as i64));
+        saved = saves;
+    }
+    Some(log.peak_with(changes.into_iter()))
+}

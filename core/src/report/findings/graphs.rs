@@ -1,0 +1,137 @@
+//! Findings on what candle's graph keeps.
+
+use std::collections::{HashMap, HashSet};
+
+use super::finding::{Confidence, Cost, Finding, in_its_language, large, line_of, lines, then_at_most};
+use super::growth::growth;
+use crate::analysis::{StackTest, Ungraphed, is_left_by_a_pass, past_their_pass, without_a_pass};
+use crate::attribute::{Categories, has_backward_pass, has_variables, operator};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
+use crate::units::grouped;
+
+/// Results of a forward pass are live at the end.
+pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let categories = Categories::of(data, device);
+    let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
+    let is_left = is_left_by_a_pass(data, device);
+    let kept = large(device.live_weights().filter(|(block, _)| of_graph(block) || is_left(block)), device);
+    let finding = |(count, bytes, largest)| Finding {
+        kind: "kept_graph",
+        what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
+        line: Some(line_of(data, largest)),
+        cost: Cost::AtEnd(bytes),
+        confidence: Confidence::Likely,
+        why: "they are live; a graph that is still needed is no mistake.",
+        advice: in_its_language(
+            data,
+            &[
+                "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
+                "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
+            ],
+            &[
+                "A retained loss or output retains its graph: keep `loss.item()` or `tensor.detach()`, and drop",
+                "gradients with `optimizer.zero_grad(set_to_none=True)`.",
+            ],
+        ),
+    };
+    kept.map(finding).into_iter().collect()
+}
+
+/// Tensors are concatenated repeatedly from variables, so each retains the one before it.
+pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let found = without_a_pass(data, device).filter(|found| is_worth(found, device));
+    let results = found.map(|found| never_needed(&found, device));
+    results.into_iter().chain(kept_joins(data, device)).max_by_key(Finding::rank).into_iter().collect()
+}
+
+fn kept_joins(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Finding> {
+    /// A cache whose blocks replace each other does not have this many sizes at once.
+    const SIZES: usize = 8;
+    // Training needs them for the backward pass.
+    if !has_variables(data) || has_backward_pass(data) {
+        return None;
+    }
+    let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
+    let mut joins = StackTest::that(is_join);
+    let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
+    for block in device.peak.blocks.iter().filter(|block| joins.has(block.stack)) {
+        by_stack.entry(block.stack).or_default().push(block);
+    }
+    let sizes = |blocks: &[&Block]| blocks.iter().map(|block| block.size).collect::<HashSet<_>>().len();
+    let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
+    let bytes: u64 = kept.iter().map(|block| block.size).sum();
+    let last = kept.iter().max_by_key(|block| (block.size, block.seq));
+    let is_worth = bytes.saturating_mul(20) >= device.peak.total();
+    let last = last.filter(|_| is_worth)?;
+    Some(Finding {
+        kind: "kept_by_variables",
+        what: format!(
+            "{} joined tensors are live besides the newest, left by a growing cache",
+            grouped(kept.len() as u64)
+        ),
+        line: Some(line_of(data, last)),
+        cost: Cost::OfPeak(bytes),
+        confidence: Confidence::Likely,
+        why: "no backward pass was seen that would need them.",
+        advice: lines(&[
+            "The program has variables, as of a `VarMap`: each result keeps its arguments. To generate, load weights with",
+            "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
+        ]),
+    })
+}
+
+/// A twentieth of the peak.
+fn is_worth(found: &Ungraphed, device: &DeviceSnapshot) -> bool {
+    let saves = device.peak.bytes.saturating_sub(found.peak_without);
+    saves > 0 && saves >= device.peak.bytes / 20
+}
+
+fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
+    Finding {
+        kind: "kept_by_variables",
+        what: format!("{} intermediate results are kept that no backward pass needs", grouped(found.blocks)),
+        line: Some(found.line.clone()),
+        cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
+        confidence: Confidence::Likely,
+        why: "they outlive their statements and are dropped as a graph is, and no backward pass begins in their life.",
+        advice: vec![
+            "A result that is computed from variables keeps what it was computed from. Compute it here with weights that are".to_owned(),
+            "detached: `var.as_detached_tensor()`, or a model from `VarBuilder::from_tensors`; or keep `x.detach()` of it.".to_owned(),
+            then_at_most(found.peak_without),
+        ],
+    }
+}
+
+/// The graph of a loss lives on after its backward pass.
+pub(super) fn kept_loss(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let found = past_their_pass(data, device).filter(|found| is_worth(found, device));
+    // What accumulates is growth. Where every use is known, `past_last_use` decides it.
+    let found = found.filter(|_| device.uses.is_empty() && growth(data, device).is_empty());
+    let finding = |found: Ungraphed| Finding {
+        kind: "kept_loss",
+        what: format!("{} results of a forward pass are kept after their backward pass", grouped(found.blocks)),
+        line: Some(found.line),
+        cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
+        confidence: Confidence::Likely,
+        why: "they are dropped as a graph is, and there are more of them than the next backward pass has nodes.",
+        advice: after_a_pass(&found.pass).into_iter().chain([then_at_most(found.peak_without)]).collect(),
+    };
+    found.map(finding).into_iter().collect()
+}
+
+fn older(blocks: Vec<&Block>) -> Vec<&Block> {
+    let largest = blocks.iter().map(|block| block.size).max();
+    blocks.into_iter().filter(|block| Some(block.size) != largest).collect()
+}
+
+/// How to release what the graph of a loss keeps.
+pub(super) fn after_a_pass(line: &str) -> Vec<String> {
+    vec![
+        format!("The graph of the backward pass at {line} keeps it. Drop the loss, the outputs that it was"),
+        "computed from, and the `GradStore`, before the next forward pass begins.".to_owned(),
+    ]
+}
+
+#[cfg(test)]
+#[path = "graphs_tests.rs"]
+mod tests;
