@@ -1,5 +1,6 @@
 //! Programs that train.
 
+use super::frugal::Frugal;
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
@@ -12,11 +13,28 @@ pub(super) const PROGRAMS: &[Program] = &[
     ("the last output", "kept_graph", last_output),
     ("two networks in turn", "kept_loss", adversaries),
     ("an actor and a critic", "kept_loss", actor_and_critic),
-    ("the loss of the step before", "kept_loss", previous_loss),
+    ("the loss of the step before", NOTHING, previous_loss),
     ("AdamW of one layer", "optimizer_transient", |cured| adamw(&[512], cured)),
     ("AdamW of layers of many sizes", "optimizer_transient", |cured| adamw(&[64, 384, 128, 256], cured)),
     ("AdamW of equal layers", "optimizer_transient", |cured| adamw(&[320, 320, 320], cured)),
 ];
+
+/// Ten of `optimizer_transient`.
+pub(super) fn certain() -> impl Iterator<Item = Sample> {
+    const WIDTHS: [&[usize]; 10] = [
+        &[512],
+        &[256],
+        &[384, 64],
+        &[64, 384],
+        &[256, 256],
+        &[128, 256, 512],
+        &[512, 256, 128],
+        &[320, 96, 96, 96],
+        &[448, 448],
+        &[300, 200, 400],
+    ];
+    WIDTHS.into_iter().map(|widths| Box::new(move |cured| adamw(widths, cured)) as Sample)
+}
 
 const WIDTH: usize = 128;
 const ROWS: usize = 1024;
@@ -146,7 +164,7 @@ fn actor_and_critic(cured: bool) -> Result<Kept> {
     nothing()
 }
 
-/// The old loss lives until the new one replaces it.
+/// The old loss lives until the new one replaces it, which is before the peak in the backward pass.
 fn previous_loss(cured: bool) -> Result<Kept> {
     let net = Net::new(WIDTH)?;
     let mut optimizer = net.sgd()?;
@@ -165,8 +183,14 @@ fn previous_loss(cured: bool) -> Result<Kept> {
 fn adamw(widths: &[usize], cured: bool) -> Result<Kept> {
     let weights: Vec<Var> =
         widths.iter().map(|width| Var::randn(0f32, 1., (*width, *width), CPU)).collect::<Result<_>>()?;
-    let mut frugal = Frugal::new(&weights)?;
-    let mut optimizer = if cured { None } else { Some(AdamW::new(weights.clone(), ParamsAdamW::default())?) };
+    enum Step {
+        Candles(AdamW),
+        Own(Frugal),
+    }
+    let mut optimizer = match cured {
+        true => Step::Own(Frugal::new(weights.clone())?),
+        false => Step::Candles(AdamW::new(weights.clone(), ParamsAdamW::default())?),
+    };
     for _ in 0..3 {
         let mut loss = Tensor::zeros((), DType::F32, CPU)?;
         for weight in &weights {
@@ -175,37 +199,9 @@ fn adamw(widths: &[usize], cured: bool) -> Result<Kept> {
         let gradients = loss.backward()?;
         drop(loss);
         match &mut optimizer {
-            Some(optimizer) => optimizer.step(&gradients)?,
-            None => frugal.step(&weights, &gradients)?,
+            Step::Candles(optimizer) => optimizer.step(&gradients)?,
+            Step::Own(optimizer) => optimizer.step(&gradients)?,
         }
     }
     nothing()
-}
-
-/// A step on detached tensors.
-struct Frugal {
-    moments: Vec<[Tensor; 2]>,
-    steps: i32,
-}
-
-impl Frugal {
-    fn new(weights: &[Var]) -> Result<Self> {
-        let moments = weights.iter().map(|weight| Ok([weight.zeros_like()?, weight.zeros_like()?]));
-        Ok(Self { moments: moments.collect::<Result<_>>()?, steps: 0 })
-    }
-
-    fn step(&mut self, weights: &[Var], gradients: &candle_core::backprop::GradStore) -> Result<()> {
-        self.steps += 1;
-        let [first, second] = [0.9f64, 0.999].map(|beta| 1. / (1. - beta.powi(self.steps)));
-        for (weight, [m, v]) in weights.iter().zip(&mut self.moments) {
-            let Some(gradient) = gradients.get(weight) else { continue };
-            let gradient = gradient.detach();
-            *m = ((&*m * 0.9)? + (&gradient * 0.1)?)?;
-            *v = ((&*v * 0.999)? + (gradient.sqr()? * 0.001)?)?;
-            let change = ((&*m * (first * 1e-3))? / ((&*v * second)?.sqrt()? + 1e-8)?)?;
-            let decayed = (weight.as_detached_tensor() * (1. - 1e-3 * 0.01))?;
-            weight.set(&(decayed - change)?)?;
-        }
-        Ok(())
-    }
 }
