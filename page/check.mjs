@@ -175,6 +175,12 @@ for (const y of [0, 1e6]) {
   check(`tabs: within the window, scrolled by ${y}`, seen);
 }
 await page.evaluate(() => scrollTo(0, 0));
+for (const [width, height] of [[1366, 650], [1100, 800], [1280, 800]]) {
+  await page.setViewportSize({ width, height });
+  await settled();
+  const [timeline, tabs] = await page.evaluate(() => [document.querySelector("canvas.timeline").getBoundingClientRect().bottom, document.querySelector(".tabs").getBoundingClientRect().top]);
+  check(`timeline: above the tabs at ${width} x ${height}`, timeline <= tabs, `${timeline} ${tabs}`);
+}
 await page.click("#tab-allocator");
 await settled();
 await page.waitForFunction(() => document.querySelector(".panel .told")?.textContent !== "");
