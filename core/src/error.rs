@@ -97,7 +97,7 @@ impl Error {
     }
 
     pub(crate) fn capture(reason: String) -> Self {
-        let next = "captures are written by `Snapshot::write` and `Builder::stream`";
+        let next = "captures are written by `cargo memtrace run`, `Snapshot::write` and `Builder::stream`";
         Kind::Parse { path: PathBuf::new(), format: "a memtrace capture", reason, next }.into()
     }
 

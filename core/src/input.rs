@@ -120,6 +120,21 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
+/// What a file is that somebody may take for a recording, by its first bytes.
+pub(crate) fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 7] = [
+        (b"memtrace: ", "it is a report as text, made from a recording"),
+        (b"\x1b[1mmemtrace: ", "it is a report as text, made from a recording"),
+        (b"{", "it is JSON"),
+        (b"<!doctype html", "it is a page"),
+        (b"<?xml", "it is XML, as pictures are"),
+        (b"\x7fELF", "it is a program or a library"),
+        (b"PAR1", "it is a table in Parquet"),
+    ];
+    let begins = |with: &[u8]| bytes.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+    KINDS.into_iter().find(|(with, _)| begins(with)).map(|(_, what)| what)
+}
+
 /// Opens a regular file; refuses others before they are opened, because opening a pipe waits for its writer.
 ///
 /// # Errors

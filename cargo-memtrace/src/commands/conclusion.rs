@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use memtrace_core::report::{Report, ReportOptions};
+use memtrace_core::report::Report;
 
 use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
@@ -51,14 +51,13 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
         return Ok(());
     }
     let data = input::read(Some(&recorded.path))?.data;
-    let report = Report::of(&data, &ReportOptions::default())?;
+    let report = Report::first_look(&data)?;
     if report.sections.is_empty() {
         let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
         output::say(format!("the program recorded no block to {file}{why}"));
         return Ok(());
     }
-    let answer = Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
-    output::tell_report(&answer);
+    output::tell_report(&Report { sections: Vec::new(), ..report });
     let cut = if data.health.cut_off { ", but for what was not written yet when the program was ended" } else { "" };
     let next = if is_newest { String::new() } else { format!(" {argument}") };
     let lines = [String::new(), format!("memtrace: recorded to {file}{cut}")];

@@ -116,7 +116,7 @@ fn tables(data: &SnapshotData, device: &DeviceSnapshot, blocks: &[(&Block, Weigh
     vec![
         ("scope", rows(blocks, |block| scopes.name(block).to_owned())),
         ("operator", rows(blocks, |block| operators.name(block).to_owned())),
-        ("category", rows(blocks, |block| categories.get(block.seq).word().to_owned())),
+        ("category", rows(blocks, |block| categories.label(block.seq).to_owned())),
         ("size", rows(blocks, |block| crate::units::grouped(block.size))),
     ]
 }

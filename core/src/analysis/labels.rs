@@ -111,9 +111,12 @@ pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 /// Label of what has no stack.
 pub(crate) const NO_STACK: &str = "(no stack)";
 
+/// The label of a stack of which no function has a name.
+pub(crate) const NO_NAMES: &str = "(no names)";
+
 fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
     match data.stacks.addresses(stack).next() {
-        Some(_) => "(no names)",
+        Some(_) => NO_NAMES,
         None if data.stacks.is_before_recording(stack) => BEFORE_RECORDING,
         None => NO_STACK,
     }

@@ -50,7 +50,7 @@ pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use key_timeline::{KeyTimeline, TimelineKey, TimelineRow, key_timeline};
 pub use known::{KnownBlock, known_blocks};
 pub use labels::BEFORE_RECORDING;
-pub(crate) use labels::{NO_STACK, NO_USER_FRAME, function_label, line_label, module_label, scope_label};
+pub(crate) use labels::{NO_NAMES, NO_STACK, NO_USER_FRAME, function_label, line_label, module_label, scope_label};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};

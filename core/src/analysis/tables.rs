@@ -17,6 +17,8 @@ pub(crate) struct BreakdownTable {
     pub(crate) shown: Shown,
     /// Does it say anything that other tables do not?
     pub(crate) matters: fn(&SnapshotData, &DeviceSnapshot) -> bool,
+    /// What is said instead to those who ask for it.
+    pub(crate) nothing: &'static str,
     pub(crate) make: fn(&SnapshotData, &DeviceSnapshot) -> Breakdown,
 }
 
@@ -37,14 +39,21 @@ pub(crate) enum Shown {
 /// The tables in the order of texts.
 pub(crate) const TABLES: [BreakdownTable; 11] = [
     of("peak_by_line", "line", "Location", Shown::Always, |_, _| true, by_line),
-    of("peak_by_model_line", "line of the model", "Location", Shown::Always, is_other, by_model_line),
+    of("peak_by_model_line", "line of the model", "Location", Shown::Always, is_other, by_model_line)
+        .or_says("the lines of the model are the lines above"),
     of("peak_by_function", "function", "Function", Shown::InReports, |_, _| true, by_function),
-    of("peak_by_operator", "operator", "Operator", Shown::Always, has_tensors, by_operator),
-    of("peak_by_category", "category", "Category", Shown::Always, has_tensors, by_category),
-    of("peak_by_module", "module", "Module", Shown::InReports, has_modules, by_module),
-    of("peak_by_parameter", "parameter", "Parameter", Shown::Never, has_modules, by_parameter),
-    of("peak_by_name", "name", "Name", Shown::Always, has_names, by_name),
-    of("peak_by_scope", "scope", "Scope", Shown::InFailures, has_scopes, by_scope),
+    of("peak_by_operator", "operator", "Operator", Shown::Always, has_tensors, by_operator)
+        .or_says("no operators of tensors are recorded"),
+    of("peak_by_category", "category", "Category", Shown::Always, has_tensors, by_category)
+        .or_says("no tensors are recorded, so no block has a category"),
+    of("peak_by_module", "module", "Module", Shown::InReports, has_modules, by_module)
+        .or_says("no modules are recorded: those are spans of a model"),
+    of("peak_by_parameter", "parameter", "Parameter", Shown::Never, has_modules, by_parameter)
+        .or_says("no modules are recorded, so no parameters"),
+    of("peak_by_name", "name", "Name", Shown::Always, has_names, by_name)
+        .or_says("no names are recorded: `memtrace::name` names a block"),
+    of("peak_by_scope", "scope", "Scope", Shown::InFailures, has_scopes, by_scope)
+        .or_says("no block was allocated in a scope: `memtrace::scope` opens one"),
     of("peak_by_age", "age", "Allocated", Shown::AtMoments, |_, _| true, by_age),
     of("live_by_line", "line", "Location", Shown::AtEnd, |_, _| true, live_by_line),
 ];
@@ -64,7 +73,13 @@ const fn of(
     matters: fn(&SnapshotData, &DeviceSnapshot) -> bool,
     make: fn(&SnapshotData, &DeviceSnapshot) -> Breakdown,
 ) -> BreakdownTable {
-    BreakdownTable { key, by, column, shown, matters, make }
+    BreakdownTable { key, by, column, shown, matters, nothing: "", make }
+}
+
+impl BreakdownTable {
+    const fn or_says(self, nothing: &'static str) -> Self {
+        Self { nothing, ..self }
+    }
 }
 
 /// Do model lines differ from user lines?

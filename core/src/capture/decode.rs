@@ -14,6 +14,7 @@ use super::{
     refused,
 };
 use crate::error::Error;
+use crate::input;
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
     HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment,
@@ -61,7 +62,7 @@ fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
 
 fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
     let Some((version, mut rest)) = header(bytes) else {
-        return Err(refused("it does not begin with `memtrace` and a version"));
+        return Err(refused(input::kind_of(bytes).unwrap_or("it does not begin with `memtrace` and a version")));
     };
     if version != VERSION {
         return Err(refused(format!("it has version {version} of the format; this memtrace reads version {VERSION}")));

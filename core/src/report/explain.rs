@@ -131,7 +131,7 @@ fn lives(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained, rows: 
         let what = [
             Some(format!("{:#x}", block.address)),
             device.name(block.seq).map(str::to_owned),
-            Some(categories.get(block.seq).word().to_owned()),
+            Some(categories.label(block.seq).to_owned()),
             Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
             line_and_callers(data, life.freed_at, 0)
                 .pop()

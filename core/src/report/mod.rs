@@ -88,6 +88,17 @@ impl Report {
         Ok(report)
     }
 
+    /// What a first look shows: title, answer, findings, and why names are missing.
+    ///
+    /// # Errors
+    /// Never: the peak is always known.
+    #[doc(hidden)]
+    pub fn first_look(data: &SnapshotData) -> Result<Self, Error> {
+        let Self { title, answer, findings, sections, .. } = Self::of(data, &ReportOptions::default())?;
+        let notes = device_or_main(data, None).map_or_else(Vec::new, |device| notes::missing_names(data, device));
+        Ok(Self { title, answer, findings, notes, sections, ..Self::default() })
+    }
+
     fn of_moment(
         data: &SnapshotData,
         device: &DeviceSnapshot,

@@ -24,6 +24,13 @@ pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     notes
 }
 
+/// Why the lines that held most have no names, if they have none.
+pub(super) fn missing_names(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
+    let largest = analysis::by_line(data, device).rows.into_iter().next();
+    let is_nameless = largest.is_some_and(|row| row.label == analysis::NO_NAMES);
+    if is_nameless || data.health.no_line_numbers { symbol_notes(&data.health) } else { Vec::new() }
+}
+
 fn symbol_notes(health: &Health) -> Vec<String> {
     let mut notes = Vec::new();
     if health.no_line_numbers {

@@ -20,15 +20,25 @@ pub(super) fn sections(
     shown: &[Shown],
     options: &ReportOptions,
 ) -> Vec<Section> {
-    let asked = |key: &str| options.sections.iter().any(|asked| asked == key);
+    // A table that is asked for is shown wherever it usually stands, or says why it is not there.
+    let asked = |table: &analysis::BreakdownTable| {
+        shown.contains(&Shown::Always)
+            && table.shown != Shown::AtEnd
+            && options.sections.iter().any(|asked| asked == table.key)
+    };
     let matters = |table: &&analysis::BreakdownTable| {
-        shown.contains(&table.shown) && (table.matters)(data, device)
-            || table.shown == Shown::Never && shown.contains(&Shown::Always) && asked(table.key)
+        shown.contains(&table.shown) && (table.matters)(data, device) || asked(table)
     };
     let section = |table: &analysis::BreakdownTable| {
         let heading =
             if table.shown == Shown::AtEnd { "Still live at the end".to_owned() } else { options.moment.heading() };
         let title = format!("{heading}, by {}", table.by);
+        if !table.nothing.is_empty() && !(table.matters)(data, device) {
+            return Section {
+                notes: vec![format!("({})", table.nothing)],
+                ..Section::of_columns(table.key, title, &[])
+            };
+        }
         let section = of_breakdown(table.key, &title, table.column, &(table.make)(data, device), options);
         Section { is_estimate: device.is_sample(), ..section }
     };
@@ -181,6 +191,36 @@ pub(super) fn first_lines(lines: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Moment;
+    use crate::report::Report;
+    use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
+
+    fn asked_for(data: &SnapshotData, key: &str, moment: Moment) -> Vec<Section> {
+        let options = ReportOptions { sections: vec![key.to_owned()], moment, ..ReportOptions::default() };
+        Report::of(data, &options).unwrap().sections
+    }
+
+    #[test]
+    fn every_table_that_is_asked_for_is_shown_or_says_why_there_is_none() {
+        let mut bare = Story::cpu();
+        bare.alloc("block", 2000).on(crate::snapshot::StackId::NONE);
+        for data in [two_lines_and_a_temporary(), bare.build()] {
+            for moment in [Moment::Peak, Moment::End] {
+                let tables = TABLES.iter().chain(&ON_REQUEST).filter(|table| table.shown != Shown::AtEnd);
+                for key in tables.map(|table| table.key) {
+                    let sections = asked_for(&data, key, moment.clone());
+                    assert_eq!(sections.len(), 1, "{key} {moment:?}");
+                    assert!(sections[0].rows.is_empty() != sections[0].notes.is_empty(), "{key}: {sections:?}");
+                }
+            }
+        }
+        let mut scoped = Story::cpu();
+        scoped.enter("step").alloc("block", 2000).on(LINE_7).leave("step");
+        let rows = &asked_for(&scoped.build(), "peak_by_scope", Moment::Peak)[0].rows;
+        assert!(rows.iter().any(|row| row.contains(&Cell::Text("step".to_owned()))), "{rows:?}");
+        let notes = &asked_for(&bare.build(), "peak_by_name", Moment::Peak)[0].notes;
+        assert_eq!(*notes, ["(no names are recorded: `memtrace::name` names a block)"]);
+    }
 
     #[test]
     fn the_largest_scopes_are_shown_and_never_one_without_its_parents() {
