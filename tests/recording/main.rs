@@ -10,6 +10,7 @@ mod chrome;
 mod heap;
 mod heap_property;
 mod heap_threads;
+mod leaks;
 mod lifecycle;
 mod metrics;
 mod names;
