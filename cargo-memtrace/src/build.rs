@@ -4,7 +4,7 @@ use std::io::{BufReader, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use cargo_metadata::Message;
+use cargo_metadata::{Message, Package};
 
 use crate::cli::CargoArgs;
 use crate::failure::CommandFailure;
@@ -18,24 +18,27 @@ pub(crate) struct Built {
 
 /// Builds what the arguments select, which must be one program.
 pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Result<Built, CommandFailure> {
+    if !is_named(args) {
+        name_one(programs(args), args)?;
+    }
     let mut command = Command::new(cargo());
     command.arg("build").args(selection(args));
+    if is_plain_bench(args) {
+        command.args(["--profile", "bench"]);
+    }
     command.arg("--message-format=json-render-diagnostics");
     if std::io::stderr().is_terminal() {
         command.args(["--color", "always"]);
     }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let variable = format!("CARGO_PROFILE_{}_DEBUG", profile(args).to_uppercase().replace('-', "_"));
-    if std::env::var_os(&variable).is_none() {
-        command.env(&variable, "line-tables-only");
-    }
+    command.envs(with_names(profile(args)));
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     let output = child.stdout.take().map(BufReader::new).into_iter();
     let built: Vec<Built> =
-        output.flat_map(Message::parse_stream).filter_map(Result::ok).filter_map(executable).collect();
+        output.flat_map(Message::parse_stream).filter_map(|message| executable(message.ok()?, args)).collect();
     let status = child.wait().map_err(|error| CommandFailure::usage(format!("cargo did not end: {error}")))?;
     if !status.success() {
         return Err(CommandFailure::usage("the build failed"));
@@ -48,17 +51,35 @@ pub(crate) fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// The variables with which a profile keeps the names of functions and lines, whatever Cargo.toml says. The user's own go first.
+pub(crate) fn with_names(profile: &str) -> impl Iterator<Item = (String, &'static str)> {
+    let profile = profile.to_uppercase().replace('-', "_");
+    let variables = [("DEBUG", "line-tables-only"), ("STRIP", "none")];
+    let variables = variables.map(|(what, value)| (format!("CARGO_PROFILE_{profile}_{what}"), value));
+    variables.into_iter().filter(|(variable, _)| std::env::var_os(variable).is_none())
+}
+
 /// The profile's name in variables.
 fn profile(args: &CargoArgs) -> &str {
     match (&args.profile, args.release) {
         (Some(profile), _) if profile != "dev" => profile,
         (None, true) => "release",
+        _ if is_plain_bench(args) => "bench",
         _ => "dev",
     }
 }
 
+/// A benchmark is built as `cargo bench` builds it, if nothing else is said.
+fn is_plain_bench(args: &CargoArgs) -> bool {
+    args.bench.is_some() && args.profile.is_none() && !args.release
+}
+
+fn is_named(args: &CargoArgs) -> bool {
+    args.bin.is_some() || args.example.is_some() || args.bench.is_some()
+}
+
 /// The arguments that select packages, targets and features.
-fn selection(args: &CargoArgs) -> Vec<String> {
+pub(crate) fn selection(args: &CargoArgs) -> Vec<String> {
     let mut out = Vec::new();
     let flags = [
         ("--release", args.release),
@@ -72,6 +93,7 @@ fn selection(args: &CargoArgs) -> Vec<String> {
         ("--profile", &args.profile),
         ("--bin", &args.bin),
         ("--example", &args.example),
+        ("--bench", &args.bench),
         ("--package", &args.package),
         ("--target", &args.target),
         ("--manifest-path", &args.manifest_path),
@@ -83,36 +105,60 @@ fn selection(args: &CargoArgs) -> Vec<String> {
     out
 }
 
-fn executable(message: Message) -> Option<Built> {
+fn executable(message: Message, args: &CargoArgs) -> Option<Built> {
     let Message::CompilerArtifact(artifact) = message else { return None };
-    let is_program = artifact.target.is_bin() || artifact.target.is_example();
+    let target = &artifact.target;
+    // A benchmark's package has its programs built, too.
+    let is_program = if args.bench.is_some() { target.is_bench() } else { target.is_bin() || target.is_example() };
     let path = artifact.executable.filter(|_| is_program)?;
     Some(Built { name: artifact.target.name, path: path.into() })
 }
 
 /// As `cargo run`: one program, or the package's default.
 fn one(built: Vec<Built>, args: &CargoArgs) -> Result<Built, CommandFailure> {
-    let default = default_run(args);
-    match (&*built, default) {
-        ([], _) => Err(CommandFailure::usage("the build made no program; name one with --bin or --example")),
-        ([program], _) => Ok(program.clone()),
-        (several, Some(default)) if several.iter().any(|built| built.name == default) => {
-            Ok(several.iter().find(|built| built.name == default).unwrap_or(&several[0]).clone())
-        }
-        (several, _) => {
-            let names: Vec<&str> = several.iter().map(|built| &*built.name).collect();
-            Err(CommandFailure::usage(format!("there are several programs, name one with --bin: {}", names.join(", "))))
-        }
-    }
+    let name = name_one(built.iter().map(|built| built.name.clone()).collect(), args)?;
+    let named = name.and_then(|name| built.into_iter().find(|built| built.name == name));
+    named.ok_or_else(|| CommandFailure::usage("the build made no program; name one with --bin, --example or --bench"))
 }
 
-fn default_run(args: &CargoArgs) -> Option<String> {
+/// The one of these programs that is meant.
+fn name_one(mut programs: Vec<String>, args: &CargoArgs) -> Result<Option<String>, CommandFailure> {
+    let default = || selected(args).iter().find_map(|package| package.default_run.clone());
+    if programs.len() < 2 {
+        return Ok(programs.pop());
+    }
+    if let Some(default) = default().filter(|default| programs.contains(default)) {
+        return Ok(Some(default));
+    }
+    programs.sort();
+    let names = programs.join(", ");
+    Err(CommandFailure::usage(format!("there are several programs, name one with --bin: {names}")))
+}
+
+/// The programs that cargo would build for sure: no feature decides.
+fn programs(args: &CargoArgs) -> Vec<String> {
+    let packages = selected(args);
+    let targets = packages.iter().flat_map(|package| &package.targets);
+    let programs = targets.filter(|target| target.is_bin() && target.required_features.is_empty());
+    programs.map(|target| target.name.clone()).collect()
+}
+
+/// The packages that cargo builds for these arguments; none if cargo does not say.
+fn selected(args: &CargoArgs) -> Vec<Package> {
     let mut metadata = cargo_metadata::MetadataCommand::new();
     if let Some(path) = &args.manifest_path {
         metadata.manifest_path(path);
     }
-    let metadata = metadata.no_deps().exec().ok()?;
-    let is_selected =
-        |package: &&cargo_metadata::Package| args.package.as_ref().is_none_or(|name| package.name.as_str() == name);
-    metadata.packages.iter().filter(is_selected).find_map(|package| package.default_run.clone())
+    let Ok(metadata) = metadata.no_deps().exec() else { return Vec::new() };
+    let here = std::env::current_dir().unwrap_or_default();
+    let named = args.manifest_path.as_ref().map(|path| here.join(path));
+    let manifest = named.or_else(|| here.ancestors().map(|up| up.join("Cargo.toml")).find(|path| path.is_file()));
+    let is_here = |package: &Package| manifest.as_deref().is_some_and(|path| package.manifest_path == path);
+    let is_root = manifest.as_deref() == Some(metadata.workspace_root.join("Cargo.toml").as_std_path());
+    let is_selected = |package: &Package| match &args.package {
+        Some(name) => package.name.as_str() == name,
+        None if is_root => metadata.workspace_default_members.contains(&package.id),
+        None => is_here(package),
+    };
+    metadata.packages.iter().filter(|package| is_selected(package)).cloned().collect()
 }

@@ -84,11 +84,14 @@ pub(crate) struct CargoArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "release")]
     pub(crate) profile: Option<String>,
     /// The program
-    #[arg(long, value_name = "NAME", conflicts_with = "example")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["example", "bench"])]
     pub(crate) bin: Option<String>,
     /// The example
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "bench")]
     pub(crate) example: Option<String>,
+    /// The benchmark
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bench: Option<String>,
     /// The package
     #[arg(long, short, value_name = "SPEC")]
     pub(crate) package: Option<String>,
@@ -150,7 +153,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) uses: bool,
     /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, visible_alias = "output", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Remove older recordings of the program in the default folder beyond N
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -165,10 +168,12 @@ pub(crate) struct RunArgs {
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  cargo memtrace test --simulate 24GiB -- --features cuda
-  cargo memtrace test -- nextest run --release
+  cargo memtrace test --release --simulate 24GiB --features cuda
+  cargo memtrace test --release -- nextest run
   cargo memtrace test -- forward -- --nocapture")]
 pub(crate) struct TestArgs {
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
     /// Run on a simulated GPU with this memory [default: a real GPU if there is one, else a simulated one]
     #[arg(long, value_name = "MEM[,MEM…]")]
     pub(crate) simulate: Option<String>,
@@ -256,7 +261,7 @@ pub(crate) struct AdviseArgs {
   cargo memtrace explain run.memtrace matmul
   cargo memtrace explain 0x7f3a94000000")]
 pub(crate) struct ExplainArgs {
-    /// The recording, if there is one, then a line (train.rs:32), a function, an operator (matmul) or an address (0x7f…)
+    /// A line (train.rs:32), a function, an operator (matmul) or an address (0x7f…), and the recording, in any order
     #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
     pub(crate) what: Vec<PathBuf>,
     #[command(flatten)]
@@ -316,7 +321,7 @@ pub(crate) struct FlamegraphArgs {
     #[arg(long, value_name = "OTHER")]
     pub(crate) diff: Option<PathBuf>,
     /// The SVG file, or - for the standard output [default: beside FILE]
-    #[arg(short, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -332,7 +337,7 @@ pub(crate) struct TimelineArgs {
     #[arg(long, value_name = "KEY")]
     pub(crate) by: Option<OverTime>,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
-    #[arg(short, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -350,7 +355,7 @@ pub(crate) struct ViewArgs {
     /// The recording after a change
     pub(crate) other: Option<PathBuf>,
     /// The HTML file, or - for the standard output [default: beside FILE]
-    #[arg(short, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Open the page in a browser, also if this is no terminal
     #[arg(long)]
@@ -379,8 +384,9 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Target,
     /// The file, compressed if it ends in .gz, or - for the standard output; of tables the folder of all runs
-    #[arg(short, value_name = "PATH")]
-    pub(crate) output: PathBuf,
+    /// [default: beside FILE]
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) output: Option<PathBuf>,
     /// What the tables say of the run, such as its commit; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,

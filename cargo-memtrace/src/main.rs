@@ -3,6 +3,7 @@
 
 mod build;
 mod cache;
+mod cargo_runner;
 mod cli;
 mod commands;
 mod elf;

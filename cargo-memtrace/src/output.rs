@@ -92,6 +92,19 @@ fn width(is_terminal: bool) -> usize {
         .unwrap_or(usize::MAX)
 }
 
+/// The file that is asked for, whose name must not say that it is something else, or the one beside the recording.
+pub(crate) fn named(asked: Option<&PathBuf>, recording: &Path, extension: &str) -> Result<PathBuf, CommandFailure> {
+    let kind = extension.rsplit('.').next().unwrap_or(extension);
+    let Some(path) = asked else { return Ok(beside(recording, extension)) };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
+    if plain.extension().is_some_and(|other| !other.eq_ignore_ascii_case(kind)) {
+        let path = path.display();
+        return Err(CommandFailure::usage(format!("{path} would be a file of kind .{kind}; name it so")));
+    }
+    Ok(path.clone())
+}
+
 /// Writes a recording to a file, or to the standard output for `-`. Says where it is.
 pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), CommandFailure> {
     made(data, format, path).map(drop)

@@ -80,6 +80,90 @@ fn checks_end_with_0_or_1_and_say_why() {
 }
 
 #[test]
+fn a_line_and_its_recording_are_named_in_any_order_and_explained_in_the_reports_words() {
+    let file = recording();
+    let file = file.to_str().unwrap();
+    assert_eq!(prints(&["explain", file, "model.rs:7"]), prints(&["explain", "model.rs:7", file]));
+    assert!(
+        fails(2, &["explain", "model.rs:7", "gone.memtrace"])
+            .contains("No such file: model.rs:7, and gone.memtrace is none either")
+    );
+    assert!(fails(2, &["explain", file]).contains("name a line"));
+}
+
+#[test]
+fn tables_that_are_asked_for_are_printed_or_said_to_be_empty() {
+    let file = recording();
+    let file = file.to_str().unwrap();
+    let keys = ["line", "function", "operator", "module", "category", "scope", "parameter", "name", "age", "thread"];
+    for key in keys {
+        let text = prints(&["report", file, "--by", key]);
+        assert!(text.contains(&format!("At the peak, by {key}\n")), "{key}: {text}");
+    }
+    assert!(prints(&["report", file, "--by", "line,scope"]).contains("forward"));
+}
+
+#[test]
+fn a_report_that_is_read_as_a_recording_is_called_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording();
+    for (name, text, what) in [
+        ("a.txt", prints(&["report", file.to_str().unwrap()]), "a report as text"),
+        ("b.txt", prints(&["report", file.to_str().unwrap(), "--color", "always"]), "a report as text"),
+        ("c.json", prints(&["report", file.to_str().unwrap(), "--json"]), "JSON"),
+        ("d.html", prints(&["view", file.to_str().unwrap(), "-o", "-"]), "a page"),
+        ("e.svg", prints(&["flamegraph", file.to_str().unwrap(), "-o", "-"]), "XML"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let error = fails(2, &["report", path.to_str().unwrap()]);
+        assert!(error.contains(&format!("it is {what}")), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_name_that_says_another_kind_is_refused_and_output_is_the_long_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run-1.memtrace");
+    fs::copy(recording(), &file).unwrap();
+    let (file, path) = (file.to_str().unwrap(), |name: &str| folder.path().join(name).to_str().unwrap().to_owned());
+    for command in ["flamegraph", "timeline"] {
+        assert!(fails(2, &[command, file, "-o", &path("x.png")]).contains("kind .svg"), "{command}");
+        prints(&[command, file, "--output", &path(&format!("{command}.svg"))]);
+    }
+    assert!(fails(2, &["view", file, "-o", &path("x.svg")]).contains("kind .html"));
+    prints(&["view", file, "--output", &path("x.htm.html")]);
+    for (format, name) in [
+        ("pytorch", "run-1.pickle"),
+        ("folded", "run-1.folded"),
+        ("firefox", "run-1.firefox.json.gz"),
+        ("csv", "run-1.csv"),
+    ] {
+        prints(&["export", file, "--to", format]);
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+    assert!(!folder.path().join("x.png").exists());
+}
+
+#[test]
+fn bash_completes_the_commands_behind_cargo_and_leaves_cargos_own_to_cargo() {
+    let script = prints(&["completions", "bash"]);
+    let completed = |words: &str| {
+        let test = format!(
+            "{script}\n_cargo() {{ COMPREPLY=(\"of cargo: $*\"); }}\nCOMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))\n\
+             _cargo_or_memtrace \"${{COMP_WORDS[0]}}\" \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"\n\
+             echo \"${{COMPREPLY[@]}}\"; complete -p cargo"
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &test]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(completed("cargo memtrace rep").starts_with("report\n"), "{}", completed("cargo memtrace rep"));
+    assert!(completed("cargo memtrace report --by").contains("--by"), "{}", completed("cargo memtrace report --by"));
+    assert!(completed("cargo buil").starts_with("of cargo: cargo buil"), "{}", completed("cargo buil"));
+    assert!(completed("cargo buil").contains("-F _cargo_or_memtrace cargo"));
+}
+
+#[test]
 fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run-1.memtrace");

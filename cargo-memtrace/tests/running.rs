@@ -24,6 +24,14 @@ fn program() {
     std::thread::sleep(Duration::from_millis(number("TEST_SLEEP").unwrap_or(0) as u64));
     let block = std::hint::black_box(vec![1u8; number("TEST_MIB").unwrap_or(3) << 20]);
     println!("{} {code}", block.len());
+    for number in 0..number("TEST_RUNS").unwrap_or(0) {
+        memtrace::scope("step", || {
+            let block = std::hint::black_box(vec![1u8; 5000]);
+            if number < 3 || std::env::var_os("TEST_LEAK").is_some() {
+                std::mem::forget(block);
+            }
+        });
+    }
     if let Ok(size) = std::env::var("TEST_EXEC") {
         let mut again = Command::new(std::env::current_exe().unwrap());
         panic!("{}", again.args(TEST).env_remove("TEST_EXEC").env("TEST_MIB", size).exec());
@@ -101,6 +109,44 @@ fn a_recording_has_names_and_resident_memory_after_the_program_is_gone() {
     let (out, errors) = outputs(&memtrace(&folder, &["report"]).output().unwrap());
     assert!(out.contains("running.rs:25 (running::program)"), "{out} {errors}");
     assert!(out.contains("Resident memory") && out.contains("of it mapped files and code"), "{out}");
+}
+
+#[test]
+fn a_scope_that_leaks_fails_and_what_a_recording_does_not_tell_is_undecided() {
+    let folder = folder_with_program();
+    let check = |runs: &str, leak: bool, arguments: &[&str]| {
+        let file = format!("{runs}-{leak}.memtrace");
+        let mut command = run(&folder, "0", &["--out", &file]);
+        command.env("TEST_RUNS", runs).envs(leak.then_some(("TEST_LEAK", "1"))).output().unwrap();
+        let output = memtrace(&folder, &[&["check", &file, "--no-leak"], arguments].concat()).output().unwrap();
+        let (out, errors) = outputs(&output);
+        (output.status.code(), out + &errors)
+    };
+    let ok = "ok: no leak on cpu in the scopes `step`, in blocks of 1 KiB or more\n";
+    assert_eq!(check("40", false, &[]), (Some(0), ok.to_owned()));
+    let (code, said) = check("41", true, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.starts_with("error: leak in scope `step` on cpu: 190.4 KiB in 39 runs, most of it at "), "{said}");
+    assert!(said.contains("running.rs:"), "{said}");
+    for (runs, why) in [("0", "no scope was open on cpu"), ("4", "`step` ended 4 times"), ("8", "only 8 times")] {
+        let (code, said) = check(runs, true, &[]);
+        assert!(code == Some(3) && said.starts_with("undecided: leaks on cpu: ") && said.contains(why), "{said}");
+    }
+    let (code, said) = check("3", true, &["--peak", "1 B"]);
+    assert!(code == Some(1) && said.contains("undecided: ") && said.contains("error: the peak "), "{said}");
+    let (code, json) = check("2", true, &["--json"]);
+    assert!(code == Some(3) && json.contains("\"met\": null"), "{json}");
+}
+
+#[test]
+fn the_first_screen_says_why_lines_have_no_names() {
+    let folder = folder_with_program();
+    let stripped = Command::new("strip").arg(folder.path().join("program")).status().unwrap();
+    assert!(stripped.success());
+    let (_, errors) = outputs(&run(&folder, "0", &[]).output().unwrap());
+    assert!(errors.contains("The line that held most: (no names)") && errors.contains("strip"), "{errors}");
+    let named = outputs(&run(&folder_with_program(), "0", &[]).output().unwrap()).1;
+    assert!(!named.contains("Notes"), "{named}");
 }
 
 #[test]

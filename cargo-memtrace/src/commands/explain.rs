@@ -1,6 +1,6 @@
 //! `explain`: one line, function, operator or address.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memtrace_core::analysis::Subject;
 use memtrace_core::report::{Report, ReportOptions};
@@ -10,11 +10,7 @@ use crate::failure::CommandFailure;
 use crate::{input, output};
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
-    let (file, subject): (Option<&Path>, &Path) = match &*args.what {
-        [file, subject] => (Some(file), subject),
-        [subject] => (None, subject),
-        _ => return Err(CommandFailure::usage("name a line, a function, an operator or an address")),
-    };
+    let (file, subject) = file_and_subject(&args.what)?;
     let subject = subject.to_string_lossy();
     let recording = input::read_selected(file, &args.selection)?;
     let options = ReportOptions { device: args.selection.device, rows: args.selection.top, ..ReportOptions::default() };
@@ -23,4 +19,24 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
         CommandFailure::usage(format!("no block of {} belongs to {subject:?}; {known}", recording.path.display()))
     })?;
     output::print(&report, &args.selection)
+}
+
+/// In either order, because other commands take the recording first, and this one without it.
+fn file_and_subject(what: &[PathBuf]) -> Result<(Option<&Path>, &Path), CommandFailure> {
+    match what {
+        [first, second] if !first.exists() && second.exists() => Ok((Some(second), first)),
+        [file, subject] if file.exists() => Ok((Some(file), subject)),
+        [first, second] => {
+            let (first, second) = (first.display(), second.display());
+            Err(CommandFailure::usage(format!(
+                "No such file: {first}, and {second} is none either; name the recording and its line"
+            )))
+        }
+        [file] if file.is_file() && memtrace_core::is_capture(file) => {
+            let file = file.display();
+            Err(CommandFailure::usage(format!("name a line, a function, an operator or an address beside {file}")))
+        }
+        [subject] => Ok((None, subject)),
+        _ => Err(CommandFailure::usage("name a line, a function, an operator or an address")),
+    }
 }

@@ -41,16 +41,35 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
         return Err(CommandFailure::usage("--label is for tables: --to parquet or --to csv"));
     }
     let recording = input::read(args.file.as_deref())?;
-    output::export(&recording.data, format, &args.output)
+    let path = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, extension(args.to)));
+    output::export(&recording.data, format, &path)
+}
+
+/// How files of a format are called.
+fn extension(to: Target) -> &'static str {
+    match to {
+        Target::Pytorch => "pickle",
+        Target::Chrome => "trace.json",
+        Target::Layout => "layout.json",
+        Target::Folded => "folded",
+        Target::Pprof => "pb.gz",
+        Target::Speedscope => "speedscope.json",
+        Target::Dhat => "dhat.json",
+        Target::Firefox => "firefox.json.gz",
+        Target::Parquet => "parquet",
+        Target::Csv => "csv",
+        Target::Json => "json",
+    }
 }
 
 fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> {
-    if args.output == Path::new("-") {
+    if args.output.as_deref() == Some(Path::new("-")) {
         return Err(CommandFailure::usage("tables are several files; give the name of a folder to -o"));
     }
     let recording = input::read(args.file.as_deref())?;
     let run = RunTables { data: &recording.data, recording: &recording.path, labels: &args.labels };
-    let folder = run.write(format, &args.output)?;
+    let folder = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, extension(args.to)));
+    let folder = run.write(format, &folder)?;
     output::say(format!("wrote {}", folder.display()));
     Ok(())
 }

@@ -27,6 +27,6 @@ pub(crate) fn flamegraph(args: &FlamegraphArgs) -> Result<(), CommandFailure> {
 
 fn written(args: &FlamegraphArgs, recording: &input::RecordingFile, format: &dyn Export) -> Result<(), CommandFailure> {
     let extension = if args.diff.is_some() { "diff.svg" } else { "svg" };
-    let path = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, extension));
+    let path = output::named(args.output.as_ref(), &recording.path, extension)?;
     output::export(&recording.data, format, &path)
 }

@@ -9,9 +9,35 @@ use crate::output;
 
 pub(crate) fn completions(shell: Shell) -> Result<(), CommandFailure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "cargo-memtrace", &mut script);
-    output::print_shown(&String::from_utf8_lossy(&script))
+    // In bash's script commands of a program with a hyphen are not found.
+    let name = if shell == Shell::Bash { "cargo_memtrace" } else { "cargo-memtrace" };
+    clap_complete::generate(shell, &mut Cli::command().name(name), name, &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Bash {
+        script = script.replace("default cargo_memtrace\n", "default cargo-memtrace\n") + BEHIND_CARGO;
+    }
+    output::print_shown(&script)
 }
+
+/// Bash completes the words behind `cargo` with one function, which knows cargo's own commands only. This one stands in front of it.
+const BEHIND_CARGO: &str = r#"
+_cargo_or_memtrace() {
+    if [[ "${COMP_WORDS[1]}" == memtrace && "${COMP_CWORD}" -gt 1 ]]; then
+        COMP_WORDS=(cargo-memtrace "${COMP_WORDS[@]:2}")
+        COMP_CWORD=$((COMP_CWORD - 1))
+        _cargo_memtrace cargo-memtrace "$2" "$3"
+        return
+    fi
+    if ! declare -F _cargo >/dev/null && declare -F _completion_loader >/dev/null; then
+        _completion_loader cargo
+        complete -F _cargo_or_memtrace -o bashdefault -o default cargo
+    fi
+    if declare -F _cargo >/dev/null; then
+        _cargo "$@"
+    fi
+}
+complete -F _cargo_or_memtrace -o bashdefault -o default cargo
+"#;
 
 /// The page of the tool, then those of its commands.
 pub(crate) fn man() -> Result<(), CommandFailure> {

@@ -14,12 +14,15 @@ use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
 use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, kit, output, signals};
+use crate::{build, cargo_runner, kit, output, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
     if let Some(memory) = &args.simulate {
         environment = kit::simulated_gpu(memory)?;
+    }
+    if is_off() {
+        output::say("MEMTRACE=off: the program runs, and nothing is recorded");
     }
     let (name, program) = match &args.exec {
         Some(program) => (name_of(program), program.clone()),
@@ -28,6 +31,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
             (built.name, built.path)
         }
     };
+    if args.exec.is_none()
+        && let Some(runner) = cargo_runner::configured()
+    {
+        output::say(format!("the runner in {runner} is not used: `run` starts the program itself"));
+    }
+    let mut command = Command::new(&program);
+    // As `cargo bench` calls it.
+    command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
+    command.args(&args.args).envs(environment);
+    if is_off() {
+        return Ok(exit_code(wait(started(&mut command)?)?));
+    }
     let reserved = match &args.out {
         Some(path) => {
             check_format(path)?;
@@ -35,19 +50,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         }
         None => ReservedName::next(&name, args.keep)?,
     };
-    let mut command = Command::new(&program);
-    command.args(&args.args).envs(environment).env("MEMTRACE", "1");
-    command.env("MEMTRACE_OUT", pattern(&reserved, args)).env("MEMTRACE_RECORDINGS", reserved.list());
+    command
+        .env("MEMTRACE", "1")
+        .env("MEMTRACE_OUT", pattern(&reserved, args))
+        .env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
     // Of a file that cannot be read nothing is known; running it gives the better error.
     let file = ProgramFile::read(&program).unwrap_or_default();
     if file.has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
+        if !kit::has_preload_library() {
+            output::say(format!(
+                "{name} has no memtrace in it, so only its CUDA memory can be recorded, by a library that takes minutes to \
+                 build; `cargo memtrace help run` says how its heap is recorded"
+            ));
+        }
         command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
     }
-    let child =
-        command.spawn().map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
+    let child = started(&mut command)?;
     let pid = child.id();
     let sampler = ResidentSampler::of(pid);
     let status = wait(child)?;
@@ -61,6 +82,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     }
     conclusion::conclude(&announced, pid, args.out.is_none());
     Ok(exit_code(status))
+}
+
+fn started(command: &mut Command) -> Result<Child, CommandFailure> {
+    command.spawn().map_err(|error| {
+        let program = Path::new(command.get_program());
+        CommandFailure::usage(format!("cannot run {}: {error}", program.display()))
+    })
+}
+
+/// Whether the user has turned recording off, as the variable does for every program.
+fn is_off() -> bool {
+    std::env::var("MEMTRACE").is_ok_and(|value| ["off", "0", "false"].contains(&&*value.trim().to_lowercase()))
 }
 
 /// The program would refuse it only when it runs.

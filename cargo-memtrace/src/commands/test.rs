@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-use crate::build::cargo;
-use crate::cli::TestArgs;
+use crate::build::{self, cargo};
+use crate::cli::{CargoArgs, TestArgs};
 use crate::failure::CommandFailure;
-use crate::kit;
+use crate::{cargo_runner, kit, output};
 
 pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     let (nextest, rest) = match args.args.split_first() {
@@ -15,19 +15,24 @@ pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     };
     let words: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let mut command = Command::new(cargo());
-    command.args(words).args(rest.iter().filter(|arg| !nextest || *arg != "run"));
+    command.args(words).args(selected(&args.cargo, nextest)).args(rest.iter().filter(|arg| !nextest || *arg != "run"));
+    if let Some(runner) = cargo_runner::configured() {
+        output::say(format!("the runner in {runner} is not used: `test` has a runner of its own"));
+    }
     command.env(runner_variable()?, kit::runner()?);
     if let Some(memory) = &args.simulate {
         command.envs(kit::simulated_gpu(memory)?).env("MEMTRACE_GPU", "simulated");
         // As `run` builds there, so that both share what is built.
-        for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_RELEASE_DEBUG"] {
-            if std::env::var_os(variable).is_none() {
-                command.env(variable, "line-tables-only");
-            }
-        }
+        command.envs(["dev", "release"].into_iter().flat_map(build::with_names));
     }
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
+}
+
+/// As nextest spells it: its own `--profile` is another thing.
+fn selected(args: &CargoArgs, nextest: bool) -> impl Iterator<Item = String> {
+    let spelled = move |arg: String| if nextest && arg == "--profile" { "--cargo-profile".to_owned() } else { arg };
+    build::selection(args).into_iter().map(spelled)
 }
 
 /// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.
@@ -39,4 +44,23 @@ fn runner_variable() -> Result<OsString, CommandFailure> {
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.ok_or_else(|| CommandFailure::usage("rustc does not say for which machine it builds"))?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn cargos_selection_is_taken_before_the_two_dashes_as_run_takes_it() {
+        let words = |line: &str, nextest| {
+            let Command::Test(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
+            selected(&args.cargo, nextest).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words("m test --release -p a --features x -- forward", false), "--release --package a --features x");
+        assert_eq!(words("m test --profile fast -- nextest run", true), "--cargo-profile fast");
+        assert_eq!(words("m test -- --release", false), "");
+    }
 }

@@ -18,7 +18,8 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
         let by = args.by.map_or(TimelineKey::Category, key);
-        return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, path);
+        let path = output::named(Some(path), &recording.path, "svg")?;
+        return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, &path);
     }
     let device = device_or_main(&recording.data, selection.device)
         .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;

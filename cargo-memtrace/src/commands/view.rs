@@ -18,7 +18,7 @@ pub(crate) fn view(args: &ViewArgs) -> Result<(), CommandFailure> {
         None => (&first, None),
     };
     let page = HtmlPage { max_bytes: Some(args.max_size), before, sources: args.sources };
-    let path = args.output.clone().unwrap_or_else(|| output::beside(&shown.path, "html"));
+    let path = output::named(args.output.as_ref(), &shown.path, "html")?;
     let made = output::made(&shown.data, &page, &path)?;
     let wanted = args.open || !args.no_open && std::io::stdout().is_terminal() && has_display();
     match made.filter(|_| wanted) {
