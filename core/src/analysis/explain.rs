@@ -211,6 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_unknown_blocks_is_said_in_the_reports_words() {
+        let mut story = Story::cpu();
+        for number in 0..6 {
+            story.at(1_000 * (number + 1)).alloc(format!("state {number}"), 4000).on(LINE_7);
+            if let Some(before) = number.checked_sub(1) {
+                story.free(format!("state {before}"));
+            }
+        }
+        let data = story.build();
+        let found = explain(&data, &data.devices[0], &Subject::parse("model.rs:7"));
+        let categories = found.tables.iter().find(|(column, _)| *column == "category").unwrap();
+        let in_report = crate::analysis::by_category(&data, &data.devices[0]);
+        let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
+        assert_eq!(labels(&categories.1), labels(&in_report.rows));
+        assert!(in_report.rows[0].label.starts_with("unknown ("), "{in_report:?}");
+    }
+
+    #[test]
     fn an_address_within_a_block_is_the_blocks() {
         let data = story();
         let address = data.devices[0].records[0].address;
