@@ -12,14 +12,14 @@ use memtrace_core::analysis::runs::{LeakVerdict, left_by_scopes};
 use crate::support::{alone, cpu};
 
 /// Code that runs again and again, with what it keeps.
-type Program = Box<dyn FnMut()>;
+type RepeatedCode = Box<dyn FnMut()>;
 
 fn block(size: usize) -> Vec<u8> {
     black_box(vec![1; size])
 }
 
 /// Calls the code with the number of the run.
-fn numbered(mut code: impl FnMut(usize) + 'static) -> Program {
+fn numbered(mut code: impl FnMut(usize) + 'static) -> RepeatedCode {
     let mut number = 0;
     Box::new(move || {
         code(number);
@@ -41,7 +41,7 @@ fn trained(linear: &Linear, optimizer: &mut AdamW) -> Tensor {
     loss
 }
 
-const CLEAN: [(&str, fn() -> Program); 6] = [
+const CLEAN: [(&str, fn() -> RepeatedCode); 6] = [
     ("a temporary", || Box::new(|| drop(block(9000)))),
     ("a cache that fills up", || {
         let mut cache = BTreeMap::new();
@@ -76,7 +76,7 @@ const CLEAN: [(&str, fn() -> Program); 6] = [
     }),
 ];
 
-const LEAKING: [(&str, fn() -> Program); 5] = [
+const LEAKING: [(&str, fn() -> RepeatedCode); 5] = [
     ("a block with each run", || Box::new(|| forget(block(2000)))),
     ("a block with every third", || numbered(|run| (run % 3 == 0).then(|| forget(block(2000))).unwrap_or_default())),
     ("a list of blocks", || {
@@ -97,7 +97,7 @@ const LEAKING: [(&str, fn() -> Program); 5] = [
 ];
 
 /// The verdict on a recording of forty runs in a scope.
-fn recorded(mut program: Program) -> LeakVerdict {
+fn recorded(mut program: RepeatedCode) -> LeakVerdict {
     let session = memtrace::builder().min_size(0).start().unwrap();
     for _ in 0..40 {
         scope("step", &mut program);

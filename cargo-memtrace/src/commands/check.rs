@@ -13,18 +13,18 @@ use crate::{input, output};
 
 /// One limit and whether it holds.
 struct CheckOutcome {
-    verdict: Verdict,
+    verdict: CheckVerdict,
     what: String,
 }
 
 #[derive(Clone, Copy)]
-enum Verdict {
+enum CheckVerdict {
     Holds,
     Fails,
     Undecided,
 }
 
-impl Verdict {
+impl CheckVerdict {
     fn is_met(self) -> Option<bool> {
         match self {
             Self::Holds => Some(true),
@@ -62,8 +62,8 @@ fn missing(which: &str) -> CommandFailure {
 fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> CheckOutcome {
     let peak = device.peak.total();
     let (verdict, word, by) = match peak.checked_sub(limit) {
-        None | Some(0) => (Verdict::Holds, "within", String::new()),
-        Some(over) => (Verdict::Fails, "over", format!(" by {}", Bytes(over))),
+        None | Some(0) => (CheckVerdict::Holds, "within", String::new()),
+        Some(over) => (CheckVerdict::Fails, "over", format!(" by {}", Bytes(over))),
     };
     CheckOutcome {
         verdict,
@@ -87,14 +87,14 @@ fn no_leak_on(data: &SnapshotData, device: &DeviceSnapshot) -> CheckOutcome {
                 0 => String::new(),
                 size => format!(", in blocks of {} or more", round(size)),
             };
-            (Verdict::Holds, format!("no leak on {on} in the scopes {}{size}", scopes.join(", ")))
+            (CheckVerdict::Holds, format!("no leak on {on} in the scopes {}{size}", scopes.join(", ")))
         }
         LeakVerdict::Leaks(ScopeLeak { scope, runs, bytes, line }) => {
             let (bytes, runs) = (Bytes(bytes), grouped(runs as u64));
             let what = format!("leak in scope `{scope}` on {on}: {bytes} in {runs} runs, most of it at {line}");
-            (Verdict::Fails, what)
+            (CheckVerdict::Fails, what)
         }
-        LeakVerdict::Undecided(why) => (Verdict::Undecided, format!("leaks on {on}: {why}")),
+        LeakVerdict::Undecided(why) => (CheckVerdict::Undecided, format!("leaks on {on}: {why}")),
     };
     CheckOutcome { verdict, what }
 }
@@ -108,9 +108,9 @@ fn print(outcomes: Vec<CheckOutcome>, json: bool) -> Result<(), CommandFailure> 
     let (mut met, mut failed, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
     for CheckOutcome { verdict, what } in outcomes {
         match verdict {
-            Verdict::Holds => met.push(format!("ok: {what}")),
-            Verdict::Fails => failed.push(what),
-            Verdict::Undecided => undecided.push(what),
+            CheckVerdict::Holds => met.push(format!("ok: {what}")),
+            CheckVerdict::Fails => failed.push(what),
+            CheckVerdict::Undecided => undecided.push(what),
         }
     }
     if !json {
