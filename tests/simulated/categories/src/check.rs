@@ -28,6 +28,12 @@ impl Sums {
     }
 }
 
+/// Did a matrix kernel for the CPU allocate the block? Its buffers are in all phases, and the program does not know them.
+fn is_kernels(data: &SnapshotData, record: &Record) -> bool {
+    let mut files = data.stacks.frames(record.alloc_stack).map(|frame| frame.file_or_empty());
+    files.any(|file| ["/gemm-", "/dyn-stack-"].iter().any(|kernel| file.contains(kernel)))
+}
+
 /// Results of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
@@ -49,7 +55,7 @@ impl Rates {
         let categories = Categories::of(data, device);
         let at_peak: Vec<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
         for (record, known) in truth.of(device) {
-            let Some(known) = known else {
+            let Some(known) = known.filter(|_| !is_kernels(data, &record)) else {
                 rates.untold += record.size;
                 rates.missed(0, None, categories.get(record.alloc_seq), data, &record);
                 continue;

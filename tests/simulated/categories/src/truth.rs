@@ -1,12 +1,12 @@
 //! A program's knowledge of its own tensors: by address, and by the phase in which their blocks were allocated.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use candle_core::backprop::GradStore;
 use candle_core::cuda_backend::CudaStorageSlice as Slice;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr};
-use candle_core::{Storage, Tensor, Var};
+use candle_core::{CpuStorage, Storage, Tensor, Var};
 use memtrace::Category::{self, Activation, AutogradDetail, Gradient, Input, OptimizerState, Parameter, Temporary};
 use memtrace::Device;
 use memtrace::snapshot::{DeviceSnapshot, Record, RecordKind};
@@ -24,6 +24,8 @@ enum Part {
     Backward,
     /// An optimizer's step: blocks that remain are its state.
     Step,
+    /// Writes a file: no category fits the blocks.
+    Save,
 }
 
 /// Positions are numbers of records: allocations and frees so far.
@@ -45,7 +47,7 @@ struct Label {
 /// rules.
 #[derive(Debug)]
 pub(crate) struct Truth {
-    device: Device,
+    pub(crate) device: Device,
     labels: RefCell<Vec<Label>>,
     sizes: RefCell<BTreeMap<u64, Category>>,
     stretches: RefCell<Vec<Stretch>>,
@@ -56,9 +58,10 @@ impl Truth {
     pub(crate) fn new(device: &candle_core::Device) -> Self {
         Self {
             device: memtrace::IntoDevice::into_device(device),
-            labels: RefCell::default(),
+            // On the CPU the program's own knowledge is recorded, too: at once, before any phase.
+            labels: RefCell::new(Vec::with_capacity(1 << 14)),
             sizes: RefCell::default(),
-            stretches: RefCell::default(),
+            stretches: RefCell::new(Vec::with_capacity(1 << 12)),
         }
     }
 
@@ -97,6 +100,10 @@ impl Truth {
         variables.iter().filter_map(|var| gradients.get(var)).for_each(|gradient| self.is(gradient, Gradient));
     }
 
+    pub(crate) fn are_parameters<'t>(&self, tensors: impl IntoIterator<Item = &'t Tensor>) {
+        tensors.into_iter().for_each(|tensor| self.is(tensor, Parameter));
+    }
+
     pub(crate) fn while_loading<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Load, f)
     }
@@ -117,6 +124,10 @@ impl Truth {
         self.during(Part::Step, f)
     }
 
+    pub(crate) fn while_saving<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Save, f)
+    }
+
     fn during<T>(&self, part: Part, f: impl FnOnce() -> T) -> T {
         let from = self.position();
         let value = f();
@@ -128,13 +139,16 @@ impl Truth {
     /// the category, if one fits.
     pub(crate) fn of(&self, device: &DeviceSnapshot) -> Vec<(Record, Option<Option<Category>>)> {
         let lives = Lives::of(&device.records);
-        let mut found: Vec<_> = lives.0.iter().map(|life| (life.record, self.by_part(life))).collect();
-        for Label { address, position, category } in self.labels.borrow().iter() {
-            let is_meant =
-                |life: &Life| life.record.address == *address && life.from <= *position && *position < life.to;
-            let at = lives.0.iter().position(is_meant).expect("a tensor that was labelled is live");
-            found[at].1 = Some(*category);
-        }
+        let labels: Vec<(usize, Option<Category>)> =
+            self.labels.borrow().iter().map(|label| (lives.meant_by(label), label.category)).collect();
+        let is_parameter = |(_, category): &&(usize, Option<Category>)| *category == Some(Parameter);
+        let sizes: HashSet<u64> = labels.iter().filter(is_parameter).map(|(at, _)| lives.0[*at].record.size).collect();
+        let known = |life: &Life| match self.device {
+            Device::Cpu => of_heap(self.by_part(life), life.record.size, &sizes),
+            _ => self.by_part(life),
+        };
+        let mut found: Vec<_> = lives.0.iter().map(|life| (life.record, known(life))).collect();
+        labels.into_iter().for_each(|(at, category)| found[at].1 = Some(category));
         found
     }
 
@@ -166,6 +180,7 @@ impl Truth {
             Part::Backward => Some(Some(AutogradDetail)),
             _ if is_over => Some(Some(Temporary)),
             Part::Load => Some(Some(Parameter)),
+            Part::Save => Some(None),
             Part::Input => Some(Some(Input)),
             Part::Step => Some(Some(OptimizerState)),
             Part::Forward if next_pass().is_some_and(|pass| life.to > pass) => Some(Some(Activation)),
@@ -173,6 +188,20 @@ impl Truth {
             // Kept by the program for its own purposes.
             Part::Forward => None,
         }
+    }
+}
+
+/// The heap has blocks that are no tensor's. What remains of a phase without a label is a tensor's if it is data, an activation or,
+/// by its size, the state of an optimizer; small blocks may be anything.
+fn of_heap(known: Option<Option<Category>>, size: u64, parameters: &HashSet<u64>) -> Option<Option<Category>> {
+    /// The structures of tensors are smaller, those of collections may be larger.
+    const SMALL: u64 = 2048;
+    match known? {
+        Some(Temporary | AutogradDetail) | None => known,
+        Some(OptimizerState) if parameters.contains(&size) => known,
+        _ if size < SMALL => None,
+        Some(Activation | Input) => known,
+        _ => Some(None),
     }
 }
 
@@ -194,17 +223,35 @@ impl Lives {
                     index.insert(record.alloc_seq, lives.len());
                     lives.push(Life { record: *record, from: position, to: u64::MAX });
                 }
-                RecordKind::Free => lives[index[&record.alloc_seq]].to = position,
+                RecordKind::Free => {
+                    // Blocks of the program before are freed, too.
+                    if let Some(at) = index.get(&record.alloc_seq) {
+                        lives[*at].to = position;
+                    }
+                }
             }
         }
         Self(lives)
+    }
+
+    fn meant_by(&self, label: &Label) -> usize {
+        let is_meant = |life: &Life| {
+            life.record.address == label.address && life.from <= label.position && label.position < life.to
+        };
+        self.0.iter().position(is_meant).expect("a tensor that was labelled is live")
     }
 }
 
 /// The address of the tensor's elements.
 fn address(tensor: &Tensor) -> u64 {
     let (storage, _) = tensor.storage_and_layout();
-    let Storage::Cuda(storage) = &*storage else { panic!("a tensor that is on no GPU") };
+    let storage = match &*storage {
+        Storage::Cuda(storage) => storage,
+        Storage::Cpu(CpuStorage::U32(data)) => return data.as_ptr().addr() as u64,
+        Storage::Cpu(CpuStorage::F16(data)) => return data.as_ptr().addr() as u64,
+        Storage::Cpu(CpuStorage::F32(data)) => return data.as_ptr().addr() as u64,
+        _ => panic!("no program here has tensors of this type"),
+    };
     fn of<T>(data: &CudaSlice<T>) -> u64 {
         data.device_ptr(data.stream()).0
     }

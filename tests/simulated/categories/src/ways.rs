@@ -52,7 +52,7 @@ fn row(name: &str, ways: &[Rates; 3]) {
 
 /// One recording, read in three ways.
 fn ways(program: &Program) -> Result<[Rates; 3], Box<dyn Error>> {
-    let (truth, snapshot) = recorded(program, true)?;
+    let (truth, snapshot) = recorded(program, false, true)?;
     let mut without: SnapshotData = (*snapshot).clone();
     without.devices.iter_mut().for_each(|device| device.uses.clear());
     let mut not_const: SnapshotData = (*snapshot).clone();
@@ -62,6 +62,6 @@ fn ways(program: &Program) -> Result<[Rates; 3], Box<dyn Error>> {
 }
 
 fn rates(truth: &Truth, data: &SnapshotData) -> Result<Rates, Box<dyn Error>> {
-    let device = data.device(memtrace::Device::Cuda(0)).ok_or("the GPU was recorded")?;
+    let device = data.device(truth.device).ok_or("the device was recorded")?;
     Ok(Rates::of(truth, data, device))
 }
