@@ -1,14 +1,16 @@
 //! Categories of blocks: stated by the program, or inferred from stacks and lifetimes.
 //!
 //! A block first gets a verdict by itself: from its stack (`hint`), from its thread's passes (`passes`), from the history of
-//! its site (`history`), from counting gradients against variables (`gradients`) and from growing caches (`growing`). A
-//! Where that is open and uses were recorded, they decide (`use_flow`). A
+//! its site (`history`), from counting gradients against variables (`gradients`, `torch_gradients`), from growing caches (`growing`,
+//! `reordered`), from copies of the model (`copies`) and from the thread that a worker works for (`workers`). Functions in which a model
+//! works are found first (`model_functions`). Where that is open and uses were recorded, they decide (`use_flow`). A
 //! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
+use super::copies::copies_of_models;
 use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
 use super::hashed::{HashMap, HashSet};
@@ -16,9 +18,13 @@ use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
 use super::memo;
+use super::model_functions;
 use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
 use super::torch::is_python;
+use super::torch_gradients;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
+use super::workers::{PartOf, ProgramsWork};
+use super::{AllocationSite, allocation_site};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
@@ -34,13 +40,15 @@ const SOON: usize = 10;
 /// | in a matrix kernel or a library that is not Rust | | WORKSPACE |
 /// | by a suballocator | | unknown |
 /// | as a variable that has gradients | | PARAMETER |
-/// | in a backward pass | within it | AUTOGRAD_DETAIL |
-/// | in a backward pass | later | GRADIENT if the pass leaves as many blocks of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or if the program named the pass's gradients |
+/// | by `copy`, one block for each variable, in one function | | PARAMETER |
+/// | in a backward pass, by workers for it, too | within it | AUTOGRAD_DETAIL |
+/// | in a backward pass | later | GRADIENT if the pass leaves as many blocks of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or if the program named the pass's gradients; unknown if it outlives a later pass and no other sum of its site does |
 /// | in an optimizer's step | within it | TEMPORARY |
 /// | in an optimizer's step | later | OPTIMIZER_STATE |
 /// | by the program itself from data, repeatedly | before the next but one is allocated | INPUT |
 /// | by `cat`, repeatedly growing by the same amount while the previous block is live and read | | KV_CACHE |
 /// | by another operator | soon, or before a repeatedly entered scope ends | TEMPORARY |
+/// | by another operator, in a function in which a model works | before the next backward pass begins | TEMPORARY |
 /// | by another operator, in a forward pass | after the next backward pass began, before the one after that, and before its site allocates again | ACTIVATION |
 ///
 /// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if they
@@ -131,7 +139,8 @@ impl Categories {
 
 impl CategoryTable {
     fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        let lives = lifetimes(data, device);
+        let mut lives = lifetimes(data, device);
+        model_functions::learn(data, &mut lives);
         let work = Work::of(data, device, &lives);
         let mut names = device.names.iter().filter(|name| name.category != Category::Unknown).peekable();
         // Names and lives are in the same order.
@@ -242,6 +251,12 @@ struct Work {
     steps: Passes,
     counted: GradientCounts,
     history: AllocationHistory,
+    programs: ProgramsWork,
+    /// Blocks of copies of a model, and sites of data that comes again and again.
+    copies: HashSet<NonZeroU64>,
+    inputs: HashSet<StackId>,
+    /// Results of a backward pass that outlive a later one, which no other pass leaves at their sites.
+    kept_once: HashSet<NonZeroU64>,
     /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
     forward: HashMap<(ThreadId, RecordPosition), RecordPosition>,
     /// Growing caches, and blocks that they may have begun with.
@@ -261,17 +276,26 @@ impl Work {
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
         // Without the lines of inlined calls, some variables are not recognised.
         let is_python = is_python(data);
-        let can_count = !data.health.no_line_numbers && !is_python;
-        let counted =
-            if can_count { gradients::count(lives, &backward, are_all_known) } else { GradientCounts::default() };
+        let can_count = !data.health.no_line_numbers;
+        let counted = match () {
+            () if is_python => GradientCounts::of_torch(torch_gradients::gradients(lives, &backward)),
+            () if can_count => gradients::count(lives, &backward, are_all_known),
+            () => GradientCounts::default(),
+        };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
         let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
         let own_scopes = (0..data.contexts.len() as u32).map(|context| own_scope(data, ContextId(context))).collect();
         let whole_passes = WholePasses::of(&backward);
+        let kept_once = gradients::kept_once(lives, &backward);
+        let inputs = inputs(data, lives, &history);
         Self {
             is_python,
+            programs: ProgramsWork::of(lives),
+            copies: copies_of_models(data, lives),
+            inputs,
+            kept_once,
             backward,
             steps,
             counted,
@@ -323,12 +347,17 @@ impl Work {
         let next = backward_after(&self.backward, life)?.first()?;
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
         let site = self.flows.site(life.stack);
-        let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input;
+        // Data that the program computes is read by the backward pass, too, but no part of the forward pass.
+        let is_of_pass = life.of_stack.in_forward || self.has_begun(life, next.from);
+        let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input && is_of_pass;
         let is_replaced = next.to < last.at && self.history.allocates_between(life.stack, next.from, life.to);
-        let is_state = is_replaced && !site.ends && flow.pauses(next.from, next.to);
+        // Averages of weights pause, too, but no gradient flows into them.
+        let is_state = is_replaced && site.is_fed && !site.ends && flow.pauses(next.from, next.to);
+        // A model's function replaces its statistics one by one; what it returns may be collected.
+        let may_be_parameter = !life.of_stack.in_forward || self.history.is_replaced(life.stack, life.from, life.to);
         let category = if is_activation {
             Some(Category::Activation)
-        } else if is_replaced && site.is_used_by_model {
+        } else if is_replaced && site.is_used_by_model && last.phase != TrainingPhase::Backward && may_be_parameter {
             Some(Category::Parameter)
         } else {
             is_state.then_some(Category::OptimizerState)
@@ -341,6 +370,7 @@ impl Work {
             return Verdict::Open;
         }
         match life.hint {
+            Hint::Nothing | Hint::Forward if life.of_stack.is_workers => self.of_worker(life),
             Hint::Workspace => Verdict::Is(Category::Workspace),
             Hint::GivenOut => Verdict::Kept(Some(Either::GivenOut)),
             Hint::Rule(Category::Unknown) => Verdict::Open,
@@ -353,9 +383,19 @@ impl Work {
             Hint::Backward => self.in_backward(life),
             Hint::Step => self.in_step(life),
             Hint::Input => self.input(life),
+            Hint::Forward if self.copies.contains(&life.seq) => Verdict::Is(Category::Parameter),
             Hint::Forward | Hint::Join => self.in_forward(life),
             Hint::Nothing if self.is_soon_freed(life) => TEMPORARY,
             Hint::Nothing | Hint::Constant => self.otherwise(life),
+        }
+    }
+
+    fn of_worker(&self, life: &Lifetime) -> Verdict {
+        match self.programs.around(life, &self.backward) {
+            PartOf::Backward => Verdict::Is(Category::AutogradDetail),
+            PartOf::Operator => Verdict::Is(Category::Temporary),
+            PartOf::Nothing if self.is_soon_freed(life) => TEMPORARY,
+            PartOf::Nothing | PartOf::Either => self.otherwise(life),
         }
     }
 
@@ -378,9 +418,12 @@ impl Work {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
         // Blocks of the pass's own go when it ends; so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
-        let is_detail = in_pass || pass.has_gradients || !life.of_stack.is_gradient;
+        let may_be_gradient = life.of_stack.is_gradient || self.is_python && (life.to == NEVER || outlives(life, pass));
+        let is_detail = in_pass || pass.has_gradients || !may_be_gradient;
         if is_detail || self.counted.details.contains(&life.seq) {
             Verdict::Is(Category::AutogradDetail)
+        } else if self.kept_once.contains(&life.seq) {
+            Verdict::Kept(None)
         } else if self.counted.gradients.contains(&life.seq) {
             Verdict::Is(Category::Gradient)
         } else {
@@ -404,7 +447,7 @@ impl Work {
     fn input(&self, life: &Lifetime) -> Verdict {
         if life.of_stack.in_forward || self.is_short(life) {
             Verdict::Open
-        } else if self.history.comes_again(life.stack) {
+        } else if self.inputs.contains(&life.stack) {
             Verdict::Is(Category::Input)
         } else {
             Verdict::Kept(Some(Either::InputOrWeights))
@@ -421,10 +464,11 @@ impl Work {
         };
         match life.to {
             to if to < next && self.is_temporary(life) => TEMPORARY,
+            to if to < next && next != NEVER && self.is_of_inference(life) => TEMPORARY,
             to if next < to && self.history.allocates_between(life.stack, next, to) => {
                 Verdict::Kept(Some(Either::Replaced))
             }
-            to if next < to && to < after && self.is_of_forward_pass(life, next) => {
+            to if next < to && self.is_of_forward_pass(life, next) && (to < after || self.comes_again(life)) => {
                 Verdict::Likely(Category::Activation)
             }
             _ => self.otherwise(life),
@@ -441,6 +485,16 @@ impl Work {
         !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
+    /// A result of a model that no backward pass finds. It may not be part of a cache, so nothing may grow.
+    fn is_of_inference(&self, life: &Lifetime) -> bool {
+        life.of_stack.in_forward && life.hint == Hint::Forward && !life.of_stack.moves && self.caches.is_empty()
+    }
+
+    /// A model's result that lives over other passes, and whose site allocates once it is freed.
+    fn comes_again(&self, life: &Lifetime) -> bool {
+        life.of_stack.in_forward && self.history.allocates_between(life.stack, life.to, NEVER)
+    }
+
     /// Its site allocates repeatedly, each time briefly. In training, gradients that the program processes look the same, so the
     /// block must be part of a forward pass; so must a block that overlaps with the next, as sums do.
     fn is_brief(&self, life: &Lifetime) -> bool {
@@ -454,8 +508,12 @@ impl Work {
     fn is_of_forward_pass(&self, life: &Lifetime, next: RecordPosition) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
-        let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
-        life.of_stack.in_forward || recurs && has_begun
+        life.of_stack.in_forward || recurs && self.has_begun(life, next)
+    }
+
+    /// Had the forward pass that leads to the backward pass at `next` begun before the block?
+    fn has_begun(&self, life: &Lifetime, next: RecordPosition) -> bool {
+        self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from)
     }
 
     /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
@@ -472,6 +530,20 @@ impl Work {
     }
 }
 
+/// Sites whose data comes again and again, if that holds for all sites of their line: one line may load the weights of a model by
+/// several stacks, and of some each model has one block.
+fn inputs(data: &SnapshotData, lives: &[Lifetime], history: &AllocationHistory) -> HashSet<StackId> {
+    let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
+    let line = |stack: StackId| match allocation_site(data, stack) {
+        AllocationSite::User(frame) => frame.file.as_deref().zip(frame.line),
+        _ => None,
+    };
+    let (come_again, stay): (Vec<_>, Vec<_>) = sites.into_iter().partition(|stack| history.comes_again(*stack));
+    let stay = stay.into_iter().filter(|stack| history.repeats(*stack)).filter_map(line);
+    let stay: HashSet<(&str, NonZeroU32)> = stay.collect();
+    come_again.into_iter().filter(|stack| line(*stack).is_none_or(|line| !stay.contains(&line))).collect()
+}
+
 /// The innermost scope of a context that is not a module, or else its outermost module.
 fn own_scope(data: &SnapshotData, context: ContextId) -> Option<ContextId> {
     let ids = data.context_ids(context);
@@ -482,9 +554,9 @@ fn own_scope(data: &SnapshotData, context: ContextId) -> Option<ContextId> {
 fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, RecordPosition), RecordPosition> {
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
-        if let Some([next, ..]) =
-            backward_after(backward, life).filter(|passes| passes.first().is_some_and(|next| life.to > next.from))
-        {
+        let Some([next, rest @ ..]) = backward_after(backward, life) else { continue };
+        // What outlives the pass after it is not of this one.
+        if next.from < life.to && rest.first().is_none_or(|after| life.to < after.from) {
             forward.entry((life.thread, next.from)).or_insert(life.from);
         }
     }

@@ -13,7 +13,7 @@ use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::{Lifetime, RecordPosition};
 use super::passes::{Pass, Passes, pass_at};
-use crate::snapshot::Category;
+use crate::snapshot::{Category, StackId, ThreadId};
 
 #[derive(Debug, Default)]
 pub(super) struct GradientCounts {
@@ -46,7 +46,7 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
 
 /// Sweep over the log: the blocks that are live at increasing positions, counted by size. A pass may leave one block, so it must
 /// not look at all that are live.
-struct Live<'a> {
+pub(super) struct Live<'a> {
     /// Blocks not swept yet, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
     /// By the ends of their lifetimes.
@@ -76,7 +76,7 @@ impl LiveOfSize {
 
 impl<'a> Live<'a> {
     /// Sweeps the blocks that are live at some of these positions, which are sorted.
-    fn of(lives: &'a [Lifetime], positions: &[RecordPosition]) -> Self {
+    pub(super) fn of(lives: &'a [Lifetime], positions: &[RecordPosition]) -> Self {
         let mut next = 0;
         let is_live = |life: &&Lifetime| {
             // Lives begin nearly always in order.
@@ -94,7 +94,7 @@ impl<'a> Live<'a> {
     }
 
     /// Counts the blocks live at a position and the next one. Positions must not decrease from call to call.
-    fn go_to(&mut self, position: RecordPosition) {
+    pub(super) fn go_to(&mut self, position: RecordPosition) {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             if life.to >= position + 2 {
                 self.going.insert((life.to, life.seq), life);
@@ -105,6 +105,11 @@ impl<'a> Live<'a> {
             let life = first.remove();
             self.change(life, false);
         }
+    }
+
+    /// How many blocks of this size are live.
+    pub(super) fn of_size(&self, size: u64) -> usize {
+        self.sizes.get(&size).map_or(0, |of_size| of_size.variables() + of_size.operands + of_size.rest)
     }
 
     fn change(&mut self, life: &Lifetime, comes: bool) {
@@ -128,6 +133,24 @@ impl<'a> Live<'a> {
     }
 }
 
+/// Results of a pass that a later pass of the thread leaves live, if their site leaves none from another pass. The sums of gradients over
+/// several batches leave such a block in each round; the first gradient that becomes an optimizer's momentum is the only one.
+pub(super) fn kept_once(lives: &[Lifetime], backward: &Passes) -> HashSet<NonZeroU64> {
+    let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<RecordPosition>)> = HashMap::default();
+    for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
+        let passes = backward.get(&life.thread).map_or(&[][..], Vec::as_slice);
+        let after = passes.partition_point(|pass| pass.from <= life.from);
+        if let (Some(pass), Some(later)) = (after.checked_sub(1).and_then(|at| passes.get(at)), passes.get(after))
+            && later.to < life.to
+        {
+            let (seqs, of) = kept.entry((life.thread, life.stack)).or_default();
+            seqs.push(life.seq);
+            of.insert(pass.from);
+        }
+    }
+    kept.into_values().filter(|(_, of)| of.len() == 1).flat_map(|(seqs, _)| seqs).collect()
+}
+
 type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
 
 /// Data, or weights that are not trained. Not an intermediate result, whose gradient does not outlive the pass.
@@ -141,17 +164,21 @@ pub(super) fn outlives(life: &Lifetime, pass: &Pass) -> bool {
 }
 
 /// A model's variable, or perhaps an optimizer's, but not one known to be an optimizer's.
-fn is_variable(life: &Lifetime) -> bool {
+pub(super) fn is_variable(life: &Lifetime) -> bool {
     life.of_stack.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
 
-fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
+pub(super) fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
     let mut sizes = Sizes::default();
     lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
     sizes
 }
 
 impl GradientCounts {
+    pub(super) fn of_torch(gradients: HashSet<NonZeroU64>) -> Self {
+        Self { gradients, ..Self::default() }
+    }
+
     /// `left` are the results of the pass that may be gradients.
     fn pass(&mut self, left: &Sizes<'_>, live: &Live<'_>, has_graph: bool, are_all_known: bool) {
         let none = LiveOfSize::default();
@@ -202,8 +229,9 @@ mod tests {
             frame("candle_core::backprop::Tensor::backward", &registry(&format!("{core}/backprop.rs")), 5),
             frame("candle_core::tensor::Tensor::from_vec", &registry(&format!("{core}/tensor.rs")), 6),
             frame("net::main", "/home/u/net/src/main.rs", 9),
+            frame("candle_core::device::Device::rand_normal", &registry(&format!("{core}/device.rs")), 7),
         ];
-        let of_frames = [&[0, 6][..], &[1, 6], &[2, 4, 6], &[3, 4, 6], &[5, 6], &[3, 6], &[6]];
+        let of_frames = [&[7, 0, 6][..], &[1, 6], &[2, 4, 6], &[3, 4, 6], &[5, 6], &[3, 6], &[6]];
         let (mut story, mut live) = (Story::cpu(), Vec::new());
         story.stacks(stacks(frames, of_frames));
         for (time_ns, &(stack, size, nth)) in (1u64..).zip(ops) {

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition};
+use super::reordered::Reordered;
 use crate::snapshot::{StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.
@@ -24,12 +25,12 @@ pub(super) struct Growing {
 }
 
 pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool) -> Growing {
+    let Reordered { joined, copies } = Reordered::of(lives, is_wanted);
     let mut places: HashMap<StackId, Vec<&Lifetime>> = HashMap::default();
-    for life in lives.iter().filter(|life| life.hint == Hint::Join && life.from > 0 && is_wanted(life)) {
-        places.entry(life.stack).or_default().push(life);
-    }
+    joined.iter().for_each(|life| places.entry(life.stack).or_default().push(life));
     let runs: Vec<Vec<&Lifetime>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
-    let collected: HashSet<NonZeroU64> = runs.iter().flatten().map(|life| life.seq).collect();
+    let and_copy = |life: &Lifetime| [life.seq].into_iter().chain(copies.get(&life.seq).copied());
+    let collected: HashSet<NonZeroU64> = runs.iter().flatten().flat_map(|life| and_copy(life)).collect();
     let mut growing = Growing::default();
     if runs.iter().all(|run| run.len() < LEAST) {
         return growing;
@@ -37,7 +38,7 @@ pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool)
     let work = work(lives, &collected);
     for run in runs.iter().filter(|run| run.len() >= LEAST && is_read(run, &work)) {
         growing.prefixes.extend(prefixes(run, &work));
-        growing.caches.extend(run.iter().map(|life| life.seq));
+        growing.caches.extend(run.iter().flat_map(|life| and_copy(life)));
     }
     growing
 }
@@ -53,7 +54,7 @@ fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<
 }
 
 /// Maximum number of records until the last block of a run is freed, once the next is allocated.
-const SOON: RecordPosition = 16;
+pub(super) const SOON: RecordPosition = 16;
 
 /// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block is freed cannot continue;
 /// of several runs, the one whose last block is freed first does: requests and layers take turns.

@@ -1,7 +1,8 @@
 //! Category hints: what a stack alone says about the purpose of a block.
 
 use super::matched_frame::{MatchedFrame, matched_frames};
-use super::{Origin, allocator, library, operator};
+use super::torch::is_script;
+use super::{Origin, allocator, is_pool, library, operator};
 use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId};
 
 /// What a stack says about a block's purpose.
@@ -38,9 +39,14 @@ pub(super) struct StackHint {
     is_operator: bool,
     in_optimizer: bool,
     pub(super) is_variable: bool,
+    /// Not a tensor's elements.
+    pub(super) is_structure: bool,
     /// A function in which a model works is on the stack.
     pub(super) in_forward: bool,
     pub(super) moves: bool,
+    pub(super) multiplies: bool,
+    /// A thread of a pool, without a line of the program.
+    pub(super) is_workers: bool,
     /// In a backward pass, the operator's results are gradients.
     pub(super) is_gradient: bool,
 }
@@ -52,12 +58,14 @@ impl StackHint {
         let operator = operator(data, stack);
         let called = operator.and_then(|operator| run.iter().rfind(|frame| frame.function() == operator.root));
         let calls = |fact| called.is_some_and(|frame| frame.is(fact));
-        let is_variable = run.iter().any(|frame| frame.is(Fact::Variable));
+        let is_structure = run.first().is_some_and(|frame| frame.is(Fact::Structure));
+        let is_variable = !is_structure && run.iter().any(|frame| frame.is(Fact::Variable));
         let hint = match (by_rule(&run), operator) {
             _ if allocator(data, stack).is_some() => Hint::GivenOut,
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
+            (Some(_), _) if is_structure => Hint::Nothing,
             (Some(category), _) => Hint::Rule(category),
             (None, _) if is_variable => Hint::Variable,
             (None, Some(_)) if calls(Fact::Input) => Hint::Input,
@@ -66,6 +74,7 @@ impl StackHint {
             (None, Some(_)) => Hint::Forward,
             // The program brings data in without an operator.
             (None, None) if run.last().is_some_and(|frame| frame.is(Fact::Input)) => Hint::Input,
+            (None, None) if is_scripts(data, stack) => Hint::Forward,
             (None, None) => Hint::Nothing,
         };
         // These hold whatever else the stack says.
@@ -76,8 +85,20 @@ impl StackHint {
         let in_optimizer = is_operator && is_in(Fact::Optimizer);
         let of = operator.and_then(|operator| operator.backward_of).unwrap_or_default();
         let is_gradient = operator.is_some_and(|operator| rules.is_gradient(operator.root, of));
-        let in_forward = is_in(Fact::Forward);
-        Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves: calls(Fact::Move), is_gradient }
+        let (in_forward, moves, multiplies) = (is_in(Fact::Forward), calls(Fact::Move), calls(Fact::Product));
+        let is_workers = is_workers(data, stack);
+        Self {
+            hint,
+            is_operator,
+            in_optimizer,
+            is_variable,
+            is_structure,
+            in_forward,
+            moves,
+            multiplies,
+            is_workers,
+            is_gradient,
+        }
     }
 
     /// Does the category of its blocks depend on how the site repeats?
@@ -96,6 +117,18 @@ impl Hint {
     pub(super) fn is_work(self) -> bool {
         !matches!(self, Self::GivenOut | Self::Workspace | Self::Nothing)
     }
+}
+
+/// Does a line of a Python program, outside of functions that are part of a backward pass, allocate the block itself?
+fn is_scripts(data: &SnapshotData, stack: StackId) -> bool {
+    let frame = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace);
+    frame.is_some_and(|frame| is_script(frame.frame.file_or_empty()) && !frame.function().contains("backward"))
+}
+
+fn is_workers(data: &SnapshotData, stack: StackId) -> bool {
+    let is_programs = |frame: MatchedFrame<'_>| matches!(frame.origin(), Origin::Workspace | Origin::Library);
+    let is_of_pool = |frame: MatchedFrame<'_>| is_pool(&data.settings.rules, frame.frame);
+    !matched_frames(data, stack).any(is_programs) && matched_frames(data, stack).any(is_of_pool)
 }
 
 /// The framework frames below the program's own, innermost first.

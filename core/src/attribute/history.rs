@@ -123,6 +123,17 @@ impl AllocationHistory {
         self.habit(stack).is_some_and(|habit| habit.comes_again)
     }
 
+    /// Does the site allocate only one more block while the block is live?
+    pub(super) fn is_replaced(&self, stack: StackId, from: RecordPosition, to: RecordPosition) -> bool {
+        let all = self.of_stack(stack);
+        all.get(all.partition_point(|(at, _)| *at <= from) + 1).is_none_or(|(next_but_one, _)| to < *next_but_one)
+    }
+
+    /// Has the site three blocks, so that it could have a habit?
+    pub(super) fn repeats(&self, stack: StackId) -> bool {
+        self.of_stack(stack).len() >= 3
+    }
+
     /// Does the site allocate repeatedly, with each block live for less than half the period of the repetition? Its blocks may
     /// overlap (take turns) only if `may_take_turns`.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {

@@ -10,7 +10,7 @@ use super::torch::is_optimizer;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
 /// The facts that are asked of frames.
-const ASKED: [Fact; 13] = [
+const ASKED: [Fact; 15] = [
     Fact::Allocator,
     Fact::Constant,
     Fact::Forward,
@@ -20,8 +20,10 @@ const ASKED: [Fact; 13] = [
     Fact::Optimizer,
     Fact::Own,
     Fact::Pass,
+    Fact::Product,
     Fact::Span,
     Fact::Square,
+    Fact::Structure,
     Fact::Tracer,
     Fact::Variable,
 ];

@@ -6,6 +6,7 @@
 mod allocator;
 mod arms;
 mod categories;
+mod copies;
 mod elementwise;
 mod frame_place;
 mod gradients;
@@ -17,12 +18,18 @@ mod library;
 mod lifetimes;
 mod matched_frame;
 mod memo;
+mod model_functions;
 mod operator;
 mod origin;
 mod passes;
+mod reordered;
 mod spanned;
 mod torch;
+mod torch_gradients;
+#[cfg(test)]
+mod training_tests;
 mod use_flow;
+mod workers;
 
 pub use allocator::allocator;
 #[doc(hidden)]

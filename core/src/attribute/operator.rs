@@ -64,9 +64,9 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
             break;
         }
         if matched.is(Fact::Kernel) {
-            (leaf, root) = (None, None);
-        }
-        if let Some(name) = matched.operator() {
+            // Called after its type if the frame of the operator was lost to a tail call.
+            (leaf, root, weak) = (None, None, matched.operator().or(weak));
+        } else if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
         }
@@ -124,6 +124,28 @@ mod tests {
         assert_eq!(method("prim.rs", "CudaAdd"), Some("CudaAdd"));
         assert_eq!((method("prim.rs", ""), method("other.rs", "Mul")), (None, None), "nothing to call it");
         assert_eq!(method("other.rs", "CudaMul"), Some("kernel"));
+    }
+
+    #[test]
+    fn an_operation_is_called_after_its_type_where_the_operators_frame_is_lost() {
+        use crate::snapshot::testing::{Story, frame, stacks};
+        let nn = |file: &str| registry(&format!("candle-nn-0.11.1/src/{file}"));
+        let frames = vec![
+            frame("candle_nn::ops::SoftmaxLastDim::cpu_fwd::softmax", &nn("ops.rs"), 1),
+            frame("<candle_nn::ops::SoftmaxLastDim as candle_core::custom_op::CustomOp1>::cpu_fwd", &nn("ops.rs"), 2),
+            frame("candle_core::storage::Storage::apply_op1", &registry("candle-core-0.11.1/src/storage.rs"), 3),
+            frame("candle_nn::ops::softmax_last_dim", &nn("ops.rs"), 4),
+            frame("net::main", "/home/u/net/src/main.rs", 9),
+            frame("<candle_nn::rotary_emb::RotaryEmb as CustomOp3>::cuda_fwd", "", 0),
+        ];
+        let mut story = Story::cpu();
+        story.stacks(stacks(frames, [&[0, 1, 2, 4][..], &[0, 1, 2, 3, 4], &[5, 2, 4]]));
+        let data = story.build();
+        let named = |stack| operator(&data, StackId(stack)).map(|operator| operator.to_string());
+        assert_eq!(
+            [1, 2, 3].map(named),
+            ["SoftmaxLastDim", "softmax_last_dim", "RotaryEmb"].map(|name| Some(name.to_owned()))
+        );
     }
 
     fn frame(function: &str, file: &str) -> Frame {

@@ -81,7 +81,11 @@ pub(super) struct WholePasses {
 
 impl WholePasses {
     pub(super) fn of(passes: &Passes) -> Self {
-        let mut passes: Vec<_> = passes.values().flatten().map(|pass| (pass.from, pass.to)).collect();
+        Self::with_ends(passes.values().flatten().map(|pass| (pass.from, pass.to)))
+    }
+
+    pub(super) fn with_ends(passes: impl Iterator<Item = (RecordPosition, RecordPosition)>) -> Self {
+        let mut passes: Vec<_> = passes.collect();
         passes.sort_unstable();
         let mut first_end = RecordPosition::MAX;
         for (_, to) in passes.iter_mut().rev() {

@@ -94,7 +94,7 @@ fn slashed(file: &str) -> Cow<'_, str> {
 }
 
 /// Python's files, and what it calls code without a file: `<string>`, `<ipython-input-3-0a1b>`.
-fn is_script(file: &str) -> bool {
+pub(super) fn is_script(file: &str) -> bool {
     file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
 }
 

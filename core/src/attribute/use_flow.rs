@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::hashed::HashMap;
+use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::{Lifetime, RecordPosition};
 use super::passes::{Pass, Passes};
@@ -72,6 +72,8 @@ pub(super) struct SiteFlow {
     pub(super) outlasts: bool,
     /// Its last use comes before the end of that pass.
     pub(super) ends: bool,
+    /// A gradient flows into it.
+    pub(super) is_fed: bool,
 }
 
 impl UseFlows {
@@ -81,11 +83,17 @@ impl UseFlows {
             return found;
         }
         let moments = Moments { lives, backward };
+        // Where a use of a gradient, or of what was computed with one, allocated its result.
+        let mut fed: HashSet<RecordPosition> = HashSet::default();
         for life in lives {
             let Some(uses) = device.uses_of(Some(life.seq)).filter(|uses| !uses.escaped) else { continue };
             let flow = moments.flow(life.thread, uses);
             let site = found.sites.entry(life.stack).or_default();
             site.is_used_by_model |= flow.is_used_by_model();
+            site.is_fed |= fed.contains(&life.from);
+            if life.hint == Hint::Backward || life.hint == Hint::Forward && fed.contains(&life.from) {
+                fed.extend(flow.last.into_iter().chain(flow.pause.map(|[_, end]| end)).map(|moment| moment.at));
+            }
             if let Some((last, next)) = flow.last.zip(next_pass(backward, life)) {
                 site.outlasts |= next.to < last.at;
                 site.ends |= last.at <= next.to;

@@ -49,9 +49,11 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `category CATEGORY CRATE FILE [FUNCTION]` | the [`Category`] of blocks allocated in it; the outermost such call decides |
 /// | `allocator CRATE FILE [FUNCTION]` | suballocates its blocks to tensors, so a block has neither an operator nor a category |
 /// | `variable CRATE FILE [FUNCTION]` | blocks allocated in it are variables: a backward pass computes their gradients |
+/// | `structure CRATE FILE [FUNCTION]` | what it allocates itself is not a tensor's elements, so it is no variable and no state |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program calls it |
 /// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, for any purpose |
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, such as one that picks a batch |
+/// | `product CRATE FILE FUNCTION` | an operator that multiplies tensors; in training, a model works in the function that calls it |
 /// | `join FUNCTION` | an operator that joins tensors, such as one that extends a cache |
 /// | `loop FUNCTION` | an operator that repeats the same work within one call, such as an optimizer |
 /// | `square CRATE FILE FUNCTION` | an operator that makes a square matrix from a row |
@@ -95,9 +97,11 @@ facts! {
     Kernel "kernel" "NAME",
     Allocator "allocator" "CRATE FILE [FUNCTION]",
     Variable "variable" "CRATE FILE [FUNCTION]",
+    Structure "structure" "CRATE FILE [FUNCTION]",
     Input "input" "CRATE FILE FUNCTION",
     Constant "constant" "CRATE FILE FUNCTION",
     Move "move" "CRATE FILE FUNCTION",
+    Product "product" "CRATE FILE FUNCTION",
     Join "join" "NAME",
     Loop "loop" "NAME",
     Square "square" "CRATE FILE FUNCTION",

@@ -1,0 +1,80 @@
+//! Functions of the program in which its model works, although they are not called `forward…`: they multiply tensors before the first
+//! backward pass, and that pass finds live both a product and what they computed next. Of data nobody keeps the product, and
+//! optimizers have nothing to do that early.
+
+use super::hashed::{HashMap, HashSet};
+use super::hint::Hint;
+use super::lifetimes::{Lifetime, RecordPosition};
+use super::matched_frame::matched_frames;
+use super::origin::Origin;
+use crate::snapshot::{SnapshotData, StackId, ThreadId};
+
+/// A function by its file and name.
+pub(super) type Function<'a> = (&'a str, &'a str);
+
+/// States of the blocks of such functions that they belong to a model's work.
+pub(super) fn learn(data: &SnapshotData, lives: &mut [Lifetime]) {
+    let first = first_passes(lives);
+    if first.is_empty() {
+        return;
+    }
+    let mut functions = Functions::of(data);
+    let (mut work, mut do_more) = (HashSet::default(), HashSet::default());
+    // Is each function's last block a product that the pass finds live?
+    let mut is_kept: HashMap<(ThreadId, Function<'_>), bool> = HashMap::default();
+    for life in lives.iter().filter(|life| life.from > 0) {
+        let Some(function) = functions.get(life.stack) else { continue };
+        if does_more(life) {
+            do_more.insert(function);
+        } else if life.hint == Hint::Forward && !life.of_stack.is_structure {
+            let is_live = first.get(&life.thread).is_some_and(|pass| life.is_live_at(*pass));
+            let multiplies = life.of_stack.multiplies;
+            if multiplies && !is_live {
+                // Perhaps only the operator's workspace.
+                continue;
+            }
+            if is_kept.insert((life.thread, function), multiplies) == Some(true) && is_live && !multiplies {
+                work.insert(function);
+            }
+        }
+    }
+    let works = |function: &Function<'_>| work.contains(function) && !do_more.contains(function);
+    for life in lives {
+        life.of_stack.in_forward |= functions.get(life.stack).is_some_and(|function| works(&function));
+    }
+}
+
+/// Where each thread's first backward pass begins.
+pub(super) fn first_passes(lives: &[Lifetime]) -> HashMap<ThreadId, RecordPosition> {
+    let mut first = HashMap::default();
+    for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
+        first.entry(life.thread).or_insert(life.from);
+    }
+    first
+}
+
+/// Does the function that allocated the block bring data in, make a model, go back or update, so that its other blocks may be of any
+/// kind?
+fn does_more(life: &Lifetime) -> bool {
+    matches!(life.hint, Hint::Backward | Hint::Input | Hint::Variable | Hint::Step | Hint::Rule(_))
+}
+
+/// The program's innermost function of each stack.
+pub(super) struct Functions<'a> {
+    data: &'a SnapshotData,
+    of_stack: HashMap<StackId, Option<Function<'a>>>,
+}
+
+impl<'a> Functions<'a> {
+    pub(super) fn of(data: &'a SnapshotData) -> Self {
+        Self { data, of_stack: HashMap::default() }
+    }
+
+    pub(super) fn get(&mut self, stack: StackId) -> Option<Function<'a>> {
+        let data = self.data;
+        *self.of_stack.entry(stack).or_insert_with(|| {
+            let found = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace)?;
+            Some((found.frame.file.as_deref()?, found.frame.function.as_deref()?))
+        })
+    }
+}

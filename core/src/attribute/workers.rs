@@ -1,0 +1,57 @@
+//! Blocks of worker threads: what a thread of a pool allocates for an operator that another thread runs belongs to that thread's pass.
+
+use super::hashed::HashSet;
+use super::lifetimes::{Lifetime, RecordPosition};
+use super::passes::Passes;
+use crate::snapshot::ThreadId;
+
+/// What a worker's block is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartOf {
+    /// A backward pass.
+    Backward,
+    /// One operator of other work.
+    Operator,
+    /// Several threads of the program work, of which one is in a backward pass.
+    Either,
+    Nothing,
+}
+
+/// The work of the program's own threads.
+#[derive(Debug, Default)]
+pub(super) struct ProgramsWork {
+    threads: HashSet<ThreadId>,
+    /// Positions of its allocations, sorted.
+    allocations: Vec<RecordPosition>,
+}
+
+impl ProgramsWork {
+    pub(super) fn of(lives: &[Lifetime]) -> Self {
+        let is_one = |life: &&Lifetime| life.from > 0 && life.hint.is_work() && !life.of_stack.is_workers;
+        let mut work = Self::default();
+        for life in lives.iter().filter(is_one) {
+            work.threads.insert(life.thread);
+            work.allocations.push(life.from);
+        }
+        work
+    }
+
+    /// `life` is a worker's.
+    pub(super) fn around(&self, life: &Lifetime, backward: &Passes) -> PartOf {
+        let spans = |passes: &Vec<super::passes::Pass>| {
+            let before = passes.get(passes.partition_point(|pass| pass.from <= life.from).wrapping_sub(1));
+            before.is_some_and(|pass| life.from <= pass.to)
+        };
+        match backward.values().any(spans) {
+            true if self.threads.len() == 1 => PartOf::Backward,
+            true => PartOf::Either,
+            false if self.threads.len() == 1 && self.is_within_an_operator(life) => PartOf::Operator,
+            false => PartOf::Nothing,
+        }
+    }
+
+    fn is_within_an_operator(&self, life: &Lifetime) -> bool {
+        let next = self.allocations.get(self.allocations.partition_point(|at| *at <= life.from));
+        next.is_some_and(|next| life.to < *next)
+    }
+}
