@@ -18,6 +18,11 @@ impl Sums {
         100. * self.0[0] as f64 / self.0.iter().sum::<u64>().max(1) as f64
     }
 
+    /// In per cent.
+    pub(crate) fn wrong_part(self) -> f64 {
+        100. * self.0[2] as f64 / self.0.iter().sum::<u64>().max(1) as f64
+    }
+
     pub(crate) fn wrong(self) -> u64 {
         self.0[2]
     }

@@ -16,8 +16,10 @@ mod autoencoder;
 mod beams;
 mod by_hand;
 mod caching;
+mod chunks;
 mod cnn;
 mod collected;
+mod contrast;
 mod decoder;
 mod diffusion;
 mod distill;
@@ -71,6 +73,16 @@ impl Program {
 }
 
 const PROGRAMS: &[Program] = &[
+    // Kinds that the rules were wrong about or did not know; written from the definitions, too.
+    program("adversaries", adversaries::train, [95., 98.]).and_on_cpu([90., 96.]),
+    program("diffusion", diffusion::train, [92., 97.]).and_on_cpu([38., 89.]),
+    program("policy", policy::learn, [85., 91.]).and_on_cpu([71., 84.]),
+    program("experts", experts::train, [96., 99.]).and_on_cpu([94., 98.]),
+    program("beams", beams::search, [76., 91.]).and_on_cpu([51., 81.]),
+    program("lora", lora::train, [92., 97.]).and_on_cpu([83., 86.]),
+    // Written when the rules for those were finished.
+    program("holdout_contrast", contrast::learn, [63., 82.]).and_on_cpu([58., 77.]),
+    program("holdout_chunks", chunks::train, [82., 88.]).and_on_cpu([78., 88.]),
     // The rules were tuned with these programs.
     program("mlp", mlp::train, [99., 99.]),
     program("decoder", decoder::generate, [99., 97.]),
@@ -96,13 +108,6 @@ const PROGRAMS: &[Program] = &[
     program("holdout_seq2seq", seq2seq::translate, [93., 89.]),
     program("holdout_distill", distill::train, [67., 89.]),
     program("holdout_rl", rl::play, [57., 87.]),
-    // Kinds that the rules were wrong about or did not know; written from the definitions, too.
-    program("adversaries", adversaries::train, [0., 0.]).and_on_cpu([0., 0.]),
-    program("diffusion", diffusion::train, [0., 0.]).and_on_cpu([0., 0.]),
-    program("policy", policy::learn, [0., 0.]).and_on_cpu([0., 0.]),
-    program("experts", experts::train, [0., 0.]).and_on_cpu([0., 0.]),
-    program("beams", beams::search, [0., 0.]).and_on_cpu([0., 0.]),
-    program("lora", lora::train, [0., 0.]).and_on_cpu([0., 0.]),
 ];
 
 /// Variables by name: the order of `VarMap` differs between runs.
@@ -128,7 +133,8 @@ fn main() -> ExitCode {
             Ok(None) => {}
             Ok(Some(rates)) => {
                 rates.print(program.name, in_full);
-                failed |= rates.all.wrong() + rates.peak.wrong() > 0;
+                failed |= rates.all.wrong() + rates.peak.wrong() > 0 && !on_cpu;
+                failed |= rates.all.wrong_part().max(rates.peak.wrong_part()) > MOST_WRONG;
                 let [at_peak, of_all] = program.on_cpu.filter(|_| on_cpu).unwrap_or(program.least);
                 failed |= rates.peak.right() < at_peak || rates.all.right() < of_all;
                 sums.sum(&rates);
@@ -146,8 +152,11 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Per cent of bytes that may be wrong on the CPU, where also the smallest block of the heap counts.
+const MOST_WRONG: f64 = 0.1;
+
 /// Programs that only use candle's AdamW and whose peak is in its step.
-const WITH_ADAMW: [&str; 6] = ["adversaries", "mlp", "gan", "ema", "accumulation", "holdout_distill"];
+const WITH_ADAMW: [&str; 5] = ["mlp", "gan", "ema", "accumulation", "holdout_distill"];
 
 /// Asserts that the report has no finding for programs without a problem.
 fn check_findings(name: &str, data: &SnapshotData, device: &DeviceSnapshot) -> std::result::Result<(), String> {
@@ -188,7 +197,8 @@ fn rates(
         truth.print(recorded);
         return Ok(None);
     }
-    if !on_cpu {
+    // Those that also run on the CPU are about categories only.
+    if program.on_cpu.is_none() {
         check_findings(program.name, &snapshot, recorded)?;
     }
     Ok(Some(Rates::of(&truth, &snapshot, recorded)))

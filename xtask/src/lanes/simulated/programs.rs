@@ -164,6 +164,8 @@ impl<'r> SimulatedLane<'r> {
         // The program itself fails if a category is wrong, or uses do not help.
         let options: &[&str] = if self.run.is_full() { &["--uses"] } else { &["--uses", "lazy", "lazy_vars"] };
         self.succeeds("categories with uses", &self.linked("categories")?.arguments(options))?;
+        let options: &[&str] = if self.run.is_full() { &["--cpu"] } else { &["--cpu", "experts"] };
+        self.succeeds("categories on the CPU", &self.linked("categories")?.arguments(options))?;
         Ok(())
     }
 
