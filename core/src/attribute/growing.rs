@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition};
-use super::reordered::Reordered;
+use super::reordered::{Reordered, SOON};
 use crate::snapshot::{StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.
@@ -52,9 +52,6 @@ fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<
     let is_one = |life: &&&Lifetime| life.size == size && life.is_live_at(first.from);
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
-
-/// Maximum number of records until the last block of a run is freed, once the next is allocated.
-pub(super) const SOON: RecordPosition = 16;
 
 /// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block is freed cannot continue;
 /// of several runs, the one whose last block is freed first does: requests and layers take turns.

@@ -3,11 +3,13 @@
 
 use std::num::NonZeroU64;
 
-use super::growing::SOON;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, NEVER};
+use super::lifetimes::{Lifetime, NEVER, RecordPosition};
 use crate::snapshot::ThreadId;
+
+/// Maximum number of records until a block is freed, once the next one or its copy is allocated.
+pub(super) const SOON: RecordPosition = 16;
 
 /// The joined blocks, each until its copy is freed.
 #[derive(Debug, Default)]
