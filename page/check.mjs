@@ -110,7 +110,9 @@ for (const [number, device] of recording.devices.entries()) {
 function compareSection(what, key, shown, told) {
   if (/^(peak|live)_by_/.test(key) && told) {
     const known = new Map(told.rows.map((row) => [row.label, row]));
-    const same = ([bytes, , count, median, label]) => {
+    // Tables of lines have a running sum behind the share.
+    const same = (cells) => {
+      const [[bytes], [count, median, label]] = [cells, cells.slice(-3)];
       const row = known.get(label);
       if (!row) return /^\(\d+ more rows\)$/.test(label);
       return row.bytes === bytes && (row.count === null || (row.count === count && row.median_bytes === median));

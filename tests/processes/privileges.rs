@@ -9,7 +9,7 @@ use std::process::Command;
 use memtrace::snapshot::CudaState;
 use memtrace::{Device, is_recording};
 
-use crate::child::{Ended, command_of, ended, if_child, test_name};
+use crate::child::{Ended, command_of, copy_of_this_program, ended, if_child, test_name};
 use crate::training::say;
 
 /// A user id that is not root and owns nothing.
@@ -26,7 +26,7 @@ fn runs_with_others_rights() -> bool {
 /// This test in a program that belongs to root and runs as root (set-user-id), started by another user.
 fn set_user_id(folder: &Path) -> Command {
     let program = folder.join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_of_this_program(&program);
     fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
     fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
     let mut command = command_of(&program, &test_name());

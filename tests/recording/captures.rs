@@ -7,7 +7,7 @@ use std::fs;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use crate::child::{command_of, ended, if_child, test_name};
+use crate::child::{command_of, copy_of_this_program, ended, if_child, test_name};
 use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, ScopeStats, StackId};
 use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
@@ -108,7 +108,7 @@ fn a_capture_without_its_binary_is_read_and_missing_names_are_reported() {
     });
     let dir = tempfile::tempdir().unwrap();
     let (program, capture) = (dir.path().join("program"), dir.path().join("a.memtrace"));
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_of_this_program(&program);
     ended(command_of(&program, &test_name()).env("TEST_OUT", &capture)).well();
     let named = |snapshot: &Snapshot| {
         let lines = memtrace::analysis::live_by_line(snapshot, cpu(snapshot));

@@ -13,6 +13,7 @@ use crate::support::{alone, cpu};
 
 /// Code that runs again and again, with what it keeps.
 type RepeatedCode = Box<dyn FnMut()>;
+type RepeatedProgram = (&'static str, fn() -> RepeatedCode);
 
 fn block(size: usize) -> Vec<u8> {
     black_box(vec![1; size])
@@ -41,7 +42,7 @@ fn trained(linear: &Linear, optimizer: &mut AdamW) -> Tensor {
     loss
 }
 
-const CLEAN: [(&str, fn() -> RepeatedCode); 6] = [
+const CLEAN: [RepeatedProgram; 6] = [
     ("a temporary", || Box::new(|| drop(block(9000)))),
     ("a cache that fills up", || {
         let mut cache = BTreeMap::new();
@@ -76,9 +77,15 @@ const CLEAN: [(&str, fn() -> RepeatedCode); 6] = [
     }),
 ];
 
-const LEAKING: [(&str, fn() -> RepeatedCode); 5] = [
+const LEAKING: [RepeatedProgram; 5] = [
     ("a block with each run", || Box::new(|| forget(block(2000)))),
-    ("a block with every third", || numbered(|run| (run % 3 == 0).then(|| forget(block(2000))).unwrap_or_default())),
+    ("a block with every third", || {
+        numbered(|run| {
+            if run % 3 == 0 {
+                forget(block(2000))
+            }
+        })
+    }),
     ("a list of blocks", || {
         let mut kept = Vec::new();
         Box::new(move || kept.push(block(4000)))

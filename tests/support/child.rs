@@ -71,6 +71,13 @@ pub(crate) fn command_of(program: &Path, test: &str) -> Command {
     command
 }
 
+/// Copies the test program. Another process writes the copy: a test beside this one that forks would hold it open, and a program
+/// that is open for writing cannot be run.
+pub(crate) fn copy_of_this_program(to: &Path) {
+    let status = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(to).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
 /// A test program without variables of memtrace.
 pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::labels::{Labels, line_label};
+use super::labels::{Labels, NO_NAMES, line_label};
 use crate::attribute::{AllocationSite, Categories, Lifetime, NEVER, allocation_site};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, SnapshotData, StackId};
 
@@ -45,7 +45,7 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
         if !is_repeated(data, &lives) {
             return None;
         }
-        let (repetitions, mut stays) = of_line(lives, last)?;
+        let (repetitions, mut stays) = of_line(lives, last, line != NO_NAMES)?;
         stays.sort_unstable_by_key(|life| life.seq);
         let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
         Some(AccumulatingLine {
@@ -82,9 +82,10 @@ fn block_of(device: &DeviceSnapshot, life: &Lifetime) -> Block {
     record.map_or(Block { seq: Some(seq), size, stack, context, thread, ..Block::default() }, Record::block)
 }
 
-/// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate.
-fn of_line(mut lives: Vec<&Lifetime>, last: u64) -> Option<(usize, Vec<&Lifetime>)> {
-    if let Some(stays) = accumulates(&lives, last) {
+/// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate. What has no
+/// names is no line.
+fn of_line(mut lives: Vec<&Lifetime>, last: u64, is_line: bool) -> Option<(usize, Vec<&Lifetime>)> {
+    if is_line && let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
     }
     // Stable: the blocks of a stack stay in order.

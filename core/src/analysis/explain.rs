@@ -185,7 +185,9 @@ fn has(name: &str, text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::analysis::by_line;
-    use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, a_sample, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{
+        LINE_7, LINE_9, Story, WORKER, a_sample, frame, registry, stacks, two_lines_and_a_temporary,
+    };
 
     fn story() -> SnapshotData {
         let mut story = Story::cpu();
@@ -212,15 +214,16 @@ mod tests {
 
     #[test]
     fn what_is_known_of_unknown_blocks_is_said_in_the_reports_words() {
-        let mut story = Story::cpu();
-        for number in 0..6 {
-            story.at(1_000 * (number + 1)).alloc(format!("state {number}"), 4000).on(LINE_7);
-            if let Some(before) = number.checked_sub(1) {
-                story.free(format!("state {before}"));
-            }
-        }
+        let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
+        let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
+        let mut story = Story::cuda(0);
+        story.stacks(stacks(
+            vec![driver, page, frame("net::main", "/home/u/net/src/main.rs", 9)],
+            [&[0, 1][..], &[0, 1, 2]],
+        ));
+        story.alloc("page", 4000).on(StackId(2));
         let data = story.build();
-        let found = explain(&data, &data.devices[0], &Subject::parse("model.rs:7"));
+        let found = explain(&data, &data.devices[0], &Subject::parse("main.rs:9"));
         let categories = found.tables.iter().find(|(column, _)| *column == "category").unwrap();
         let in_report = crate::analysis::by_category(&data, &data.devices[0]);
         let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
