@@ -259,8 +259,19 @@ pub(crate) const LANES: &[Lane] = &[
 ];
 
 /// The lanes that the quick tier runs in its second process. They share no scratch folder with others.
-pub(crate) const SECOND: &[&str] =
-    &["page", "peaks", "builds", "corpus", "consumers", "loom", "simulated", "unchanged", "runner"];
+pub(crate) const SECOND: &[&str] = &[
+    "main-job",
+    "viewers",
+    "page",
+    "peaks",
+    "builds",
+    "corpus",
+    "consumers",
+    "loom",
+    "simulated",
+    "unchanged",
+    "runner",
+];
 
 pub(crate) fn quick() -> Vec<&'static Lane> {
     LANES.iter().filter(|lane| lane.tier == Tier::Quick).collect()
