@@ -45,8 +45,8 @@ mod tests {
             frame("at::_ops::bmm::redispatch", "??", 0),
             frame("torch::autograd::generated::BmmBackward0::apply", "??", 0),
             frame("torch::autograd::Engine::thread_main", "??", 0),
-            frame("forward", "/work/train.py", 10),
-            frame("main", "/work/train.py", 1),
+            frame("forward", "/home/u/net/train.py", 10),
+            frame("main", "/home/u/net/train.py", 1),
         ];
         let mut story = Story::cuda(0);
         story.stacks(stacks(frames, [&[4][..], &[0, 3, 4], &[0, 1, 2]]));
