@@ -64,8 +64,8 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
             break;
         }
         if matched.is(Fact::Kernel) {
-            // Called after its type if the frame of the operator was lost to a tail call.
-            (leaf, root, weak) = (None, None, matched.operator().map(function_of).or(weak));
+            // The operation names it if the frame of the operator was lost to a tail call.
+            (leaf, root, weak) = (None, None, matched.operator().or(weak));
         } else if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
@@ -77,22 +77,6 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
         _ if is_backward => Some(Operator { root: "gradients", leaf: "gradients", is_backward, backward_of }),
         _ => None,
     }
-}
-
-/// candle's functions by the types of their operations.
-const FUNCTIONS: [(&str, &str); 8] = [
-    ("SoftmaxLastDim", "softmax_last_dim"),
-    ("RmsNorm", "rms_norm"),
-    ("LayerNorm", "layer_norm"),
-    ("Sigmoid", "sigmoid"),
-    ("RotaryEmb", "rope"),
-    ("RotaryEmbI", "rope_i"),
-    ("RotaryEmbThd", "rope_thd"),
-    ("ArgSort", "arg_sort_last_dim"),
-];
-
-fn function_of(name: &str) -> &str {
-    FUNCTIONS.iter().find(|(kind, _)| *kind == name).map_or(name, |(_, function)| function)
 }
 
 /// The operator that made a square matrix, unless the program asked for the matrix itself.
