@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use child::{Ended, command_of, ended, if_child, test_name};
+use child::{Ended, command_of, ended, if_child, target_folder, test_name};
 use memtrace::{PeakLimit, assert_peak, scope};
 use support::Raw;
 
@@ -182,12 +182,10 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
     says(&package.passes(&PLAIN, &[CI]), &["forward: the peak is below its baseline by 4.883 KiB"]);
 }
 
-/// Where a package's changes are kept: below cargo's target folder, which is above this program.
+/// Where a package's changes are kept: below cargo's target folder.
 fn pending_of(package: &Package) -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap();
     let below = package.path("tests/baselines.peaks.txt").canonicalize().unwrap();
-    target.join("memtrace/baselines").join(below.strip_prefix("/").unwrap())
+    target_folder().join("memtrace/baselines").join(below.strip_prefix("/").unwrap())
 }
 
 #[test]

@@ -67,13 +67,17 @@ pub(crate) fn base_dir(folder: &Path) -> PathBuf {
     target.strip_prefix(here).unwrap_or(&target).join("memtrace")
 }
 
-/// Cargo's target folder, recognized by its cache tag: above this program, or, for a doctest, above the working
-/// directory.
+/// Cargo's target folder: above this program, or, for a doctest, above the working directory.
 fn cargo_target() -> Option<PathBuf> {
-    let is_cargos =
-        |folder: &PathBuf| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));
     let program = std::env::current_exe().ok()?;
     let here = std::env::current_dir().unwrap_or_default();
     let beside = here.ancestors().map(|folder| folder.join("target"));
     program.ancestors().map(Path::to_owned).chain(beside).find(is_cargos)
+}
+
+/// Whether cargo uses the folder as a target folder: its cache tag, which cargo writes only into a folder that it
+/// created, or what it remembers of rustc, which it also writes into one that somebody else created or mounted.
+fn is_cargos(folder: &PathBuf) -> bool {
+    let tag = std::fs::read_to_string(folder.join("CACHEDIR.TAG"));
+    tag.is_ok_and(|tag| tag.contains("cargo")) || folder.join(".rustc_info.json").is_file()
 }

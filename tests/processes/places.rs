@@ -5,7 +5,7 @@ use std::path::Path;
 
 use memtrace::read_capture;
 
-use crate::child::{Ended, command, ended, if_child};
+use crate::child::{Ended, command, command_of, copy_of_this_program, ended, if_child, target_folder, test_name};
 use crate::support::Raw;
 
 fn names(folder: &Path) -> Vec<String> {
@@ -47,9 +47,28 @@ fn a_relative_path_belongs_to_the_folder_in_which_the_session_started() {
     // Without a path: cargo's target folder, which contains the program.
     let child = in_folder(&folder, "");
     assert_eq!(names(&folder), ["a", "b", "elsewhere"], "{child}");
-    let program = std::env::current_exe().unwrap();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap();
-    assert!(child.said(&format!("wrote {}", target.join("memtrace").display())), "{child}");
+    assert!(child.said(&format!("wrote {}", target_folder().join("memtrace").display())), "{child}");
+}
+
+#[test]
+fn cargos_target_folder_may_have_been_created_or_mounted_by_somebody_else() {
+    if_child(records_and_leaves);
+    for (name, text, is_cargos) in [
+        (".rustc_info.json", "{}", true),
+        ("CACHEDIR.TAG", "# This file is a cache directory tag created by cargo.", true),
+        ("CACHEDIR.TAG", "# This file is a cache directory tag created by a browser.", false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("built/release/deps")).unwrap();
+        fs::create_dir_all(dir.path().join("here/elsewhere")).unwrap();
+        fs::write(dir.path().join("built").join(name), text).unwrap();
+        let program = dir.path().join("built/release/deps/program");
+        copy_of_this_program(&program);
+        let mut child = command_of(&program, &test_name());
+        let child = ended(child.env("MEMTRACE", "1").current_dir(dir.path().join("here"))).well();
+        let folder = dir.path().join(if is_cargos { "built" } else { "here" }).join("memtrace");
+        assert!(child.said(&format!("wrote {}", folder.display())), "{name} {text}\n{child}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "`alarm` is a C function")]
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,13 @@ pub(crate) fn command_of(program: &Path, test: &str) -> Command {
 pub(crate) fn copy_of_this_program(to: &Path) {
     let status = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(to).status().unwrap();
     assert!(status.success(), "{status}");
+}
+
+/// Cargo's target folder, which contains this program.
+pub(crate) fn target_folder() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let is_cargos = |folder: &&Path| [".rustc_info.json", "CACHEDIR.TAG"].iter().any(|name| folder.join(name).exists());
+    program.ancestors().find(is_cargos).unwrap().to_owned()
 }
 
 /// A test program without variables of memtrace.
