@@ -319,7 +319,7 @@ fn the_stream_of_an_idle_program_equals_its_session() {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(16))]
+    #![proptest_config(crate::random::programs(4))]
 
     #[test]
     fn sums_across_gaps_are_right(steps in steps()) {

@@ -234,7 +234,7 @@ impl Highest {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(24))]
+    #![proptest_config(crate::random::programs(8))]
 
     #[test]
     fn every_breakdown_adds_up_and_captures_come_back(steps in prop::collection::vec(step(), 0..80)) {
@@ -276,7 +276,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(24))]
+    #![proptest_config(crate::random::programs(8))]
 
     #[test]
     fn a_log_that_overwrote_its_oldest_records_adds_up_too(

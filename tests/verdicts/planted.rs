@@ -327,7 +327,7 @@ fn planted_faults_are_found_and_none_passes() {
 fn work_in_a_scope_of_a_pool_never_passes() {
     let _one = one_at_a_time();
     rayon::join(|| (), || ());
-    let runs = runs_or(5) * 10;
+    let runs = runs_or(1) * 10;
     let silent = |program: Program| outcomes(program, runs).silent;
     let leaks = silent(|| with_room(|| leak(3, in_a_scope)));
     let peaks = silent(|| peak(|| rayon::scope(|scope| scope.spawn(|_| drop(block(LARGE))))));

@@ -39,14 +39,15 @@ pub(crate) fn verdicts(run: &Run) -> Result<String> {
     Ok(rows.iter().find(|row| row.contains("of 30")).copied().unwrap_or("no programs").to_owned())
 }
 
-/// Runs twenty times as many random programs, and the parallel tests a thousand times.
+/// Runs sixty times as many random programs, and the parallel tests a thousand times.
 pub(crate) fn stress(run: &Run) -> Result<String> {
     let shell = &run.shell;
     let random = cmd!(
         shell,
         "cargo test --quiet -p candle-memtrace -p memtrace-cusim --lib --test recording --test hostile --test model"
     );
-    random.env("MEMTRACE_CASES", "20").run()?;
+    random.env("MEMTRACE_CASES", "60").run()?;
+    cmd!(shell, "cargo test --quiet -p llama-example --test followed certain").env("MEMTRACE_CASES", "1").run()?;
     cmd!(shell, "cargo test --quiet --test parallel").env("MEMTRACE_TEST_RUNS", "1000").run()?;
-    Ok("twenty times as many random programs; 64 parallel tests, a thousand times".to_owned())
+    Ok("sixty times as many random programs; 64 parallel tests, a thousand times".to_owned())
 }
