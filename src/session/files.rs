@@ -72,12 +72,12 @@ fn cargo_target() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let here = std::env::current_dir().unwrap_or_default();
     let beside = here.ancestors().map(|folder| folder.join("target"));
-    program.ancestors().map(Path::to_owned).chain(beside).find(is_cargos)
+    program.ancestors().map(Path::to_owned).chain(beside).find(|folder| is_cargos(folder))
 }
 
 /// Whether cargo uses the folder as a target folder: its cache tag, which cargo writes only into a folder that it
 /// created, or what it remembers of rustc, which it also writes into one that somebody else created or mounted.
-fn is_cargos(folder: &PathBuf) -> bool {
+fn is_cargos(folder: &Path) -> bool {
     let tag = std::fs::read_to_string(folder.join("CACHEDIR.TAG"));
     tag.is_ok_and(|tag| tag.contains("cargo")) || folder.join(".rustc_info.json").is_file()
 }
