@@ -23,7 +23,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use counted::{Cost, Counted, measured};
-use memtrace::export::{ChromeTrace, Dhat, Firefox, MemoryLayout, Speedscope};
+use memtrace::export::{ChromeTrace, Dhat, MemoryLayout};
 use memtrace::{Session, Snapshot, scope};
 
 #[global_allocator]
@@ -38,7 +38,7 @@ const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", 
 type Export = fn(&Snapshot, &Path) -> Result<PathBuf, memtrace::Error>;
 
 /// The rows of the table: name, file name, writer.
-const EXPORTS: [(&str, &str, Export); 13] = [
+const EXPORTS: [(&str, &str, Export); 11] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
@@ -49,9 +49,7 @@ const EXPORTS: [(&str, &str, Export); 13] = [
         snapshot.write_as(path, &MemoryLayout { max_steps: 20, ..MemoryLayout::default() })
     }),
     ("pprof", "peak.pb.gz", |snapshot, path| snapshot.write(path)),
-    ("speedscope", "run.speedscope.json", |snapshot, path| snapshot.write_as(path, &Speedscope::default())),
     ("DHAT", "run.dhat.json", |snapshot, path| snapshot.write_as(path, &Dhat::default())),
-    ("Firefox Profiler", "run.firefox.json", |snapshot, path| snapshot.write_as(path, &Firefox::default())),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
     ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),

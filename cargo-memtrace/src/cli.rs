@@ -381,8 +381,8 @@ pub(crate) struct ExportArgs {
     /// The recording [default: the newest one under cargo's target folder]
     pub(crate) file: Option<PathBuf>,
     /// The format
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) to: Target,
+    #[arg(long, value_name = "FORMAT", value_parser = crate::commands::export::formats())]
+    pub(crate) to: String,
     /// The file, compressed if it ends in .gz, or - for the standard output; of tables the folder of all runs
     /// [default: beside FILE]
     #[arg(short, long, value_name = "PATH")]
@@ -513,31 +513,4 @@ pub(crate) enum ColorWhen {
     Auto,
     Always,
     Never,
-}
-
-/// Formats of other tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
-    /// PyTorch's memory_viz
-    Pytorch,
-    /// Perfetto and chrome://tracing: what happened over time
-    Chrome,
-    /// The same viewers: what lay where in memory
-    Layout,
-    /// Folded stacks for flamegraph tools
-    Folded,
-    /// go tool pprof, Pyroscope, Parca
-    Pprof,
-    /// speedscope.app
-    Speedscope,
-    /// DHAT's viewer, dh_view.html
-    Dhat,
-    /// profiler.firefox.com
-    Firefox,
-    /// Tables for DuckDB, Polars and Spark, in a folder below PATH
-    Parquet,
-    /// The same tables as CSV
-    Csv,
-    /// The whole report, with a schema
-    Json,
 }

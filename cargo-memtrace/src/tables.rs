@@ -28,10 +28,21 @@ pub(crate) enum TableFormat {
 }
 
 impl TableFormat {
-    fn extension(self) -> &'static str {
+    pub(crate) const ALL: [Self; 2] = [Self::Parquet, Self::Csv];
+
+    /// On the command line, and the files' extension.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
             Self::Parquet => "parquet",
+        }
+    }
+
+    /// The tools that read it.
+    pub(crate) fn tools(self) -> &'static str {
+        match self {
+            Self::Csv => "The same tables as CSV",
+            Self::Parquet => "Tables for DuckDB, Polars and Spark, in a folder below PATH",
         }
     }
 
@@ -69,7 +80,7 @@ impl RunTables<'_> {
 
     fn fill(&self, format: TableFormat, name: &str, folder: &Path) -> io::Result<()> {
         for (table, write) in TABLES {
-            let file = File::create_new(folder.join(format!("{}.{}", table.name, format.extension())))?;
+            let file = File::create_new(folder.join(format!("{}.{}", table.name, format.name())))?;
             let mut writer = format.writer(table, name, file)?;
             write(self, &mut *writer)?;
             writer.finish()?;

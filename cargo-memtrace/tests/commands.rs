@@ -133,12 +133,7 @@ fn a_name_that_says_another_kind_is_refused_and_output_is_the_long_name() {
     }
     assert!(fails(2, &["view", file, "-o", &path("x.svg")]).contains("kind .html"));
     prints(&["view", file, "--output", &path("x.htm.html")]);
-    for (format, name) in [
-        ("pytorch", "run-1.pickle"),
-        ("folded", "run-1.folded"),
-        ("firefox", "run-1.firefox.json.gz"),
-        ("csv", "run-1.csv"),
-    ] {
+    for (format, name) in [("pytorch", "run-1.pickle"), ("folded", "run-1.folded"), ("csv", "run-1.csv")] {
         prints(&["export", file, "--to", format]);
         assert!(folder.path().join(name).exists(), "{name}");
     }
@@ -176,9 +171,7 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
         ("chrome", "a.trace.json"),
         ("folded", "a.folded"),
         ("pprof", "a.pb.gz"),
-        ("speedscope", "a.speedscope.json"),
         ("dhat", "a.dhat.json"),
-        ("firefox", "a.firefox.json.gz"),
         ("json", "a.json"),
     ] {
         let out = folder.path().join(name);

@@ -152,7 +152,7 @@ fn every_command_takes(pickle: &Path, folder: &Path) {
         let written = std::fs::read_to_string(&out).unwrap();
         assert!(written.contains("cuda:0") && !written.contains(" ??"), "{to} {file}");
     }
-    for to in ["pytorch", "chrome", "pprof", "speedscope", "dhat", "folded", "json"] {
+    for to in ["pytorch", "chrome", "pprof", "dhat", "folded", "json"] {
         let out = folder.join(to);
         prints(&["export", file, "--to", to, "-o", out.to_str().unwrap()]);
         assert!(std::fs::metadata(&out).unwrap().len() > 0, "{to} {file}");

@@ -152,7 +152,7 @@ fn every_reading_command_prints_visible_names() {
         }
         here.fails(1, &["check", "evil.memtrace", "--no-leak", "--peak", "1"]);
         here.prints(&["check", "evil.memtrace", "--peak", "1GiB"]);
-        for format in ["chrome", "layout", "folded", "speedscope", "dhat", "json"] {
+        for format in ["chrome", "layout", "folded", "dhat", "json"] {
             here.prints(&["export", "evil.memtrace", "--to", format, "-o", "-"]);
         }
         here.prints(&["view", "evil.memtrace", "plain.memtrace", "-o", "-"]);

@@ -49,9 +49,8 @@ impl Operators {
         Self { series: Own::make(series) }
     }
 
-    /// Writes a file in the format of its extension and returns its path: `.operators.json` (for [`read_operators`]),
-    /// `.operators.csv` (a line for each call) or `.operators.svg` (four figures). A name that ends in `.gz` is
-    /// compressed.
+    /// Writes a file in the format of its extension and returns its path: `.operators.json` (for [`read_operators`]) or
+    /// `.operators.svg` (four figures). A name that ends in `.gz` is compressed.
     ///
     /// # Errors
     /// If the extension names no such format, the file cannot be written, or there is nothing to draw.

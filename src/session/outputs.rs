@@ -101,19 +101,7 @@ impl Snapshot {
 
     /// Writes a file in the format of its extension, with that format's default options, and returns its path.
     ///
-    /// | extension | content |
-    /// |---|---|
-    /// | `.pickle` | snapshot for PyTorch's `memory_viz` |
-    /// | `.trace.json`, `.layout.json` | timeline and memory layout for Chrome and Perfetto |
-    /// | `.svg`, `.folded` | flamegraph of the peak; its stacks as text |
-    /// | `.pb`, `.speedscope.json`, `.dhat.json` | profiles for pprof, speedscope and DHAT |
-    /// | `.html` | the offline page, for a browser |
-    /// | `.txt`, `.json` | the report; its numbers |
-    /// | `.operators.json`, `.operators.csv`, `.operators.svg` | the series of operator calls, see [`operators`](Self::operators) |
-    /// | `.categories.svg`, `.categories.json`, `.categories.raw.json` | the bytes of each category over time, as torch.profiler's `export_memory_timeline` |
-    /// | `.memtrace` | a capture, for [`read_capture`](crate::read_capture) |
-    ///
-    /// `.gz` after any of them compresses the file. [`export`] documents each format.
+    /// [`export`] has the table of all formats; `.gz` after their extensions compresses the file.
     ///
     /// # Errors
     /// If the extension names no format, the file cannot be written, or there is nothing to draw.

@@ -1,6 +1,5 @@
-// speedscope's page in Chromium: the sums are those of the profiles that the page holds. Its schema is checked first.
+// speedscope's page in Chromium opens folded stacks: the sums are those of the profile that the page holds.
 import {pathToFileURL} from 'node:url';
-import {createRequire} from 'node:module';
 import fs from 'node:fs';
 import path from 'node:path';
 import {Browser} from './browser.mjs';
@@ -16,19 +15,11 @@ const PROFILES = `
 const FIGURES = `
   ${PROFILES}.map(profile => [profile.getName(), profile.getTotalWeight(), profile.samples.map((leaf, number) => {
     const places = [];
-    for (let node = leaf; node && !node.isRoot(); node = node.parent) places.push(node.frame.file + ':' + node.frame.line);
+    for (let node = leaf; node && !node.isRoot(); node = node.parent) places.push(node.frame.name);
     return [profile.weights[number], places];
   })])`;
 
-export function conforms(modules, file) {
-  const require = createRequire(path.join(modules, 'x.js'));
-  const Ajv = require('ajv');
-  const schema = JSON.parse(fs.readFileSync(path.join(modules, 'speedscope/dist/release/file-format-schema.json')));
-  const validate = new Ajv({strict: false}).compile(schema);
-  return validate(JSON.parse(fs.readFileSync(file))) || JSON.stringify(validate.errors.slice(0, 3));
-}
-
-export async function speedscopeFigures(modules, file, devices, {scratch, picture}) {
+export async function speedscopeFigures(modules, file, device, {scratch, picture}) {
   const script = path.join(scratch, 'speedscope-load.js');
   const content = fs.readFileSync(file).toString('base64');
   fs.writeFileSync(script, `speedscope.loadFileFromBase64(${JSON.stringify(path.basename(file))}, ${JSON.stringify(content)})`);
@@ -38,10 +29,10 @@ export async function speedscopeFigures(modules, file, devices, {scratch, pictur
     await page.until(`!!${PROFILES}`);
     const profiles = await page.evaluate(FIGURES);
     if (picture) await leftHeavy(page, picture);
-    return devices.map(device => {
-      const [, total, stacks] = profiles.find(([name]) => name.startsWith(`${device.name} at the peak`));
-      return {device, total, table: device.lines, bytes: device.lines.bytesIn(stacks)};
-    });
+    const [[, total, stacks]] = profiles;
+    // A frame is `main src/main.rs:7`.
+    const lines = stacks.map(([bytes, names]) => [bytes, names.map(name => name.match(/ (\S+:\d+)$/)?.[1])]);
+    return [{device, total, table: device.lines, bytes: device.lines.bytesIn(lines)}];
   } finally {
     await page.close();
   }

@@ -5,70 +5,55 @@ mod tests;
 
 use std::path::Path;
 
-use memtrace_core::export::{
-    ChromeTrace, Dhat, Export, Firefox, Folded, Json, MemoryLayout, Pickle, Pprof, Speedscope,
-};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use memtrace_core::export::{Export, Format};
 
-use crate::cli::{ExportArgs, Target};
+use crate::cli::ExportArgs;
 use crate::failure::CommandFailure;
 use crate::tables::{RunTables, TableFormat};
 use crate::{input, output};
 
+/// What `--to` takes: the formats of core with a name, and the tables.
+pub(crate) fn formats() -> PossibleValuesParser {
+    let formats = Format::with_names().map(|format| PossibleValue::new(format.name).help(format.tools));
+    let tables = TableFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.tools()));
+    formats.chain(tables).collect::<Vec<_>>().into()
+}
+
 pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
-    let most = |usual: Option<u64>| args.max_size.or(usual);
-    let (pickle, folded, json) = (Pickle::default(), Folded::default(), Json::default());
-    let (chrome, layout) = (ChromeTrace::default(), MemoryLayout::default());
-    let format: &dyn Export = match args.to {
-        Target::Pytorch => &Pickle { max_bytes: most(pickle.max_bytes), ..pickle },
-        Target::Chrome => &ChromeTrace { max_bytes: most(chrome.max_bytes), ..chrome },
-        Target::Layout => &MemoryLayout { max_bytes: most(layout.max_bytes), ..layout },
-        Target::Folded => &Folded { max_bytes: most(folded.max_bytes), ..folded },
-        Target::Json => &Json { max_bytes: most(json.max_bytes), ..json },
-        _ if args.max_size.is_some() => {
-            let formats = "pytorch, chrome, layout, folded and json";
-            return Err(CommandFailure::usage(format!(
-                "--max-size is for --to {formats}; other formats have no parts to leave out"
-            )));
-        }
-        Target::Pprof => &Pprof::default(),
-        Target::Speedscope => &Speedscope::default(),
-        Target::Dhat => &Dhat::default(),
-        Target::Firefox => &Firefox::default(),
-        Target::Parquet => return tables(args, TableFormat::Parquet),
-        Target::Csv => return tables(args, TableFormat::Csv),
+    let Some(format) = Format::with_names().find(|format| format.name == args.to) else { return tables(args) };
+    let limited = args.max_size.map(|max| format.at_most(max).ok_or_else(whole)).transpose()?;
+    let export: &dyn Export = match &limited {
+        Some(limited) => limited,
+        None => format,
     };
     if !args.labels.is_empty() {
         return Err(CommandFailure::usage("--label is for tables: --to parquet or --to csv"));
     }
     let recording = input::read(args.file.as_deref())?;
-    let path = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, extension(args.to)));
-    output::export(&recording.data, format, &path)
+    let path =
+        args.output.clone().unwrap_or_else(|| output::beside(&recording.path, format.end.trim_start_matches('.')));
+    output::export(&recording.data, export, &path)
 }
 
-/// How files of a format are called.
-fn extension(to: Target) -> &'static str {
-    match to {
-        Target::Pytorch => "pickle",
-        Target::Chrome => "trace.json",
-        Target::Layout => "layout.json",
-        Target::Folded => "folded",
-        Target::Pprof => "pb.gz",
-        Target::Speedscope => "speedscope.json",
-        Target::Dhat => "dhat.json",
-        Target::Firefox => "firefox.json.gz",
-        Target::Parquet => "parquet",
-        Target::Csv => "csv",
-        Target::Json => "json",
+/// The format has no parts to leave out.
+fn whole() -> CommandFailure {
+    let formats = Format::with_names().filter(|format| format.at_most(0).is_some()).map(|format| format.name);
+    let formats = formats.collect::<Vec<_>>().join(", ");
+    CommandFailure::usage(format!("--max-size is for --to {formats}; other formats have no parts to leave out"))
+}
+
+fn tables(args: &ExportArgs) -> Result<(), CommandFailure> {
+    let format = TableFormat::ALL.into_iter().find(|format| format.name() == args.to).unwrap_or(TableFormat::Csv);
+    if args.max_size.is_some() {
+        return Err(whole());
     }
-}
-
-fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> {
     if args.output.as_deref() == Some(Path::new("-")) {
         return Err(CommandFailure::usage("tables are several files; give the name of a folder to -o"));
     }
     let recording = input::read(args.file.as_deref())?;
     let run = RunTables { data: &recording.data, recording: &recording.path, labels: &args.labels };
-    let folder = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, extension(args.to)));
+    let folder = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, format.name()));
     let folder = run.write(format, &folder)?;
     output::say(format!("wrote {}", folder.display()));
     Ok(())

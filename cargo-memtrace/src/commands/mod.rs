@@ -6,7 +6,7 @@ mod conclusion;
 mod diff;
 mod doctor;
 mod explain;
-mod export;
+pub(crate) mod export;
 mod flamegraph;
 mod help;
 mod report;

@@ -47,45 +47,6 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    #[inline]
-    pub(super) fn signed(&mut self, number: i64) {
-        let _ = serde_json::to_writer(&mut self.bytes, &number);
-    }
-
-    pub(super) fn number_or_null(&mut self, number: Option<usize>) {
-        match number {
-            Some(number) => self.number(number as u64),
-            None => self.put("null"),
-        }
-    }
-
-    /// Nanoseconds as milliseconds with all digits.
-    #[inline]
-    pub(super) fn millis(&mut self, ns: u64) {
-        self.number(ns / 1_000_000);
-        let mut part = ns % 1_000_000;
-        let mut digits = *b".000000";
-        for digit in digits.iter_mut().skip(1).rev() {
-            *digit += (part % 10) as u8;
-            part /= 10;
-        }
-        self.put(digits);
-    }
-
-    /// `,"name":[…]` with a value for each row.
-    pub(super) fn column<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T, &mut Self)) -> io::Result<()> {
-        self.put(format!(",\"{name}\":["));
-        for (at, row) in rows.iter().enumerate() {
-            if at > 0 {
-                self.put(",");
-            }
-            value(row, self);
-            self.settle()?;
-        }
-        self.put("]");
-        Ok(())
-    }
-
     pub(super) fn text(&mut self, text: &str) {
         if text.is_ascii() && !text.contains('\u{7f}') {
             let _ = serde_json::to_writer(&mut self.bytes, text);

@@ -10,14 +10,12 @@
 //! | [`MemoryLayout`] | `.layout.json` | the blocks in each region of memory, step by step, for the same viewers |
 //! | [`Text`], [`Json`] | `.txt`, `.json` | the report |
 //! | [`HtmlPage`] | `.html` | the offline page, for browsers |
-//! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak |
-//! | [`Speedscope`] | `.speedscope.json` | profiles of each device for speedscope |
+//! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak, also for speedscope |
 //! | [`Pprof`] | `.pb` | a profile for `go tool pprof` |
-//! | [`Dhat`] | `.dhat.json` | for DHAT's viewer |
-//! | [`Firefox`] | `.firefox.json` | a profile of allocations over time for the Firefox Profiler |
+//! | [`Dhat`] | `.dhat.json` | for DHAT's viewer and the Firefox Profiler |
 //! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
-//! | [`OperatorsJson`], [`OperatorsCsv`], [`OperatorsSvg`] | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
-//! | [`CategoriesJson`], [`CategoriesRaw`], [`TimelineSvg`] | `.categories.json`, `.raw.json`, `.svg` | the category timeline |
+//! | [`OperatorsJson`], [`OperatorsSvg`] | `.operators.json`, `.operators.svg` | the series of operator calls |
+//! | [`CategoriesJson`], [`CategoriesRaw`], [`TimelineSvg`] | `.categories.json`, `.categories.raw.json`, `.categories.svg` | the category timeline |
 //!
 //! `Flamegraph` needs the feature `flamegraph`.
 
@@ -30,7 +28,6 @@ mod chrome;
 pub mod csv;
 mod dhat;
 pub mod file;
-mod firefox;
 #[cfg(feature = "flamegraph")]
 mod flamegraph;
 mod folded;
@@ -55,7 +52,6 @@ mod pytorch;
 mod report_json;
 #[cfg(test)]
 mod sample_tests;
-mod speedscope;
 mod svg;
 pub mod table;
 mod text;
@@ -71,7 +67,6 @@ pub use capture::Capture;
 pub use categories::{CategoriesJson, CategoriesRaw};
 pub use chrome::{ChromeTrace, MemoryLayout, Steps};
 pub use dhat::Dhat;
-pub use firefox::Firefox;
 #[cfg(feature = "flamegraph")]
 pub use flamegraph::{Flamegraph, FlamegraphDiff};
 pub use folded::{Folded, Measure};
@@ -85,41 +80,15 @@ pub use markdown::code as markdown_code;
 #[doc(hidden)]
 pub use markdown::escaped as markdown_text;
 pub use markdown::markdown;
-pub use operators::{
-    ExportOperators, Figure, OperatorsCsv, OperatorsJson, OperatorsSvg, operators_of, parse_operators,
-};
+pub use operators::{ExportOperators, Figure, OperatorsJson, OperatorsSvg, operators_of, parse_operators};
 pub use pprof::Pprof;
 pub use pytorch::Pickle;
 pub use report_json::report_json;
-pub use speedscope::Speedscope;
 pub use text::{Text, at_peak};
 pub use timeline::TimelineSvg;
 
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
-
-/// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
-const FORMATS: [Format; 19] = [
-    Format::of_recording::<Pickle>(".pickle"),
-    Format::of_recording::<ChromeTrace>(".trace.json"),
-    Format::of_recording::<MemoryLayout>(".layout.json"),
-    Format::of_recording::<Json>(".json"),
-    Format::of_recording::<Flamegraph>(".svg"),
-    Format::of_recording::<Folded>(".folded"),
-    Format::of_recording::<HtmlPage<'static>>(".html"),
-    Format::of_recording::<Text>(".txt"),
-    Format::of_recording::<Speedscope>(".speedscope.json"),
-    Format::of_recording::<Pprof>(".pb"),
-    Format::of_recording::<Dhat>(".dhat.json"),
-    Format::of_recording::<Firefox>(".firefox.json"),
-    Format::of_recording::<Capture>(".memtrace"),
-    Format::of_operators::<OperatorsJson>(".operators.json"),
-    Format::of_operators::<OperatorsCsv>(".operators.csv"),
-    Format::of_operators::<OperatorsSvg>(".operators.svg"),
-    Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
-    Format::of_recording::<CategoriesJson>(".categories.json"),
-    Format::of_recording::<TimelineSvg>(".categories.svg"),
-];
 
 /// A format with its options.
 pub trait Export {

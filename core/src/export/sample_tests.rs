@@ -7,8 +7,8 @@ use crate::analysis::{self, operators};
 use crate::export::Flamegraph;
 use crate::export::golden_tests::check;
 use crate::export::{
-    ChromeTrace, Dhat, Export, ExportOperators, Firefox, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Pprof,
-    Speedscope, Text, folded, parse_operators,
+    ChromeTrace, Dhat, Export, ExportOperators, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Pprof, Text, folded,
+    parse_operators,
 };
 use crate::export::{OperatorsSvg, TimelineSvg};
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
@@ -40,8 +40,6 @@ fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
         ("estimates from a sample", written(|out| ChromeTrace::default().write(data, out))),
         ("estimates from a sample", written(|out| Pprof::default().write(data, out))),
         ("estimates from a sample", written(|out| Dhat::default().write(data, out))),
-        ("estimates from a sample", written(|out| Firefox::default().write(data, out))),
-        (", estimated", written(|out| Speedscope::default().write(data, out))),
         ("sample of one in 1 KiB", written(|out| MemoryLayout::default().write(data, out))),
         ("sample of one in 1 KiB", written(|out| Pickle::default().write(data, out))),
         ("\"sample_interval\":1024", written(|out| OperatorsJson::default().write_operators(series, out))),

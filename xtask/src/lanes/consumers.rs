@@ -10,12 +10,11 @@ use super::{main_job, simulated, tables};
 use crate::lane::{Run, said};
 
 /// Files of a recording: format and name.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 5] = [
     ("json", "report.json"),
     ("pprof", "peak.pb.gz"),
-    ("speedscope", "run.speedscope.json"),
+    ("folded", "peak.folded"),
     ("dhat", "run.dhat.json"),
-    ("firefox", "run.firefox.json"),
     ("parquet", "runs"),
 ];
 

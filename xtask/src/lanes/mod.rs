@@ -133,7 +133,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "consumers",
         tier: Tier::Quick,
-        holds: "pprof, DHAT's viewer, speedscope, Firefox and DuckDB compute the report's bytes themselves",
+        holds: "pprof, speedscope, DHAT's viewer, the Firefox Profiler and DuckDB compute the report's bytes themselves",
         owns: &["examples/server", "xtask/consumers"],
         run: consumers::run,
     },

@@ -17,9 +17,7 @@ mod tests;
 mod timeline;
 
 pub use layout::MemoryLayout;
-pub(super) use scopes::{end_ns, nested};
 pub use steps::Steps;
-pub(super) use steps::peak_position;
 pub use timeline::ChromeTrace;
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

@@ -87,7 +87,7 @@ fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
 }
 
 /// The end of the recording and of all logs.
-pub(in crate::export) fn end_ns(data: &SnapshotData) -> u64 {
+pub(super) fn end_ns(data: &SnapshotData) -> u64 {
     let last = |device: &DeviceSnapshot| {
         let record = device.records.last().map_or(0, |record| record.time_ns);
         record.max(device.marks.last().map_or(0, |mark| mark.time_ns))
@@ -99,7 +99,7 @@ pub(in crate::export) fn end_ns(data: &SnapshotData) -> u64 {
 ///
 /// A scope that is left while scopes inside it are open ends those and begins them again at once. Scopes that were entered
 /// before the log begin with it; scopes that are still open end with the snapshot.
-pub(in crate::export) fn nested(data: &SnapshotData) -> Vec<Mark> {
+pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let marks = marks(data);
     let mut open = OpenByThread::at_start(marks);
     let start = start_ns(data, marks);

@@ -139,7 +139,7 @@ fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<
 }
 
 /// How many records of the log had been applied at the peak, if the log still has it.
-pub(in crate::export) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
+pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
     if device.peak.seq.is_none() || device.peak.time_ns == 0 {
         return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
     }

@@ -1,6 +1,5 @@
-//! Operator series as files: JSON that memtrace can read again, CSV for spreadsheets, pictures, and a text table.
+//! Operator series as files: JSON that memtrace can read again, pictures, and a text table.
 
-mod csv;
 mod read;
 mod svg;
 #[cfg(test)]
@@ -12,7 +11,6 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-pub use csv::OperatorsCsv;
 pub use read::parse_operators;
 pub use svg::{Figure, OperatorsSvg};
 

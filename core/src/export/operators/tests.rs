@@ -95,19 +95,6 @@ fn every_beginning_of_a_file_is_refused_and_no_change_of_a_byte_panics() {
 }
 
 #[test]
-fn csv_has_a_line_for_each_call() {
-    let mut series = series();
-    series.calls[0].line = "a, \"b\"".into();
-    let mut out = Vec::new();
-    OperatorsCsv.write_operators(&series, &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 3);
-    assert_eq!(lines[0].split(',').count(), 13);
-    assert!(lines[1].starts_with("relu_0,forward,\"a, \"\"b\"\"\",1,"), "{}", lines[1]);
-}
-
-#[test]
 fn the_table_says_what_the_largest_calls_added() {
     let text = long().to_string();
     let rows: Vec<&str> = text.lines().filter(|line| line.contains("relu_")).collect();

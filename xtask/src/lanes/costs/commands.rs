@@ -34,7 +34,7 @@ const COMMANDS: &[&str] = &[
     "view FILE FILE -o - --no-open",
 ];
 
-const TARGETS: [&str; 9] = ["pytorch", "chrome", "layout", "folded", "pprof", "speedscope", "dhat", "firefox", "json"];
+const TARGETS: [&str; 7] = ["pytorch", "chrome", "layout", "folded", "pprof", "dhat", "json"];
 const TABLES: [&str; 2] = ["parquet", "csv"];
 
 pub(super) fn commands() -> Vec<Vec<&'static str>> {
