@@ -287,6 +287,24 @@ fn the_answer_is_of_what_the_program_became() {
 }
 
 #[test]
+fn a_variable_that_is_not_used_is_said() {
+    let folder = folder_with_program();
+    let said = |name: &str, value: &str| {
+        let output = run(&folder, "0", &[]).env(name, value).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        outputs(&output).1.lines().find(|line| line.contains(" is not used")).map(str::to_owned)
+    };
+    let file = said("MEMTRACE_OUT", "b.pickle").unwrap();
+    assert_eq!(file, "memtrace: MEMTRACE_OUT=b.pickle is not used: `run -o FILE` names the recording");
+    assert!(recordings(&folder).len() == 1 && !folder.path().join("b.pickle").exists());
+    let state = said("MEMTRACE", "state").unwrap();
+    assert_eq!(state, "memtrace: MEMTRACE=state is not used: `run` records with the whole log");
+    for (name, value) in [("MEMTRACE_OUT", ""), ("MEMTRACE", "1"), ("MEMTRACE", "all")] {
+        assert_eq!(said(name, value), None, "{name}={value}");
+    }
+}
+
+#[test]
 fn a_name_of_no_format_is_refused_before_the_program_runs() {
     let folder = folder_with_program();
     for name in ["a", "a.xyz", "a.memtrace.bz2"] {

@@ -50,6 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         }
         None => ReservedName::next(&name, args.keep)?,
     };
+    not_used("MEMTRACE", "`run` records with the whole log");
+    not_used("MEMTRACE_OUT", "`run -o FILE` names the recording");
     command
         .env("MEMTRACE", "1")
         .env("MEMTRACE_OUT", pattern(&reserved, args))
@@ -94,6 +96,14 @@ fn started(command: &mut Command) -> Result<Child, CommandFailure> {
 /// Whether the user has turned recording off, as the variable does for every program.
 fn is_off() -> bool {
     std::env::var("MEMTRACE").is_ok_and(|value| ["off", "0", "false"].contains(&&*value.trim().to_lowercase()))
+}
+
+/// Says that a variable, which asks for something else, is not used.
+fn not_used(name: &str, instead: &str) {
+    let Some(value) = std::env::var_os(name) else { return };
+    if !["", "1", "true", "on", "all"].contains(&value.to_string_lossy().trim()) {
+        output::say(format!("{name}={} is not used: {instead}", value.display()));
+    }
 }
 
 /// The program would refuse it only when it runs.
