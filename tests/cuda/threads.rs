@@ -127,17 +127,17 @@ fn destructors_of_thread_locals_are_seen() {
 /// before the call that frees it has returned (ABA).
 #[test]
 fn an_address_that_is_used_again_at_once_is_nobody_elses() {
-    const ROUNDS: usize = 100_000;
+    let rounds = if std::env::var_os("MEMTRACE_CASES").is_some() { 500_000 } else { 100_000 };
     let variables = [("MEMTRACE_CUSIM_FAULTS", "reuse=immediate"), ("MEMTRACE_CONTEXT", "none")];
     on_gpu(&variables, || {
-        let builder = memtrace::builder().max_entries(8 * ROUNDS).enabled(Enabled::All);
+        let builder = memtrace::builder().max_entries(8 * rounds).enabled(Enabled::All);
         let session = builder.context(StackContext::None).start().unwrap();
         let context = CudaContext::new(0).unwrap();
         let (to_second, from_first) = sync_channel(4);
         let (to_first, from_second) = sync_channel(4);
         let work = |number: usize, to: std::sync::mpsc::SyncSender<u64>, from: std::sync::mpsc::Receiver<u64>| {
             context.bind_to_thread().unwrap();
-            for round in 0..ROUNDS {
+            for round in 0..rounds {
                 let block = raw::alloc_async(600 + number + 2 * (round % 100), raw::LEGACY).unwrap();
                 if to.send(block).is_err() {
                     return;
@@ -155,7 +155,7 @@ fn an_address_that_is_used_again_at_once_is_nobody_elses() {
         });
         let snapshot = session.snapshot();
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
-        assert_eq!(gpu.records.len(), 4 * ROUNDS);
+        assert_eq!(gpu.records.len(), 4 * rounds);
         assert_equals_truth(&snapshot, false);
         // Each record has the thread that the simulator logged.
         let os_ids: HashMap<_, _> = snapshot.process.threads.iter().map(|t| (t.number, u64::from(t.os_id))).collect();

@@ -85,10 +85,11 @@ pub(crate) fn target_folder() -> PathBuf {
     program.ancestors().find(is_cargos).unwrap().to_owned()
 }
 
-/// A test program without variables of memtrace.
+/// A test program without variables of memtrace, except the one that makes tests longer.
 pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MEMTRACE")) {
+    let is_memtraces = |name: &str| name.starts_with("MEMTRACE") && name != "MEMTRACE_CASES";
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_memtraces(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     command

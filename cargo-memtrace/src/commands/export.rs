@@ -21,7 +21,11 @@ pub(crate) fn formats() -> PossibleValuesParser {
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
-    let Some(format) = Format::with_names().find(|format| format.name == args.to) else { return tables(args) };
+    if let Some(format) = TableFormat::ALL.into_iter().find(|format| format.name() == args.to) {
+        return tables(args, format);
+    }
+    let format = Format::with_names().find(|format| format.name == args.to);
+    let format = format.ok_or_else(|| CommandFailure::usage(format!("there is no format {}", args.to)))?;
     let limited = args.max_size.map(|max| format.at_most(max).ok_or_else(whole)).transpose()?;
     let export: &dyn Export = match &limited {
         Some(limited) => limited,
@@ -43,8 +47,7 @@ fn whole() -> CommandFailure {
     CommandFailure::usage(format!("--max-size is for --to {formats}; other formats have no parts to leave out"))
 }
 
-fn tables(args: &ExportArgs) -> Result<(), CommandFailure> {
-    let format = TableFormat::ALL.into_iter().find(|format| format.name() == args.to).unwrap_or(TableFormat::Csv);
+fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> {
     if args.max_size.is_some() {
         return Err(whole());
     }

@@ -78,15 +78,11 @@ impl Net {
 /// Runs the test in a process of its own, where a product of matrices has the buffer of one thread: with those of many, what a
 /// program wastes is a small part of its peak. What the first product sets up is there before.
 fn in_one_thread(test: impl FnOnce()) {
-    let variables = ["MEMTRACE_CASES"].map(|name| (name, std::env::var(name).unwrap_or_default()));
-    let variables =
-        variables.iter().map(|(name, value)| (*name, value.as_str())).filter(|(_, value)| !value.is_empty());
-    let variables: Vec<_> = variables.chain([("RAYON_NUM_THREADS", "1")]).collect();
     let body = || {
         Net::new(64).and_then(|net| net.forward(&randn(64, 64)?)).expect("candle works");
         test();
     };
-    print!("{}", child::in_child(&variables, body).out);
+    print!("{}", child::in_child(&[("RAYON_NUM_THREADS", "1")], body).out);
 }
 
 struct Recorded {

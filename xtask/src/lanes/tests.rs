@@ -47,7 +47,10 @@ pub(crate) fn stress(run: &Run) -> Result<String> {
         "cargo test --quiet -p candle-memtrace -p memtrace-cusim --lib --test recording --test hostile --test model"
     );
     random.env("MEMTRACE_CASES", "60").run()?;
-    cmd!(shell, "cargo test --quiet -p llama-example --test followed certain").env("MEMTRACE_CASES", "1").run()?;
+    // Tests that are longer, whatever the number.
+    let longer = ["certain", "again_at_once", "never_larger", "fails_anywhere"];
+    let tests = cmd!(shell, "cargo test --quiet --workspace --lib --test cuda --test followed -- {longer...}");
+    tests.env("MEMTRACE_CASES", "1").run()?;
     cmd!(shell, "cargo test --quiet --test parallel").env("MEMTRACE_TEST_RUNS", "1000").run()?;
     Ok("sixty times as many random programs; 64 parallel tests, a thousand times".to_owned())
 }
