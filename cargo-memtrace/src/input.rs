@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, window, window_notes};
+use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, main_device, window, window_notes};
+use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::symbol::SymbolSources;
 
@@ -20,7 +21,8 @@ pub(crate) struct RecordingFile {
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads a recording, or the time window of it that `--from` and `--to` select.
+/// Reads a recording to answer a question about it: all of it, or the time window that `--from` and `--to` select. About a
+/// recording in which nothing was recorded there is nothing to answer; [`read`] reads it for a file to be written.
 pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
     let sources = SymbolSources { binaries: selection.binary.clone(), debug_dirs: selection.debug_dir.clone() };
     for path in sources.binaries.iter().chain(&sources.debug_dirs) {
@@ -29,13 +31,17 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
         }
     }
     let recording = read_with(file, &sources)?;
+    if main_device(&recording.data).is_none() {
+        output::tell(Report::of(&recording.data, &ReportOptions::default())?.answer);
+        return Err(CommandFailure::usage(format!("nothing was recorded in {}", recording.path.display())));
+    }
     if selection.from.is_none() && selection.to.is_none() {
         return Ok(recording);
     }
     let RecordingFile { path, data, .. } = recording;
     let _progress = Progress::of("replaying the log");
-    let device =
-        device_or_main(&data, selection.device).ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
+    let device = device_or_main(&data, selection.device)
+        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
     let span = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.span(&data, device)).transpose();
     let from = span(&selection.from)?.map_or_else(|| log_start_ns(device), |(from, _)| from);
     let to = span(&selection.to)?.map_or(data.process.duration_ns, |(_, to)| to);

@@ -180,6 +180,37 @@ fn every_command_takes_genuine_snapshots() {
 }
 
 #[test]
+fn about_nothing_there_is_no_answer_but_there_are_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for traces in [json!([]), json!([[], []])] {
+        let nothing = json!({ "segments": [], "device_traces": traces, "allocator_settings": {} });
+        let pickle = written_as(folder.path(), &nothing);
+        let file = pickle.to_str().unwrap();
+        let questions: [&[&str]; 9] = [
+            &["report", file],
+            &["advise", file],
+            &["leaks", file],
+            &["temporaries", file],
+            &["timeline", file],
+            &["flamegraph", file],
+            &["explain", file, "net.py:1"],
+            &["diff", file, file],
+            &["check", file, "--peak", "1 TiB"],
+        ];
+        for question in questions {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
+            let output = command.arg("memtrace").args(question).output().unwrap();
+            let expected = format!("error: nothing was recorded in {file}\n");
+            assert_eq!((String::from_utf8(output.stderr).unwrap(), output.status.code()), (expected, Some(2)), "{question:?}");
+            assert!(output.stdout.is_empty(), "{question:?}");
+        }
+        for to in ["json", "pytorch"] {
+            prints(&["export", file, "--to", to, "-o", folder.path().join(to).to_str().unwrap()]);
+        }
+    }
+}
+
+#[test]
 fn private_pools_have_segments_and_holes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let text = prints(&["report", written(folder.path()).to_str().unwrap()]);

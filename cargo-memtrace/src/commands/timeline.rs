@@ -22,7 +22,7 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
         return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, &path);
     }
     let device = device_or_main(&recording.data, selection.device)
-        .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
+        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
     let columns = output::columns().clamp(40, 160) - 12;
     match (args.by, selection.json) {
         (None, true) => output::print_json(as_json(device, curve(&recording.data, device, 1000))),
