@@ -255,6 +255,10 @@ pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, ScopedFuture};
 pub use hook::Alloc;
+/// What the functions that a preloaded library puts before C's report.
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+#[doc(hidden)]
+pub use hook::malloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
 use memtrace_core::units;

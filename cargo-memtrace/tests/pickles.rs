@@ -201,7 +201,11 @@ fn about_nothing_there_is_no_answer_but_there_are_files() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
             let output = command.arg("memtrace").args(question).output().unwrap();
             let expected = format!("error: nothing was recorded in {file}\n");
-            assert_eq!((String::from_utf8(output.stderr).unwrap(), output.status.code()), (expected, Some(2)), "{question:?}");
+            assert_eq!(
+                (String::from_utf8(output.stderr).unwrap(), output.status.code()),
+                (expected, Some(2)),
+                "{question:?}"
+            );
             assert!(output.stdout.is_empty(), "{question:?}");
         }
         for to in ["json", "pytorch"] {

@@ -1,6 +1,11 @@
 //! `LD_PRELOAD` library: records programs that were not changed. See the README.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod malloc;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod stack_bounds;
+
 use std::sync::{Mutex, PoisonError};
 
 use memtrace::Session;
@@ -13,16 +18,30 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 /// The session, until the process ends: its exit writes the snapshot.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
+/// Records the process that `cargo memtrace run` has started from here on, others from their first `cuInit`.
 extern "C" fn construct() {
     let is_requested = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
-    if !memtrace::on_cuda_start(record) && is_requested {
+    if memtrace::on_cuda_start(record) {
+        if is_started_by_run() {
+            record();
+        }
+    } else if is_requested {
         eprintln!(
             "memtrace: the program has memtrace in it, so the preloaded copy records nothing; to record, call `memtrace::init()` in the program"
         );
     }
 }
 
+/// Whether the parent is the process that the variable names; a program that the process executes has the same parent.
+fn is_started_by_run() -> bool {
+    let run = std::env::var("MEMTRACE_RUN").ok().and_then(|pid| pid.parse().ok());
+    run == Some(std::os::unix::process::parent_id())
+}
+
 fn record() {
+    if SESSION.lock().is_ok_and(|session| session.is_some()) {
+        return;
+    }
     match memtrace::builder().dump_at_end(true).start() {
         Ok(session) => *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session),
         Err(error) => eprintln!("memtrace: nothing is recorded: {error}"),

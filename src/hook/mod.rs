@@ -9,6 +9,8 @@ mod heap;
 pub(crate) mod heap_refusal;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod interpose;
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub mod malloc;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod threads;
 

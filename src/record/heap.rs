@@ -85,12 +85,21 @@ pub(crate) fn refused(device: Device, size: usize) {
 /// Returns the block, so that the hook can tail-call this and has no frame in the stack that is taken.
 #[inline(never)]
 pub(crate) fn on_watched_alloc(block: *mut u8, size: usize) -> *mut u8 {
-    enter(block.addr() as u64, size);
+    enter(block.addr() as u64, size, size);
+    block
+}
+
+/// [`on_watched_alloc`] where a free does not tell the size that was asked for: everything but the size of a recorded block
+/// goes by what the allocator gave.
+#[cfg(feature = "preload")]
+#[inline(never)]
+pub(crate) fn on_watched_malloc(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
+    enter(block.addr() as u64, given, asked);
     block
 }
 
 #[inline(always)]
-fn enter(address: u64, size: usize) {
+fn enter(address: u64, size: usize, asked: usize) {
     let state = guard::state();
     if state & guard::PROBING != 0 {
         guard::set(guard::PROBING, false);
@@ -112,7 +121,7 @@ fn enter(address: u64, size: usize) {
     let _own = guard::own_work();
     prefetch_slot(address);
     let site = event_site::alloc_site(false);
-    if !recorder::on_heap_alloc(address, size as u64, site, interval) {
+    if !recorder::on_heap_alloc(address, [size as u64, asked as u64], site, interval) {
         untraced::add(size as u64);
     }
 }
@@ -134,7 +143,7 @@ fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
     let site = event_site::site_for_session(site);
-    if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
+    if !(recording && recorder::on_heap_alloc(address, [size as u64; 2], site, interval)) {
         untraced::add(size as u64);
     }
 }

@@ -51,9 +51,10 @@ const KNOWN: [&str; 16] = [
 ];
 
 /// Variables of the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "MEMTRACE_AUTOSTART",
     "MEMTRACE_RECORDINGS",
+    "MEMTRACE_RUN",
     "MEMTRACE_BASELINES_USED",
     "MEMTRACE_GPU",
     "MEMTRACE_GPU_USED",

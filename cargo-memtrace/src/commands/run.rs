@@ -54,6 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     not_used("MEMTRACE_OUT", "`run -o FILE` names the recording");
     command
         .env("MEMTRACE", "1")
+        .env("MEMTRACE_RUN", std::process::id().to_string())
         .env("MEMTRACE_OUT", pattern(&reserved, args))
         .env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);

@@ -18,10 +18,8 @@ fn origins(data: &SnapshotData, address: &CodeAddress) -> impl Iterator<Item = O
 }
 
 /// Is this address in memtrace or in std called by it? Such addresses are left out of stacks.
-pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
-    // No rule affects these two origins.
-    let rules = Rules::default();
-    is_of_memtrace(frames.iter().map(|frame| Origin::of(&rules, frame)))
+pub(crate) fn is_memtraces(rules: &Rules, frames: &[Frame]) -> bool {
+    is_of_memtrace(frames.iter().map(|frame| Origin::of(rules, frame)))
 }
 
 fn is_of_memtrace(mut origins: impl Iterator<Item = Origin>) -> bool {

@@ -37,7 +37,7 @@ fn by_file(rules: &Rules, file: &str, function: &str) -> Origin {
         return Origin::Std;
     }
     match library_of(file) {
-        Some("candle-memtrace" | "memtrace-core") => Origin::Memtrace,
+        Some("candle-memtrace" | "memtrace-core" | "memtrace-preload") => Origin::Memtrace,
         Some(package) => by_crate(rules, &package.replace('-', "_"), Origin::Library),
         None if file.ends_with(".rs") => vendored(rules, file),
         None => super::torch::origin(file, function),
@@ -87,7 +87,7 @@ fn without_version(folder: &str) -> &str {
 fn by_name(rules: &Rules, function: &str) -> Origin {
     match SymbolName(function).crate_and_module().map(|(package, _)| package) {
         Some("std" | "core" | "alloc" | "rustc" | "hashbrown") => Origin::Std,
-        Some("memtrace" | "memtrace_core") => Origin::Memtrace,
+        Some("memtrace" | "memtrace_core" | "memtrace_preload") => Origin::Memtrace,
         Some(name) => by_crate(rules, name, Origin::Workspace),
         None => Origin::Unknown,
     }

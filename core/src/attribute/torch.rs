@@ -25,6 +25,8 @@ const OVERLOADS: [&str; 11] = [
 /// How the dispatcher's functions begin: `at::_ops::mul_Tensor::call`.
 const DISPATCH: &str = "at::_ops::";
 const AUTOGRAD: &str = "torch::autograd::";
+/// PyTorch's own code in C++.
+const NAMESPACES: [&str; 3] = ["at::", "c10::", "torch::"];
 /// How functions begin that say nothing about the program: the interpreter's, the thread's, the allocator's, and those that took
 /// the stack.
 const MACHINERY: [&str; 22] = [
@@ -74,7 +76,8 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
         return match () {
             () if begins(&[DISPATCH, AUTOGRAD]) => Origin::Framework,
             () if begins(&MACHINERY) => Origin::Std,
-            () => Origin::Unknown,
+            () if begins(&NAMESPACES) => Origin::Unknown,
+            () => native(file),
         };
     }
     let (is_of_windows, file) = (file.contains('\\'), &*slashed(file));
@@ -86,6 +89,18 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
         None if file.starts_with("<frozen ") => Origin::Std,
         None => Origin::Workspace,
     }
+}
+
+/// Whose code a frame is that has a file of C, C++ or another compiled language.
+fn native(file: &str) -> Origin {
+    let Some((_, "c" | "cc" | "cpp" | "cxx" | "C" | "h" | "hh" | "hpp" | "hxx" | "cu" | "cuh" | "f90" | "zig")) =
+        file.rsplit_once('.')
+    else {
+        return Origin::Unknown;
+    };
+    // Where headers are installed, and the paths inside of glibc and gcc as they are built.
+    let is_systems = ["/usr/include/", "/usr/lib/", "./", "../"].iter().any(|folder| file.starts_with(folder));
+    if is_systems || file.contains("/include/c++/") { Origin::Std } else { Origin::Workspace }
 }
 
 /// A path of Windows with the separators of others.

@@ -206,7 +206,7 @@ impl Rules {
     pub(crate) fn is_own_file(&self, file: &str) -> bool {
         let below = Some(&*self.own_folder).filter(|folder| !folder.is_empty());
         let below = below.and_then(|folder| file.strip_prefix(folder));
-        below.is_some_and(|path| path.starts_with("src/") || path.starts_with("core/src/"))
+        below.is_some_and(|path| ["src/", "core/src/", "preload/src/"].iter().any(|folder| path.starts_with(folder)))
     }
 
     fn tables(&self) -> [&Table; 2] {

@@ -4,7 +4,7 @@ use super::Symbols;
 use crate::attribute::{is_memtraces, name_of_library};
 use crate::snapshot::{FRAMES_LEFT_OUT, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
-/// Builds the stack table, without native frames unless the settings keep them.
+/// Builds the stack table, without native frames unless the settings keep them or a stack has no others.
 pub fn with_symbols(
     stacks: &[Vec<u32>],
     symbols: Symbols,
@@ -21,12 +21,16 @@ pub fn with_symbols(
         let is_omission = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
         !is_omission && kinds.get(index).is_some_and(|kind| kind.native)
     };
+    let rules = &settings.rules;
+    let is_programs = |call: &u32| {
+        !is_native(call) && all.addresses.get(*call as usize).is_some_and(|a| !is_memtraces(rules, all.frames_at(a)))
+    };
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
         starts.push(calls.len() as u32);
         let entry = entry_of_library(&settings.rules, &all, &objects, stack, is_native);
-        let kept =
-            |(at, call): &(usize, &u32)| settings.stacks == StackKind::All || !is_native(call) || Some(*at) == entry;
+        let keeps_all = settings.stacks == StackKind::All || !stack.iter().any(is_programs);
+        let kept = |(at, call): &(usize, &u32)| keeps_all || !is_native(call) || Some(*at) == entry;
         calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
     (Stacks { starts, calls, ..all }, objects)
@@ -42,7 +46,7 @@ fn entry_of_library(
     is_native: impl Fn(&u32) -> bool,
 ) -> Option<usize> {
     let address = |call: &u32| all.addresses.get(*call as usize);
-    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(all.frames_at(a)));
+    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(rules, all.frames_at(a)));
     let first = stack.iter().position(|call| !is_own(call))?;
     let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
     let is_library = |call: &u32| {

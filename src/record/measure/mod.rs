@@ -16,10 +16,10 @@
 //! something is measured.
 //!
 //! # Whose work does a thread do?
-//! A new thread of std's first frees its start routine's argument. If that is a block of a measurement, the thread
-//! inherits the measurement ([`on_new_thread`]). Any other thread is examined when it allocates: [`unwind::each_word`]
-//! visits its registers and its stack, and [`Registry::work_owner`] looks for addresses of a measurement's blocks or of
-//! the stack of its thread. Stale words remain on a stack, so this is evidence, not proof: such blocks go to a ledger
+//! A new thread of std's first frees its start routine's argument. If that is a block of a measurement, and not of work
+//! handed over to it, the thread inherits the measurement ([`on_new_thread`]). Any other thread is examined when it
+//! allocates: [`unwind::each_word`] visits its registers and its stack, and [`Registry::work_owner`] looks for addresses
+//! of a measurement's blocks or of the stack of its thread. Stale words remain on a stack, so this is evidence, not proof: such blocks go to a ledger
 //! of their own (`handed`), which can make a verdict undecided and never adds to the measured numbers.
 //!
 //! What excludes coincidences: only threads of the same family ([`lineage`]) or rayon's workers count; words that a
@@ -175,7 +175,7 @@ pub(crate) fn on_new_thread(address: u64) {
     let stack = unwind::whole_stack();
     let mut registry = lock();
     // Every thread is one of the whole process, and may work for other measurements, too.
-    let id = registry.owner((Space::Heap, address));
+    let id = registry.certain_owner((Space::Heap, address));
     let id = if registry.is_of_whole_process(id) { 0 } else { id };
     if let Some(stack) = stack {
         registry.stacks.forget_others(stack, thread::own_os_id());

@@ -204,6 +204,12 @@ impl Registry {
         self.owners.get(&key).map_or(0, |owner| self.nearest_open(owner.measure))
     }
 
+    /// The measurement that a block belongs to by more than evidence; 0 for none.
+    pub(super) fn certain_owner(&self, key: (Space, u64)) -> Id {
+        let certain = self.owners.get(&key).filter(|owner| !owner.handed);
+        certain.map_or(0, |owner| self.nearest_open(owner.measure))
+    }
+
     /// Decides whose work a thread does, from the words in its registers and on its stack: a thread that works for
     /// a measurement holds addresses of its blocks or of its stack.
     pub(super) fn work_owner(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> WorkOwner {

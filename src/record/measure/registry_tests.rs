@@ -168,6 +168,12 @@ fn work_that_is_handed_over_is_kept_apart() {
     let (devices, ..) = registry.copy(id).unwrap();
     let live = |handed| devices.iter().find(|on| on.handed == handed).unwrap().ledger.stats.allocated_bytes.current;
     assert_eq!((live(false), live(true)), (10, 100));
+    let of = |address| registry.certain_owner((Space::Heap, address));
+    assert_eq!(
+        (of(16), of(32)),
+        (id, 0),
+        "a thread that begins with a block of handed-over work is not certainly one of it"
+    );
     free(&mut registry, 0, 32);
     let (devices, ..) = registry.copy(id).unwrap();
     assert_eq!(devices.iter().map(|on| on.ledger.stats.allocated_bytes.current).sum::<u64>(), 10);

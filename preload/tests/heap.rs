@@ -1,0 +1,150 @@
+//! The heap of programs in C under the preloaded library: as the programs count it themselves.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use memtrace::{Device, read_capture};
+
+/// Allocates at random, by every function there is, on as many threads as the first argument says; the second one is the seed.
+/// Blocks of 16 KiB or more are counted: bytes that stay live, the most that were live at once, allocations and frees.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+enum { SLOTS = 40, LARGE = 16384 };
+static long live, most, allocations, frees;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void add(long size, int sign) {
+    if (size < LARGE) return;
+    pthread_mutex_lock(&lock);
+    live += sign * size;
+    if (live > most) most = live;
+    if (sign > 0) allocations++; else frees++;
+    pthread_mutex_unlock(&lock);
+}
+static void *new_block(unsigned kind, size_t size) {
+    void *block = 0;
+    switch (kind % 8) {
+    case 0: block = malloc(size); break;
+    case 1: block = calloc(size / 8, 8); break;
+    case 2: posix_memalign(&block, 4096, size); break;
+    case 3: block = aligned_alloc(64, size); break;
+    case 4: block = memalign(32, size); break;
+    case 5: block = valloc(size); break;
+    case 6: block = realloc(0, size); break;
+    case 7: block = reallocarray(0, size / 8, 8); break;
+    }
+    memset(block, 1, size);
+    add(size, 1);
+    return block;
+}
+static void *work(void *argument) {
+    unsigned seed = (unsigned)(size_t)argument;
+    struct { void *block; long size; } slots[SLOTS] = { 0 };
+    for (int n = 0; n < 4000; n++) {
+        int at = rand_r(&seed) % SLOTS;
+        /* A third is small, and counted by nobody. */
+        long size = rand_r(&seed) % 3 ? LARGE + rand_r(&seed) % 200000 / 64 * 64 : 64 + rand_r(&seed) % 120 * 64;
+        if (!slots[at].block) {
+            slots[at].block = new_block(rand_r(&seed), size);
+        } else if (rand_r(&seed) % 3) {
+            /* Reported as the library sees it: the free comes first. */
+            add(slots[at].size, -1);
+            slots[at].block = realloc(slots[at].block, size);
+            add(size, 1);
+        } else {
+            add(slots[at].size, -1);
+            free(slots[at].block);
+            slots[at].block = 0;
+            continue;
+        }
+        slots[at].size = size;
+    }
+    return 0;
+}
+int main(int count, char **arguments) {
+    int threads = atoi(arguments[1]), seed = atoi(arguments[2]);
+    pthread_t all[64];
+    if (threads == 1) work((void *)(size_t)seed);
+    else {
+        for (int n = 0; n < threads; n++) pthread_create(&all[n], 0, work, (void *)(size_t)(seed * 100 + n));
+        for (int n = 0; n < threads; n++) pthread_join(all[n], 0);
+    }
+    errno = 0;
+    if (malloc((size_t)1 << 62) || errno != ENOMEM) return 3;
+    void *none = 0;
+    if (posix_memalign(&none, 3, 8) != EINVAL || none) return 4;
+    free(0);
+    errno = 7;
+    free(malloc(LARGE));
+    if (errno != 7) return 5;
+    printf("%ld %ld %ld %ld\n", live, most, allocations + 1, frees + 1);
+    return 0;
+}
+"#;
+
+fn built(name: &str) -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name(name)
+}
+
+fn compiled(folder: &Path, source: &str) -> PathBuf {
+    let (file, program) = (folder.join("heap.c"), folder.join("heap"));
+    std::fs::write(&file, source).unwrap();
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let compiled =
+        compile.args(["-w", "-g", "-O1", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(file).status().unwrap();
+    assert!(compiled.success());
+    program
+}
+
+/// Runs a program as `cargo memtrace run` does.
+fn recorded(folder: &Path, program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).args(arguments).env("LD_PRELOAD", built("libmemtrace_preload.so"));
+    command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", "heap.memtrace");
+    command.env("MEMTRACE_MIN_SIZE", "16KiB").output().unwrap()
+}
+
+#[test]
+fn c_programs_have_the_bytes_and_the_peak_that_they_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), PROGRAM);
+    let rounds = std::env::var("MEMTRACE_CASES").map_or(2, |cases| cases.parse().unwrap());
+    for (threads, seed) in (1..=rounds).flat_map(|seed| [1, 2, 5, 64].map(|threads| (threads, seed))) {
+        let output = recorded(folder.path(), &program, &[&format!("{threads}"), &format!("{seed}")]);
+        let case = format!("{threads} threads, seed {seed}: {output:?}");
+        assert!(output.status.success() && output.stderr.is_empty(), "{case}");
+        let counted: Vec<u64> =
+            str::from_utf8(&output.stdout).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
+        let file = folder.path().join("heap.memtrace");
+        let data = read_capture(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        let cpu = data.device(Device::Cpu).unwrap();
+        let live: u64 = cpu.live.iter().map(|block| block.size).sum();
+        let blocks = cpu.stats.allocations;
+        assert_eq!([live, blocks.allocated, blocks.freed], [counted[0], counted[2], counted[3]], "{case}");
+        if threads == 1 {
+            assert_eq!(cpu.peak.bytes, counted[1], "{case}");
+        }
+        let report = memtrace::analysis::by_line(&data, cpu);
+        assert!(report.rows.iter().any(|row| row.label.ends_with("(new_block)")), "{:?}", report.rows);
+    }
+}
+
+#[test]
+fn a_shell_and_what_it_starts_behave_as_without_us() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo one | cat; (exit 3); echo $?; ulimit -n; printf '%s\\n' \"$(ls / | wc -l)\"; exit 5";
+    let alone = Command::new("/bin/sh").args(["-c", script]).output().unwrap();
+    let output = recorded(folder.path(), Path::new("/bin/sh"), &["-c", script]);
+    assert_eq!((output.status, output.stdout, output.stderr), (alone.status, alone.stdout, alone.stderr));
+}
