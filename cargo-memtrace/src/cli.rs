@@ -122,14 +122,9 @@ pub(crate) struct CargoArgs {
 #[command(
     after_help = "Builds as `cargo build` does, with line tables for this build only. Signals go to the program; its exit code is the command's.
 
-A program with memtrace in it records itself, CPU and CUDA memory, from before `main`. Any other program runs with the preload
-library, which sees CUDA memory only. To see its heap, put memtrace's allocator into the program:
-
-  [dependencies]
-  candle-memtrace = \"0.1\"
-
-  #[global_allocator]
-  static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+Any program is recorded as it is: with a preloaded library, its heap (C's malloc, which Rust's default allocator calls) and its CUDA
+memory; only with an allocator of its own or without dynamic linking its heap is not seen, which is said. A program with memtrace in
+it records itself, with scopes and names, from before `main`.
 
 Examples:
   cargo memtrace run --release

@@ -6,7 +6,7 @@ use std::path::Path;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::endian::Endianness;
 use object::read::elf::FileHeader;
-use object::{Architecture, Object, ObjectSection, ReadCache};
+use object::{Architecture, Object, ObjectSection, ObjectSymbol, ReadCache};
 
 use crate::failure::CommandFailure;
 
@@ -24,11 +24,22 @@ pub(crate) struct ProgramFile {
     pub(crate) is_x86_64: bool,
     pub(crate) has_lines: bool,
     pub(crate) has_symbols: bool,
+    /// Its own allocator instead of C's, as far as symbols tell: what that takes is not seen from outside.
+    pub(crate) own_allocator: Option<&'static str>,
     /// Those it does not start without.
     pub(crate) cuda_libraries: Vec<String>,
 }
 
 impl ProgramFile {
+    /// Why the heap cannot be recorded from outside; `None` if it can.
+    pub(crate) fn hides_its_heap(&self) -> Option<String> {
+        if !self.is_dynamic {
+            return Some("it is linked statically, so no library can be preloaded".to_owned());
+        }
+        let allocator = self.own_allocator?;
+        Some(format!("it has an allocator of its own in it ({allocator}), so it does not call C's"))
+    }
+
     pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
         let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
         let opened = memtrace_core::input::open_regular(program).map_err(|error| failed(error.to_string()))?;
@@ -46,9 +57,23 @@ impl ProgramFile {
             is_x86_64: file.architecture() == Architecture::X86_64,
             has_lines: has(".debug_line"),
             has_symbols: file.symbols().next().is_some(),
+            own_allocator: own_allocator(&file),
             cuda_libraries,
         })
     }
+}
+
+/// By the functions that Rust's packages for these allocators link in.
+fn own_allocator<'a>(file: &impl Object<'a>) -> Option<&'static str> {
+    let named = |symbol: &str| match symbol {
+        "mi_malloc" => Some("mimalloc"),
+        "_rjem_malloc" | "je_malloc" => Some("jemalloc"),
+        "tc_malloc" => Some("tcmalloc"),
+        "malloc" => Some("malloc"),
+        _ => None,
+    };
+    let defined = file.symbols().filter(|symbol| symbol.is_definition());
+    defined.filter_map(|symbol| named(symbol.name().ok()?)).next()
 }
 
 /// The libraries of the dynamic table.

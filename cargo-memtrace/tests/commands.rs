@@ -206,8 +206,7 @@ fn the_page_and_the_completions_know_every_command() {
 fn doctor_says_what_of_a_program_can_be_recorded_and_why_not() {
     let itself = prints(&["doctor", env!("CARGO_BIN_EXE_cargo-memtrace")]);
     for expected in [
-        "heap: not recorded: memtrace is not in the program",
-        "candle-memtrace = ",
+        "heap: recorded through the preload library",
         "CUDA memory: recorded through the preload library",
         "lines: yes",
         "physical memory: recorded",
@@ -215,13 +214,35 @@ fn doctor_says_what_of_a_program_can_be_recorded_and_why_not() {
         assert!(itself.contains(expected), "{expected}: {itself}");
     }
     assert!(!itself.contains("linked against"), "{itself}");
-    let other = prints(&["doctor", "/bin/sh"]);
-    assert!(other.contains("it is not a Rust program") && !other.contains("Cargo.toml"), "{other}");
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, why) in [
+        (&["-static"][..], "linked statically"),
+        (&["-Dmalloc_here=mi_malloc"], "(mimalloc)"),
+        (&["-Dmalloc_here=_rjem_malloc"], "(jemalloc)"),
+        (&["-Dmalloc_here=malloc"], "(malloc)"),
+    ] {
+        let (source, program) = (folder.path().join("own.c"), folder.path().join("own"));
+        fs::write(&source, "void *malloc_here(unsigned long n) { return 0; } int main(void) { return 0; }").unwrap();
+        let mut compile = Command::new("cc");
+        assert!(
+            compile
+                .args(["-w", "-fno-builtin"])
+                .args(arguments)
+                .arg(&source)
+                .arg("-o")
+                .arg(&program)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let other = prints(&["doctor", program.to_str().unwrap()]);
+        let line = other.lines().find(|line| line.starts_with("heap: not recorded: ")).unwrap_or_default();
+        assert!(line.contains(why) && !other.contains("Cargo.toml"), "{why}: {other}");
+    }
     let machine = prints(&["doctor"]);
     for expected in ["cargo: cargo 1.", "C compiler: ", "NVIDIA driver: ", "preload library: ", "simulated GPU: "] {
         assert!(machine.contains(expected), "{expected}: {machine}");
     }
-    let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     fs::write(&text, "no program").unwrap();
     assert!(fails(2, &["doctor", text.to_str().unwrap()]).contains("it is not an ELF program"));

@@ -121,7 +121,7 @@ fn enter(address: u64, size: usize, asked: usize) {
     let _own = guard::own_work();
     prefetch_slot(address);
     let site = event_site::alloc_site(false);
-    if !recorder::on_heap_alloc(address, [size as u64, asked as u64], site, interval) {
+    if !recorder::on_heap_alloc(address, size as u64, asked as u64, site, interval) {
         untraced::add(size as u64);
     }
 }
@@ -143,7 +143,7 @@ fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
     let site = event_site::site_for_session(site);
-    if !(recording && recorder::on_heap_alloc(address, [size as u64; 2], site, interval)) {
+    if !(recording && recorder::on_heap_alloc(address, size as u64, size as u64, site, interval)) {
         untraced::add(size as u64);
     }
 }

@@ -62,14 +62,15 @@ fn driver() -> String {
 
 fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
     let file = ProgramFile::read(program)?;
-    let heap = match (file.has_memtrace, file.is_rust) {
-        (true, _) => "heap: recorded, if memtrace's allocator is the program's global allocator",
-        (false, false) => "heap: not recorded: it is not a Rust program",
-        (false, true) => {
-            "heap: not recorded: memtrace is not in the program; add to Cargo.toml and to the program:\n    \
+    let heap = match (file.has_memtrace, file.hides_its_heap()) {
+        (true, _) => "heap: recorded, if memtrace's allocator is the program's global allocator".to_owned(),
+        (false, None) => "heap: recorded through the preload library".to_owned(),
+        (false, Some(why)) if file.is_rust => format!(
+            "heap: not recorded: {why}; add to Cargo.toml and to the program:\n    \
              [dependencies]\n    candle-memtrace = \"0.1\"\n\n    \
              #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
-        }
+        ),
+        (false, Some(why)) => format!("heap: not recorded: {why}"),
     };
     let mut lines = vec![format!("program: {}", program.display())];
     lines.extend(heap.lines().map(str::to_owned));

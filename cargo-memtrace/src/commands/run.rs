@@ -63,11 +63,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     if file.has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
+        if let Some(why) = file.hides_its_heap() {
+            output::say(format!("the heap of {name} cannot be recorded from outside: {why}"));
+        }
         if !kit::has_preload_library() {
-            output::say(format!(
-                "{name} has no memtrace in it, so only its CUDA memory can be recorded, by a library that takes minutes to \
-                 build; `cargo memtrace help run` says how its heap is recorded"
-            ));
+            output::say(
+                "building the library that records programs without memtrace in them; this takes minutes, once",
+            );
         }
         command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
     }
@@ -164,11 +166,11 @@ fn nothing_recorded(name: &str, file: &ProgramFile, memory: ResidentMemory) {
         output::say("nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded");
         return;
     }
+    let why = file.hides_its_heap().unwrap_or_else(|| "it did not load the preloaded library".to_owned());
     let (most, files) = (Bytes(memory.most), Bytes(memory.files));
-    let seen = if file.is_rust { "is seen only with memtrace's allocator in it" } else { "is not Rust's" };
     output::tell([
         "",
-        &format!("memtrace: nothing was recorded: {name} used no CUDA memory, and its heap {seen}"),
+        &format!("memtrace: nothing was recorded of {name}: {why}"),
         &format!(
             "memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it"
         ),

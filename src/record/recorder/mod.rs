@@ -33,7 +33,7 @@ use super::{BlockLabel, guard, thread, untraced};
 /// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it was entered. Of the two sizes the
 /// first one decides, the second one is recorded.
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(crate) fn on_heap_alloc(address: u64, [size, asked]: [u64; 2], site: EventSite, interval: usize) -> bool {
+pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite, interval: usize) -> bool {
     let mut slot = DEVICES[0].lock();
     // The gate or the sampling decision may be that of an earlier session.
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
@@ -152,11 +152,11 @@ mod tests {
         while !start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
-        assert!(!on_heap_alloc(0x1000, [2048; 2], EventSite::default(), 0));
+        assert!(!on_heap_alloc(0x1000, 2048, 2048, EventSite::default(), 0));
         // A block that another session's sampling chose.
-        assert!(!on_heap_alloc(0x1000, [65_536; 2], EventSite::default(), 1 << 19));
+        assert!(!on_heap_alloc(0x1000, 65_536, 65_536, EventSite::default(), 1 << 19));
         assert!(matches!(on_heap_free(0x1000, 2048), LedgerFree::NotRecorded));
-        assert!(on_heap_alloc(0x2000, [65_536; 2], EventSite::default(), 0));
+        assert!(on_heap_alloc(0x2000, 65_536, 65_536, EventSite::default(), 0));
         assert!(matches!(on_heap_free(0x2000, 65_536), LedgerFree::Recorded(..)));
         assert!(matches!(on_heap_free(0x3000, 65_536), LedgerFree::FromBefore(_)));
         assert!(copies(began + Duration::from_nanos(1)).is_empty(), "of another recording");
