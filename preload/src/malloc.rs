@@ -101,7 +101,7 @@ unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
-    if alignment % size_of::<usize>() != 0 || !alignment.is_power_of_two() {
+    if !alignment.is_multiple_of(size_of::<usize>()) || !alignment.is_power_of_two() {
         return libc::EINVAL;
     }
     // SAFETY: a new request.

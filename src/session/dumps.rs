@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use memtrace_core::analysis::device_or_main;
 use memtrace_core::export::{Format, file};
 use memtrace_core::units::Bytes;
 
@@ -53,7 +54,7 @@ impl Dumps {
             Some(pattern) => expand(pattern, process),
             None => files::base_dir(&self.folder).join(default_name(process, "pickle")),
         });
-        let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
+        let peak = device_or_main(snapshot, None).map_or(0, |device| device.peak.total());
         let written = snapshot.write(&path);
         let is_written = written.is_ok();
         if self.path.is_none() {

@@ -98,9 +98,10 @@ fn native(file: &str) -> Origin {
     else {
         return Origin::Unknown;
     };
-    // Where headers are installed, and the paths inside of glibc and gcc as they are built.
-    let is_systems = ["/usr/include/", "/usr/lib/", "./", "../"].iter().any(|folder| file.starts_with(folder));
-    if is_systems || file.contains("/include/c++/") { Origin::Std } else { Origin::Workspace }
+    // Where headers are installed; the C library's own paths are relative.
+    let is_systems = ["/usr/include/", "/usr/lib/"].iter().any(|folder| file.starts_with(folder));
+    let is_programs = file.starts_with('/') && !is_systems && !file.contains("/include/c++/");
+    if is_programs { Origin::Workspace } else { Origin::Unknown }
 }
 
 /// A path of Windows with the separators of others.
@@ -193,6 +194,10 @@ mod tests {
             ("??", "torch::unwind::unwind", Origin::Std),
             ("??", "_PyEval_EvalFrameDefault", Origin::Std),
             ("bindings.cpp", "my_kernels::forward", Origin::Unknown),
+            ("/home/u/app/src/bindings.cpp", "my_kernels::forward", Origin::Workspace),
+            ("/home/u/app/buffer.c", "grow", Origin::Workspace),
+            ("/home/u/pytorch/c10/core/CPUAllocator.cpp", "c10::alloc_cpu", Origin::Unknown),
+            ("/usr/include/c++/12/bits/new_allocator.h", "std::__new_allocator<char>::allocate", Origin::Unknown),
         ] {
             assert_eq!(origin(file, function), whose, "{file} {function}");
         }
