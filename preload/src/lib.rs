@@ -23,7 +23,7 @@ extern "C" fn construct() {
     let is_requested = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
     if memtrace::on_cuda_start(record) {
         if is_started_by_run() {
-            record();
+            record_all();
         }
     } else if is_requested {
         eprintln!(
@@ -36,6 +36,18 @@ extern "C" fn construct() {
 fn is_started_by_run() -> bool {
     let run = std::env::var("MEMTRACE_RUN").ok().and_then(|pid| pid.parse().ok());
     run == Some(std::os::unix::process::parent_id())
+}
+
+/// Records the heap, too, from here on. Where nobody calls the functions before C's allocator, only CUDA memory is left.
+fn record_all() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if malloc::is_called() {
+        record();
+    } else {
+        eprintln!(
+            "memtrace: the heap is not recorded: the program has an allocator of its own in C's place; its CUDA memory is, from the first use on"
+        );
+    }
 }
 
 fn record() {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "C's allocator")]
 
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 
 use memtrace::malloc::{Moving, allocated, freeing};
 
@@ -13,6 +14,23 @@ unsafe extern "C" {
     fn __libc_memalign(alignment: usize, size: usize) -> *mut u8;
     fn __libc_valloc(size: usize) -> *mut u8;
     fn __libc_pvalloc(size: usize) -> *mut u8;
+}
+
+/// Whether programs reach these functions: a program that has a `malloc` itself goes before every library.
+pub(crate) fn is_called() -> bool {
+    // SAFETY: the name is a string of C's.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    // A function that is not exported: its address is this library's in any case.
+    object_of(malloc) == object_of(is_called as *const c_void)
+}
+
+fn object_of(address: *const c_void) -> Option<usize> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the place for the result is valid.
+    let is_found = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
+    // SAFETY: zeros are a valid value of the type.
+    let found = unsafe { found.assume_init() };
+    is_found.then_some(found.dli_fbase.addr())
 }
 
 /// # Safety

@@ -148,3 +148,25 @@ fn a_shell_and_what_it_starts_behave_as_without_us() {
     let output = recorded(folder.path(), Path::new("/bin/sh"), &["-c", script]);
     assert_eq!((output.status, output.stdout, output.stderr), (alone.status, alone.stdout, alone.stderr));
 }
+
+#[test]
+fn a_program_with_a_malloc_of_its_own_runs_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <stdio.h>
+#include <stddef.h>
+static char room[1 << 24];
+static size_t used;
+void *malloc(size_t size) { void *block = room + used; used += (size + 15) / 16 * 16 + 16; return block; }
+void free(void *block) {}
+void *calloc(size_t count, size_t size) { return malloc(count * size); }
+void *realloc(void *block, size_t size) { void *other = malloc(size); if (block) for (size_t n = 0; n < size; n++) ((char *)other)[n] = ((char *)block)[n]; return other; }
+int main(void) { volatile char *block = malloc(100000); block[0] = 1; puts("fine"); return 0; }
+"#;
+    let program = compiled(folder.path(), source);
+    let output = recorded(folder.path(), &program, &[]);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"fine\n"[..]), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("memtrace: the heap is not recorded: ") && said.lines().count() == 1, "{said}");
+    assert!(!folder.path().join("heap.memtrace").exists());
+}
