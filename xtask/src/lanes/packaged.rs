@@ -89,19 +89,18 @@ fn install(user: &mut User) -> Result<()> {
 }
 
 fn unchanged(user: &mut User) -> Result<()> {
-    user.write("## A program as it is\n\nThe preload library, which records the CUDA memory of any program, is built on first use.");
+    user.write("## A program as it is\n\nThe preload library, which records the heap and the CUDA memory of any program, is built on first use.");
     let expected = [
         "8 batches",
-        "nothing was recorded",
-        "physical memory",
-        "candle-memtrace = \"0.1\"",
-        "memtrace::Alloc::system()",
+        "MiB on cpu after",
+        "The line that held most: src/",
+        "recorded to target/memtrace/digits-1.memtrace",
     ];
     user.run("cargo memtrace run --release", 0, &expected)
 }
 
 fn record(user: &mut User) -> Result<()> {
-    user.write("## Record the heap");
+    user.write("## With memtrace in the program\n\nIt can name scopes then, and write files itself.");
     user.edit("Cargo.toml", "[dependencies]\n", "[dependencies]\ncandle-memtrace = \"0.1\"\n")?;
     user.edit(
         "src/lib.rs",
@@ -111,7 +110,7 @@ fn record(user: &mut User) -> Result<()> {
     let expected = [
         "8 batches",
         "MiB on cpu after",
-        "recorded to target/memtrace/digits-1.memtrace",
+        "recorded to target/memtrace/digits-2.memtrace",
         "next: cargo memtrace report",
     ];
     user.run("cargo memtrace run --release", 0, &expected)
@@ -126,8 +125,8 @@ fn read(user: &mut User) -> Result<()> {
     user.run("cargo memtrace temporaries --top 3", 0, &[])?;
     user.run("cargo memtrace advise", 0, &["cpu"])?;
     user.run("cargo memtrace timeline", 0, &["cpu"])?;
-    user.run("cargo memtrace flamegraph", 0, &["digits-1.svg"])?;
-    user.run("cargo memtrace view --no-open", 0, &["digits-1.html"])?;
+    user.run("cargo memtrace flamegraph", 0, &["digits-2.svg"])?;
+    user.run("cargo memtrace view --no-open", 0, &["digits-2.html"])?;
     user.run("cargo memtrace export --to pytorch -o snapshot.pickle", 0, &["wrote snapshot.pickle"])?;
     user.run("cargo memtrace doctor target/release/digits", 0, &["heap: recorded", "lines: yes"])
 }
@@ -139,13 +138,13 @@ fn compare(user: &mut User) -> Result<()> {
         "outputs.push(model.forward(&batch)?);",
         "outputs.push(model.forward(&batch)?.sum_all()?);",
     )?;
-    user.run("cargo memtrace run --release", 0, &["recorded to target/memtrace/digits-2.memtrace"])?;
+    user.run("cargo memtrace run --release", 0, &["recorded to target/memtrace/digits-3.memtrace"])?;
     user.run(
-        "cargo memtrace diff target/memtrace/digits-1.memtrace target/memtrace/digits-2.memtrace",
+        "cargo memtrace diff target/memtrace/digits-2.memtrace target/memtrace/digits-3.memtrace",
         0,
         &["src/lib.rs:"],
     )?;
-    user.run("cargo memtrace check --baseline target/memtrace/digits-1.memtrace", 0, &["ok: the peak of "])?;
+    user.run("cargo memtrace check --baseline target/memtrace/digits-2.memtrace", 0, &["ok: the peak of "])?;
     user.run("cargo memtrace check --peak 1MiB", 1, &["is over the limit of 1.000 MiB by"])
 }
 
@@ -155,7 +154,7 @@ fn simulate(user: &mut User) -> Result<()> {
          GPU: its memory is right to the byte, its results are zeros ([testing-gpu.md](testing-gpu.md)). The simulated GPU is built \
          on first use.",
     );
-    let expected = ["8 batches", "on cuda:0", "recorded to target/memtrace/digits-3.memtrace"];
+    let expected = ["8 batches", "on cuda:0", "recorded to target/memtrace/digits-4.memtrace"];
     user.run("cargo memtrace run --features cuda --simulate 24GiB", 0, &expected)?;
     user.run("cargo memtrace report --top 5", 0, &["a simulated GPU", "src/lib.rs:"])?;
     user.write("A test of memory:");
