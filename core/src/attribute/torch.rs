@@ -69,6 +69,16 @@ pub(crate) fn is_python(data: &SnapshotData) -> bool {
     data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
 }
 
+/// Whether a recording is of a program in C or C++: of no other language there is code beside std's and memtrace's.
+pub(crate) fn is_native(data: &SnapshotData) -> bool {
+    let is_code = |frame: &&Frame| {
+        let origin = Origin::of(&data.settings.rules, frame);
+        matches!(origin, Origin::Framework | Origin::Library | Origin::Workspace)
+    };
+    let mut code = data.stacks.frames.iter().filter(is_code).peekable();
+    code.peek().is_some() && code.all(|frame| native(frame.file_or_empty()) == Origin::Workspace)
+}
+
 /// Whose code a frame is that has a file, but none of Rust's.
 pub(super) fn origin(file: &str, function: &str) -> Origin {
     if !is_script(file) {
@@ -171,6 +181,7 @@ fn without_overload(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::testing::{Story, stacks};
 
     fn frame(function: &str, file: &str) -> Frame {
         Frame { function: Some(function.into()), file: Some(file.into()), line: None, inlined: false }
@@ -201,6 +212,20 @@ mod tests {
         ] {
             assert_eq!(origin(file, function), whose, "{file} {function}");
         }
+    }
+
+    #[test]
+    fn a_program_is_native_if_it_has_code_in_c_alone() {
+        let is = |files: &[&str]| {
+            let frames = files.iter().map(|file| frame("f", file)).collect();
+            is_native(&Story::cpu().stacks(stacks(frames, [[0]])).build())
+        };
+        let (c, rust, std) = ("/home/u/a.c", "/home/u/src/main.rs", "/rustc/0/library/alloc/src/vec/mod.rs");
+        assert_eq!(
+            [is(&[c]), is(&[c, std]), is(&[c, rust]), is(&[rust]), is(&[std])],
+            [true, true, false, false, false]
+        );
+        assert!(!is(&[c, "/home/u/train.py"]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Symbolication: code addresses to functions, files and lines, with the files of the loaded objects. After recording, once per
 //! address.
 
+mod demangle;
 mod files;
 mod resolve;
 mod stacks;

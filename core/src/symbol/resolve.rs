@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 
 use addr2line::Loader;
 
+use super::demangle::demangled;
 use super::files::{self, SymbolSources, path_of};
 use crate::snapshot::{FRAMES_LEFT_OUT, Frame, LoadedObject, ObjectSpans, SymbolName};
 
@@ -151,10 +152,6 @@ fn to_frame<R: addr2line::gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Fra
 /// A frame with only a function.
 fn named(function: String) -> Frame {
     Frame { function: Some(function), ..Frame::default() }
-}
-
-fn demangled(symbol: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(symbol))
 }
 
 fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {

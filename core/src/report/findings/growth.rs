@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of, lines, then_at_most};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
-use crate::attribute::{Categories, has_backward_pass, has_variables};
+use crate::attribute::{Categories, has_backward_pass, has_variables, is_native};
 use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
@@ -24,10 +24,18 @@ const STAYS_IN_PYTHON: [&str; 3] = [
     "collection a bound.",
 ];
 
+/// In a program of C or C++, which has no tensors that memtrace knows.
+const STAYS_IN_C: [&str; 2] =
+    ["What stays is what something keeps. Free what nobody reads any more, or give the", "collection a bound."];
+
 const GRAPH_STAYS: [&str; 2] = [
     "The graph of a value that is kept, or that the next one is computed from, keeps them. Keep a loss as a number",
     "(`to_scalar()`), and a tensor as `x.detach()`; compute with `var.as_detached_tensor()` what no backward pass needs.",
 ];
+
+fn release(data: &SnapshotData) -> Vec<String> {
+    if is_native(data) { lines(&STAYS_IN_C) } else { in_its_language(data, &STAYS, &STAYS_IN_PYTHON) }
+}
 
 /// Steps of a loop, in order.
 struct LoopSteps {
@@ -96,7 +104,7 @@ fn cause_of<'a>(
             lines(&GRAPH_STAYS).into_iter().chain([then_at_most(peak)]).collect(),
         ),
         None => {
-            let mut advice = in_its_language(data, &STAYS, &STAYS_IN_PYTHON);
+            let mut advice = release(data);
             // What a graph keeps is not freed with the value.
             let is_held = !has_variables(data) && !has_backward_pass(data);
             advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
@@ -149,7 +157,7 @@ fn left_by_steps(data: &SnapshotData, device: &DeviceSnapshot, loops: Loops) -> 
         cost: Cost::AtEnd(left.bytes),
         confidence: Confidence::Likely,
         why: "a list of results or a cache grows like this as well.",
-        advice: in_its_language(data, &STAYS, &STAYS_IN_PYTHON),
+        advice: release(data),
     })
 }
 

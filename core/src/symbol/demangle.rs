@@ -1,0 +1,66 @@
+//! Names of symbols as the source has them.
+
+use std::fmt;
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// Bytes of a name: a symbol of C++ may repeat its parts without end.
+const LONGEST: usize = 4096;
+
+/// The name of a Rust or C++ function without its hash or its parameters; any other symbol as it is.
+pub(super) fn demangled(symbol: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
+        return format!("{rust:#}");
+    }
+    of_cpp(symbol).unwrap_or_else(|| symbol.to_owned())
+}
+
+fn of_cpp(symbol: &str) -> Option<String> {
+    if !symbol.starts_with("_Z") || symbol.len() > LONGEST {
+        return None;
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let mut name = Name(String::new());
+    Symbol::new(symbol).ok()?.structured_demangle(&mut name, &options).ok()?;
+    Some(name.0)
+}
+
+struct Name(String);
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        for (symbol, name) in [
+            ("_ZN3net5LayerC4Em", "net::Layer::Layer"),
+            ("_ZN3net4makeINS_5LayerEEESt10unique_ptrIT_St14default_deleteIS3_EEm", "net::make<net::Layer>"),
+            ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
+            ("_RNvCs6xxl1lAjzDf_1a5alloc", "a::alloc"),
+            ("main", "main"),
+            ("_Zmalformed", "_Zmalformed"),
+        ] {
+            assert_eq!(demangled(symbol), name, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_repeats_its_parts_stays_as_it_is() {
+        // Each substitution names the one before twice.
+        let doubling: String = (0..30).map(|n| format!("S{n}_S{n}_E1aI")).collect();
+        for symbol in [format!("_Z1fI1aI1b{doubling}"), format!("_Z{}", "P".repeat(3000)), "_Z".repeat(5000)] {
+            assert!(demangled(&symbol).len() <= symbol.len().max(LONGEST), "{symbol}");
+        }
+    }
+}
