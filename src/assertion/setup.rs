@@ -94,9 +94,10 @@ impl<'a> Initialization<'a> {
         calls.retain(|call| {
             let live = || call.allocs.iter().filter(|record| is_live(record));
             let is_held = |record: &&&Record| held.contains(&record.address);
-            let stacks: HashSet<StackId> = live().filter(is_held).map(|record| record.alloc_stack).collect();
-            // Two cells that are filled one after the other look like one: both must be static.
-            !stacks.is_empty() && live().all(|record| is_held(&record) || !stacks.contains(&record.alloc_stack))
+            let loose: HashSet<StackId> =
+                live().filter(|record| !is_held(record)).map(|record| record.alloc_stack).collect();
+            // Two cells that are filled one after the other look like one: of what one of them holds, both must be static.
+            live().any(|record| is_held(&record) && !loose.contains(&record.alloc_stack))
         });
         calls
     }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, OnceLock, mpsc};
 
 use crate::{Verdict, fails, removed};
@@ -50,6 +51,15 @@ not_counted! {
     rows_of_a_table: {
         static ROWS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| (0..8).map(|_| large()).collect());
         black_box(ROWS.len());
+    }
+    a_row_of_a_table_that_another_static_points_to: {
+        static ROWS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+            let rows: Vec<Vec<u8>> = (0..8).map(|_| large()).collect();
+            CURRENT.store(rows[3].as_ptr().cast_mut(), Ordering::Relaxed);
+            rows
+        });
+        static CURRENT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+        black_box((ROWS.len(), &CURRENT));
     }
     what_a_static_needed_for_a_moment: {
         static NAME: LazyLock<String> = LazyLock::new(|| large().len().to_string());
