@@ -105,11 +105,15 @@ fn compiled(folder: &Path, source: &str) -> PathBuf {
 
 /// Runs a program as `cargo memtrace run` does.
 fn recorded(folder: &Path, program: &Path, arguments: &[&str]) -> Output {
+    recorded_by(&built("libmemtrace_preload.so"), folder, program, arguments)
+}
+
+fn recorded_by(library: &Path, folder: &Path, program: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
         command.env_remove(name);
     }
-    command.current_dir(folder).args(arguments).env("LD_PRELOAD", built("libmemtrace_preload.so"));
+    command.current_dir(folder).args(arguments).env("LD_PRELOAD", library);
     command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", "heap.memtrace");
     command.env("MEMTRACE_MIN_SIZE", "16KiB").output().unwrap()
 }
@@ -138,6 +142,21 @@ fn c_programs_have_the_bytes_and_the_peak_that_they_count() {
         let report = memtrace::analysis::by_line(&data, cpu);
         assert!(report.rows.iter().any(|row| row.label.ends_with("(new_block)")), "{:?}", report.rows);
     }
+}
+
+#[test]
+fn a_library_without_names_is_not_taken_for_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, library) = (compiled(folder.path(), PROGRAM), folder.path().join("libmemtrace_preload.so"));
+    std::fs::copy(built("libmemtrace_preload.so"), &library).unwrap();
+    assert!(Command::new("strip").arg(&library).status().unwrap().success());
+    assert!(recorded_by(&library, folder.path(), &program, &["1", "1"]).status.success());
+    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let cpu = data.device(Device::Cpu).unwrap();
+    let libraries = cpu.peak.blocks.iter().filter_map(|block| memtrace::attribute::library(&data, block.stack));
+    assert_eq!(libraries.collect::<Vec<_>>(), Vec::<&str>::new());
+    let rows = memtrace::analysis::by_line(&data, cpu).rows;
+    assert!(rows.iter().any(|row| row.label.ends_with("(new_block)")), "{rows:?}");
 }
 
 #[test]

@@ -22,18 +22,29 @@ pub fn with_symbols(
         !is_omission && kinds.get(index).is_some_and(|kind| kind.native)
     };
     let rules = &settings.rules;
+    let is_preloads = |call: &u32| is_of_preload_library(&all, &objects, *call);
     let is_programs = |call: &u32| {
-        !is_native(call) && all.addresses.get(*call as usize).is_some_and(|a| !is_memtraces(rules, all.frames_at(a)))
+        !is_native(call)
+            && !is_preloads(call)
+            && all.addresses.get(*call as usize).is_some_and(|a| !is_memtraces(rules, all.frames_at(a)))
     };
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
         starts.push(calls.len() as u32);
         let entry = entry_of_library(&settings.rules, &all, &objects, stack, is_native);
         let keeps_all = settings.stacks == StackKind::All || !stack.iter().any(is_programs);
-        let kept = |(at, call): &(usize, &u32)| keeps_all || !is_native(call) || Some(*at) == entry;
+        let kept =
+            |(at, call): &(usize, &u32)| !is_preloads(call) && (keeps_all || !is_native(call) || Some(*at) == entry);
         calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
     (Stacks { starts, calls, ..all }, objects)
+}
+
+/// memtrace's own functions before C's allocator, which have no Rust names, and no files in a stripped library.
+fn is_of_preload_library(all: &Stacks, objects: &[LoadedObject], call: u32) -> bool {
+    let address = all.addresses.get(call as usize);
+    let path = address.and_then(|address| objects.get(address.object? as usize)?.path.as_deref());
+    path.and_then(|path| path.rsplit('/').next()).is_some_and(|name| name.starts_with("libmemtrace_preload."))
 }
 
 /// The position of the call that entered an allocating library, if a library allocates. The innermost call outside memtrace
@@ -46,7 +57,10 @@ fn entry_of_library(
     is_native: impl Fn(&u32) -> bool,
 ) -> Option<usize> {
     let address = |call: &u32| all.addresses.get(*call as usize);
-    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(rules, all.frames_at(a)));
+    let is_own = |call: &u32| {
+        is_of_preload_library(all, objects, *call)
+            || !is_native(call) && address(call).is_some_and(|a| is_memtraces(rules, all.frames_at(a)))
+    };
     let first = stack.iter().position(|call| !is_own(call))?;
     let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
     let is_library = |call: &u32| {
