@@ -26,10 +26,6 @@ pub(crate) fn preload_library() -> Result<PathBuf, CommandFailure> {
     PARTS[0].file()
 }
 
-pub(crate) fn has_preload_library() -> bool {
-    PARTS[0].is_built()
-}
-
 /// The runner that chooses a GPU for each test program.
 pub(crate) fn runner() -> Result<PathBuf, CommandFailure> {
     PARTS[1].file()

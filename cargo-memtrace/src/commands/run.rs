@@ -59,19 +59,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         .env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
     // Of a file that cannot be read nothing is known; running it gives the better error.
-    let file = ProgramFile::read(&program).unwrap_or_default();
+    // A script is recorded through what executes it.
+    let file = ProgramFile::read(&program).unwrap_or(ProgramFile { is_dynamic: true, ..ProgramFile::default() });
     if file.has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
         if let Some(why) = file.hides_its_heap() {
             output::say(format!("the heap of {name} cannot be recorded from outside: {why}"));
         }
-        if !kit::has_preload_library() {
-            output::say(
-                "building the library that records programs without memtrace in them; this takes minutes, once",
-            );
+        if file.is_dynamic {
+            command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
         }
-        command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
     }
     let child = started(&mut command)?;
     let pid = child.id();
