@@ -40,6 +40,12 @@ impl ProgramFile {
         Some(format!("it has an allocator of its own in it ({allocator}), so it does not call C's"))
     }
 
+    /// The program's file. Of one that cannot be read nothing is known: running it gives the better error, and a script is recorded
+    /// through what executes it.
+    pub(crate) fn or_script(program: &Path) -> Self {
+        Self::read(program).unwrap_or(Self { is_dynamic: true, ..Self::default() })
+    }
+
     pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
         let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
         let opened = memtrace_core::input::open_regular(program).map_err(|error| failed(error.to_string()))?;
@@ -83,4 +89,19 @@ fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
     let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
     let entries = table.iter().filter(|entry| entry.tag == DT_NEEDED);
     entries.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("train.sh");
+        std::fs::write(&script, "#!/bin/sh\n./train\n").unwrap();
+        for file in [script, folder.path().join("missing")] {
+            assert_eq!(ProgramFile::or_script(&file).hides_its_heap(), None);
+        }
+    }
 }

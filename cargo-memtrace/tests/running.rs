@@ -287,6 +287,20 @@ fn the_answer_is_of_what_the_program_became() {
 }
 
 #[test]
+fn a_static_program_runs_and_why_nothing_is_recorded_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("own.c"), "int main(void) { return 6; }").unwrap();
+    let compile = |command: &mut Command| command.arg(path("own.c")).arg("-o").arg(path("own")).status().unwrap();
+    assert!(compile(Command::new("cc").arg("-static")).success());
+    let output = memtrace(&folder, &["run", "--exec", "./own"]).output().unwrap();
+    let (_, errors) = outputs(&output);
+    assert_eq!(output.status.code(), Some(6), "{errors}");
+    assert!(errors.contains("nothing was recorded of own: it is linked statically"), "{errors}");
+    assert!(!errors.contains("building"), "{errors}");
+}
+
+#[test]
 fn a_variable_that_is_not_used_is_said() {
     let folder = folder_with_program();
     let said = |name: &str, value: &str| {

@@ -58,9 +58,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         .env("MEMTRACE_OUT", pattern(&reserved, args))
         .env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
-    // Of a file that cannot be read nothing is known; running it gives the better error.
-    // A script is recorded through what executes it.
-    let file = ProgramFile::read(&program).unwrap_or(ProgramFile { is_dynamic: true, ..ProgramFile::default() });
+    let file = ProgramFile::or_script(&program);
     if file.has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
