@@ -84,22 +84,12 @@ impl<'a> Collector<'a> {
         true
     }
 
-    /// Are only the outermost frames missing, if at least `more` frames follow?
-    #[inline]
-    pub(super) fn needs_only_outermost(&self, more: usize) -> bool {
-        self.seen >= self.inner && self.seen + more > self.depth
-    }
-
-    /// Completes the stack with its outermost frames, given outermost first; false if those are too few.
-    pub(super) fn end_with(&mut self, outermost: &[u64]) -> bool {
-        let (ring, kept) = (self.stack.addresses.get_mut(self.inner..self.depth), self.depth - self.inner);
-        let (Some(ring), Some(outermost)) = (ring, outermost.get(..kept)) else { return false };
-        for (place, address) in ring.iter_mut().zip(outermost.iter().rev()) {
-            place.write(*address);
-        }
-        self.next = self.depth;
-        self.seen = self.depth + 1;
-        true
+    /// A whole stack, outermost frame first.
+    pub(super) fn take_all(&mut self, addresses: &[u64]) {
+        let outer = addresses.len().saturating_sub(self.inner).min(self.depth - self.inner);
+        let outermost = addresses.get(..outer).unwrap_or(&[]).iter().rev();
+        addresses.iter().rev().take(self.inner).chain(outermost).all(|address| self.take(*address));
+        self.seen = addresses.len();
     }
 
     pub(super) fn finish(self) {

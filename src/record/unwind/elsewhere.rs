@@ -22,16 +22,13 @@ pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     None
 }
 
-pub(super) use self::NoDeepStack as DeepStack;
+pub(super) type DeepStack = ();
 
-#[derive(Debug)]
-pub(super) struct NoDeepStack<'a>(std::marker::PhantomData<&'a ()>);
-
-pub(super) fn with_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<&mut DeepStack>) -> T) -> T {
     work(&mut CapturedStack::empty(), None)
 }
 
-pub(super) fn walk(_start: Registers, _deep: DeepStack<'_>, _collector: &mut Collector<'_>) -> bool {
+pub(super) fn walk(_start: Registers, _deep: &mut DeepStack, _collector: &mut Collector<'_>) -> bool {
     false
 }
 

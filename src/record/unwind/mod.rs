@@ -9,7 +9,7 @@
 //!                                 │ return address → rule: lock-free cache, one word per entry
 //!                                 │ miss: learn ── dl_iterate_phdr ──► .eh_frame of the loaded object, parsed by gimli
 //!                                 ▼ more than 128 frames
-//!                              DeepStack: frame by frame up to a marked frame, if the outermost frames are unchanged
+//!                              DeepStack: the same with room for 65,536 frames
 //!                                 │ ──► Collector (keeps the innermost and the outermost half)
 //!                                 ▼ a step that cannot be proven
 //!                              library::walk: libgcc takes the whole stack again
@@ -107,7 +107,7 @@ fn with_walked<T>(start: Registers, depth: usize, work: impl FnOnce(Stack<'_>) -
 
 impl CapturedStack {
     #[inline(never)]
-    fn take(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
+    fn take(&mut self, start: Registers, depth: usize, deep: Option<&mut DeepStack>) {
         if mode::current() == mode::CHECKED {
             self.take_checked(start, depth, deep);
         } else if mode::current() == mode::LIBRARY || !self.walk(start, depth, deep) {
@@ -115,13 +115,13 @@ impl CapturedStack {
         }
     }
 
-    fn walk(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) -> bool {
+    fn walk(&mut self, start: Registers, depth: usize, deep: Option<&mut DeepStack>) -> bool {
         deep.is_some_and(|deep| self.fill(depth, |collector| fast::walk(start, deep, collector)))
     }
 
     /// Takes libgcc's stack and compares every other way with it.
     #[inline(never)]
-    fn take_checked(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
+    fn take_checked(&mut self, start: Registers, depth: usize, deep: Option<&mut DeepStack>) {
         self.fill(depth, |collector| library::walk(start.sp, collector));
         let same = |ours: &[u64]| ours.iter().rev().eq(self.addresses());
         let same_of_last = |stack: Stack<'_>| {

@@ -16,7 +16,7 @@ use super::rule::{Rule, UnwindStep};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{HASH_OF_NONE, HasSpacing, Spacing, SpacingBuffer, Stack, hash_with};
 
-/// Deeper stacks are not kept here, see [`deep`](super::deep).
+/// Frames that a thread's own has room for; deeper stacks are [`deep`](super::deep)'s.
 pub(super) const MOST: usize = 128;
 
 /// Tagged stack pointer: a multiple of eight, with flags in the low bits.
@@ -54,22 +54,23 @@ struct FrameDetail {
 const NONE: FrameDetail = FrameDetail { bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
 
 /// Frames are stored outermost first. While a stack is taken, the new ones are at the end of the arrays.
+/// All zeros is a valid empty value.
 #[derive(Debug)]
-pub(super) struct LastStack {
+pub(in crate::record::unwind) struct LastStack<const N: usize = MOST> {
     length: usize,
     /// Number of frames, from the outermost, that can be recognised: their rules hold for ever and say everything that
     /// was read.
     sound: usize,
     /// Address of the 0 that ended the stack; 0 if a rule ended it.
     ended_by: u64,
-    addresses: [u64; MOST],
-    places: [TaggedSp; MOST],
-    rests: [FrameDetail; MOST],
+    addresses: [u64; N],
+    places: [TaggedSp; N],
+    rests: [FrameDetail; N],
 }
 
-impl LastStack {
+impl<const N: usize> LastStack<N> {
     pub(super) const fn new() -> Self {
-        let (addresses, places, rests) = ([0; MOST], [TaggedSp(0); MOST], [NONE; MOST]);
+        let (addresses, places, rests) = ([0; N], [TaggedSp(0); N], [NONE; N]);
         Self { length: 0, sound: 0, ended_by: 0, addresses, places, rests }
     }
 
@@ -85,7 +86,7 @@ impl LastStack {
         read: impl Fn(u64) -> u64,
     ) -> Option<Stack<'_>> {
         let mut known = std::mem::take(&mut self.sound);
-        let mut first = MOST;
+        let mut first = N;
         let mut step = first_step;
         let kept = loop {
             let at = step.to;
@@ -117,11 +118,14 @@ impl LastStack {
         Some(self.stack())
     }
 
-    /// The same stack again, if every word is unchanged. Its innermost frame must then be live.
-    pub(super) fn again(&self, read: impl Fn(u64) -> u64) -> Option<Stack<'_>> {
-        let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
-        let same = read(self.places.get(innermost)?.sp() - 8) == *self.addresses.get(innermost)?;
-        (same && self.changed(self.length, read).is_none()).then(|| self.stack())
+    /// For a thread with another stack.
+    pub(super) fn forget(&mut self) {
+        self.sound = 0;
+    }
+
+    /// The stack pointer of the n-th frame, counted from the outermost one, which is the first.
+    pub(super) fn place(&self, n: usize) -> Option<u64> {
+        self.places.get(..self.length)?.get(n.checked_sub(1)?).map(|place| place.sp())
     }
 
     /// Number of the first `known` frames that are not further in than `sp`.
@@ -210,7 +214,7 @@ impl LastStack {
             says_all &= rest.rule.says_all();
             sound += usize::from(says_all);
         }
-        self.length = kept + MOST - first;
+        self.length = kept + N - first;
         self.sound = sound;
     }
 
@@ -223,7 +227,7 @@ impl LastStack {
     }
 }
 
-impl HasSpacing for LastStack {
+impl<const N: usize> HasSpacing for LastStack<N> {
     fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
         let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
         let sp = self.places.get(innermost)?.sp();

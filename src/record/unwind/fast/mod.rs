@@ -121,7 +121,7 @@ fn with_last_from<T>(first: UnwindStep, end: u64, depth: usize, work: impl FnOnc
 
 /// Takes the frames outside the one with these registers; false if a step cannot be proven. That frame must be live
 /// until this returns.
-pub(super) fn walk(start: Registers, mut deep: DeepStack<'_>, collector: &mut Collector<'_>) -> bool {
+pub(super) fn walk(start: Registers, deep: &mut DeepStack, collector: &mut Collector<'_>) -> bool {
     let Some((first, end)) = first(start) else { return false };
     let mut current = false;
     let proven = deep.walk(first, end, collector, |ip| rule_for(ip, &mut current), read);

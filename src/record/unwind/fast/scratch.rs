@@ -9,11 +9,10 @@ use std::sync::{Mutex, MutexGuard};
 use allocator_api2::boxed::Box;
 use memtrace_core::snapshot::ThreadId;
 
-use super::deep::{DeepStack, Ends};
-use crate::record::memory::{OwnVec, System};
+use super::deep::DeepStack;
+use crate::record::memory::System;
 use crate::record::thread;
 use crate::record::unwind::collector::CapturedStack;
-use crate::record::unwind::registers::Registers;
 
 /// This many threads may take deep stacks in turns without evicting each other.
 const COUNT: usize = 64;
@@ -29,14 +28,13 @@ thread_local! {
 #[derive(Debug)]
 struct Scratch {
     owner: ThreadId,
-    marks: OwnVec<Registers>,
     memory: Box<ScratchBuffers, System>,
 }
 
 #[derive(Debug)]
 struct ScratchBuffers {
     stack: CapturedStack,
-    ends: Ends,
+    deep: DeepStack,
 }
 
 impl Scratch {
@@ -45,20 +43,20 @@ impl Scratch {
         let memory = Box::<ScratchBuffers, System>::try_new_zeroed_in(System).ok()?;
         // SAFETY: all zeros is valid: integers, and addresses that are written before they are read.
         let memory = unsafe { memory.assume_init() };
-        Some(Self { owner, marks: OwnVec::new_in(System), memory })
+        Some(Self { owner, memory })
     }
 }
 
 /// DriverTime `work` with a buffer and this thread's last deep stack. Without the latter if there is no memory, or another
 /// thread is taking this buffer over.
 pub(in crate::record::unwind) fn with_scratch<T>(
-    work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T,
+    work: impl FnOnce(&mut CapturedStack, Option<&mut DeepStack>) -> T,
 ) -> T {
     let mut slot = own_scratch();
     match slot.as_mut().and_then(|slot| slot.as_mut()) {
-        Some(Scratch { marks, memory, .. }) => {
-            let ScratchBuffers { stack, ends } = &mut **memory;
-            work(stack, Some(DeepStack { marks, ends }))
+        Some(Scratch { memory, .. }) => {
+            let ScratchBuffers { stack, deep } = &mut **memory;
+            work(stack, Some(deep))
         }
         None => without_scratch(work),
     }
@@ -83,7 +81,7 @@ fn move_in(me: ThreadId) -> Option<MutexGuard<'static, Option<Scratch>>> {
     match &mut *slot {
         Some(room) => {
             room.owner = me;
-            room.marks.clear();
+            room.memory.deep.forget();
         }
         none => *none = Scratch::new(me),
     }
@@ -94,6 +92,6 @@ fn move_in(me: ThreadId) -> Option<MutexGuard<'static, Option<Scratch>>> {
 /// Out of line, because its frame has two kilobytes.
 #[cold]
 #[inline(never)]
-fn without_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
+fn without_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<&mut DeepStack>) -> T) -> T {
     work(&mut CapturedStack::empty(), None)
 }

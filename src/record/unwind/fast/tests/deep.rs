@@ -1,4 +1,4 @@
-//! Deep stacks: a stack taken with the help of marks equals that of a complete walk.
+//! Deep stacks: what is kept of them is what a complete walk finds.
 
 use std::cell::Cell;
 
@@ -7,20 +7,19 @@ use proptest::prelude::*;
 
 use super::last::{END, Frame, Kind, Machine, frame, rule_for};
 use super::{Both, both};
-use crate::record::memory::{OwnVec, System};
 use crate::record::unwind::collector::{CapturedStack, Collector};
-use crate::record::unwind::fast::deep::{DeepStack, Ends};
+use crate::record::unwind::fast::last::LastStack;
 use crate::record::unwind::fast::rule::Rule;
 
-/// A thread's state between walks.
-struct Thread {
-    marks: OwnVec<super::Registers>,
-    ends: Box<Ends>,
-}
+/// A thread's last stack, with room for `N` frames.
+struct Thread<const N: usize>(Box<LastStack<N>>);
 
-impl Thread {
+/// Room for every stack here.
+type Roomy = Thread<2048>;
+
+impl<const N: usize> Thread<N> {
     fn new() -> Self {
-        Self { marks: OwnVec::new_in(System), ends: Box::new(Ends::new()) }
+        Self(Box::new(LastStack::new()))
     }
 
     /// The addresses, innermost first, and the number of rule look-ups.
@@ -33,8 +32,7 @@ impl Thread {
         let start = *machine.frames.last().unwrap();
         let first = rule(start.ip).unwrap().step(start, END, |address| machine.read(address)).unwrap();
         let mut collector = Collector::new(&mut stack, depth);
-        let mut deep = DeepStack { marks: &mut self.marks, ends: &mut self.ends };
-        assert!(deep.walk(first, END, &mut collector, rule, |address| machine.read(address)));
+        assert!(self.0.walk(first, END, &mut collector, rule, |address| machine.read(address)));
         collector.finish();
         (stack.addresses().to_vec(), asked.get())
     }
@@ -53,35 +51,78 @@ fn enter(machine: &mut Machine, kind: Kind, frames: u64) {
     (0..frames).for_each(|n| machine.enter(Frame { kind, call: n % 3, bp: n }));
 }
 
+/// Frames to leave, the call that the frame left makes next, repetitions of the last frame, frames to enter, and how
+/// many are kept of the stack taken then.
+type Step = (usize, u64, u64, Vec<Frame>, usize);
+
+fn is_what_a_walk_finds<const N: usize>(steps: &[Step]) -> Result<(), TestCaseError> {
+    let (mut machine, mut thread) = (Machine::new(), Thread::<N>::new());
+    for (leave, call, many, enter, depth) in steps {
+        machine.leave(*leave, *call);
+        enter.iter().for_each(|frame| machine.enter(*frame));
+        // Repeats the last one, as recursion does.
+        if let Some(frame) = enter.last().filter(|frame| frame.kind != Kind::Realigned) {
+            (0..*many).for_each(|n| machine.enter(Frame { call: n % 3, ..*frame }));
+        }
+        let truth = machine.truth();
+        if !truth.is_empty() {
+            prop_assert_eq!(thread.walk(&machine, *depth).0, kept(truth, *depth));
+        }
+    }
+    Ok(())
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let depth = prop::sample::select(vec![2, 7, 128, 255, 256]);
+    (0..400usize, 0..3u64, 0..400u64, prop::collection::vec(frame(), 0..6), depth)
+}
+
 proptest! {
     #![proptest_config(crate::random::programs(300))]
 
     #[test]
-    fn what_is_kept_of_a_deep_stack_is_what_a_walk_finds(
-        steps in prop::collection::vec(
-            (0..400usize, 0..3u64, 0..400u64, prop::collection::vec(frame(), 0..6), prop::sample::select(vec![2, 7, 128, 255, 256])),
-            1..40,
-        ),
-    ) {
-        let (mut machine, mut thread) = (Machine::new(), Thread::new());
-        for (leave, call, many, enter, depth) in steps {
-            machine.leave(leave, call);
-            enter.iter().for_each(|frame| machine.enter(*frame));
-            // Repeats the last one, as recursion does.
-            let last = enter.last().filter(|frame| frame.kind != Kind::Realigned);
-            last.into_iter().flat_map(|frame| (0..many).map(|n| Frame { call: n % 3, ..*frame })).for_each(|frame| machine.enter(frame));
-            let truth = machine.truth();
-            if !truth.is_empty() {
-                prop_assert_eq!(thread.walk(&machine, depth).0, kept(truth, depth));
-            }
-        }
+    fn what_is_kept_of_a_deep_stack_is_what_a_walk_finds(steps in prop::collection::vec(step(), 1..40)) {
+        is_what_a_walk_finds::<2048>(&steps)?;
+        is_what_a_walk_finds::<300>(&steps)?;
     }
+}
+
+/// The thread returns to its outermost frames and lays others over them that write to none of their words.
+#[test]
+fn words_of_frames_that_are_gone_prove_nothing() {
+    let frames = |kinds: &str| {
+        let kind = |letter| match letter {
+            'P' => Kind::Plain,
+            'S' => Kind::Saves,
+            _ => Kind::ByRbp(1),
+        };
+        kinds.chars().map(|letter| Frame { kind: kind(letter), call: 0, bp: 0 }).collect::<Vec<_>>()
+    };
+    let found_by_chance = [
+        (0, 203, "P", 2),
+        (55, 172, "SPR", 2),
+        (43, 294, "PPP", 2),
+        (208, 31, "PPPP", 2),
+        (0, 55, "PPP", 2),
+        (199, 59, "PPPPP", 2),
+        (0, 197, "P", 2),
+        (174, 71, "PP", 2),
+        (96, 0, "", 2),
+        (329, 233, "SR", 7),
+    ];
+    let step = |(leave, many, kinds, depth)| (leave, 0, many, frames(kinds), depth);
+    is_what_a_walk_finds::<2048>(&found_by_chance.map(step)).unwrap();
+    // One large frame with a hole, and further in the same frames at the same addresses as before.
+    let (around, within) = (Frame { kind: Kind::ByRbp(3 * 200 - 2), call: 0, bp: 0 }, frames("P"));
+    let below = |frame| [vec![frame], within.clone()].concat();
+    let with_a_hole = [(0, 0, 900, below(within[0]), 128), (902, 0, 699, below(around), 128)];
+    is_what_a_walk_finds::<2048>(&with_a_hole).unwrap();
 }
 
 #[test]
 fn a_walk_ends_soon_whatever_the_depth() {
     for (levels, most) in [(600, 1000), (1100, 320)] {
-        let (mut machine, mut thread) = (Machine::new(), Thread::new());
+        let (mut machine, mut thread) = (Machine::new(), Roomy::new());
         enter(&mut machine, Kind::Plain, levels);
         assert!(thread.walk(&machine, 128).1 > levels as usize);
         // On the way in, at the end, and on the way out.
@@ -98,7 +139,7 @@ fn a_walk_ends_soon_whatever_the_depth() {
 /// The same frames at the same addresses, inside other ones.
 #[test]
 fn a_stack_with_other_outermost_frames_is_another_one() {
-    let (mut machine, mut thread) = (Machine::new(), Thread::new());
+    let (mut machine, mut thread) = (Machine::new(), Roomy::new());
     for call in [0, 1, 0, 2] {
         machine.leave(2000, 0);
         machine.enter(Frame { kind: Kind::Plain, call, bp: 0 });
@@ -110,7 +151,7 @@ fn a_stack_with_other_outermost_frames_is_another_one() {
 /// Frames between the two ends are not kept, but may lead elsewhere.
 #[test]
 fn what_was_left_meanwhile_is_walked_again() {
-    let (mut machine, mut thread) = (Machine::new(), Thread::new());
+    let (mut machine, mut thread) = (Machine::new(), Roomy::new());
     enter(&mut machine, Kind::Plain, 900);
     thread.walk(&machine, 128);
     for leave in [100, 400, 700, 880] {
@@ -128,7 +169,7 @@ fn what_was_left_meanwhile_is_walked_again() {
 fn frames_that_are_gone_are_walked_again_though_they_come_back() {
     let gone = [(0, 0), (1300, 200)];
     for (words, frames) in gone {
-        let (mut machine, mut thread) = (Machine::new(), Thread::new());
+        let (mut machine, mut thread) = (Machine::new(), Roomy::new());
         enter(&mut machine, Kind::Plain, 900);
         thread.walk(&machine, 128);
         machine.leave(600, 0);

@@ -41,7 +41,7 @@ struct Both {
 #[inline(never)]
 fn both() -> Both {
     let start = Registers::here();
-    let walked = |stack: &mut CapturedStack, deep: Option<DeepStack<'_>>| {
+    let walked = |stack: &mut CapturedStack, deep: Option<&mut DeepStack>| {
         stack.walk(start, MAX_STACK_DEPTH, deep).then(|| stack.addresses().to_vec())
     };
     let take = || with_scratch(walked);
