@@ -11,6 +11,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or
               Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memtrace/target")
 
 FEATURES = ["dhat", "jemalloc"]
+PEERS = ["--manifest-path", ROOT / "benches/peers/Cargo.toml"]
 
 
 def program(name):
@@ -19,7 +20,7 @@ def program(name):
 
 def build(*options):
     """None, or the last line with an error."""
-    command = ["cargo", "build", "--release", "--locked", "--manifest-path", ROOT / "benches/peers/Cargo.toml", *options]
+    command = ["cargo", "build", "--release", "--locked", *options]
     done = subprocess.run(command, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)}, stderr=subprocess.PIPE, text=True)
     if done.returncode == 0:
         return None
@@ -29,12 +30,14 @@ def build(*options):
 
 def build_all():
     """Errors by feature; the programs without features must build."""
+    if problem := build("--manifest-path", ROOT / "Cargo.toml", "--package", "memtrace-preload"):
+        sys.exit(f"the preloaded library does not build: {problem}")
     # If all build at once, they share every library.
-    if build("--all-features") is None:
+    if build(*PEERS, "--all-features") is None:
         return {}
-    if problem := build():
+    if problem := build(*PEERS):
         sys.exit(f"benches/peers does not build: {problem}")
-    return {feature: problem for feature in FEATURES if (problem := build("--features", feature))}
+    return {feature: problem for feature in FEATURES if (problem := build(*PEERS, "--features", feature))}
 
 
 def load():

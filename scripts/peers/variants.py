@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from . import outputs
+from . import machine, outputs
 
 FOLDERS = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
 
@@ -39,6 +39,15 @@ def all_memtrace():
     # 1 KiB is the default.
     modes = [("installed, nothing recorded", "off"), ("counters only", "counters"), (">= 1 KiB", "1KiB"), ("sampled", "sampled"), ("every allocation", "0")]
     return [memtrace(name, record) for name, record in modes]
+
+
+def preloaded():
+    def variant(name, size):
+        # As `cargo memtrace run` does: the process whose parent is named records from its beginning.
+        return Variant(f"memtrace preloaded, {name}", env=lambda out: {
+            "LD_PRELOAD": str(machine.program("libmemtrace_preload.so")), "MEMTRACE_RUN": str(os.getpid()),
+            "MEMTRACE_OUT": f"{out}.memtrace", "MEMTRACE_MIN_SIZE": size})
+    return [variant(">= 1 KiB", "1KiB"), variant("every allocation", "0")]
 
 
 def library(name, *folders):
@@ -111,7 +120,7 @@ def valgrind():
 def every(problems):
     """All variants; those that could not be built have the problem in `missing`."""
     built = [*dhat(problems.get("dhat")), *jemalloc(problems.get("jemalloc"))]
-    return [Variant("plain"), *all_memtrace(), *heaptrack(), *built, *gperftools(), *valgrind()]
+    return [Variant("plain"), *all_memtrace(), *preloaded(), *heaptrack(), *built, *gperftools(), *valgrind()]
 
 
 def environment(variant, out, extra=None):

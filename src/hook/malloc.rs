@@ -27,19 +27,19 @@ unsafe fn given(block: *mut u8) -> usize {
 #[inline]
 pub unsafe fn allocated(block: *mut u8, asked: usize) -> *mut u8 {
     if block.is_null() {
-        let _errno = KeepErrno::new();
-        heap_refusal::refused(asked);
-        return block;
+        return refused(asked);
     }
     // SAFETY: as the caller promises.
     let given = unsafe { given(block) };
-    if on_unwatched_alloc(given) { block } else { watched(block, asked, given) }
+    if on_unwatched_alloc(given) { block } else { on_watched_malloc(block, asked, given) }
 }
 
-#[inline(never)]
-fn watched(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
+/// Out of line, so that the last step of `malloc` is a jump and it has no frame in the stack that is taken.
+#[cold]
+extern "C" fn refused(asked: usize) -> *mut u8 {
     let _errno = KeepErrno::new();
-    on_watched_malloc(block, asked, given)
+    heap_refusal::refused(asked);
+    std::ptr::null_mut()
 }
 
 /// Reports that a block is about to be freed.

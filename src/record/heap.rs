@@ -90,10 +90,12 @@ pub(crate) fn on_watched_alloc(block: *mut u8, size: usize) -> *mut u8 {
 }
 
 /// [`on_watched_alloc`] where a free does not tell the size that was asked for: everything but the size of a recorded block
-/// goes by what the allocator gave.
+/// goes by what the allocator gave. C's programs read `errno` after an allocation, so it stays. A C function, because what
+/// may unwind cannot be the last step of one.
 #[cfg(feature = "preload")]
 #[inline(never)]
-pub(crate) fn on_watched_malloc(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
+pub(crate) extern "C" fn on_watched_malloc(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
+    let _errno = crate::errno::KeepErrno::new();
     enter(block.addr() as u64, given, asked);
     block
 }
