@@ -147,6 +147,9 @@ pub(crate) struct RunArgs {
     /// Record which kernel, copy or fill uses each GPU block first and last
     #[arg(long)]
     pub(crate) uses: bool,
+    /// Record the processes that the program starts, too, and keep those that held at least SIZE [default: 1 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::moment::size, num_args = 0..=1, require_equals = true, default_missing_value = "1MiB")]
+    pub(crate) children: Option<u64>,
     /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
     #[arg(long, short, visible_alias = "output", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

@@ -178,10 +178,22 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 
+/// Whether this is a recording that nobody writes any more.
+fn is_unused(path: &Path) -> bool {
+    let is_plain = path.symlink_metadata().is_ok_and(|data| data.is_file());
+    is_plain && !is_in_use(path) && memtrace_core::is_capture(path)
+}
+
+/// Removes a recording of this `run`'s own program.
+pub(crate) fn remove_own(path: &Path) {
+    if is_unused(path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Removes a recording of ours that nobody writes or reads any more. What cannot be removed stays.
 fn remove_finished(path: &Path) {
-    let is_plain = path.symlink_metadata().is_ok_and(|data| data.is_file());
-    if !is_plain || is_in_use(path) || !memtrace_core::is_capture(path) {
+    if !is_unused(path) {
         return;
     }
     let list = list_of(path);

@@ -9,12 +9,15 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// High-water marks of a program's physical memory, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResidentMemory {
     /// Kept by the kernel, so exact up to the last reading.
     pub(crate) most: u64,
     /// The largest of the readings.
     pub(crate) files: u64,
+    /// What the largest process that the program started held, and its name.
+    pub(crate) of_child: u64,
+    pub(crate) child: String,
 }
 
 /// Reads in the background until it is stopped.
@@ -30,7 +33,8 @@ impl ResidentSampler {
         let thread = thread::spawn(move || {
             let mut memory = ResidentMemory::default();
             while !stopped.load(Ordering::Relaxed) {
-                memory = memory.after(&std::fs::read_to_string(format!("/proc/{program}/status")).unwrap_or_default());
+                memory = memory.after(&status(program));
+                each_descendant(program, &mut |process| memory.add_child(&status(process)));
                 thread::park_timeout(INTERVAL);
             }
             memory
@@ -48,11 +52,46 @@ impl ResidentSampler {
 impl ResidentMemory {
     /// With another reading. A program that has ended has no such lines.
     fn after(self, status: &str) -> Self {
-        let bytes = |name: &str| {
-            let kib = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
-            kib.and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
-        };
-        Self { most: self.most.max(bytes("VmHWM:")), files: self.files.max(bytes("RssFile:")) }
+        let (most, files) = (bytes(status, "VmHWM:"), bytes(status, "RssFile:"));
+        Self { most: self.most.max(most), files: self.files.max(files), ..self }
+    }
+
+    fn add_child(&mut self, status: &str) {
+        let held = bytes(status, "VmHWM:");
+        if held > self.of_child {
+            self.of_child = held;
+            self.child = field(status, "Name:").unwrap_or_default().to_owned();
+        }
+    }
+
+    /// Whether the program only started what it is about.
+    pub(crate) fn is_mostly_a_childs(&self) -> bool {
+        self.of_child > 2 * self.most && self.of_child > 16 << 20
+    }
+}
+
+fn status(process: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn bytes(status: &str, name: &str) -> u64 {
+    let kib = field(status, name).and_then(|value| value.strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+}
+
+/// Calls `each` with the processes that a process's threads have started, and theirs.
+fn each_descendant(process: u32, each: &mut impl FnMut(u32)) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    for thread in threads.flatten() {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            each(child);
+            each_descendant(child, each);
+        }
     }
 }
 
@@ -63,9 +102,42 @@ mod tests {
     #[test]
     fn the_most_of_all_readings_is_kept() {
         let first = ResidentMemory::default().after("VmHWM:\t    2048 kB\nVmRSS:\t  9 kB\nRssFile:\t     512 kB\n");
-        assert_eq!(first, ResidentMemory { most: 2 << 20, files: 512 << 10 });
-        assert_eq!(first.after("VmHWM:\t    4096 kB\nRssFile:\t     4 kB\n").files, 512 << 10);
-        assert_eq!(first.after("State:\tZ (zombie)\n"), first);
+        assert_eq!(first, ResidentMemory { most: 2 << 20, files: 512 << 10, ..ResidentMemory::default() });
+        assert_eq!(first.clone().after("VmHWM:\t    4096 kB\nRssFile:\t     4 kB\n").files, 512 << 10);
+        assert_eq!(first.clone().after("State:\tZ (zombie)\n"), first);
+    }
+
+    #[test]
+    fn a_launcher_is_known_by_its_children() {
+        let mut memory = ResidentMemory { most: 20 << 20, ..ResidentMemory::default() };
+        memory.add_child("Name:\tsmall\nVmHWM:\t 30000 kB\n");
+        assert!(!memory.is_mostly_a_childs());
+        memory.add_child("Name:\tlarge one\nVmHWM:\t 50000 kB\n");
+        memory.add_child("State:\tZ (zombie)\n");
+        assert!(memory.is_mostly_a_childs());
+        assert_eq!((&*memory.child, memory.of_child), ("large one", 50_000 << 10));
+    }
+
+    #[test]
+    fn processes_of_processes_are_found() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "sh -c 'sleep 100; :'; :"]).stdout(std::process::Stdio::null());
+        let mut shell = shell.spawn().unwrap();
+        let found = || {
+            let mut found = Vec::new();
+            each_descendant(shell.id(), &mut |process| found.push(process));
+            found
+        };
+        let begun = (0..500).map(|_| (thread::sleep(Duration::from_millis(10)), found()).1).find(|all| all.len() == 2);
+        let names = begun.unwrap().into_iter().map(|process| {
+            let name = field(&status(process), "Name:").unwrap_or_default().to_owned();
+            let pid = rustix::process::Pid::from_raw(process.cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            name
+        });
+        assert_eq!(names.collect::<Vec<_>>(), ["sh", "sleep"]);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -36,6 +36,11 @@ fn program() {
         let mut again = Command::new(std::env::current_exe().unwrap());
         panic!("{}", again.args(TEST).env_remove("TEST_EXEC").env("TEST_MIB", size).exec());
     }
+    for size in std::env::var("TEST_CHILDREN").iter().flat_map(|sizes| sizes.split_whitespace()) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(TEST).env_remove("TEST_CHILDREN").env("TEST_MIB", size).stdout(Stdio::null());
+        assert!(child.status().unwrap().success());
+    }
     if let Ok(size) = std::env::var("TEST_LAUNCH") {
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(TEST).env_remove("TEST_LAUNCH").env("TEST_MIB", size).env("TEST_SLEEP", "2500");
@@ -284,6 +289,26 @@ fn the_answer_is_of_what_the_program_became() {
     fs::remove_file(folder.path().join("program")).unwrap();
     let (out, _) = outputs(&memtrace(&folder, &["report", "a-2.memtrace"]).output().unwrap());
     assert!(out.contains("(running::program)"), "{out}");
+}
+
+#[test]
+fn of_children_the_largest_is_answered_and_small_ones_leave_no_file() {
+    let folder = folder_with_program();
+    let mut command = run(&folder, "0", &["--children=20MiB"]);
+    let (out, errors) = outputs(&command.env("TEST_CHILDREN", "1 40 2 30").output().unwrap());
+    assert!(out.contains("3145728 0"), "{out}");
+    let held = |line: &str| line.split_once(" held ").is_some_and(|(_, held)| held.contains(" MiB at its peak"));
+    let listed: Vec<&str> = errors.lines().filter(|line| held(line)).collect();
+    assert!(listed.len() == 2 && listed[0].contains("held 40.") && listed[1].contains("held 30."), "{errors}");
+    assert!(errors.contains("held less than 20.00 MiB, whose recordings are removed: 3\n"), "{errors}");
+    assert!(errors.contains("\nPeak 40."), "{errors}");
+    assert_eq!(recordings(&folder).len(), 2);
+    let next = errors.lines().last().unwrap().split_once("cargo memtrace ").unwrap().1;
+    let (out, _) = outputs(&memtrace(&folder, &next.split(' ').collect::<Vec<_>>()).output().unwrap());
+    assert!(out.contains("Peak 40."), "{out}");
+    // One stays, however small.
+    let (_, errors) = outputs(&run(&folder, "0", &["--children=1GiB"]).output().unwrap());
+    assert!(errors.contains("\nPeak 3.") && !errors.contains("removed"), "{errors}");
 }
 
 #[test]

@@ -32,10 +32,11 @@ extern "C" fn construct() {
     }
 }
 
-/// Whether the parent is the process that the variable names; a program that the process executes has the same parent.
+/// Whether every process is to be recorded, or the parent is the process that the variable names; a program that the
+/// process executes has the same parent.
 fn is_started_by_run() -> bool {
-    let run = std::env::var("MEMTRACE_RUN").ok().and_then(|pid| pid.parse().ok());
-    run == Some(std::os::unix::process::parent_id())
+    let Ok(run) = std::env::var("MEMTRACE_RUN") else { return false };
+    run == "all" || run.parse() == Ok(std::os::unix::process::parent_id())
 }
 
 /// Records the heap, too, from here on. Where nobody calls the functions before C's allocator, only CUDA memory is left.

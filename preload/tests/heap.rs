@@ -169,6 +169,32 @@ fn a_shell_and_what_it_starts_behave_as_without_us() {
 }
 
 #[test]
+fn every_process_is_recorded_where_all_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), PROGRAM);
+    let mut shell = Command::new("/bin/sh");
+    let script = "\"$0\" 1 1; \"$0\" 1 2 | cat; exit 4";
+    shell
+        .args(["-c", script])
+        .arg(&program)
+        .current_dir(folder.path())
+        .env("LD_PRELOAD", built("libmemtrace_preload.so"));
+    shell.env("MEMTRACE_RUN", "all").env("MEMTRACE_OUT", "%e-%p.memtrace").env("MEMTRACE_MIN_SIZE", "16KiB");
+    let output = shell.output().unwrap();
+    assert!(output.status.code() == Some(4) && output.stderr.is_empty(), "{output:?}");
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let recorded = files.filter(|name| name.ends_with(".memtrace"));
+    let mut programs: Vec<String> = recorded.map(|name| name.split_once('-').unwrap().0.to_owned()).collect();
+    programs.sort();
+    let own = program.file_name().unwrap().to_str().unwrap();
+    let programs: Vec<&str> = programs.iter().map(|name| if name == own { "own" } else { name }).collect();
+    // The shell has the name of the file behind the link, and a subshell that executes nothing records nothing of its own.
+    assert_eq!(programs.iter().filter(|name| **name == "own").count(), 2, "{programs:?}");
+    assert_eq!(programs.iter().filter(|name| **name == "cat").count(), 1, "{programs:?}");
+    assert_eq!(programs.len(), 4, "{programs:?}");
+}
+
+#[test]
 fn a_program_with_a_malloc_of_its_own_runs_and_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"

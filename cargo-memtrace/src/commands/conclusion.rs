@@ -2,23 +2,70 @@
 
 use std::path::Path;
 
+use memtrace_core::Bytes;
 use memtrace_core::report::Report;
 
+use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
 use crate::{input, output};
 
 /// Completes and reports what the processes of a program recorded. `child` has ended; others may record on.
-pub(super) fn conclude(announced: &[Announced], child: u32, is_newest: bool) {
-    // A program that executes another one has several: the last is of what it became.
+pub(super) fn conclude(announced: &[Announced], child: u32, args: &RunArgs) {
+    let is_newest = args.out.is_none();
+    let answered = match args.children {
+        Some(least) => largest(announced, child, least).map(|one| of_main(one, child, false)),
+        None => last_of(announced, child).map(|one| of_main(one, child, is_newest)),
+    };
+    if let Some(Err(failure)) = answered {
+        output::say(failure);
+    }
+}
+
+/// A program that executes another one has several recordings: the last is of what it became. Says where the others are.
+fn last_of(announced: &[Announced], child: u32) -> Option<&Announced> {
     let main = announced.iter().rposition(|one| one.pid == child).unwrap_or(0);
     for (at, one) in announced.iter().enumerate().filter(|(at, _)| *at != main) {
         let verb = if complete(one, child) { "recorded" } else { "still records" };
         output::say(format!("process {} {verb} to {}", one.pid, shown(&announced[at].path)));
     }
-    if let Some(Err(failure)) = announced.get(main).map(|one| of_main(one, child, is_newest)) {
-        output::say(failure);
+    announced.get(main)
+}
+
+/// The recording of the process that held the most. Says where the others are, and removes those of processes that held less
+/// than `least`.
+fn largest(announced: &[Announced], child: u32, least: u64) -> Option<&Announced> {
+    let mut held: Vec<(u64, String, &Announced)> = announced.iter().filter_map(|one| held(one, child)).collect();
+    held.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
+    // One recording stays: somebody asked for it.
+    let kept = held.iter().filter(|(bytes, ..)| *bytes >= least).count().max(1).min(held.len());
+    let (kept, small) = held.split_at(kept);
+    for (bytes, name, one) in kept {
+        output::say(format!("{name} held {} at its peak: {}", Bytes(*bytes), shown(&one.path)));
     }
+    small.iter().for_each(|(.., one)| recordings::remove_own(&one.path));
+    if !small.is_empty() {
+        let count = small.len();
+        output::say(format!("processes that held less than {}, whose recordings are removed: {count}", Bytes(least)));
+    }
+    kept.first().map(|(.., one)| *one)
+}
+
+/// The most bytes that a process held on one device, and which process it was. `None` for one that records on, and for what is no
+/// recording of ours; both are said.
+fn held(one: &Announced, child: u32) -> Option<(u64, String, &Announced)> {
+    let file = shown(&one.path);
+    if !complete(one, child) {
+        output::say(format!("process {} still records to {file}", one.pid));
+        return None;
+    }
+    let read = Some(&one.path).filter(|path| memtrace_core::is_capture(path)).map(|path| input::read(Some(path)));
+    let Some(Ok(read)) = read else {
+        output::say(format!("process {} recorded to {file}", one.pid));
+        return None;
+    };
+    let peak = read.data.devices.iter().map(|device| device.peak.total()).max().unwrap_or(0);
+    Some((peak, format!("{} (process {})", read.data.process.program, one.pid), one))
 }
 
 /// Adds the names of functions, because the next build replaces the program that has them. False for a recording that goes on.

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     not_used("MEMTRACE_OUT", "`run -o FILE` names the recording");
     command
         .env("MEMTRACE", "1")
-        .env("MEMTRACE_RUN", std::process::id().to_string())
+        .env("MEMTRACE_RUN", args.children.map_or_else(|| std::process::id().to_string(), |_| "all".into()))
         .env("MEMTRACE_OUT", pattern(&reserved, args))
         .env("MEMTRACE_RECORDINGS", reserved.list());
     settings(&mut command, args);
@@ -79,9 +79,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     }
     let announced = reserved.announced();
     if announced.is_empty() {
-        nothing_recorded(&name, &file, memory);
+        nothing_recorded(&name, &file, &memory);
     }
-    conclusion::conclude(&announced, pid, args.out.is_none());
+    conclusion::conclude(&announced, pid, args);
+    if args.children.is_none() && memory.is_mostly_a_childs() {
+        let (child, held, own) = (&memory.child, Bytes(memory.of_child), Bytes(memory.most));
+        output::say(format!(
+            "{child}, which {name} started, held {held} of physical memory, {name} itself {own}; \
+             `cargo memtrace run --children` records it, too"
+        ));
+    }
     Ok(exit_code(status))
 }
 
@@ -157,7 +164,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// Why, what the kernel knows instead, and the lines that record the heap of a Rust program.
-fn nothing_recorded(name: &str, file: &ProgramFile, memory: ResidentMemory) {
+fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     if file.has_memtrace {
         output::say("nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded");
         return;

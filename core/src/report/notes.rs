@@ -35,15 +35,16 @@ fn symbol_notes(health: &Health) -> Vec<String> {
     let mut notes = Vec::new();
     if health.no_line_numbers {
         notes.push(
-            "functions have no line numbers; to get them, add `debug = \"line-tables-only\"` to [profile.release] in Cargo.toml"
+            "functions have no line numbers: they were built without debug information; in Rust, `debug = \"line-tables-only\"` \
+             in [profile.release] adds it, in C and C++ `-g`"
                 .to_owned(),
         );
     }
     if health.unknown_addresses > 0 {
         let addresses = grouped(health.unknown_addresses);
         notes.push(format!(
-            "{addresses} code addresses have no name: their program or library has no symbols; for a program, add \
-             `strip = \"none\"` and `debug = \"line-tables-only\"` to [profile.release] in Cargo.toml"
+            "{addresses} code addresses have no name: their program or library was stripped; a program in Rust keeps them with \
+             `strip = \"none\"` and `debug = \"line-tables-only\"` in [profile.release]"
         ));
     }
     notes.extend(health.unreadable_objects.iter().map(|module| format!("no names for the code of {module}")));
