@@ -16,6 +16,7 @@ mod dump;
 mod dumps;
 mod env;
 mod files;
+mod mapped;
 mod missed;
 mod numbers;
 mod operators;

@@ -10,9 +10,9 @@ use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
     DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, Health, HostMemory, IdleTime, KernelId,
-    LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules,
-    ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId,
-    UnseenCalls,
+    LoadedObject, MappedFile, MappedFiles, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process, Record,
+    RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat,
+    Thread, ThreadId, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -43,6 +43,8 @@ coded! {
     }
     Thread { number, os_id, name }
     HostMemory { time_ns, resident, resident_high, files, files_high, swapped }
+    MappedFiles { time_ns, files }
+    MappedFile { path, size, resident }
     LoadedObject { path, build_id, base: raw, range }
     Commit { duration_ns, health }
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }

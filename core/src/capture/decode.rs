@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::input;
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
-    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment,
-    SegmentRecord, SnapshotData, Stacks,
+    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, MappedFiles, Mark, ObjectSpans, Process, Record, ScopeStats,
+    Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -140,8 +140,8 @@ impl Reading {
         let data = &mut self.data;
         match tag {
             Tag::Process => {
-                let Process { threads, duration_ns, memory, .. } = std::mem::take(&mut data.process);
-                data.process = Process { threads, duration_ns, memory, ..r.get()? };
+                let Process { threads, duration_ns, memory, mapped, .. } = std::mem::take(&mut data.process);
+                data.process = Process { threads, duration_ns, memory, mapped, ..r.get()? };
             }
             Tag::Settings => {
                 let own_folder = data.settings.rules.own_folder().to_owned();
@@ -172,6 +172,9 @@ impl Reading {
             Tag::ImportNotes => data.health.import_notes = r.get()?,
             Tag::HostMemory => {
                 data.process.memory = Some(r.get::<HostMemory>()?.after(data.process.memory));
+            }
+            Tag::MappedFiles => {
+                data.process.mapped = Some(r.get::<MappedFiles>()?.after(data.process.mapped.take()));
             }
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,

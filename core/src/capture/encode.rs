@@ -9,8 +9,8 @@ use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
-    HostMemory, LoadedObject, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings,
-    SnapshotData, Stacks, Thread,
+    HostMemory, LoadedObject, MappedFiles, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord,
+    Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 
@@ -47,6 +47,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
         encoder.chunk(Tag::ImportNotes, |p| p.list(&data.health.import_notes))?;
     }
     encoder.host_memory(data.process.memory)?;
+    data.process.mapped.iter().try_for_each(|mapped| encoder.mapped_files(mapped))?;
     encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
     encoder.end()
 }
@@ -186,6 +187,10 @@ impl<W: Write> Encoder<W> {
 
     pub fn host_memory(&mut self, memory: Option<HostMemory>) -> io::Result<()> {
         memory.map_or(Ok(()), |memory| self.chunk(Tag::HostMemory, |p| p.put(&memory)))
+    }
+
+    pub fn mapped_files(&mut self, mapped: &MappedFiles) -> io::Result<()> {
+        self.chunk(Tag::MappedFiles, |p| p.put(mapped))
     }
 
     /// Makes what was written before count.

@@ -122,6 +122,7 @@ tags! {
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
+    MappedFiles = 38,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

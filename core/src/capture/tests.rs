@@ -6,7 +6,8 @@ use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
-    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, MemoryKind, Process, Spans, UnseenCalls,
+    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, MappedFile, MappedFiles, MemoryKind, Process,
+    Spans, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -39,8 +40,13 @@ fn sample() -> SnapshotData {
     device.lost_names = 3;
     data.process.rank = Some(0);
     data.process.memory = Some(host_memory());
+    data.process.mapped = Some(mapped(7, 5));
     data.health = health();
     data
+}
+
+fn mapped(time_ns: u64, resident: u64) -> MappedFiles {
+    MappedFiles { time_ns, files: vec![MappedFile { path: "/m.safetensors".into(), size: 90, resident }] }
 }
 
 fn host_memory() -> HostMemory {
@@ -267,6 +273,17 @@ fn the_last_reading_of_resident_memory_counts_with_the_most_of_mapped_files() {
     encoder.commit(&Commit::default()).unwrap();
     let read = read(encoder.out()).unwrap().data.process.memory;
     assert_eq!(read, Some(HostMemory { files_high: 50, ..later }));
+}
+
+#[test]
+fn of_readings_of_mapped_files_the_one_with_most_counts() {
+    let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    for (time_ns, resident) in [(1, 5), (2, 50), (3, 4)] {
+        encoder.mapped_files(&mapped(time_ns, resident)).unwrap();
+        encoder.process(&Process::default()).unwrap();
+    }
+    encoder.commit(&Commit::default()).unwrap();
+    assert_eq!(read(encoder.out()).unwrap().data.process.mapped, Some(mapped(2, 50)));
 }
 
 #[test]

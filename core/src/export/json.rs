@@ -9,7 +9,8 @@ use crate::analysis::{self, Breakdown, Moment, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
-    CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
+    CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MappedFile, MappedFiles, MemoryStats, OutOfMemory, RecordKind,
+    SnapshotData, Stat,
 };
 use crate::visible;
 
@@ -138,7 +139,7 @@ fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &Left
         report["left_out"] = left_out.to_string().into();
     }
     if let Some(memory) = &data.process.memory {
-        report["host_memory"] = host_memory(memory);
+        report["host_memory"] = host_memory(memory, data.process.mapped.as_ref());
     }
     if let Some(interval) = data.settings.sample_interval {
         report["sample_interval"] = interval.get().into();
@@ -146,8 +147,12 @@ fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &Left
     report
 }
 
-fn host_memory(memory: &HostMemory) -> Value {
+fn host_memory(memory: &HostMemory, mapped: Option<&MappedFiles>) -> Value {
+    let file = |file: &MappedFile| json!({"path": file.path, "bytes": file.size, "resident_bytes": file.resident});
+    let files: Vec<Value> = mapped.map_or_else(Vec::new, |mapped| mapped.files.iter().map(file).collect());
     json!({
+        "mapped_files": files,
+        "mapped_files_time_ns": mapped.map(|mapped| mapped.time_ns),
         "time_ns": memory.time_ns,
         "resident_bytes": memory.resident,
         "resident_peak_bytes": memory.resident_high,

@@ -39,7 +39,11 @@ fn not_recorded(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> 
     let rest = memory.resident_high.saturating_sub(memory.files_high).saturating_sub(recorded);
     (rest >= recorded.max(LEAST_NOT_RECORDED)).then(|| {
         let (most, files) = (Bytes(memory.resident_high), Bytes(memory.files_high));
-        format!("The process held more than was recorded: at most {most} were resident, {files} of it mapped files.")
+        let largest = data.process.mapped.as_ref().and_then(|mapped| mapped.files.first());
+        let largest = largest.map_or_else(String::new, |file| format!(", the largest {}", file.path));
+        format!(
+            "The process held more than was recorded: at most {most} were resident, {files} of it mapped files{largest}."
+        )
     })
 }
 

@@ -39,7 +39,7 @@ pub use category::Category;
 pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};
-pub use host_memory::HostMemory;
+pub use host_memory::{HostMemory, MappedFile, MappedFiles};
 pub use ids::{ContextId, StackId, ThreadId};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;

@@ -1,6 +1,6 @@
 //! The recorded process and its threads.
 
-use super::host_memory::HostMemory;
+use super::host_memory::{HostMemory, MappedFiles};
 use super::ids::ThreadId;
 
 /// The recorded process.
@@ -24,6 +24,8 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Its physical memory, at the last reading.
     pub memory: Option<HostMemory>,
+    /// Its mapped files, at the reading when they held most.
+    pub mapped: Option<MappedFiles>,
 }
 
 /// A thread that memtrace has seen.

@@ -37,6 +37,7 @@ use memtrace_core::snapshot::{Device, Process, Settings};
 use self::file::StreamFile;
 pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
+use super::mapped::MappedFilesReader;
 use super::missed::RecordingStart;
 use super::numbers::DenseStacks;
 use super::process::this_process;
@@ -66,6 +67,7 @@ impl CaptureStream {
             kernels: 0,
             objects: Vec::new(),
             threads: 0,
+            mapped: MappedFilesReader::default(),
             memory_read: false,
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,

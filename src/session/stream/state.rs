@@ -9,6 +9,7 @@ use memtrace_core::snapshot::{Device, Health, LoadedObject};
 use super::file::StreamFile;
 use crate::record::uses::UseCursor;
 use crate::record::{Cursor, thread};
+use crate::session::mapped::MappedFilesReader;
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
 use crate::session::process::{host_memory, threads};
@@ -55,6 +56,7 @@ pub(in crate::session) struct CaptureStream {
     pub(super) kernels: usize,
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
+    pub(super) mapped: MappedFilesReader,
     /// This flush has read the process's memory.
     pub(super) memory_read: bool,
     pub(super) committed: Committed,
@@ -104,7 +106,10 @@ impl CaptureStream {
         }
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
         if !std::mem::replace(&mut self.memory_read, true) {
-            self.encoder.host_memory(host_memory(duration_ns))?;
+            let memory = host_memory(duration_ns);
+            self.encoder.host_memory(memory)?;
+            let mapped = memory.and_then(|memory| self.mapped.grown(memory.files, duration_ns));
+            mapped.iter().try_for_each(|mapped| self.encoder.mapped_files(mapped))?;
         }
         self.encoder.commit(&Commit { duration_ns, health })
     }
