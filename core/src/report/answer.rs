@@ -191,7 +191,13 @@ fn older_than_the_retry(data: &SnapshotData, device: &DeviceSnapshot) -> Option<
 fn at_the_end(device: &DeviceSnapshot) -> String {
     let live = device.stats.allocated_bytes.current + device.below_threshold;
     let of = if device.device == Device::Cpu { "" } else { " on the device" };
-    format!("Still live at the end{of}: {} ({} of the peak).", Bytes(live), percent(live, device.peak.total()))
+    let peak = device.peak.total();
+    let beside = if live > peak {
+        ", more than at the peak: blocks below the threshold are added up when a larger one is allocated".to_owned()
+    } else {
+        format!(" ({} of the peak)", percent(live, peak))
+    };
+    format!("Still live at the end{of}: {}{beside}.", Bytes(live))
 }
 
 fn is_worth(bytes: u64, total: u64) -> bool {
@@ -241,6 +247,15 @@ mod tests {
         assert_eq!(said(&data).as_deref(), Some(expected));
         data.devices[0].peak.bytes += 1;
         assert_eq!(said(&data), None);
+    }
+
+    #[test]
+    fn more_at_the_end_than_at_the_peak_is_explained() {
+        let mut data = Story::cpu().alloc("block", 1000).on(LINE_7).build();
+        assert_eq!(at_the_end(&data.devices[0]), "Still live at the end: 1000 B (100 % of the peak).");
+        data.devices[0].below_threshold = 1;
+        let said = at_the_end(&data.devices[0]);
+        assert!(said.starts_with("Still live at the end: 1001 B, more than at the peak: blocks below"), "{said}");
     }
 
     #[test]
