@@ -3,6 +3,7 @@
 
 mod demangle;
 mod files;
+mod object_file;
 mod resolve;
 mod stacks;
 
