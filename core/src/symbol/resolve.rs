@@ -132,6 +132,8 @@ fn frames_in(loader: &Loader, offset: u64) -> Vec<Frame> {
             frames.push(to_frame(&frame));
         }
     }
+    // Without the file that it shares names with, debug information may say nothing.
+    frames.retain(|frame| *frame != Frame::default());
     frames
 }
 
