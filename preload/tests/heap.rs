@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use memtrace::{Device, read_capture};
+use memtrace_core::read_capture_with;
+use memtrace_core::symbol::SymbolSources;
 
 /// Allocates at random, by every function there is, on as many threads as the first argument says; the second one is the seed.
 /// Blocks of 16 KiB or more are counted: bytes that stay live, the most that were live at once, allocations and frees.
@@ -157,6 +159,40 @@ fn a_library_without_names_is_not_taken_for_the_program() {
     assert_eq!(libraries.collect::<Vec<_>>(), Vec::<&str>::new());
     let rows = memtrace::analysis::by_line(&data, cpu).rows;
     assert!(rows.iter().any(|row| row.label.ends_with("(new_block)")), "{rows:?}");
+}
+
+/// A stripped program, and a stripped library with its debug information below a folder.
+const STRIPPED: &str = r#"
+cc -g -O1 -shared -fPIC -Wl,--build-id=0xabcdef01 -o libgrow.so grow.c
+cc -g -O1 -Wl,--build-id=0x12345678 -o app app.c ./libgrow.so
+mkdir -p debug/.build-id/ab
+objcopy --only-keep-debug libgrow.so debug/.build-id/ab/cdef01.debug
+objcopy --only-keep-debug app app.debug
+strip libgrow.so app
+objcopy --add-gnu-debuglink=app.debug app
+"#;
+
+#[test]
+fn stripped_programs_and_libraries_have_lines_from_their_separate_debug_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let grow = "#include <stdlib.h>\nchar *grow(void) {\n  return 1 + (char *)malloc(70000);\n}\n";
+    let app = "#include <stdlib.h>\nchar *grow(void);\nint main(void) {\n  return malloc(50000) == grow();\n}\n";
+    std::fs::write(at("grow.c"), grow).unwrap();
+    std::fs::write(at("app.c"), app).unwrap();
+    assert!(Command::new("sh").args(["-ec", STRIPPED]).current_dir(folder.path()).status().unwrap().success());
+    assert!(recorded(folder.path(), &at("app"), &[]).status.success());
+    let lines = |debug: &str| {
+        let sources = SymbolSources { debug_dirs: vec![at(debug)], ..SymbolSources::default() };
+        let data = read_capture_with(at("heap.memtrace"), &sources, |_, _| {}).unwrap();
+        let rows = memtrace::analysis::by_line(&data, data.device(Device::Cpu).unwrap()).rows;
+        rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
+    };
+    let found = lines("debug");
+    assert!(found.contains(&("grow.c:3 (grow)".to_owned(), 70000)), "{found:?}");
+    assert!(found.contains(&("app.c:4 (main)".to_owned(), 50000)), "{found:?}");
+    let without = lines("none");
+    assert!(without.iter().all(|(label, _)| !label.contains("grow.c")), "{without:?}");
 }
 
 #[test]

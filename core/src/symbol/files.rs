@@ -1,38 +1,40 @@
 //! Lookup of object files and separate debug information, verified by build-id.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
-use object::{Object, ReadCache};
 
+use super::object_file::{DEBUG_ROOT, ObjectFile, debug_file, hex};
 use crate::snapshot::LoadedObject;
 
-/// Folder in which distributions keep debug information by build-id.
-const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
-
 /// Where the reader of a capture looks for the files of the program and its libraries, besides their own paths and
-/// `/usr/lib/debug/.build-id`. A file counts only if its build-id matches.
+/// `/usr/lib/debug`. A file counts only if its build-id matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SymbolSources {
     /// Program files, libraries and files of debug information, wherever they are now.
     pub binaries: Vec<PathBuf>,
-    /// Folders with files of these names, and with debug information as `.build-id/AB/CDEF….debug`.
+    /// Folders with files of these names, and with debug information as below `/usr/lib/debug`: as
+    /// `.build-id/AB/CDEF….debug`, or where a `.gnu_debuglink` leads.
     pub debug_dirs: Vec<PathBuf>,
 }
 
 impl SymbolSources {
     /// The files to try, in this order.
     fn candidates(&self, object: &LoadedObject) -> Vec<PathBuf> {
-        let (path, debug) = (path_of(object), debug_file(&object.build_id));
+        let path = path_of(object);
         let mut candidates = self.binaries.clone();
+        candidates.push(path.to_owned());
+        let (by_id, name) = (debug_file(&object.build_id), path.file_name().unwrap_or_default().to_string_lossy());
         for folder in &self.debug_dirs {
-            candidates.extend([folder.join(".build-id").join(&debug), folder.join(&debug)]);
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            candidates.extend([folder.join(&by_id), folder.join(by_id.strip_prefix(".build-id").unwrap_or(&by_id))]);
             candidates.extend([folder.join(format!("{name}.debug")), folder.join(&*name)]);
         }
-        candidates.extend([path.to_owned(), Path::new(DEBUG_FILES).join(debug)]);
+        candidates.push(Path::new(DEBUG_ROOT).join(by_id));
         candidates
+    }
+
+    fn roots(&self) -> Vec<PathBuf> {
+        self.debug_dirs.iter().cloned().chain([PathBuf::from(DEBUG_ROOT)]).collect()
     }
 }
 
@@ -40,44 +42,70 @@ pub(super) fn path_of(object: &LoadedObject) -> &Path {
     Path::new(object.path.as_deref().unwrap_or_default())
 }
 
-/// Opens the file of an object, or its separate debug information.
-pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Loader, String> {
+/// Opens the files of an object of another process: first the one with its debug information, which may be the only one.
+pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Vec<Loader>, String> {
     if object.build_id.is_empty() {
         return Err("it has no build-id to verify its file with".to_owned());
     }
-    let path = path_of(object);
     let candidates = sources.candidates(object);
-    let same = candidates.iter().find(|path| build_id(path).is_some_and(|id| id == object.build_id));
-    let Some(path) = same else {
-        let why = if path.exists() { "the file has changed" } else { "the file is gone" };
-        return Err(format!("{why} (build-id {})", hex(&object.build_id)));
+    open_first(object, verified(object, &candidates), &sources.roots())
+}
+
+/// Opens the files of a loaded object. The program's file may have been replaced or deleted, but the kernel still has it. A
+/// library must have the build-id that it was loaded with, if any. An object without a file (the vDSO) has no symbols.
+pub(super) fn open_loaded(object: &LoadedObject, is_program: bool) -> Result<Vec<Loader>, String> {
+    let sources = SymbolSources::default();
+    let running =
+        if cfg!(target_os = "linux") && is_program { ObjectFile::of(Path::new("/proc/self/exe")) } else { None };
+    let candidates = match object.build_id.is_empty() {
+        true => vec![path_of(object).to_owned()],
+        false => sources.candidates(object),
     };
-    Loader::new(path).map_err(|error| error.to_string())
+    open_first(object, running.into_iter().chain(verified(object, &candidates)), &sources.roots())
 }
 
-/// `AB/CDEF….debug`.
-fn debug_file(build_id: &[u8]) -> PathBuf {
-    let id = hex(build_id);
-    let (folder, file) = id.split_at_checked(2).unwrap_or((&id, ""));
-    Path::new(folder).join(format!("{file}.debug"))
+/// Those that are of the same build.
+fn verified(object: &LoadedObject, candidates: &[PathBuf]) -> impl Iterator<Item = ObjectFile> {
+    candidates.iter().filter_map(|path| ObjectFile::of(path)).filter(|file| file.build_id == object.build_id)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn build_id(path: &Path) -> Option<Vec<u8>> {
-    // A hostile capture may name a pipe, and opening it would wait for a writer.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
+/// Looks no further than to the first file with lines. A file without, as the linker's, may know other functions.
+fn open_first(
+    object: &LoadedObject,
+    mut files: impl Iterator<Item = ObjectFile>,
+    roots: &[PathBuf],
+) -> Result<Vec<Loader>, String> {
+    let mut plain = Vec::new();
+    let with_lines = files.find_map(|file| {
+        let lines = if file.has_lines { file.load(roots).ok() } else { None };
+        if lines.is_none() {
+            plain.push(file);
+        }
+        lines
+    });
+    let linked = || plain.iter().find_map(|file| file.linked(roots)?.load(roots).ok());
+    let lines = with_lines.or_else(linked);
+    match (lines, plain.first().map(|file| file.load(roots))) {
+        (None, None) => Err(why_none(object)),
+        (None, Some(own)) => Ok(vec![own?]),
+        (Some(lines), own) => Ok([lines].into_iter().chain(own.and_then(Result::ok)).collect()),
     }
-    let cache = ReadCache::new(fs::File::open(path).ok()?);
-    let file = object::File::parse(&cache).ok()?;
-    file.build_id().ok()?.map(<[u8]>::to_vec)
 }
 
-#[cfg(all(test, unix))]
+fn why_none(object: &LoadedObject) -> String {
+    let why = if path_of(object).exists() { "the file has changed" } else { "the file is gone" };
+    format!("{why} (build-id {})", hex(&object.build_id))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn build_id(path: &Path) -> Option<Vec<u8>> {
+    ObjectFile::of(path).map(|file| file.build_id).filter(|id| !id.is_empty())
+}
+
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// This program under another name, as a moved one.
@@ -86,7 +114,7 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         let Some(id) = build_id(&program) else { return };
         let folder = tempfile::tempdir().unwrap();
-        let by_id = folder.path().join(".build-id").join(debug_file(&id));
+        let by_id = folder.path().join(debug_file(&id));
         let by_name = folder.path().join("names/gone");
         let object = LoadedObject { path: Some("/gone".into()), build_id: id, base: 0, range: 0..1 };
         let of = |binary: Option<&Path>, debug_dir: Option<&Path>| SymbolSources {

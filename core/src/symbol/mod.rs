@@ -1,8 +1,11 @@
 //! Symbolication: code addresses to functions, files and lines, with the files of the loaded objects. After recording, once per
 //! address.
 
+#[cfg(all(test, target_os = "linux"))]
+mod debug_tests;
 mod demangle;
 mod files;
+mod object_file;
 mod resolve;
 mod stacks;
 

@@ -33,8 +33,8 @@ pub struct Resolver<'a> {
     elsewhere: fn(u64) -> Option<Resolved>,
     /// For each object, the first one with the same file.
     files: Vec<usize>,
-    /// Opened files by their first object; `None` for an unreadable file.
-    loaders: HashMap<usize, Option<Loader>>,
+    /// Opened files by their first object; none if they are unreadable.
+    loaders: HashMap<usize, Vec<Loader>>,
     unreadable: Vec<String>,
     sources: SymbolSources,
 }
@@ -75,24 +75,25 @@ impl<'a> Resolver<'a> {
         };
         // A return address is behind its call.
         let offset = address.wrapping_sub(object.base).wrapping_sub(1);
-        let found = self.loader(index, object).and_then(|loader| from_file(loader, offset));
+        let found = from_files(self.loaders(index, object), offset);
         found.unwrap_or_else(|| label(address, Some(object)))
     }
 
-    fn loader(&mut self, index: usize, object: &LoadedObject) -> Option<&Loader> {
+    fn loaders(&mut self, index: usize, object: &LoadedObject) -> &[Loader] {
         let is_loaded = index < self.loaded;
         let file = self.files.get(index).copied().unwrap_or(index);
-        let open = || match if is_loaded { open_loaded(object, index) } else { files::open(object, &self.sources) } {
-            Ok(loader) => Some(loader),
-            Err(why) => {
+        let opened =
+            || if is_loaded { files::open_loaded(object, index == 0) } else { files::open(object, &self.sources) };
+        let open = || {
+            opened().unwrap_or_else(|why| {
                 if !is_loaded || path_of(object).exists() {
                     let name = object.path.as_deref().unwrap_or("(an object without a name)");
                     self.unreadable.push(format!("{name}: {why}"));
                 }
-                None
-            }
+                Vec::new()
+            })
         };
-        self.loaders.entry(file).or_insert_with(open).as_ref()
+        self.loaders.entry(file).or_insert_with(open)
     }
 }
 
@@ -105,25 +106,11 @@ fn first_of_file(objects: &[LoadedObject], loaded: usize) -> Vec<usize> {
     objects.iter().enumerate().map(file).collect()
 }
 
-/// Opens a loaded object. The program's file may have been replaced or deleted, but the kernel still has it. A library with
-/// a build-id must match it. An object without a file (the vDSO) has no symbols.
-fn open_loaded(object: &LoadedObject, index: usize) -> Result<Loader, String> {
-    let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
-    match running {
-        Some(program) => Ok(program),
-        None if object.build_id.is_empty() => Loader::new(path_of(object)).map_err(|error| error.to_string()),
-        None => files::open(object, &SymbolSources::default()),
-    }
-}
-
-fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
-    let symbol = loader.find_symbol(offset);
-    let mut frames = Vec::new();
-    if let Ok(mut found) = loader.find_frames(offset) {
-        while let Ok(Some(frame)) = found.next() {
-            frames.push(to_frame(&frame));
-        }
-    }
+/// What the first file says that knows the address.
+fn from_files(loaders: &[Loader], offset: u64) -> Option<Resolved> {
+    let symbol = loaders.iter().find_map(|loader| loader.find_symbol(offset));
+    let mut frames =
+        loaders.iter().map(|loader| frames_in(loader, offset)).find(|frames| !frames.is_empty()).unwrap_or_default();
     // The last frame is the physical function, and the symbol table has its qualified name.
     match (frames.last_mut(), symbol) {
         (Some(physical), Some(symbol)) => physical.function = Some(demangled(symbol)),
@@ -136,6 +123,18 @@ fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
     }
     let native = !is_rust(symbol, &frames);
     Some(Resolved { frames: without_machinery(frames), native, unknown: false })
+}
+
+fn frames_in(loader: &Loader, offset: u64) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    if let Ok(mut found) = loader.find_frames(offset) {
+        while let Ok(Some(frame)) = found.next() {
+            frames.push(to_frame(&frame));
+        }
+    }
+    // Without the file that it shares names with, debug information may say nothing.
+    frames.retain(|frame| *frame != Frame::default());
+    frames
 }
 
 fn to_frame<R: addr2line::gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Frame {
