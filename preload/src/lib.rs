@@ -1,4 +1,4 @@
-//! `LD_PRELOAD` library: records programs that were not changed. See the README.
+//! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and its ranges are scopes. See the README.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

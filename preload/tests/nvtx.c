@@ -8,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <wchar.h>
+
+#ifdef HAS_MEMTRACE
+/* The ELF note of every program that contains memtrace. */
+__attribute__((section(".note.memtrace"), used, aligned(4)))
+static const struct { unsigned name_length, length, kind; char name[12]; } note = { 9, 0, 1, "memtrace" };
+#endif
 
 typedef void (*function)(void);
 typedef void *handle;
@@ -190,12 +198,12 @@ static void *leave_open(void *blocks) {
 static void *work(void *unused) {
     handle own = domain_a("own");
     for (int n = 0; n < 1000; n++) {
-        IS(push_a("worker"), 0);
+        int level = push_a("worker");
         IS(domain_push(own, 1, "inner"), 0);
-        IS(pop(), 0);
-        IS(push_a("worker"), 0);
+        IS(pop(), level);
+        IS(push_a("worker"), level);
         IS(domain_pop(own), 0);
-        IS(pop(), 0);
+        IS(pop(), level);
     }
     return 0;
 }
@@ -210,6 +218,26 @@ static void threads(void) {
     }
     for (int n = 0; n < 8; n++) pthread_create(&all[n], 0, work, 0);
     for (int n = 0; n < 8; n++) pthread_join(all[n], 0);
+}
+
+/* A child is not recorded, and counts on. */
+static void forks(void) {
+    IS(push_a("parent"), 0);
+    for (int n = 0; n < 20; n++) {
+        pid_t child = fork();
+        if (child == 0) {
+            IS(push_a("child"), 1);
+            work(0);
+            IS(pop(), 1);
+            IS(pop(), 0);
+            _exit(0);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        IS(status, 0);
+    }
+    block();
+    IS(pop(), 0);
 }
 
 static void others(void) {
@@ -251,7 +279,7 @@ static void elsewhere(void) {
 int main(int count, char **arguments) {
     struct { const char *name; void (*run)(void); } cases[] = {
         { "kinds", kinds }, { "domains", domains }, { "messages", messages }, { "deep", deep },
-        { "threads", threads }, { "others", others }, { "tables", tables }, { "elsewhere", elsewhere },
+        { "threads", threads }, { "forks", forks }, { "others", others }, { "tables", tables }, { "elsewhere", elsewhere },
     };
     initialize();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)

@@ -16,11 +16,20 @@ fn built(name: &str) -> PathBuf {
 
 /// A folder with the program, and its path.
 fn folder() -> (tempfile::TempDir, PathBuf) {
+    folder_with(&[])
+}
+
+fn folder_with(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (file, program) = (folder.path().join("nvtx.c"), folder.path().join("nvtx"));
     std::fs::write(&file, PROGRAM).unwrap();
     let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    compile.args(["-Wall", "-Werror", "-g", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(file).arg("-ldl");
+    compile
+        .args(["-Wall", "-Werror", "-g", "-fno-builtin", "-pthread", "-o"])
+        .arg(&program)
+        .arg(file)
+        .arg("-ldl")
+        .args(options);
     assert!(compile.status().unwrap().success());
     (folder, program)
 }
@@ -101,6 +110,12 @@ fn ranges_that_a_thread_leaves_open_end_with_it() {
         of_name.map(|scope| scope.calls).sum::<u64>()
     };
     assert_eq!((calls("left open"), calls("worker")), (501, 8 * 2000));
+    assert_eq!(cpu.marks.iter().filter(|mark| mark.enter).count() * 2, cpu.marks.len());
+}
+
+#[test]
+fn a_forked_child_counts_its_ranges_and_the_parent_is_as_before() {
+    assert_eq!(scopes(&recorded("forks")), ["parent"]);
 }
 
 #[test]
@@ -111,6 +126,15 @@ fn process_ranges_and_marks_are_left_alone() {
 #[test]
 fn tables_that_are_missing_small_or_unknown_are_left_alone() {
     assert_eq!(scopes(&recorded("tables")), [""]);
+}
+
+#[test]
+fn a_program_with_memtrace_in_it_runs_as_without_a_tool() {
+    let (folder, program) = folder_with(&["-DHAS_MEMTRACE"]);
+    let output = run(folder.path(), &program, "elsewhere", &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("the program has memtrace in it"), "{said}");
+    assert!(!folder.path().join("nvtx.memtrace").exists());
 }
 
 #[test]

@@ -74,10 +74,13 @@ fn registered(number: usize) -> ContextId {
 }
 
 fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
+    // A signal handler must not wait for what it interrupted.
+    if guard::state() & guard::OWN != 0 {
+        return NO_RANGE;
+    }
     let _errno = KeepErrno::new();
     // Not there in the last destructors of a thread.
     let level = RANGES.try_with(|ranges| {
-        // Borrowed where a signal handler has interrupted this function.
         let mut ranges = ranges.try_borrow_mut().ok()?;
         own(|| change(&mut ranges))
     });
@@ -239,6 +242,13 @@ mod tests {
         assert_eq!((pop(MAX_DOMAINS), pop(3), push(MAX_DOMAINS, TEXT)), (NO_RANGE, 0, 0));
         (0..=MAX_DOMAINS).for_each(pop_all);
         assert_eq!(path(), "");
+    }
+
+    #[test]
+    fn ranges_within_memtraces_own_work_are_none() {
+        let _outer = push(0, TEXT);
+        assert_eq!(own(|| (push(0, TEXT).unsigned_abs(), pop(0).unsigned_abs())), (1, 1));
+        assert_eq!((path(), pop(0)), ("range".to_owned(), 0));
     }
 
     #[test]
