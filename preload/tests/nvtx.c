@@ -220,6 +220,26 @@ static void threads(void) {
     for (int n = 0; n < 8; n++) pthread_join(all[n], 0);
 }
 
+/* Many names, for which tables grow. */
+static void *name(void *thread) {
+    for (int n = 0; n < 3000; n++) {
+        char text[64];
+        snprintf(text, sizeof text, "%ld of thread %ld", (long)n, (long)thread);
+        IS(push_a(text), 0);
+        IS(push_ex(3, string_a(0, "registered")), 1);
+        free(malloc(2000));
+        IS(pop(), 1);
+        IS(pop(), 0);
+    }
+    return 0;
+}
+static void names(void) {
+    pthread_t all[4];
+    for (long n = 0; n < 4; n++) pthread_create(&all[n], 0, name, (void *)n);
+    for (int n = 0; n < 4; n++) pthread_join(all[n], 0);
+    IS(push_a("2999 of thread 3"), 0); block(); pop();
+}
+
 /* A child is not recorded, and counts on. */
 static void forks(void) {
     IS(push_a("parent"), 0);
@@ -279,8 +299,10 @@ static void elsewhere(void) {
 int main(int count, char **arguments) {
     struct { const char *name; void (*run)(void); } cases[] = {
         { "kinds", kinds }, { "domains", domains }, { "messages", messages }, { "deep", deep },
-        { "threads", threads }, { "forks", forks }, { "others", others }, { "tables", tables }, { "elsewhere", elsewhere },
+        { "threads", threads }, { "names", names }, { "forks", forks }, { "others", others }, { "tables", tables }, { "elsewhere", elsewhere },
     };
+    /* A case that hangs has failed. */
+    alarm(100);
     initialize();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
         if (count == 2 && !strcmp(cases[n].name, arguments[1])) {

@@ -114,6 +114,16 @@ fn ranges_that_a_thread_leaves_open_end_with_it() {
 }
 
 #[test]
+fn many_names_on_several_threads_are_kept_and_take_none_of_the_programs_memory() {
+    let data = recorded("names");
+    assert_eq!(scopes(&data), ["2999 of thread 3"]);
+    let cpu = data.device(Device::Cpu).unwrap();
+    assert_eq!(cpu.scopes.iter().filter(|scope| scope.calls > 0).count(), 4 * 3000 * 2);
+    let large = cpu.live.iter().filter(|block| block.size > 4096).map(|block| block.size);
+    assert_eq!(large.collect::<Vec<_>>(), [101 << 10]);
+}
+
+#[test]
 fn a_forked_child_counts_its_ranges_and_the_parent_is_as_before() {
     assert_eq!(scopes(&recorded("forks")), ["parent"]);
 }

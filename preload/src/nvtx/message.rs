@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "reads strings and structures of C's")]
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::slice;
 
 use libc::wchar_t;
@@ -110,8 +111,9 @@ impl Attributes {
         if attributes.is_null() {
             return None;
         }
+        let size = attributes.wrapping_byte_add(offset_of!(Self, size)).cast::<u16>();
         // SAFETY: as the caller promises.
-        let size = unsafe { (&raw const (*attributes).size).read_unaligned() };
+        let size = unsafe { size.read_unaligned() };
         if usize::from(size) < size_of::<Self>() {
             return None;
         }

@@ -37,41 +37,44 @@ type Function = *const c_void;
 /// `tables` is null, or a copy of NVTX's headers passes its function.
 #[unsafe(export_name = "InitializeInjectionNvtx2")]
 unsafe extern "C" fn initialize(tables: Option<GetExportTable>) -> c_int {
-    if crate::may_record()
-        && let Some(tables) = tables
-    {
+    if let Some(tables) = tables.filter(|_| crate::may_record()) {
         // SAFETY: as the caller promises.
-        let callbacks = unsafe { tables(CALLBACKS) }.cast::<Callbacks>();
+        let callbacks = unsafe { tables(CALLBACKS) }.cast();
         for (module, functions) in calls::MODULES {
-            // SAFETY: this is what the number stands for.
-            unsafe { attach(callbacks, module, functions) };
+            // SAFETY: the table with this number.
+            let (slots, count) = unsafe { slots(callbacks, module) }.unwrap_or((std::ptr::null(), 0));
+            for &(number, function) in functions.iter().filter(|(number, _)| *number < count) {
+                // SAFETY: one of the slots, and a function for it.
+                unsafe { fill(slots.wrapping_add(number), function) };
+            }
         }
     }
     1
 }
 
-/// Puts functions into a module's slots.
+/// A module's slots, and how many there are.
 ///
 /// # Safety
-/// `callbacks` is null or a table of NVTX's.
-unsafe fn attach(callbacks: *const Callbacks, module: c_int, functions: &[(usize, Function)]) {
+/// `callbacks` is null or NVTX's table.
+unsafe fn slots(callbacks: *const Callbacks, module: c_int) -> Option<(Slots, usize)> {
     // SAFETY: as the caller promises.
-    let Some(callbacks) = (unsafe { callbacks.as_ref() }).filter(|table| table.size >= size_of::<Callbacks>()) else {
-        return;
-    };
-    let Some(get) = callbacks.slots else { return };
-    let (mut slots, mut count) = (std::ptr::null(), 0);
+    let callbacks = unsafe { callbacks.as_ref() }.filter(|table| table.size >= size_of::<Callbacks>())?;
+    let get = callbacks.slots?;
+    let (mut slots, mut count): (Slots, c_uint) = (std::ptr::null(), 0);
     // SAFETY: both places are valid.
     let is_known = unsafe { get(module, &mut slots, &mut count) } != 0;
-    if !is_known || slots.is_null() {
-        return;
-    }
-    for &(number, function) in functions.iter().filter(|(number, _)| *number < count as usize) {
-        // SAFETY: within the array.
-        let slot = unsafe { slots.add(number).read() };
-        if !slot.is_null() {
-            // SAFETY: the headers' variable for a function of this type.
-            unsafe { slot.write(function) };
-        }
+    (is_known && !slots.is_null()).then_some((slots, count as usize))
+}
+
+/// Puts a function where the headers will look for it.
+///
+/// # Safety
+/// `slot` is an entry of NVTX's array, and the function has the type that its number stands for.
+unsafe fn fill(slot: Slots, function: Function) {
+    // SAFETY: as the caller promises.
+    let place = unsafe { slot.read() };
+    if !place.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { place.write(function) };
     }
 }
