@@ -91,8 +91,9 @@ fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
 #[derive(Debug)]
 struct OpenRanges {
     domains: [Depth; MAX_DOMAINS],
-    /// Those that are scopes, in no order.
+    /// Those that are scopes, in the order in which they began.
     scopes: [Option<RangeScope>; MAX_OPEN],
+    open: usize,
 }
 
 /// How many ranges of a domain are open. Of no domain if 0.
@@ -106,12 +107,12 @@ struct Depth {
 struct RangeScope {
     domain: usize,
     level: u32,
-    _open: ScopeGuard,
+    guard: ScopeGuard,
 }
 
 impl OpenRanges {
     const fn new() -> Self {
-        Self { domains: [Depth { domain: 0, ranges: 0 }; MAX_DOMAINS], scopes: [const { None }; MAX_OPEN] }
+        Self { domains: [Depth { domain: 0, ranges: 0 }; MAX_DOMAINS], scopes: [const { None }; MAX_OPEN], open: 0 }
     }
 
     fn push(&mut self, domain: usize, label: Label<'_>) -> Option<u32> {
@@ -126,14 +127,14 @@ impl OpenRanges {
         let depth = self.depth(domain)?;
         let level = depth.ranges.checked_sub(1)?;
         depth.ranges = level;
-        self.close(|scope| scope.domain == domain && scope.level == level);
+        drop(self.close(|scope| scope.domain == domain && scope.level == level));
         Some(level)
     }
 
     fn pop_all(&mut self, domain: usize) {
         if let Some(depth) = self.depth(domain) {
             depth.ranges = 0;
-            self.close(|scope| scope.domain == domain);
+            while self.close(|scope| scope.domain == domain).is_some() {}
         }
     }
 
@@ -147,26 +148,31 @@ impl OpenRanges {
     }
 
     fn open(&mut self, domain: usize, level: u32, label: Label<'_>) {
-        let Some(free) = self.scopes.iter_mut().find(|scope| scope.is_none()) else { return };
+        let Some(free) = self.scopes.get_mut(self.open) else { return };
         let parent = guard::context();
         let context = label.below(parent);
         if context != parent {
             let guard = ScopeGuard::open(context, ScopeKind::Named, 0);
-            *free = guard.is_open().then_some(RangeScope { domain, level, _open: guard });
+            *free = guard.is_open().then_some(RangeScope { domain, level, guard });
+            self.open += usize::from(free.is_some());
         }
     }
 
-    fn close(&mut self, is_meant: impl Fn(&RangeScope) -> bool) {
-        for scope in &mut self.scopes {
-            scope.take_if(|scope| is_meant(scope));
-        }
+    /// Closes the innermost matching scope; `None` if there is none.
+    fn close(&mut self, is_meant: impl Fn(&RangeScope) -> bool) -> Option<ScopeGuard> {
+        let open = self.scopes.get_mut(..self.open)?;
+        let at = open.iter().rposition(|scope| scope.as_ref().is_some_and(&is_meant))?;
+        let closed = open.get_mut(at..)?;
+        closed.rotate_left(1);
+        self.open -= 1;
+        Some(closed.last_mut()?.take()?.guard)
     }
 }
 
 impl Drop for OpenRanges {
     fn drop(&mut self) {
         let _errno = KeepErrno::new();
-        own(|| self.close(|_| true));
+        own(|| while self.close(|_| true).is_some() {});
     }
 }
 
