@@ -267,6 +267,10 @@ pub use memtrace_core::{analysis, attribute, export, report, snapshot};
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;
+/// Ranges that a preloaded library hears of from NVTX.
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub use scope::range;
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 pub use session::{
     Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start,

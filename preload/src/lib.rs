@@ -1,11 +1,14 @@
-//! `LD_PRELOAD` library: records programs that were not changed. See the README.
+//! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and its ranges are scopes. See the README.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod nvtx;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod stack_bounds;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use memtrace::Session;
@@ -18,10 +21,20 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 /// The session, until the process ends: its exit writes the snapshot.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
+/// Set by the constructor, before anything else is called here.
+static MAY_RECORD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this copy of memtrace records, now or from the first `cuInit` on. False if the program has its own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn may_record() -> bool {
+    MAY_RECORD.load(Relaxed)
+}
+
 /// Records the process that `cargo memtrace run` has started from here on, others from their first `cuInit`.
 extern "C" fn construct() {
     let is_requested = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
     if memtrace::on_cuda_start(record) {
+        MAY_RECORD.store(true, Relaxed);
         if is_started_by_run() {
             record_all();
         }

@@ -24,6 +24,7 @@ pub(crate) trait Leaves: Sized {
 // No memory.
 impl Leaves for () {}
 impl Leaves for bool {}
+impl Leaves for u32 {}
 impl Leaves for usize {}
 impl Leaves for u64 {}
 

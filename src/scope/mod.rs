@@ -4,6 +4,8 @@
 //! to other threads. Open scopes also carry the active measurement (see `assertion`).
 
 mod open;
+#[cfg(feature = "preload")]
+pub mod range;
 #[cfg(feature = "tracing")]
 mod span;
 
@@ -143,7 +145,12 @@ impl ScopeGuard {
     /// Makes a measurement active on this thread; `None` if too many scopes are open.
     pub(crate) fn of_measure(measure: measure::Id) -> Option<Self> {
         let guard = Self::open(guard::context(), ScopeKind::Measure, measure);
-        (guard.instance != 0).then_some(guard)
+        guard.is_open().then_some(guard)
+    }
+
+    /// False if too many scopes were open.
+    fn is_open(&self) -> bool {
+        self.instance != 0
     }
 
     /// Leaves the scope open until the thread ends.
@@ -219,7 +226,7 @@ mod tests {
     use super::open::MAX_OPEN;
     use super::*;
 
-    fn path() -> String {
+    pub(super) fn path() -> String {
         let nodes = CONTEXTS.nodes();
         let mut names = Vec::new();
         let mut at = guard::context();

@@ -1,5 +1,7 @@
 //! `run`: builds a program, runs it, records it, and says what held the memory.
 
+mod preload;
+
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
             output::say(format!("the heap of {name} cannot be recorded from outside: {why}"));
         }
         if file.is_dynamic {
-            command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
+            preload::preload(&mut command, &kit::preload_library()?);
         }
     }
     let child = started(&mut command)?;
@@ -139,16 +141,6 @@ fn settings(command: &mut Command, args: &RunArgs) {
     if args.uses {
         command.env("MEMTRACE_USES", "1");
     }
-}
-
-/// Behind what is preloaded anyway.
-fn preloaded(library: &Path) -> std::ffi::OsString {
-    let mut all = std::env::var_os("LD_PRELOAD").filter(|all| !all.is_empty()).unwrap_or_default();
-    if !all.is_empty() {
-        all.push(":");
-    }
-    all.push(library);
-    all
 }
 
 /// Waits for the program. Signals that ask this command to end go to the program, which decides.

@@ -1,0 +1,66 @@
+//! The variables with which a program loads the preload library.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use crate::output;
+
+/// Names the library that NVTX loads in a program that contains it. There is room for one.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
+
+/// Has a program load the library, and hand it the ranges of NVTX.
+pub(super) fn preload(command: &mut Command, library: &Path) {
+    command.env("LD_PRELOAD", behind(std::env::var_os("LD_PRELOAD"), library));
+    if let Some(other) = nvtx(command, library, std::env::var_os(NVTX)) {
+        output::say(format!("NVTX ranges are not recorded as scopes: {NVTX} is already set, to {}", other.display()));
+    }
+}
+
+/// Behind what is preloaded anyway.
+fn behind(others: Option<OsString>, library: &Path) -> OsString {
+    let mut all = others.unwrap_or_default();
+    if !all.is_empty() {
+        all.push(":");
+    }
+    all.push(library);
+    all
+}
+
+/// Gives NVTX the library, unless another tool has the variable. Returns that.
+fn nvtx(command: &mut Command, library: &Path, set: Option<OsString>) -> Option<OsString> {
+    let other = set.filter(|set| !set.is_empty() && set != library.as_os_str());
+    if other.is_none() {
+        command.env(NVTX, library);
+    }
+    other
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn the_library_is_nvtxs_tool_unless_there_is_another_one() {
+        let library = Path::new("/cache/libmemtrace_preload.so");
+        let given = |set: Option<&str>| {
+            let mut command = Command::new("program");
+            let other = nvtx(&mut command, library, set.map(OsString::from));
+            let value = command.get_envs().find(|(name, _)| *name == NVTX).and_then(|(_, value)| value);
+            (value.map(OsStr::to_owned), other)
+        };
+        // The last is a `run` in a `run`.
+        for set in [None, Some(""), library.to_str()] {
+            assert_eq!(given(set), (Some(library.into()), None), "{set:?}");
+        }
+        assert_eq!(given(Some("/nsight/injection.so")), (None, Some("/nsight/injection.so".into())));
+    }
+
+    #[test]
+    fn what_is_preloaded_anyway_comes_first() {
+        let after = |others: Option<&str>| behind(others.map(OsString::from), Path::new("/ours.so"));
+        assert_eq!([after(None), after(Some("")), after(Some("a:b"))], ["/ours.so", "/ours.so", "a:b:/ours.so"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! NVTX, NVIDIA's tools extension: a range that the program pushes on a thread is a scope there until it is popped.
+//!
+//! Programs contain NVTX as C headers. At its first call, each copy of them loads the library that `NVTX_INJECTION64_PATH` names
+//! and calls its [`initialize`], which puts the functions in `calls` into the copy's tables. A copy that finds no library does
+//! nothing from then on. Left out is all that is no scope of a thread: marks, names, and process ranges (`nvtxRangeStart`), which may
+//! end on another thread.
+#![expect(unsafe_code, reason = "reads and writes tables of C's")]
+
+mod calls;
+mod message;
+
+use std::ffi::{c_int, c_uint, c_void};
+
+/// Finds a table by its number; null for none.
+type GetExportTable = unsafe extern "C" fn(c_uint) -> *const c_void;
+
+/// The number of the table [`Callbacks`].
+const CALLBACKS: c_uint = 1;
+
+/// What a copy of the headers gives a tool.
+#[repr(C)]
+struct Callbacks {
+    size: usize,
+    /// Sets the array of a module's slots and how many there are; 0 for an unknown module.
+    slots: Option<unsafe extern "C" fn(c_int, *mut Slots, *mut c_uint) -> c_int>,
+}
+
+/// An array of addresses: of the variables in which the headers keep their functions. Entry 0 is null.
+type Slots = *const *mut Function;
+
+/// A function of any type; null is one that does nothing.
+type Function = *const c_void;
+
+/// Takes what NVTX's functions report. Always 1, for success: after a 0 the headers would unload the library.
+///
+/// # Safety
+/// `tables` is null, or a copy of NVTX's headers passes its function.
+#[unsafe(export_name = "InitializeInjectionNvtx2")]
+unsafe extern "C" fn initialize(tables: Option<GetExportTable>) -> c_int {
+    if let Some(tables) = tables.filter(|_| crate::may_record()) {
+        // SAFETY: as the caller promises.
+        let callbacks = unsafe { tables(CALLBACKS) }.cast();
+        for (module, functions) in calls::MODULES {
+            // SAFETY: the table with this number.
+            let (slots, count) = unsafe { slots(callbacks, module) }.unwrap_or((std::ptr::null(), 0));
+            for &(number, function) in functions.iter().filter(|(number, _)| *number < count) {
+                // SAFETY: one of the slots, and a function for it.
+                unsafe { fill(slots.wrapping_add(number), function) };
+            }
+        }
+    }
+    1
+}
+
+/// A module's slots, and how many there are.
+///
+/// # Safety
+/// `callbacks` is null or NVTX's table.
+unsafe fn slots(callbacks: *const Callbacks, module: c_int) -> Option<(Slots, usize)> {
+    // SAFETY: as the caller promises.
+    let callbacks = unsafe { callbacks.as_ref() }.filter(|table| table.size >= size_of::<Callbacks>())?;
+    let get = callbacks.slots?;
+    let (mut slots, mut count): (Slots, c_uint) = (std::ptr::null(), 0);
+    // SAFETY: both places are valid.
+    let is_known = unsafe { get(module, &mut slots, &mut count) } != 0;
+    (is_known && !slots.is_null()).then_some((slots, count as usize))
+}
+
+/// Puts a function where the headers will look for it.
+///
+/// # Safety
+/// `slot` is an entry of NVTX's array, and the function has the type that its number stands for.
+unsafe fn fill(slot: Slots, function: Function) {
+    // SAFETY: as the caller promises.
+    let place = unsafe { slot.read() };
+    if !place.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { place.write(function) };
+    }
+}
