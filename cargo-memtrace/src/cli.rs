@@ -219,7 +219,7 @@ pub(crate) struct SelectionArgs {
     /// A program, a library or a file of debug information that has moved; used if its build-id matches
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Vec<PathBuf>,
-    /// A folder of such files, and of debug information as .build-id/AB/CDEF.debug
+    /// A folder of such files, and of debug information as below /usr/lib/debug (.build-id/AB/CDEF.debug)
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_dir: Vec<PathBuf>,
     /// Rows of a table

@@ -167,10 +167,12 @@ fn damaged_debug_information_leaves_the_names_that_were_there() {
 /// Debug information whose only name of the function is in another file, as dwz leaves it.
 const SHARED: &str = r#"
     .text
+    .globl make
 make:
+    .skip 16
+    .size make, 16
 hidden:
     .skip 16
-end:
     .section .debug_abbrev,"",%progbits
     .uleb128 1, 0x11
     .byte 1
@@ -224,6 +226,7 @@ fn what_debug_information_shares_with_others_is_found() {
         assert!(library.resolved(library.hidden, &[&root]).starts_with("libmake.so+0x"), "of another build");
         copied(&names.debug, &file);
         assert_eq!(library.resolved(library.hidden, &[&root]), "shared :0");
+        assert_eq!(library.resolved(library.make, &[&root]), "make :0", "only the library itself names it");
         fs::remove_file(file).unwrap();
     }
 }

@@ -94,7 +94,8 @@ fn open_first(
 
 fn why_none(object: &LoadedObject) -> String {
     let why = if path_of(object).exists() { "the file has changed" } else { "the file is gone" };
-    format!("{why} (build-id {})", hex(&object.build_id))
+    let id = if object.build_id.is_empty() { "none".to_owned() } else { hex(&object.build_id) };
+    format!("{why} (build-id {id})")
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -70,7 +70,7 @@ impl ObjectFile {
 
     /// Where gdb looks for a linked file, and the roots themselves.
     fn link_folders(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
-        let target = self.path.canonicalize().ok();
+        let target = self.path.canonicalize().ok().filter(|target| *target != self.path);
         let mut folders = Vec::new();
         for folder in [Some(&self.path), target.as_ref()].into_iter().flatten().filter_map(|path| path.parent()) {
             let below = folder.strip_prefix("/").unwrap_or(folder);
