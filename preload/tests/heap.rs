@@ -195,6 +195,19 @@ fn stripped_programs_and_libraries_have_lines_from_their_separate_debug_files() 
     assert!(without.iter().all(|(label, _)| !label.contains("grow.c")), "{without:?}");
 }
 
+/// Its lines are in C, and the program's are not.
+#[test]
+fn an_interpreters_own_lines_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let interpreter = folder.path().join("python3.11");
+    std::fs::rename(compiled(folder.path(), PROGRAM), &interpreter).unwrap();
+    assert!(recorded(folder.path(), &interpreter, &["1", "1"]).status.success());
+    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let rows = memtrace::analysis::by_line(&data, data.device(Device::Cpu).unwrap()).rows;
+    assert!(rows.iter().any(|row| row.label == "(python3.11)" && row.bytes > 0), "{rows:?}");
+    assert!(rows.iter().all(|row| row.label.starts_with('(')), "{rows:?}");
+}
+
 #[test]
 fn a_shell_and_what_it_starts_behave_as_without_us() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,11 +22,15 @@ pub(super) struct MappedFilesReader {
 impl MappedFilesReader {
     /// The files, if they hold a tenth more than at the last reading. `held` is what the kernel counts of mapped files.
     pub(super) fn grown(&mut self, held: u64, time_ns: u64) -> Option<MappedFiles> {
-        if held < self.read_at + (self.read_at / 10).max(LEAST) {
+        if !self.has_grown(held) {
             return None;
         }
         self.read_at = held;
         read(time_ns)
+    }
+
+    pub(super) fn has_grown(&self, held: u64) -> bool {
+        held >= self.read_at + (self.read_at / 10).max(LEAST)
     }
 }
 

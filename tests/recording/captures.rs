@@ -313,6 +313,29 @@ fn check_stream_against_session(steps: &[Step]) {
     assert_eq!(once, twice);
 }
 
+/// It records nothing while it reads the file, and the file is gone at the end.
+#[test]
+#[expect(unsafe_code, reason = "maps a file")]
+fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (path, weights) = (dir.path().join("a.memtrace"), dir.path().join("weights.safetensors"));
+    fs::write(&weights, vec![1u8; 64 * MIB]).unwrap();
+    let session = memtrace::builder().min_size(MIB << 10).stream(path.display().to_string()).start().unwrap();
+    session.flush();
+    // SAFETY: nobody changes the file.
+    let map = unsafe { memmap2::Mmap::map(&fs::File::open(&weights).unwrap()) }.unwrap();
+    assert_eq!(map.iter().map(|byte| usize::from(*byte)).sum::<usize>(), 64 * MIB);
+    session.flush();
+    drop(map);
+    session.end().unwrap();
+    let process = read_capture(&path).unwrap().process.clone();
+    let mapped = process.mapped.unwrap();
+    let row = mapped.files.iter().find(|file| file.path == weights.display().to_string()).unwrap();
+    assert_eq!((row.size, row.resident), (64 * MIB as u64, 64 * MIB as u64));
+    assert!(process.memory.unwrap().files < 64 * MIB as u64, "{:?}", process.memory);
+}
+
 #[test]
 fn the_stream_of_an_idle_program_equals_its_session() {
     check_stream_against_session(&[]);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::labels::{Labels, NO_NAMES, line_label};
-use crate::attribute::{AllocationSite, Categories, Lifetime, NEVER, allocation_site};
+use super::labels::{Labels, line_label};
+use crate::attribute::{AllocationSite, Categories, Lifetime, NEVER, allocation_site, is_interpreter};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, SnapshotData, StackId};
 
 /// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
@@ -42,10 +42,12 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
     }
     let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (&str, Vec<&Lifetime>)| {
-        if !is_repeated(data, &lives) {
+        let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
+        // An interpreter's blocks are objects of a program whose lines nobody knows.
+        if module.is_some_and(is_interpreter) || !is_repeated(data, &lives) {
             return None;
         }
-        let (repetitions, mut stays) = of_line(lives, last, line != NO_NAMES)?;
+        let (repetitions, mut stays) = of_line(lives, last, module.is_none())?;
         stays.sort_unstable_by_key(|life| life.seq);
         let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
         Some(AccumulatingLine {

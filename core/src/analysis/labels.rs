@@ -1,5 +1,6 @@
 //! Row labels of tables, cached by stack or context.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -114,11 +115,12 @@ pub(crate) const NO_STACK: &str = "(no stack)";
 /// The label of a stack of which no function has a name.
 pub(crate) const NO_NAMES: &str = "(no names)";
 
-fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
-    match data.stacks.addresses(stack).next() {
-        Some(_) => NO_NAMES,
-        None if data.stacks.is_before_recording(stack) => BEFORE_RECORDING,
-        None => NO_STACK,
+fn nameless(data: &SnapshotData, stack: StackId) -> Cow<'static, str> {
+    match (data.stacks.addresses(stack).next(), library(data, stack)) {
+        (Some(_), Some(library)) => format!("({library})").into(),
+        (Some(_), None) => NO_NAMES.into(),
+        (None, _) if data.stacks.is_before_recording(stack) => BEFORE_RECORDING.into(),
+        (None, _) => NO_STACK.into(),
     }
 }
 
@@ -127,7 +129,7 @@ pub(crate) fn line_label(data: &SnapshotData, stack: u32) -> String {
     match allocation_site(data, StackId(stack)) {
         AllocationSite::User(frame) => frame_location(frame, dir),
         AllocationSite::Framework(frame) => no_user_frame(data, stack, frame_location(frame, dir)),
-        AllocationSite::Unknown => nameless(data, StackId(stack)).to_owned(),
+        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
     }
 }
 
@@ -173,7 +175,7 @@ pub(crate) fn function_label(data: &SnapshotData, stack: u32) -> String {
     match allocation_site(data, StackId(stack)) {
         AllocationSite::User(frame) => function_of(frame, dir),
         AllocationSite::Framework(frame) => no_user_frame(data, stack, function_of(frame, dir)),
-        AllocationSite::Unknown => nameless(data, StackId(stack)).to_owned(),
+        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
     }
 }
 
@@ -196,7 +198,7 @@ pub(super) fn crate_label(data: &SnapshotData, stack: u32) -> String {
         package.or_else(|| Some(SymbolName(frame.function_or_empty()).crate_and_module()?.0.to_owned()))
     };
     let name = data.stacks.frames(StackId(stack)).filter(is_own).find_map(name);
-    name.unwrap_or_else(|| nameless(data, StackId(stack)).to_owned())
+    name.unwrap_or_else(|| nameless(data, StackId(stack)).into_owned())
 }
 
 pub(crate) fn module_label(data: &SnapshotData, context: u32) -> String {

@@ -30,10 +30,18 @@ fn is_of_memtrace(mut origins: impl Iterator<Item = Origin>) -> bool {
     }
 }
 
-/// File name of a shared library that may allocate on its own.
+/// File name of a shared library that may allocate on its own, or of an interpreter.
 pub(crate) fn name_of_library<'a>(rules: &Rules, path: &'a str) -> Option<&'a str> {
     let name = path.rsplit('/').next()?;
-    (name.contains(".so") && !rules.names(Fact::PassesOn, name)).then_some(name)
+    let is_library = name.contains(".so") && !rules.names(Fact::PassesOn, name);
+    (is_library || is_interpreter(path)).then_some(name)
+}
+
+/// Whether this is CPython: its own lines in C say nothing of the program that it runs.
+pub(crate) fn is_interpreter(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let version = name.strip_prefix("libpython3").or_else(|| name.strip_prefix("python3"));
+    version.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[cfg(test)]
@@ -45,9 +53,17 @@ mod tests {
     fn programs_and_what_passes_requests_on_are_no_libraries() {
         let name_of_library = |path| name_of_library(&Rules::default(), path);
         assert_eq!(name_of_library("/opt/lib/libcublasLt.so.13"), Some("libcublasLt.so.13"));
-        for other in
-            ["/usr/lib/libcuda.so.1", "/x/libcudart.so.12", "/lib/x86_64-linux-gnu/libc.so.6", "/home/u/train", ""]
-        {
+        assert_eq!(name_of_library("/usr/bin/python3"), Some("python3"));
+        assert_eq!(name_of_library("/usr/bin/python3.11"), Some("python3.11"));
+        assert_eq!(name_of_library("/usr/lib/libpython3.12.so.1.0"), Some("libpython3.12.so.1.0"));
+        for other in [
+            "/usr/bin/python3-config",
+            "/usr/lib/libcuda.so.1",
+            "/x/libcudart.so.12",
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "/home/u/train",
+            "",
+        ] {
             assert_eq!(name_of_library(other), None, "{other}");
         }
     }

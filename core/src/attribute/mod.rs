@@ -38,7 +38,7 @@ pub use categories::{Categories, Either};
 pub(crate) use elementwise::{Elementwise, elementwise};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
-pub(crate) use library::{is_memtraces, name_of_library};
+pub(crate) use library::{is_interpreter, is_memtraces, name_of_library};
 pub(crate) use lifetimes::{Lifetime, NEVER};
 pub(crate) use matched_frame::matched_frames;
 pub(crate) use memo::{Memoized, once};

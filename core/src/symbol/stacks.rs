@@ -1,8 +1,8 @@
 //! Stack filtering: Rust calls, and the call that entered an allocating library.
 
 use super::Symbols;
-use crate::attribute::{is_memtraces, name_of_library};
-use crate::snapshot::{FRAMES_LEFT_OUT, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
+use crate::attribute::{is_interpreter, is_memtraces, name_of_library};
+use crate::snapshot::{CodeAddress, FRAMES_LEFT_OUT, Frame, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
 /// Builds the stack table, without native frames unless the settings keep them or a stack has no others.
 pub fn with_symbols(
@@ -11,10 +11,11 @@ pub fn with_symbols(
     settings: &Settings,
     health: &mut Health,
 ) -> (Stacks, Vec<LoadedObject>) {
-    let Symbols { addresses, frames, objects, kinds, .. } = symbols;
+    let Symbols { addresses, mut frames, objects, kinds, .. } = symbols;
     health.no_line_numbers = symbols.no_line_numbers;
     health.unknown_addresses = symbols.unknown_addresses;
     health.unreadable_objects = symbols.unreadable_objects;
+    forget_lines_of_interpreters(&addresses, &mut frames, &objects);
     let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
     let is_native = |call: &u32| {
         let index = *call as usize;
@@ -38,6 +39,15 @@ pub fn with_symbols(
         calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
     (Stacks { starts, calls, ..all }, objects)
+}
+
+/// So that their lines are not taken for the program's.
+fn forget_lines_of_interpreters(addresses: &[CodeAddress], frames: &mut [Frame], objects: &[LoadedObject]) {
+    let path = |address: &CodeAddress| objects.get(address.object? as usize)?.path.as_deref();
+    for address in addresses.iter().filter(|address| path(address).is_some_and(is_interpreter)) {
+        let own = frames.get_mut(address.frames.start as usize..address.frames.end as usize);
+        own.into_iter().flatten().for_each(|frame| (frame.file, frame.line) = (None, None));
+    }
 }
 
 /// memtrace's own functions before C's allocator, which have no Rust names, and no files in a stripped library.

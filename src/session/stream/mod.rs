@@ -99,7 +99,8 @@ impl CaptureStream {
         }
         let flush = Flush { since, last: false };
         self.memory_read = false;
-        match recorder::devices().try_for_each(|device| self.append(device, &flush)) {
+        let appended = recorder::devices().try_for_each(|device| self.append(device, &flush));
+        match appended.and_then(|()| self.append_mapped_files(&flush)) {
             Ok(()) => self.failing = false,
             Err(error) => self.go_back(&error),
         }

@@ -114,6 +114,13 @@ impl CaptureStream {
         self.encoder.commit(&Commit { duration_ns, health })
     }
 
+    /// A program that only reads a mapped file records nothing meanwhile.
+    pub(super) fn append_mapped_files(&mut self, flush: &Flush) -> io::Result<()> {
+        let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
+        let has_grown = || host_memory(duration_ns).is_some_and(|memory| self.mapped.has_grown(memory.files));
+        if self.memory_read || !has_grown() { Ok(()) } else { self.commit(flush) }
+    }
+
     /// Writes everything up to the commit at once, so that nothing of it stays if it does not fit.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
         self.file.append(self.encoder.out())?;
