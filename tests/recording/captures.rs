@@ -332,7 +332,8 @@ fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
     let process = read_capture(&path).unwrap().process.clone();
     let mapped = process.mapped.unwrap();
     let row = mapped.files.iter().find(|file| file.path == weights.display().to_string()).unwrap();
-    assert_eq!((row.size, row.resident), (64 * MIB as u64, 64 * MIB as u64));
+    // A reading on the way there is the last one if less than a tenth came afterwards, of all that is mapped.
+    assert!(row.size == 64 * MIB as u64 && (48 * MIB as u64..=row.size).contains(&row.resident), "{row:?}");
     assert!(process.memory.unwrap().files < 64 * MIB as u64, "{:?}", process.memory);
 }
 
