@@ -13,6 +13,18 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
+/// Libraries that take the place of C's allocator, by the beginnings of their names. Some of their functions would be called with
+/// blocks of the C library's if ours came before them.
+const ALLOCATORS: [&str; 7] =
+    ["libjemalloc", "libtcmalloc", "libmimalloc", "libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"];
+
+/// The first of these libraries, given as names or paths, that takes the place of C's allocator.
+pub(crate) fn other_allocator<'a>(libraries: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = |library: &'a str| library.rsplit('/').next().unwrap_or(library);
+    let is_one = |name: &&str| ALLOCATORS.iter().any(|library| name.starts_with(library));
+    libraries.into_iter().map(name).find(is_one)
+}
+
 /// A program's file.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramFile {
@@ -26,6 +38,8 @@ pub(crate) struct ProgramFile {
     pub(crate) has_symbols: bool,
     /// Its own allocator instead of C's, as far as symbols tell: what that takes is not seen from outside.
     pub(crate) own_allocator: Option<&'static str>,
+    /// A library that takes the place of C's allocator.
+    pub(crate) linked_allocator: Option<String>,
     /// Those it does not start without.
     pub(crate) cuda_libraries: Vec<String>,
 }
@@ -35,6 +49,9 @@ impl ProgramFile {
     pub(crate) fn hides_its_heap(&self) -> Option<String> {
         if !self.is_dynamic {
             return Some("it is linked statically, so no library can be preloaded".to_owned());
+        }
+        if let Some(library) = &self.linked_allocator {
+            return Some(format!("it is linked to {library}, which takes the place of C's allocator"));
         }
         let allocator = self.own_allocator?;
         Some(format!("it has an allocator of its own in it ({allocator}), so it does not call C's"))
@@ -55,6 +72,7 @@ impl ProgramFile {
         let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
         let comment = file.section_by_name(".comment").and_then(|section| section.data().ok()).unwrap_or_default();
         let mut cuda_libraries = needed(bytes).unwrap_or_default();
+        let linked_allocator = other_allocator(cuda_libraries.iter().map(String::as_str)).map(str::to_owned);
         cuda_libraries.retain(|name| CUDA.iter().any(|library| name.starts_with(library)));
         Ok(Self {
             has_memtrace: has(".note.memtrace"),
@@ -64,6 +82,7 @@ impl ProgramFile {
             has_lines: has(".debug_line"),
             has_symbols: file.symbols().next().is_some(),
             own_allocator: own_allocator(&file),
+            linked_allocator,
             cuda_libraries,
         })
     }
@@ -94,6 +113,15 @@ fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn allocators_are_known_by_their_libraries_names() {
+        assert_eq!(
+            other_allocator(["libm.so.6", "/usr/lib/libtcmalloc_minimal.so.4"]),
+            Some("libtcmalloc_minimal.so.4")
+        );
+        assert_eq!(other_allocator(["libc.so.6", "/x/libjemalloc/libc.so", ""]), None);
+    }
 
     #[test]
     fn a_script_hides_nothing() {

@@ -325,6 +325,34 @@ fn a_static_program_runs_and_why_nothing_is_recorded_is_said() {
     assert!(!errors.contains("building"), "{errors}");
 }
 
+/// Where the library came first, the allocator's other functions would be given blocks of the C library's.
+#[test]
+fn nothing_is_preloaded_before_another_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(
+        path("own.c"),
+        "#include <stdlib.h>\nint main(void) { return getenv(\"NVTX_INJECTION64_PATH\") ? 1 : 7; }",
+    )
+    .unwrap();
+    fs::write(path("empty.c"), "int nothing;").unwrap();
+    let compile = |arguments: &[&str]| {
+        assert!(Command::new("cc").args(arguments).current_dir(folder.path()).status().unwrap().success());
+    };
+    compile(&["-shared", "-fPIC", "empty.c", "-o", "libjemalloc.so.2"]);
+    compile(&["own.c", "-Wl,--no-as-needed", "./libjemalloc.so.2", "-o", "linked"]);
+    compile(&["own.c", "-o", "plain"]);
+    let run = |program: &str, preloaded: &str| {
+        let output = memtrace(&folder, &["run", "--exec", program]).env("LD_PRELOAD", preloaded).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        outputs(&output).1
+    };
+    let errors = run("./linked", "");
+    assert!(errors.contains("it is linked to libjemalloc.so.2, which takes the place of C's allocator"), "{errors}");
+    let errors = run("./plain", &path("libjemalloc.so.2").display().to_string());
+    assert!(errors.contains("nothing is recorded: libjemalloc.so.2, which is preloaded,"), "{errors}");
+}
+
 #[test]
 fn a_variable_that_is_not_used_is_said() {
     let folder = folder_with_program();

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         if let Some(why) = file.hides_its_heap() {
             output::say(format!("the heap of {name} cannot be recorded from outside: {why}"));
         }
-        if file.is_dynamic {
+        if file.is_dynamic && file.linked_allocator.is_none() && !preload::others_have_an_allocator() {
             preload::preload(&mut command, &kit::preload_library()?);
         }
     }

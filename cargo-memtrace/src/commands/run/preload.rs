@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use crate::elf::other_allocator;
 use crate::output;
 
 /// Names the library that NVTX loads in a program that contains it. There is room for one.
@@ -15,6 +16,16 @@ pub(super) fn preload(command: &mut Command, library: &Path) {
     if let Some(other) = nvtx(command, library, std::env::var_os(NVTX)) {
         output::say(format!("NVTX ranges are not recorded as scopes: {NVTX} is already set, to {}", other.display()));
     }
+}
+
+/// Whether what is preloaded anyway takes the place of C's allocator, which is said.
+pub(super) fn others_have_an_allocator() -> bool {
+    let others = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let found = other_allocator(others.split([':', ' ']));
+    if let Some(library) = found {
+        output::say(format!("nothing is recorded: {library}, which is preloaded, takes the place of C's allocator"));
+    }
+    found.is_some()
 }
 
 /// Behind what is preloaded anyway.
