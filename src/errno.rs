@@ -5,9 +5,15 @@ pub(crate) use linux::last_error;
 
 /// Restores `errno` when dropped.
 #[derive(Debug)]
-pub(crate) struct KeepErrno {
+pub struct KeepErrno {
     #[cfg(target_os = "linux")]
     before: libc::c_int,
+}
+
+/// Keeps `errno` as it is now.
+#[cfg(feature = "preload")]
+pub fn keep_errno() -> KeepErrno {
+    KeepErrno::new()
 }
 
 #[cfg(not(target_os = "linux"))]

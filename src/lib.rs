@@ -251,6 +251,9 @@ pub use assertion::{
 #[cfg(feature = "rayon")]
 pub use assertion::{measure_in_pool, try_measure_in_pool};
 pub use device::IntoDevice;
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub use errno::keep_errno;
 pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, ScopedFuture};

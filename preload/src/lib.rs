@@ -4,6 +4,8 @@
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod next;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod nvtx;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod stack_bounds;
@@ -12,6 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use memtrace::Session;
+
+/// memtrace's own memory is apart from the program's.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static OWN: memtrace::malloc::System = memtrace::malloc::System;
 
 #[used]
 // SAFETY: the loader calls the functions in this section; this one stores a function.
@@ -32,6 +39,11 @@ fn may_record() -> bool {
 
 /// Records the process that `cargo memtrace run` has started from here on, others from their first `cuInit`.
 extern "C" fn construct() {
+    let _errno = memtrace::keep_errno();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if memtrace::malloc::stands_back() {
+        return;
+    }
     let is_requested = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
     if memtrace::on_cuda_start(record) {
         MAY_RECORD.store(true, Relaxed);
@@ -52,15 +64,12 @@ fn is_started_by_run() -> bool {
     run == "all" || run.parse() == Ok(std::os::unix::process::parent_id())
 }
 
-/// Records the heap, too, from here on. Where nobody calls the functions before C's allocator, only CUDA memory is left.
+/// Records the heap, too, from here on, if that is possible.
 fn record_all() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if malloc::is_called() {
-        record();
-    } else {
-        eprintln!(
-            "memtrace: the heap is not recorded: the program has an allocator of its own in C's place; its CUDA memory is, from the first use on"
-        );
+    match malloc::reason_to_pass_on() {
+        None => record(),
+        Some(why) => eprintln!("memtrace: the heap is not recorded: {why}; its CUDA memory is, from the first use on"),
     }
 }
 

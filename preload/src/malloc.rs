@@ -1,36 +1,93 @@
-//! C's allocator as programs call it: each function passes the request on to glibc's and reports it.
+//! C's allocator as programs call it: each function passes the request on to the next allocator and reports it.
 #![expect(unsafe_code, reason = "C's allocator")]
 
-use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use memtrace::malloc::{Moving, allocated, freeing};
+use memtrace::malloc::{Moving, allocated, count_early, freeing};
 
-unsafe extern "C" {
-    fn __libc_malloc(size: usize) -> *mut u8;
-    fn __libc_calloc(count: usize, size: usize) -> *mut u8;
-    fn __libc_realloc(block: *mut u8, size: usize) -> *mut u8;
-    fn __libc_free(block: *mut u8);
-    fn __libc_memalign(alignment: usize, size: usize) -> *mut u8;
-    fn __libc_valloc(size: usize) -> *mut u8;
-    fn __libc_pvalloc(size: usize) -> *mut u8;
+use crate::next;
+
+/// What is done with a request.
+static MODE: AtomicU8 = AtomicU8::new(EARLY);
+/// It is counted without thread-local variables, for which the loader may have to allocate.
+const EARLY: u8 = 0;
+const REPORTED: u8 = 1;
+const PASSED_ON: u8 = 2;
+
+#[used]
+// SAFETY: the loader calls the functions in this section, this one before the others of this library; it stores a number.
+#[unsafe(link_section = ".init_array.00100")]
+static CONSTRUCTOR: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let _errno = memtrace::keep_errno();
+    MODE.store(if reason_to_pass_on().is_some() { PASSED_ON } else { REPORTED }, Relaxed);
+    if next::is_sanitizer() {
+        memtrace::malloc::stand_back();
+    }
+}
+
+/// Why requests are only passed on, if they are.
+pub(crate) fn reason_to_pass_on() -> Option<String> {
+    // SAFETY: no thread changes the environment before `main`.
+    let is_audited = unsafe { !libc::getenv(c"LD_AUDIT".as_ptr()).is_null() };
+    if is_audited {
+        // Each thread's variables are allocated at their first use then.
+        return Some("LD_AUDIT is set".to_owned());
+    }
+    if !is_called() {
+        return Some("the program has an allocator of its own in C's place".to_owned());
+    }
+    next::is_recordable().err().map(|file| format!("{file} has an allocator in C's place"))
 }
 
 /// Whether programs reach these functions: a program that has a `malloc` itself goes before every library.
-pub(crate) fn is_called() -> bool {
+fn is_called() -> bool {
     // SAFETY: the name is a string of C's.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     // A function that is not exported: its address is this library's in any case.
-    object_of(malloc) == object_of(is_called as *const c_void)
+    next::object_of(malloc) == next::object_of(is_called as *const std::ffi::c_void)
 }
 
-fn object_of(address: *const c_void) -> Option<usize> {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the place for the result is valid.
-    let is_found = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
-    // SAFETY: zeros are a valid value of the type.
-    let found = unsafe { found.assume_init() };
-    is_found.then_some(found.dli_fbase.addr())
+/// Reports a new block and returns it.
+///
+/// # Safety
+/// `block` is null or a live block of the next allocator.
+#[inline(always)]
+unsafe fn report(block: *mut u8, asked: usize) -> *mut u8 {
+    if MODE.load(Relaxed) != REPORTED {
+        // SAFETY: as the caller promises.
+        return unsafe { not_reported(block, 1) };
+    }
+    // SAFETY: as the caller promises; null has no bytes.
+    let given = unsafe { next::malloc_usable_size::call(block) };
+    allocated(block, asked, given)
+}
+
+/// # Safety
+/// `block` is a live block of the next allocator.
+#[inline(always)]
+unsafe fn report_free(block: *mut u8) {
+    if MODE.load(Relaxed) != REPORTED {
+        // SAFETY: as the caller promises.
+        unsafe { not_reported(block, -1) };
+        return;
+    }
+    // SAFETY: as the caller promises.
+    freeing(block, unsafe { next::malloc_usable_size::call(block) });
+}
+
+/// # Safety
+/// `block` is null or a live block of the next allocator.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn not_reported(block: *mut u8, sign: i64) -> *mut u8 {
+    if MODE.load(Relaxed) == EARLY && !block.is_null() && next::is_glibc() {
+        // SAFETY: as the caller promises.
+        count_early(unsafe { next::malloc_usable_size::call(block) }, sign);
+    }
+    block
 }
 
 /// # Safety
@@ -38,17 +95,17 @@ fn object_of(address: *const c_void) -> Option<usize> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     // SAFETY: the request goes on unchanged.
-    let block = unsafe { __libc_malloc(size) };
+    let block = unsafe { next::malloc::call(size) };
     // SAFETY: it is new.
-    unsafe { allocated(block, size) }
+    unsafe { report(block, size) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
     // SAFETY: the request goes on unchanged.
-    let block = unsafe { __libc_calloc(count, size) };
+    let block = unsafe { next::calloc::call(count, size) };
     // SAFETY: it is new.
-    unsafe { allocated(block, count.saturating_mul(size)) }
+    unsafe { report(block, count.saturating_mul(size)) }
 }
 
 #[unsafe(no_mangle)]
@@ -57,9 +114,9 @@ unsafe extern "C" fn free(block: *mut u8) {
         return;
     }
     // SAFETY: a block of the caller's. It is reported first: once the memory is back, another thread may get the address.
-    unsafe { freeing(block) };
+    unsafe { report_free(block) };
     // SAFETY: the request goes on unchanged.
-    unsafe { __libc_free(block) }
+    unsafe { next::free::call(block) }
 }
 
 #[unsafe(no_mangle)]
@@ -80,21 +137,37 @@ unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: a reallocation of nothing is an allocation.
         return unsafe { malloc(size) };
     }
-    if size == 0 {
-        // SAFETY: a block of the caller's, which glibc frees.
-        unsafe { freeing(block) };
-        // SAFETY: the request goes on unchanged.
-        return unsafe { __libc_realloc(block, 0) };
+    if size == 0 || MODE.load(Relaxed) != REPORTED {
+        // SAFETY: a block of the caller's.
+        return unsafe { freed_and_made(block, size) };
     }
     // SAFETY: a block of the caller's.
-    let moving = unsafe { Moving::from(block) };
+    let moving = Moving::from(block, unsafe { next::malloc_usable_size::call(block) });
     // SAFETY: the request goes on unchanged.
-    let moved = unsafe { __libc_realloc(block, size) };
+    let moved = unsafe { next::realloc::call(block, size) };
     if moved.is_null() {
         moving.failed();
     }
     // SAFETY: it is new.
-    unsafe { allocated(moved, size) }
+    unsafe { report(moved, size) }
+}
+
+/// A reallocation to 0 bytes, for which glibc returns null and other allocators a block; or one that is not reported.
+///
+/// # Safety
+/// `block` is a live block of the next allocator.
+#[cold]
+unsafe fn freed_and_made(block: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { report_free(block) };
+    // SAFETY: the request goes on unchanged.
+    let made = unsafe { next::realloc::call(block, size) };
+    let live = if made.is_null() && size > 0 { block } else { made };
+    if !live.is_null() {
+        // SAFETY: it is live.
+        unsafe { report(live, size) };
+    }
+    made
 }
 
 #[unsafe(no_mangle)]
@@ -106,44 +179,46 @@ unsafe extern "C" fn reallocarray(block: *mut u8, count: usize, size: usize) -> 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
     // SAFETY: the request goes on unchanged.
-    let block = unsafe { __libc_memalign(alignment, size) };
+    let block = unsafe { next::memalign::call(alignment, size) };
     // SAFETY: it is new.
-    unsafe { allocated(block, size) }
+    unsafe { report(block, size) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8 {
-    // SAFETY: glibc's two functions are one.
-    unsafe { memalign(alignment, size) }
+    // SAFETY: the request goes on unchanged.
+    let block = unsafe { next::aligned_alloc::call(alignment, size) };
+    // SAFETY: it is new.
+    unsafe { report(block, size) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
-    if !alignment.is_multiple_of(size_of::<usize>()) || !alignment.is_power_of_two() {
-        return libc::EINVAL;
-    }
-    // SAFETY: a new request.
-    let block = unsafe { memalign(alignment, size) };
-    if block.is_null() {
-        return libc::ENOMEM;
-    }
-    // SAFETY: the caller's place for the result.
-    unsafe { to.write(block.cast()) };
-    0
+unsafe extern "C" fn posix_memalign(to: *mut *mut u8, alignment: usize, size: usize) -> c_int {
+    // SAFETY: the request goes on unchanged.
+    let outcome = unsafe { next::posix_memalign::call(to, alignment, size) };
+    let block = match outcome {
+        // SAFETY: the allocator has written there.
+        0 => unsafe { to.read() },
+        libc::ENOMEM => std::ptr::null_mut(),
+        _ => return outcome,
+    };
+    // SAFETY: it is new.
+    unsafe { report(block, size) };
+    outcome
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
     // SAFETY: the request goes on unchanged.
-    let block = unsafe { __libc_valloc(size) };
+    let block = unsafe { next::valloc::call(size) };
     // SAFETY: it is new.
-    unsafe { allocated(block, size) }
+    unsafe { report(block, size) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
     // SAFETY: the request goes on unchanged.
-    let block = unsafe { __libc_pvalloc(size) };
+    let block = unsafe { next::pvalloc::call(size) };
     // SAFETY: it is new.
-    unsafe { allocated(block, size) }
+    unsafe { report(block, size) }
 }

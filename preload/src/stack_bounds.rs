@@ -16,7 +16,7 @@ thread_local! {
 /// As C's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_getattr_np(thread: libc::pthread_t, attributes: *mut libc::pthread_attr_t) -> c_int {
-    if !IS_INSIDE.replace(true) {
+    if crate::may_record() && !IS_INSIDE.replace(true) {
         // Later stacks of this thread need no lock.
         memtrace::take_stack();
         IS_INSIDE.set(false);

@@ -2,35 +2,42 @@
 //!
 //! A free does not say the size, so blocks are counted by the size that the allocator gave (`malloc_usable_size`, which both
 //! calls know), and recorded, from the threshold on, with the size that was asked for.
-#![expect(unsafe_code, reason = "asks the allocator for the size of a block")]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::heap_refusal;
 use crate::errno::KeepErrno;
+pub use crate::record::glibc::System;
 use crate::record::heap::{
     HeapFree, on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_dealloc, on_watched_malloc, undo_free,
 };
+use crate::record::untraced;
 
-/// The size that the allocator gave.
-///
-/// # Safety
-/// `block` is a live block of the allocator.
-#[inline]
-unsafe fn given(block: *mut u8) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { libc::malloc_usable_size(block.cast()) }
+/// Set before the library's other constructors run.
+static STANDS_BACK: AtomicBool = AtomicBool::new(false);
+
+/// This copy of memtrace does nothing in this process.
+pub fn stand_back() {
+    STANDS_BACK.store(true, Relaxed);
 }
 
-/// Reports a new block of `asked` bytes and returns it; null is a request that was refused.
-///
-/// # Safety
-/// `block` is null or a live block of the allocator.
+/// Whether that is so.
+pub fn stands_back() -> bool {
+    STANDS_BACK.load(Relaxed)
+}
+
+/// Counts a block (`sign` 1) or a free (−1) of the time before anything can be recorded. Uses no thread-local variable.
+pub fn count_early(given: usize, sign: i64) {
+    untraced::add_early(given as u64, sign);
+}
+
+/// Reports a new block of `asked` bytes, for which the allocator gave `given`, and returns it; null is a request that was
+/// refused.
 #[inline]
-pub unsafe fn allocated(block: *mut u8, asked: usize) -> *mut u8 {
+pub fn allocated(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
     if block.is_null() {
         return refused(asked);
     }
-    // SAFETY: as the caller promises.
-    let given = unsafe { given(block) };
     if on_unwatched_alloc(given) { block } else { on_watched_malloc(block, asked, given) }
 }
 
@@ -43,13 +50,8 @@ extern "C" fn refused(asked: usize) -> *mut u8 {
 }
 
 /// Reports that a block is about to be freed.
-///
-/// # Safety
-/// `block` is a live block of the allocator.
 #[inline]
-pub unsafe fn freeing(block: *mut u8) {
-    // SAFETY: as the caller promises.
-    let given = unsafe { given(block) };
+pub fn freeing(block: *mut u8, given: usize) {
     if !on_unwatched_dealloc(given) {
         let _errno = KeepErrno::new();
         on_watched_dealloc(block.addr(), given);
@@ -66,13 +68,9 @@ pub struct Moving {
 
 impl Moving {
     /// Reports that a block is about to be reallocated: another thread may get its address.
-    ///
-    /// # Safety
-    /// `block` is a live block of the allocator.
-    pub unsafe fn from(block: *mut u8) -> Self {
+    pub fn from(block: *mut u8, given: usize) -> Self {
         let _errno = KeepErrno::new();
-        // SAFETY: as the caller promises.
-        let (address, given) = (block.addr(), unsafe { given(block) });
+        let address = block.addr();
         Self { address, given, account: on_free(address, given) }
     }
 

@@ -125,6 +125,8 @@ pub(crate) fn allocator_is_installed() -> bool {
     let _own = own_work();
     set(PROBING, true);
     drop(std::hint::black_box(Box::new(0u8)));
+    #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+    super::glibc::touch_the_programs_memory();
     let answered = state() & PROBING == 0;
     set(PROBING, false);
     answered

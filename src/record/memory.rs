@@ -2,9 +2,13 @@
 //! allocator.
 
 use allocator_api2::alloc::Allocator;
+#[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
 pub(crate) use allocator_api2::alloc::System;
 use allocator_api2::vec::Vec;
 use foldhash::fast::FixedState;
+
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub(crate) use super::glibc::System;
 
 pub(crate) type OwnVec<T> = Vec<T, System>;
 pub(crate) type OwnMap<K, V> = hashbrown::HashMap<K, V, FixedState, System>;

@@ -7,6 +7,8 @@ pub(crate) mod device_memory;
 pub(crate) mod event_site;
 pub(crate) mod fork;
 pub(crate) mod gates;
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod glibc;
 pub(crate) mod guard;
 pub(crate) mod heap;
 pub(crate) mod ledger;

@@ -60,6 +60,12 @@ pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     shard.is_some()
 }
 
+/// [`add`] (`sign` 1) or [`subtract`] (−1) without a thread-local variable: on the shard of no thread, as numbers begin at 1.
+#[cfg(feature = "preload")]
+pub(crate) fn add_early(size: u64, sign: i64) {
+    COUNTERS[0].program[class(size)].fetch_add((size as i64).wrapping_mul(sign), Relaxed);
+}
+
 /// The shard of a thread that has none of its own yet, or never will.
 #[cold]
 #[inline(never)]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::recording::{self, SharedRecording};
 use super::{init, say};
+use crate::errno::KeepErrno;
 use crate::record::own;
 use crate::variable;
 
@@ -19,6 +20,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    let _errno = KeepErrno::new();
     let is_on = || std::env::var_os("MEMTRACE_AUTOSTART").is_some_and(|value| value == "1");
     if variable::is_privileged() || !own(is_on) {
         return;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use memtrace_core::snapshot::CudaState;
 
 use super::{init, lookup};
+use crate::errno::KeepErrno;
 use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
 use crate::hook::threads;
 use crate::record::fork;
@@ -37,6 +38,11 @@ pub(super) fn has_hooks() -> bool {
 }
 
 extern "C" fn construct() {
+    let _errno = KeepErrno::new();
+    #[cfg(feature = "preload")]
+    if crate::malloc::stands_back() {
+        return;
+    }
     fork::watch();
     if is_turned_off() || !dlsym::save_original() {
         return;

@@ -1,0 +1,129 @@
+//! The allocator that the program would have without this library: of each function the next definition that the loader knows
+//! after this one.
+#![expect(unsafe_code, reason = "calls functions by address")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+
+/// For each function one that calls the next definition, which the first call looks up.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty, or $none:expr)?;)*) => {
+        $(pub(crate) mod $name {
+            use super::*;
+
+            type Function = unsafe extern "C" fn($($kind),*) $(-> $result)?;
+            const FIRST: *mut c_void = first as Function as *mut c_void;
+            pub(super) static NEXT: AtomicPtr<c_void> = AtomicPtr::new(FIRST);
+
+            /// # Safety
+            /// As C's function of this name.
+            #[inline(always)]
+            pub(crate) unsafe fn call($($argument: $kind),*) $(-> $result)? {
+                // SAFETY: the address is that of a function of this name.
+                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(NEXT.load(Relaxed)) };
+                // SAFETY: the caller's arguments, unchanged.
+                unsafe { next($($argument),*) }
+            }
+
+            unsafe extern "C" fn first($($argument: $kind),*) $(-> $result)? {
+                find_all();
+                if NEXT.load(Relaxed) == FIRST {
+                    return $($none)?;
+                }
+                // SAFETY: the caller's arguments, unchanged.
+                unsafe { call($($argument),*) }
+            }
+        })*
+
+        const ALL: &[(&CStr, &AtomicPtr<c_void>)] = &[
+            $((
+                // SAFETY: it ends with its only zero.
+                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+                &$name::NEXT,
+            ),)*
+        ];
+    };
+}
+
+functions! {
+    malloc(size: usize) -> *mut u8, or std::ptr::null_mut();
+    calloc(count: usize, size: usize) -> *mut u8, or std::ptr::null_mut();
+    realloc(block: *mut u8, size: usize) -> *mut u8, or std::ptr::null_mut();
+    free(block: *mut u8);
+    memalign(alignment: usize, size: usize) -> *mut u8, or std::ptr::null_mut();
+    aligned_alloc(alignment: usize, size: usize) -> *mut u8, or std::ptr::null_mut();
+    posix_memalign(to: *mut *mut u8, alignment: usize, size: usize) -> c_int, or libc::ENOMEM;
+    valloc(size: usize) -> *mut u8, or std::ptr::null_mut();
+    pvalloc(size: usize) -> *mut u8, or std::ptr::null_mut();
+    malloc_usable_size(block: *mut u8) -> usize, or 0;
+}
+
+/// Looks the next definitions up. What the look-up itself may ask for (a buffer, in old versions of glibc) it does without.
+#[cold]
+fn find_all() {
+    static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+    if IS_LOOKING.swap(true, Relaxed) {
+        return;
+    }
+    for (name, next) in ALL {
+        let found = next_definition(name);
+        if !found.is_null() {
+            next.store(found, Relaxed);
+        }
+    }
+    IS_LOOKING.store(false, Relaxed);
+}
+
+/// Whether the next allocator is glibc's, which answers at any time; others may not be ready.
+pub(crate) fn is_glibc() -> bool {
+    unsafe extern "C" {
+        fn __libc_malloc(size: usize) -> *mut u8;
+    }
+    malloc::NEXT.load(Relaxed) == __libc_malloc as unsafe extern "C" fn(usize) -> *mut u8 as *mut c_void
+}
+
+fn next_definition(name: &CStr) -> *mut c_void {
+    // SAFETY: the name ends with a zero.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Whether it is a sanitizer's, which takes what a library does before `main` for the program's mistakes.
+pub(crate) fn is_sanitizer() -> bool {
+    let file = object_of(malloc::NEXT.load(Relaxed)).map_or(String::new(), |(_, file)| file);
+    ["libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"].iter().any(|name| file.contains(name))
+}
+
+/// Whether the next allocator can be recorded: each of its functions is in one library, which has no operators of C++, that
+/// would allocate past this one. If not, the library's file.
+pub(crate) fn is_recordable() -> Result<(), String> {
+    find_all();
+    let object = |function: &AtomicPtr<c_void>| object_of(function.load(Relaxed)).map(|(base, _)| base);
+    let first = object(&malloc::NEXT);
+    let has_operators = || {
+        // SAFETY: the name ends with a zero.
+        let new = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Znwm".as_ptr()) };
+        // SAFETY: clears the error if there was none.
+        unsafe { libc::dlerror() };
+        !new.is_null() && object_of(new).map(|(base, _)| base) == first
+    };
+    match ALL.iter().all(|(_, next)| object(next) == first) && !has_operators() {
+        true => Ok(()),
+        false => Err(object_of(malloc::NEXT.load(Relaxed)).map_or(String::new(), |(_, file)| file)),
+    }
+}
+
+/// Where the object that contains an address begins, and its file.
+pub(crate) fn object_of(address: *const c_void) -> Option<(usize, String)> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the place for the result is valid.
+    let is_found = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
+    // SAFETY: zeros are a valid value of the type.
+    let found = unsafe { found.assume_init() };
+    if !is_found || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's name is a C string that lives as long as the object is loaded.
+    let file = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some((found.dli_fbase.addr(), file.to_string_lossy().into_owned()))
+}
