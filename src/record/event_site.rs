@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace_core::snapshot::{ContextId, DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId, ThreadId};
 
-use super::gates::GATES;
+use super::gates::{self, GATES};
 use super::unwind::stack::FoundStack;
 use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
@@ -28,7 +28,7 @@ pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn alloc_site(always_with_stack: bool) -> EventSite {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
     // Measurements group blocks by stack, whatever session starts or ends meanwhile.
-    let depth = GATES.stack_depth.load(Ordering::Relaxed) as usize;
+    let depth = gates::stack_depth();
     let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
     let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };
     EventSite { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
@@ -52,7 +52,7 @@ pub(crate) fn free_site() -> EventSite {
 #[cfg_attr(not(debug_assertions), inline(never))]
 #[cfg_attr(debug_assertions, inline(always))]
 fn stack_of_free() -> StackId {
-    capture(GATES.stack_depth.load(Ordering::Relaxed) as usize)
+    capture(gates::stack_depth())
 }
 
 #[inline(always)]

@@ -9,7 +9,7 @@ use std::sync::{Once, OnceLock};
 
 use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
-use super::{CONTEXTS, STACKS, contexts, guard, loader, measure, stacks, unwind, uses};
+use super::{CONTEXTS, STACKS, contexts, gates, guard, loader, measure, stacks, unwind, uses};
 
 /// Every lock that is held at a fork, in the order of the table in [`lock`](super::lock).
 struct ForkLocks {
@@ -46,7 +46,7 @@ pub(crate) fn no_fork() -> NoFork {
 
 /// In a child, a lock that another thread of the parent held (such as the loader's) stays locked for ever.
 pub(crate) fn is_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    FORKED.load(Ordering::Relaxed) || gates::are_cleared()
 }
 
 /// Registers a function that each child calls, on the thread that forked, with no lock held.
@@ -60,7 +60,10 @@ pub(crate) fn in_each_child(call: fn()) {
 /// scopes do.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(register);
+    ONCE.call_once(|| {
+        gates::clear_in_children();
+        register();
+    });
 }
 
 #[cfg(unix)]

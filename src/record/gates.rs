@@ -1,4 +1,8 @@
 //! Fast-path filters of the hooks: one relaxed load decides whether anybody observes a block.
+//!
+//! All zeros means that nobody does: the kernel clears the page in every child process, also in those that are made without the
+//! fork handlers (`_Fork`, `clone`), whose copies of the recorder's locks may be held for ever.
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "`madvise`"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,9 +15,9 @@ use super::lock::{Lock, rank};
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gates {
-    /// Smallest heap block that the session records; `usize::MAX` for none.
+    /// Complement of the smallest heap block that the session records; 0 for none.
     heap_threshold: AtomicUsize,
-    /// Smallest heap block that a session or a measurement observes.
+    /// Complement of the smallest heap block that a session or a measurement observes.
     heap_gate: AtomicUsize,
     /// Open measurements.
     measurements: AtomicUsize,
@@ -23,8 +27,8 @@ pub(super) struct Gates {
     pub(super) heap_table: [AtomicUsize; 2],
     /// Number of recordings so far: a block taken out of one is never put back into the next.
     pub(super) epoch: AtomicU64,
-    /// Maximum depth of a stack; measurements use it without a session, too.
-    pub(super) stack_depth: AtomicU32,
+    /// One more than the maximum depth of a stack, 0 for the default; measurements use it without a session, too.
+    stack_depth: AtomicU32,
     /// A [`StackContext`](crate::snapshot::StackContext).
     pub(super) stack_context: AtomicU8,
     /// Which unwinder takes stacks, see `unwind::mode`.
@@ -37,19 +41,60 @@ pub(super) struct Gates {
 
 const _: () = assert!(size_of::<Gates>() == 64);
 
-pub(super) static GATES: Gates = Gates {
-    heap_threshold: AtomicUsize::new(usize::MAX),
-    heap_gate: AtomicUsize::new(usize::MAX),
-    measurements: AtomicUsize::new(0),
-    certain: AtomicUsize::new(0),
-    heap_table: [const { AtomicUsize::new(0) }; 2],
-    epoch: AtomicU64::new(0),
-    stack_depth: AtomicU32::new(DEFAULT_STACK_DEPTH as u32),
-    stack_context: AtomicU8::new(0),
-    unwinder: AtomicU8::new(0),
-    device_recorded: AtomicBool::new(false),
-    device_gate: AtomicBool::new(false),
+/// The page that the kernel clears. Nothing else is in it.
+#[derive(Debug)]
+#[repr(align(4096))]
+pub(super) struct Page {
+    gates: Gates,
+    /// Not cleared since [`clear_in_children`].
+    is_original: AtomicBool,
+}
+
+impl std::ops::Deref for Page {
+    type Target = Gates;
+    #[inline(always)]
+    fn deref(&self) -> &Gates {
+        &self.gates
+    }
+}
+
+pub(super) static GATES: Page = Page {
+    gates: Gates {
+        heap_threshold: AtomicUsize::new(0),
+        heap_gate: AtomicUsize::new(0),
+        measurements: AtomicUsize::new(0),
+        certain: AtomicUsize::new(0),
+        heap_table: [const { AtomicUsize::new(0) }; 2],
+        epoch: AtomicU64::new(0),
+        stack_depth: AtomicU32::new(0),
+        stack_context: AtomicU8::new(0),
+        unwinder: AtomicU8::new(0),
+        device_recorded: AtomicBool::new(false),
+        device_gate: AtomicBool::new(false),
+    },
+    is_original: AtomicBool::new(false),
 };
+
+static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// From here on, children begin with closed gates. Linux before 4.14 refuses.
+#[cfg(target_os = "linux")]
+pub(super) fn clear_in_children() {
+    let page = (&raw const GATES).cast_mut().cast();
+    // SAFETY: the page belongs to this static alone.
+    if unsafe { libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK) } == 0 {
+        GATES.is_original.store(true, Ordering::Relaxed);
+        IS_CLEARED_IN_CHILDREN.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn clear_in_children() {}
+
+/// Whether this is a child process in which the kernel has cleared the gates.
+pub(super) fn are_cleared() -> bool {
+    IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed) && !GATES.is_original.load(Ordering::Relaxed)
+}
 
 /// Held while the gates are recomputed.
 static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
@@ -58,12 +103,12 @@ static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 
 #[inline]
 pub(crate) fn watches_heap_block(size: usize) -> bool {
-    size >= GATES.heap_gate.load(Ordering::Relaxed)
+    size >= !GATES.heap_gate.load(Ordering::Relaxed)
 }
 
 #[inline]
 pub(crate) fn records_heap_block(size: usize) -> bool {
-    size >= GATES.heap_threshold.load(Ordering::Relaxed)
+    size >= !GATES.heap_threshold.load(Ordering::Relaxed)
 }
 
 #[inline]
@@ -82,7 +127,7 @@ pub(crate) fn any_measurement() -> bool {
 
 pub(super) fn set_heap_threshold(smallest: usize) {
     let _change = CHANGE.lock();
-    GATES.heap_threshold.store(smallest, Ordering::Relaxed);
+    GATES.heap_threshold.store(!smallest, Ordering::Relaxed);
     renew();
 }
 
@@ -98,9 +143,21 @@ pub(super) fn set_measurements(open: usize) {
     renew();
 }
 
+pub(super) fn set_stack_depth(depth: usize) {
+    GATES.stack_depth.store((depth as u32).saturating_add(1), Ordering::Relaxed);
+}
+
+#[inline]
+pub(super) fn stack_depth() -> usize {
+    match GATES.stack_depth.load(Ordering::Relaxed) {
+        0 => DEFAULT_STACK_DEPTH,
+        more => more as usize - 1,
+    }
+}
+
 fn renew() {
     let measured = any_measurement();
-    let heap = if measured { 0 } else { GATES.heap_threshold.load(Ordering::Relaxed) };
+    let heap = if measured { !0 } else { GATES.heap_threshold.load(Ordering::Relaxed) };
     GATES.heap_gate.store(heap, Ordering::Relaxed);
     GATES.device_gate.store(measured || records_device_memory(), Ordering::Relaxed);
 }

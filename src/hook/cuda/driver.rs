@@ -1,9 +1,9 @@
 //! Addresses of the driver's functions, looked up in `libcuda.so.1`.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::hook::interpose::{dlsym, loader};
+use crate::hook::interpose::{dlsym, elf, loader};
 use crate::record::fork;
 
 pub(super) const SUCCESS: c_int = 0;
@@ -94,10 +94,16 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    if fork::is_child() {
+    // Asking for a name locks the loader, and may search folders: once for each object that is loaded.
+    static OBJECTS: AtomicU64 = AtomicU64::new(0);
+    let objects = elf::objects_loaded();
+    if fork::is_child() || OBJECTS.load(Ordering::Acquire) == objects {
         return None;
     }
-    let handle = loader::opened(c"libcuda.so.1")?;
+    let Some(handle) = loader::opened(c"libcuda.so.1") else {
+        OBJECTS.store(objects, Ordering::Release);
+        return None;
+    };
     HANDLE.store(handle.expose_provenance(), Ordering::Release);
     Some(handle)
 }

@@ -102,7 +102,7 @@ fn set_up(
     GATES.epoch.fetch_add(1, Ordering::Relaxed);
     thread::renew();
     GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
-    GATES.stack_depth.store(settings.stack_depth as u32, Ordering::Relaxed);
+    gates::set_stack_depth(settings.stack_depth);
     // Frees read it as soon as the gates are open.
     set_before(before);
     if settings.uses && ledger.is_some() {
@@ -191,7 +191,7 @@ fn close_gates() {
     RECORDING.store(false, Ordering::Relaxed);
     uses::pause();
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
-    GATES.stack_depth.store(DEFAULT_STACK_DEPTH as u32, Ordering::Relaxed);
+    gates::set_stack_depth(DEFAULT_STACK_DEPTH);
 }
 
 /// Drops a device's ledger; blocks of the heap's become untraced.
