@@ -3,8 +3,10 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::hook::interpose::{dlsym, loader};
+use crate::hook::interpose::{dlsym, elf, loader};
 use crate::record::fork;
+
+const NAME: &CStr = c"libcuda.so.1";
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
@@ -94,10 +96,10 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    if fork::is_child() {
+    if fork::is_child() || !elf::is_loaded(NAME) {
         return None;
     }
-    let handle = loader::opened(c"libcuda.so.1")?;
+    let handle = loader::opened(NAME)?;
     HANDLE.store(handle.expose_provenance(), Ordering::Release);
     Some(handle)
 }
