@@ -245,6 +245,18 @@ fn a_main_thread_that_ends_early_ends_as_alone() {
 }
 
 #[test]
+fn a_snapshot_after_the_main_threads_end_has_the_programs_name_and_functions() {
+    let programs = Programs::new();
+    let mut command = programs.command(&programs.program);
+    command.arg("thread exit").env("LD_PRELOAD", built("libmemtrace_preload.so"));
+    // Somebody who waits for the signal is there until the end.
+    command.env("MEMTRACE_RUN", "all").env("MEMTRACE_OUT", "%e.json").env("MEMTRACE_SIGNAL", "USR2");
+    let output = command.output().unwrap();
+    let report = std::fs::read_to_string(programs.folder.path().join("app.json"));
+    assert!(report.is_ok_and(|report| report.contains("(allocate)")), "{output:?}");
+}
+
+#[test]
 fn a_program_without_threads_does_not_wait_for_ours() {
     let programs = Programs::new();
     let time = |what| {

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use memtrace_core::snapshot::{HostMemory, Process, Thread, ThreadId};
 
 use super::apart;
+use crate::executable::executable;
 use crate::record::thread;
 
 /// Variables in which launchers of distributed jobs pass a process its rank.
@@ -59,7 +60,7 @@ fn host() -> String {
 
 /// Name of the executable file, without the kernel's remark if the file was replaced since.
 fn program() -> String {
-    let path = std::env::current_exe().ok();
+    let path = executable();
     let name = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
