@@ -223,6 +223,7 @@ mod device;
 mod elf;
 mod errno;
 mod error;
+mod executable;
 #[cfg(feature = "tracing")]
 mod future;
 mod hook;

@@ -7,6 +7,7 @@ use memtrace_core::export::{LeftOut, file};
 
 use super::say;
 use crate::error::Error;
+use crate::executable::executable;
 use crate::record::guard::Own;
 use crate::write_errors::errors_only;
 
@@ -69,7 +70,7 @@ pub(crate) fn base_dir(folder: &Path) -> PathBuf {
 
 /// Cargo's target folder: above this program, or, for a doctest, above the working directory.
 fn cargo_target() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
+    let program = executable()?;
     let here = std::env::current_dir().unwrap_or_default();
     let beside = here.ancestors().map(|folder| folder.join("target"));
     program.ancestors().map(Path::to_owned).chain(beside).find(|folder| is_cargos(folder))

@@ -3,12 +3,15 @@
 //! The kernel counts the pages of each mapping when that file is read, so it is read only when mapped files have grown.
 
 use std::collections::HashMap;
-use std::fs;
 
 use memtrace_core::snapshot::{MappedFile, MappedFiles};
 
+use super::apart;
+
 /// Less is what programs read at their start.
 const LEAST: u64 = 1 << 20;
+/// What the kernel writes of some thousand mappings.
+const ROOM: usize = 4 << 20;
 /// The largest are kept.
 const MOST_FILES: usize = 64;
 
@@ -36,7 +39,7 @@ impl MappedFilesReader {
 
 /// `None` where there is no `/proc`, or nothing is mapped but code.
 pub(super) fn read(time_ns: u64) -> Option<MappedFiles> {
-    let files = files_of(&fs::read_to_string("/proc/self/smaps").ok()?);
+    let files = files_of(&apart::read("/proc/self/smaps", ROOM)?);
     (!files.is_empty()).then_some(MappedFiles { time_ns, files })
 }
 
@@ -97,6 +100,8 @@ fn kib(line: &str, name: &str) -> Option<u64> {
 #[cfg(all(test, target_os = "linux"))]
 #[expect(unsafe_code, reason = "maps a file")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const SMAPS: &str = "\

@@ -6,6 +6,7 @@
 //! `atexit` handler.
 
 mod announce;
+mod apart;
 #[cfg(target_os = "linux")]
 mod autostart;
 mod background;
@@ -27,6 +28,7 @@ mod recording;
 mod refusal;
 mod schedule;
 mod signals;
+mod spawn;
 mod stream;
 
 use std::io::Write;

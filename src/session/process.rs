@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memtrace_core::snapshot::{HostMemory, Process, Thread, ThreadId};
 
+use super::apart;
+use crate::executable::executable;
 use crate::record::thread;
 
 /// Variables in which launchers of distributed jobs pass a process its rank.
@@ -33,7 +35,7 @@ pub(super) fn own_folder() -> &'static str {
 
 /// Physical memory of this process. `None` where the kernel has no `/proc`.
 pub(super) fn host_memory(time_ns: u64) -> Option<HostMemory> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = apart::read("/proc/self/status", 4 << 10)?;
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
@@ -58,7 +60,7 @@ fn host() -> String {
 
 /// Name of the executable file, without the kernel's remark if the file was replaced since.
 fn program() -> String {
-    let path = std::env::current_exe().ok();
+    let path = executable();
     let name = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
@@ -66,8 +68,7 @@ fn program() -> String {
 /// An ended thread keeps its last name; the system may have reused its id.
 fn name(number: ThreadId, os_id: u32) -> String {
     let (first, last) = thread::kept_names(number);
-    let now =
-        || fs::read_to_string(format!("/proc/self/task/{os_id}/comm")).ok().map(|name| name.trim_end().to_owned());
+    let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64).map(|name| name.trim_end().to_owned());
     last.or_else(now).or(first).unwrap_or_default()
 }
 

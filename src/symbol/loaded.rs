@@ -17,6 +17,7 @@ mod listed {
 
     use super::LoadedObject;
     use crate::elf;
+    use crate::executable::executable;
 
     /// Every loaded ELF object, the program first.
     pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
@@ -31,7 +32,7 @@ mod listed {
             ControlFlow::Continue(())
         });
         if let Some(program) = objects.first_mut().filter(|m| m.path.is_none()) {
-            program.path = std::env::current_exe().map(|p| p.display().to_string()).ok();
+            program.path = executable().map(|path| path.display().to_string());
         }
         objects
     }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hint::black_box;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -177,6 +178,53 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = child::command(&[]);
     child::ended(command.env("TEST_OUT", dir.path().join("a.memtrace"))).well();
+}
+
+/// Whether a child of this process finds the file's record lock taken by this process.
+fn is_locked(file: &File) -> bool {
+    // SAFETY: a lock is plain data.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: the child makes system calls only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut lock) };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit((lock.l_type == libc::F_WRLCK as libc::c_short).into()) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a local variable.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    libc::WEXITSTATUS(status) == 1
+}
+
+#[test]
+fn a_stream_keeps_no_file_of_the_program_open_and_unlocks_none() {
+    if_child(|| {
+        let file = File::create(out().with_extension("locked")).unwrap();
+        // SAFETY: a lock is plain data.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        // SAFETY: the descriptor is open.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) }, 0);
+        for round in 0..3 {
+            let (mut reader, writer) = std::io::pipe().unwrap();
+            let session = stream_to(&out().with_extension(format!("{round}.memtrace")));
+            drop(writer);
+            // At the end of the data, which comes when the last writer is gone.
+            assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+            assert!(is_locked(&file));
+            session.end().unwrap();
+            assert!(is_locked(&file));
+        }
+        // The threads go with the last session, of whose end the background thread hears at its next turn.
+        let threads = || fs::read_dir("/proc/self/task").unwrap().count();
+        eventually("memtrace's threads end", || threads() == 2);
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = child::command(&[]);
+    child::ended(command.env("TEST_OUT", dir.path().join("a"))).well();
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Addresses of the driver's functions, looked up in `libcuda.so.1`.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::hook::interpose::{dlsym, elf, loader};
 use crate::record::fork;
+
+const NAME: &CStr = c"libcuda.so.1";
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
@@ -94,16 +96,10 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    // Asking for a name locks the loader, and may search folders: once for each object that is loaded.
-    static OBJECTS: AtomicU64 = AtomicU64::new(0);
-    let objects = elf::objects_loaded();
-    if fork::is_child() || OBJECTS.load(Ordering::Acquire) == objects {
+    if fork::is_child() || !elf::is_loaded(NAME) {
         return None;
     }
-    let Some(handle) = loader::opened(c"libcuda.so.1") else {
-        OBJECTS.store(objects, Ordering::Release);
-        return None;
-    };
+    let handle = loader::opened(NAME)?;
     HANDLE.store(handle.expose_provenance(), Ordering::Release);
     Some(handle)
 }

@@ -31,6 +31,7 @@ const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
+const DT_SONAME: usize = 14;
 const DT_JMPREL: usize = 23;
 
 /// Calls `each` for every import of every loaded object, except those of CUDA and of the system, whose own calls must
@@ -56,6 +57,18 @@ pub(in crate::hook) fn objects_loaded() -> u64 {
     count
 }
 
+/// Whether an object has this name. Unlike a `dlopen` with `RTLD_NOLOAD`, this opens no files to find that there is none.
+pub(in crate::hook) fn is_loaded(name: &CStr) -> bool {
+    let mut is_loaded = false;
+    elf::each_object(|info| {
+        let file = elf::path(info).to_bytes().rsplit(|byte| *byte == b'/').next();
+        let has_name = || ElfImports::of(info).is_some_and(|object| object.name() == Some(name));
+        is_loaded = file == Some(name.to_bytes()) || has_name();
+        if is_loaded { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    is_loaded
+}
+
 fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     const SYSTEM: [&[u8]; 7] =
         [b"libcuda.so", b"libcupti.so", b"libc.so", b"ld-linux", b"libdl.so", b"libpthread.so", b"linux-vdso"];
@@ -78,6 +91,8 @@ struct ElfImports {
     base: usize,
     symbols: usize,
     strings: usize,
+    /// Where the object's own name is among the strings; 0 for none.
+    name: usize,
     /// Address and size of each relocation table.
     tables: [(usize, usize); 2],
     read_only: Range<usize>,
@@ -141,7 +156,27 @@ impl ElfImports {
         };
         let (symbols, strings) = (address(DT_SYMTAB), address(DT_STRTAB));
         let tables = [(address(DT_JMPREL), value(DT_PLTRELSZ)), (address(DT_RELA), value(DT_RELASZ))];
-        (symbols != 0 && strings != 0).then_some(Self { base, symbols, strings, tables, read_only, code, headers })
+        let name = value(DT_SONAME);
+        (symbols != 0 && strings != 0).then_some(Self {
+            base,
+            symbols,
+            strings,
+            name,
+            tables,
+            read_only,
+            code,
+            headers,
+        })
+    }
+
+    fn name(&self) -> Option<&CStr> {
+        (self.name != 0).then(|| self.string(self.name))
+    }
+
+    fn string(&self, at: usize) -> &CStr {
+        let string = self.strings.wrapping_add(at) as *const std::ffi::c_char;
+        // SAFETY: the object's tables refer to C strings in its string table.
+        unsafe { CStr::from_ptr(string) }
     }
 
     fn is_writable(&self, slot: usize) -> bool {
@@ -173,9 +208,7 @@ impl ElfImports {
         if symbol.st_shndx != 0 {
             return None;
         }
-        let name = self.strings.wrapping_add(symbol.st_name as usize) as *const std::ffi::c_char;
-        // SAFETY: the symbol's name is a C string in the string table.
-        let name = unsafe { CStr::from_ptr(name) };
+        let name = self.string(symbol.st_name as usize);
         let slot = self.base.wrapping_add(relocation.offset as usize);
         let stubs = if kind == R_X86_64_JUMP_SLOT { self.code.clone() } else { 0..0 };
         Some(Import {

@@ -19,6 +19,7 @@ use memtrace_core::snapshot::LoadedObject;
 
 use crate::elf;
 use crate::errno::KeepErrno;
+use crate::executable::executable;
 use crate::record::memory::{OwnVec, System, try_push};
 
 /// (loads, unloads) so far.
@@ -334,7 +335,7 @@ impl ObjectHistory {
         let is_first = before.all(|other| other.end <= identity.start || identity.end <= other.start);
         let mut path = Some(String::from_utf8_lossy(&identity.path).into_owned()).filter(|path| !path.is_empty());
         if number == 0 && path.is_none() {
-            path = std::env::current_exe().map(|path| path.display().to_string()).ok();
+            path = executable().map(|path| path.display().to_string());
         }
         let (build_id, range) = (identity.build_id.to_vec(), identity.start..identity.end);
         Self {

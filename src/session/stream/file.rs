@@ -1,37 +1,31 @@
-//! The file of a streamed capture, guarded against a program that closes foreign descriptors.
-//!
-//! A program may close every descriptor it finds, as daemons do, and then open other files under the same numbers. So
-//! each use of the descriptor first checks device and inode, and opens the file again if the program closed it.
+//! The file of a streamed capture. Everything about its descriptor is done by memtrace's thread for files, if there is one.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::ManuallyDrop;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use self::system::{again, identity, is_linked, move_up, write_at};
-use crate::write_errors;
-
-/// Device and inode; zeros on systems without them.
-type FileIdentity = (u64, u64);
+use super::open_file::OpenFile;
+use crate::session::apart::{self, FileThread};
 
 #[derive(Debug)]
 pub(super) struct StreamFile {
-    path: PathBuf,
-    /// Closed on drop only if the descriptor is still this file's.
-    file: ManuallyDrop<File>,
-    identity: FileIdentity,
+    path: Arc<Path>,
     length: u64,
+    /// `None` if the thread ended with it.
+    open: Option<OpenFile>,
+    thread: Option<Arc<FileThread>>,
 }
 
 impl StreamFile {
     /// Creates the file.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let file = move_up(OpenOptions::new().write(true).create_new(true).open(path)?);
-        claim(&file);
-        let identity = identity(&file)?;
         // The program may change its working directory.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { path, file: ManuallyDrop::new(file), identity, length: 0 })
+        let path: Arc<Path> = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into();
+        let thread = apart::thread();
+        let created = Arc::clone(&path);
+        let create = move || OpenFile::create(created);
+        let open = on(thread.as_deref(), create).ok_or_else(lost)??;
+        Ok(Self { path, length: 0, open: Some(open), thread })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -42,156 +36,57 @@ impl StreamFile {
         self.length
     }
 
-    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.ensure_ours()?;
-        self.ensure_whole()?;
-        let _limit = write_errors::errors_only();
-        write_at(&self.file, bytes, self.length)?;
-        self.length += bytes.len() as u64;
+    /// Appends the bytes, and clears them.
+    pub(super) fn append(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let (length, owned) = (self.length, std::mem::take(bytes));
+        let (owned, outcome) = self.with(move |file| {
+            let outcome = file.append(&owned, length);
+            (owned, outcome)
+        })?;
+        outcome?;
+        self.length += owned.len() as u64;
+        *bytes = owned;
+        bytes.clear();
         Ok(())
     }
 
     /// Shortens the file to this length.
     pub(super) fn truncate(&mut self, length: u64) {
         self.length = length;
-        // Never extend the file: that would hide that somebody else truncated it.
-        let is_longer = |file: &File| file.metadata().is_ok_and(|metadata| metadata.len() > length);
-        if self.ensure_ours().is_ok() && is_longer(&self.file) {
-            let _ = self.file.set_len(length);
-        }
+        let _ = self.with(move |file| file.truncate(length));
     }
 
     /// Syncs the file to disk; an error if it was deleted or truncated.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        self.ensure_ours()?;
-        self.ensure_whole()?;
-        self.file.sync_data()?;
-        match is_linked(&self.file)? {
-            true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::NotFound, "the file was deleted")),
-        }
+        let length = self.length;
+        self.with(move |file| file.end(length))?
     }
 
-    /// A capture that lost its beginning cannot be read, so nothing more is appended to one.
-    fn ensure_whole(&self) -> io::Result<()> {
-        match self.file.metadata()?.len() < self.length {
-            true => Err(io::Error::other("the file was truncated")),
-            false => Ok(()),
-        }
-    }
-
-    fn is_ours(&self) -> bool {
-        identity(&self.file).is_ok_and(|identity| identity == self.identity)
-    }
-
-    /// Opens the file again if the descriptor is no longer this file's.
-    fn ensure_ours(&mut self) -> io::Result<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        let closed = |error: io::Error| {
-            let message = format!("the program closed its descriptor, and the file cannot be opened again: {error}");
-            io::Error::new(error.kind(), message)
-        };
-        let file = move_up(again(&self.path).map_err(closed)?);
-        if identity(&file)? != self.identity {
-            return Err(closed(io::Error::other("another file has its name now")));
-        }
-        claim(&file);
-        // The old descriptor is closed or belongs to somebody else, so it must not be closed here.
-        self.file = ManuallyDrop::new(file);
-        Ok(())
+    fn with<T: Send + 'static>(&mut self, work: impl FnOnce(&mut OpenFile) -> T + Send + 'static) -> io::Result<T> {
+        let mut open = self.open.take().ok_or_else(lost)?;
+        let work = move || (work(&mut open), open);
+        let (outcome, open) = on(self.thread.as_deref(), work).ok_or_else(lost)?;
+        self.open = Some(open);
+        Ok(outcome)
     }
 }
 
-/// Locks the file as long as this process writes it: until then nobody replaces or removes it.
-fn claim(file: &File) {
-    // Some file systems have no locks; there the end mark has to do.
-    let _ = file.try_lock();
+/// Does the work on the thread; `None` if that has ended.
+fn on<T: Send + 'static>(thread: Option<&FileThread>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match thread {
+        Some(thread) => thread.run(work),
+        None => Some(work()),
+    }
+}
+
+fn lost() -> io::Error {
+    io::Error::other("memtrace's thread for files has ended")
 }
 
 impl Drop for StreamFile {
     fn drop(&mut self) {
-        if self.is_ours() {
-            system::close(&mut self.file);
+        if let Some(open) = self.open.take() {
+            let _ = on(self.thread.as_deref(), move || drop(open));
         }
     }
-}
-
-#[cfg(unix)]
-mod system {
-    #![expect(unsafe_code, reason = "`fcntl` moves a descriptor to a high number")]
-
-    use std::fs::{File, OpenOptions};
-    use std::io;
-    use std::mem::ManuallyDrop;
-    use std::os::fd::{AsRawFd, FromRawFd};
-    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-    use std::path::Path;
-
-    /// Programs rarely use descriptors this high: after closing ours, the next file that they open gets a lower one.
-    const LOWEST: libc::c_int = 700;
-
-    /// Opens an existing file for writing, but no link, and without waiting if a pipe has its name.
-    pub(super) fn again(path: &Path) -> io::Result<File> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-        OpenOptions::new().write(true).custom_flags(flags).open(path)
-    }
-
-    pub(super) fn identity(file: &File) -> io::Result<super::FileIdentity> {
-        file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
-    }
-
-    /// Whether the file still has a name.
-    pub(super) fn is_linked(file: &File) -> io::Result<bool> {
-        file.metadata().map(|metadata| metadata.nlink() > 0)
-    }
-
-    /// Moves the descriptor to a high number, if one is free.
-    pub(super) fn move_up(file: File) -> File {
-        // SAFETY: it duplicates an open descriptor and touches nothing else.
-        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) };
-        // SAFETY: nothing else owns the new descriptor.
-        if copy < 0 { file } else { unsafe { File::from_raw_fd(copy) } }
-    }
-
-    pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-        file.write_all_at(bytes, at)
-    }
-
-    pub(super) fn close(file: &mut ManuallyDrop<File>) {
-        // SAFETY: called once, when the owner is dropped.
-        unsafe { ManuallyDrop::drop(file) };
-    }
-}
-
-#[cfg(not(unix))]
-mod system {
-    use std::fs::{File, OpenOptions};
-    use std::io::{self, Seek, SeekFrom, Write};
-    use std::mem::ManuallyDrop;
-    use std::path::Path;
-
-    pub(super) fn again(path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).open(path)
-    }
-
-    pub(super) fn identity(_file: &File) -> io::Result<super::FileIdentity> {
-        Ok((0, 0))
-    }
-
-    pub(super) fn is_linked(_file: &File) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub(super) fn move_up(file: File) -> File {
-        file
-    }
-
-    pub(super) fn write_at(mut file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-        file.seek(SeekFrom::Start(at))?;
-        file.write_all(bytes)
-    }
-
-    pub(super) fn close(_file: &mut ManuallyDrop<File>) {}
 }

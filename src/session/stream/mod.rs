@@ -24,6 +24,7 @@
 
 mod device;
 mod file;
+mod open_file;
 mod state;
 
 use std::fs;

@@ -124,7 +124,6 @@ impl CaptureStream {
     /// Writes everything up to the commit at once, so that nothing of it stays if it does not fit.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
         self.file.append(self.encoder.out())?;
-        self.encoder.out().clear();
         self.committed = Committed {
             length: self.file.length(),
             devices: self.devices.clone(),

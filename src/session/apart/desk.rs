@@ -1,0 +1,164 @@
+//! Where threads leave work for another one, and wait until it is done.
+//!
+//! With a mutex and a condition variable, because channels of `std` use thread-locals, which are gone at the exit.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::descriptors::{self, ThreadId};
+
+/// After this, whoever waits looks whether the thread is still there: a seccomp filter may have ended it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    thread: Option<ThreadId>,
+    jobs: VecDeque<Arc<dyn Job>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Phase {
+    /// The thread has not begun. It may wait for the loader's lock, which the starter holds in a `dlopen`.
+    #[default]
+    Starting,
+    Unsharing,
+    Open,
+    Closed,
+}
+
+impl State {
+    fn has_lost_its_thread(&self) -> bool {
+        self.thread.is_none_or(|thread| !descriptors::is_alive(thread))
+    }
+}
+
+impl Desk {
+    /// Waits until the thread is ready for work; false if it never will be.
+    pub(super) fn opens(&self) -> bool {
+        let mut state = self.lock();
+        while matches!(state.phase, Phase::Starting | Phase::Unsharing) {
+            let is_late;
+            (state, is_late) = self.wait_a_while(state);
+            if is_late && state.has_lost_its_thread() {
+                state.phase = Phase::Closed;
+            }
+        }
+        state.phase == Phase::Open
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().phase == Phase::Open
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().phase = Phase::Closed;
+        self.changed.notify_all();
+    }
+
+    /// Has the work done; `None` if the thread has ended.
+    pub(super) fn ask<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let job = Arc::new(Mutex::new(Work::Asked(work)));
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return None;
+        }
+        state.jobs.push_back(Arc::clone(&job) as Arc<dyn Job>);
+        self.changed.notify_all();
+        while Arc::strong_count(&job) > 1 {
+            let is_late;
+            (state, is_late) = self.wait_a_while(state);
+            if is_late && state.has_lost_its_thread() {
+                state.phase = Phase::Closed;
+                break;
+            }
+        }
+        drop(state);
+        match Arc::into_inner(job)?.into_inner() {
+            Ok(Work::Done(outcome)) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Does what is asked for, on the thread that calls this, until the desk closes.
+    pub(super) fn serve(&self) {
+        if !self.open() {
+            return;
+        }
+        while let Some(job) = self.next() {
+            let _ = catch_unwind(AssertUnwindSafe(|| job.work()));
+            // Before the other owner can go on, who frees the memory.
+            drop(job);
+            drop(self.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    fn open(&self) -> bool {
+        let mut state = self.lock();
+        if state.phase != Phase::Starting {
+            return false;
+        }
+        state.phase = Phase::Unsharing;
+        state.thread = Some(descriptors::this_thread());
+        // Without the lock: if a seccomp filter ends this thread, the starter must not wait for it.
+        drop(state);
+        let is_apart = descriptors::unshare();
+        self.lock().phase = if is_apart { Phase::Open } else { Phase::Closed };
+        self.changed.notify_all();
+        is_apart
+    }
+
+    fn next(&self) -> Option<Arc<dyn Job>> {
+        let mut state = self.lock();
+        loop {
+            match state.jobs.pop_front() {
+                None if state.phase != Phase::Open => return None,
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                job => return job,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_a_while<'a>(&self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+        let (state, outcome) = self.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+        (state, outcome.timed_out())
+    }
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+enum Work<F, T> {
+    Asked(F),
+    Begun,
+    Done(T),
+}
+
+trait Job: Send + Sync {
+    fn work(&self);
+}
+
+impl<T: Send, F: FnOnce() -> T + Send> Job for Mutex<Work<F, T>> {
+    fn work(&self) {
+        let mut step = self.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Asked(work) = std::mem::replace(&mut *step, Work::Begun) {
+            *step = Work::Done(work());
+        }
+    }
+}

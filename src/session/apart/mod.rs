@@ -1,0 +1,142 @@
+//! A thread with a descriptor table of its own, where memtrace opens, writes and closes its files while a program runs.
+//!
+//! The threads of a process share a table of descriptors. A file of memtrace's in it would have a number that the
+//! program expects to get, and the program may close it, or put a file of its own there between memtrace's check and
+//! its write.
+//!
+//! A thread of its own, beside those that have something to write: if the main thread calls `pthread_exit`, the C
+//! library calls `exit` on the last thread, which needs the program's table for what buffered streams still hold.
+//!
+//! Where the system refuses such a table (before Linux 5.9, in some containers), everything here is done on the calling
+//! thread.
+
+mod descriptors;
+mod desk;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use self::desk::Desk;
+use super::spawn::{OwnThread, spawn};
+use crate::record::fork;
+
+static CURRENT: Mutex<Weak<FileThread>> = Mutex::new(Weak::new());
+
+fn with_current<T>(act: impl FnOnce(&mut Weak<FileThread>) -> T) -> T {
+    let _no_fork = fork::no_fork();
+    act(&mut CURRENT.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The thread, which ends with the last owner of this.
+#[derive(Debug)]
+pub(super) struct FileThread {
+    desk: Arc<Desk>,
+    thread: Mutex<Option<OwnThread>>,
+    /// A forked child inherits this, but not the thread.
+    process: u32,
+}
+
+/// The process's thread, started if there is none; `None` if it cannot be had.
+pub(super) fn thread() -> Option<Arc<FileThread>> {
+    if let Some(thread) = current() {
+        return Some(thread);
+    }
+    let new = Arc::new(FileThread::start()?);
+    Some(with_current(|current| {
+        // Another session may have been as fast.
+        let other = running(current);
+        other.unwrap_or_else(|| {
+            *current = Arc::downgrade(&new);
+            Arc::clone(&new)
+        })
+    }))
+}
+
+fn current() -> Option<Arc<FileThread>> {
+    with_current(|current| running(current))
+}
+
+fn running(current: &Weak<FileThread>) -> Option<Arc<FileThread>> {
+    current.upgrade().filter(|thread| thread.is_this_process() && thread.desk.is_open())
+}
+
+/// Ends the thread and waits for that. Whoever has work for it afterwards does it himself.
+pub(super) fn end() {
+    if let Some(thread) = current() {
+        thread.end();
+    }
+}
+
+impl FileThread {
+    fn start() -> Option<Self> {
+        let desk = Arc::new(Desk::default());
+        let served = Arc::clone(&desk);
+        let thread = spawn(c"memtrace-files", move || served.serve()).ok()?;
+        desk.opens().then(|| Self { desk, thread: Mutex::new(Some(thread)), process: std::process::id() })
+    }
+
+    fn is_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Does the work on the thread and waits for the outcome. `None` if the thread has ended.
+    ///
+    /// The work should not allocate or free: glibc reserves 64 MiB of addresses for a thread that does.
+    pub(super) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if self.is_this_process() { self.desk.ask(work) } else { None }
+    }
+
+    fn end(&self) {
+        self.desk.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+    }
+}
+
+impl Drop for FileThread {
+    fn drop(&mut self) {
+        if self.is_this_process() {
+            self.end();
+        } else {
+            // The C library may have given its stack to a thread of the child.
+            let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            std::mem::forget(thread);
+        }
+    }
+}
+
+/// A text file of the kernel's. `room` is what it should need.
+pub(super) fn read(path: &str, mut room: usize) -> Option<String> {
+    loop {
+        let (path, mut text) = (path.to_owned(), vec![0; room]);
+        let fill = move || (fill(&path, &mut text), path, text);
+        let (filled, _, mut text) = match current() {
+            Some(thread) => thread.run(fill)?,
+            None => fill(),
+        };
+        let length = filled.ok()?;
+        if length < room {
+            text.truncate(length);
+            return String::from_utf8(text).ok();
+        }
+        room *= 4;
+    }
+}
+
+/// How much of the text is the file's.
+fn fill(path: &str, text: &mut [u8]) -> io::Result<usize> {
+    let mut file = File::open(path)?;
+    let mut length = 0;
+    while let Some(rest) = text.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
