@@ -276,6 +276,9 @@ pub use record::unwind::take_stack;
 #[doc(hidden)]
 pub use scope::range;
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub use session::end_with_threads;
 pub use session::{
     Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start,
     output_dir, parse_capture, read_capture, read_operators, reset_peak, start, stats, trace_handler,

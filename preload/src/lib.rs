@@ -2,6 +2,8 @@
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod alone;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod next;

@@ -28,6 +28,11 @@ extern "C" fn start() {
     }
 }
 
+/// From here on requests are only passed on.
+pub(crate) fn pass_on() {
+    MODE.store(PASSED_ON, Relaxed);
+}
+
 /// Why requests are only passed on, if they are.
 pub(crate) fn reason_to_pass_on() -> Option<String> {
     // SAFETY: no thread changes the environment before `main`.

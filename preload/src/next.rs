@@ -1,14 +1,13 @@
-//! The allocator that the program would have without this library: of each function the next definition that the loader knows
-//! after this one.
+//! The functions that the program would call without this library: of each the next definition that the loader knows after this one.
 #![expect(unsafe_code, reason = "calls functions by address")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 /// For each function one that calls the next definition, which the first call looks up.
 macro_rules! functions {
-    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty, or $none:expr)?;)*) => {
+    ($all:ident: $($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty, or $none:expr)?;)*) => {
         $(pub(crate) mod $name {
             use super::*;
 
@@ -36,7 +35,7 @@ macro_rules! functions {
             }
         })*
 
-        const ALL: &[(&CStr, &AtomicPtr<c_void>)] = &[
+        const $all: &[(&CStr, &AtomicPtr<c_void>)] = &[
             $((
                 // SAFETY: it ends with its only zero.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
@@ -46,7 +45,7 @@ macro_rules! functions {
     };
 }
 
-functions! {
+functions! { ALLOCATOR:
     malloc(size: usize) -> *mut u8, or std::ptr::null_mut();
     calloc(count: usize, size: usize) -> *mut u8, or std::ptr::null_mut();
     realloc(block: *mut u8, size: usize) -> *mut u8, or std::ptr::null_mut();
@@ -59,6 +58,15 @@ functions! {
     malloc_usable_size(block: *mut u8) -> usize, or 0;
 }
 
+functions! { CALLS:
+    pthread_getattr_np(thread: libc::pthread_t, attributes: *mut libc::pthread_attr_t) -> c_int, or libc::ENOSYS;
+    prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, or -1;
+    syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, or -1;
+    capset(header: *mut c_void, data: *const c_void) -> c_int, or -1;
+    unshare(flags: c_int) -> c_int, or -1;
+    setns(descriptor: c_int, kind: c_int) -> c_int, or -1;
+}
+
 /// Looks the next definitions up. What the look-up itself may ask for (a buffer, in old versions of glibc) it does without.
 #[cold]
 fn find_all() {
@@ -66,7 +74,7 @@ fn find_all() {
     if IS_LOOKING.swap(true, Relaxed) {
         return;
     }
-    for (name, next) in ALL {
+    for (name, next) in ALLOCATOR.iter().chain(CALLS) {
         let found = next_definition(name);
         if !found.is_null() {
             next.store(found, Relaxed);
@@ -107,7 +115,7 @@ pub(crate) fn is_recordable() -> Result<(), String> {
         unsafe { libc::dlerror() };
         !new.is_null() && object_of(new).map(|(base, _)| base) == first
     };
-    match ALL.iter().all(|(_, next)| object(next) == first) && !has_operators() {
+    match ALLOCATOR.iter().all(|(_, next)| object(next) == first) && !has_operators() {
         true => Ok(()),
         false => Err(object_of(malloc::NEXT.load(Relaxed)).map_or(String::new(), |(_, file)| file)),
     }

@@ -3,9 +3,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::OnceLock;
 
-type Original = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+use crate::next;
 
 thread_local! {
     /// The first stack of a thread calls this function itself.
@@ -21,17 +20,6 @@ unsafe extern "C" fn pthread_getattr_np(thread: libc::pthread_t, attributes: *mu
         memtrace::take_stack();
         IS_INSIDE.set(false);
     }
-    let Some(original) = original() else { return libc::ENOSYS };
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { original(thread, attributes) }
-}
-
-fn original() -> Option<Original> {
-    static FOUND: OnceLock<Option<Original>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        // SAFETY: the name is a string of C's.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) };
-        // SAFETY: the C library's function of this name has this type; null is `None`.
-        unsafe { std::mem::transmute::<*mut libc::c_void, Option<Original>>(found) }
-    })
+    unsafe { next::pthread_getattr_np::call(thread, attributes) }
 }

@@ -4,17 +4,28 @@
 
 mod support;
 
+use std::process::Output;
+
+use memtrace::{Device, read_capture};
 use support::{built, compile, preloaded, recorded};
 
-/// Runs a program in C under the library, with its argument, and returns its exit code and what it printed.
-fn run(source: &str, argument: &str) -> (Option<i32>, String) {
+/// A folder with a program in C.
+fn folder_with(source: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("app.c"), source).unwrap();
     compile(folder.path(), "cc", "-w -O1 -fno-builtin -pthread -o app app.c");
+    folder
+}
+
+/// Runs the program under the library.
+fn run(folder: &tempfile::TempDir, argument: &str) -> Output {
     let mut command = preloaded(folder.path(), &[&built("libmemtrace_preload.so")], "./app");
     command.arg(argument);
-    let output = recorded(command);
-    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    recorded(command)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Children without fork handlers (0: `clone`, 1: `_Fork`, 2: `fork`) use their copies of the heap.
@@ -52,7 +63,74 @@ int main(int count, char **arguments) {
 
 #[test]
 fn children_without_fork_handlers_wait_for_nothing() {
+    let folder = folder_with(CHILDREN);
     for how in ["0", "1", "2"] {
-        assert_eq!(run(CHILDREN, how), (Some(0), "done\n".to_owned()), "{how}");
+        let output = run(&folder, how);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "done\n".to_owned()), "{how} {output:?}");
+    }
+}
+
+/// Restricts itself in one way, uses the heap and makes calls that tell of other threads.
+const RESTRICTED: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+static struct sock_filter filter[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    ALLOW(write), ALLOW(exit), ALLOW(exit_group), ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(mremap), ALLOW(futex),
+    ALLOW(madvise), ALLOW(mprotect), ALLOW(rt_sigreturn),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+static struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+int main(int count, char **arguments) {
+    char line[100];
+    int how = atoi(arguments[1]), outcome = 0;
+    free(malloc(100000));
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    switch (how) {
+    case 0: outcome = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program); break;
+    case 1: outcome = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program); break;
+    case 2: outcome = prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT); break;
+    case 3: outcome = unshare(CLONE_NEWUSER); break;
+    case 4: outcome = syscall(SYS_unshare, CLONE_NEWUSER); break;
+    /* What only this thread keeps decides whether the next call succeeds. */
+    case 5: prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0); setresuid(65534, 65534, 65534); outcome = setgroups(0, 0); break;
+    case 6: outcome = syscall(SYS_setresuid, 65534, 65534, 65534); outcome += 10 * setgroups(0, 0); break;
+    case 7: outcome = unshare(CLONE_FS | CLONE_FILES); break;
+    }
+    static void *kept[200];
+    for (int n = 0; how != 2 && n < 20000; n++) { free(kept[n % 200]); kept[n % 200] = malloc(1000 + n * 10); }
+    write(1, line, sprintf(line, "%d %d\n", outcome, outcome ? errno : 0));
+    if (how == 2) syscall(SYS_exit, 5);
+    exit(5);
+}
+"#;
+
+/// The recording ends before the restriction; until then it is right.
+#[test]
+fn programs_that_restrict_themselves_behave_as_without_us() {
+    let folder = folder_with(RESTRICTED);
+    for how in ["0", "1", "2", "3", "4", "5", "6", "7"] {
+        let alone = preloaded(folder.path(), &[], "./app").arg(how).output().unwrap();
+        let output = run(&folder, how);
+        let outcome = |output: &Output| (output.status, text(&output.stdout));
+        assert_eq!(outcome(&output), outcome(&alone), "{how}");
+        let is_said = text(&output.stderr).contains("the recording ends here");
+        assert_eq!(is_said, how != "7", "{how} {output:?}");
+        let file = folder.path().join("heap.memtrace");
+        let allocations = read_capture(&file).unwrap().device(Device::Cpu).unwrap().stats.allocations.allocated;
+        std::fs::remove_file(file).unwrap();
+        assert!(if is_said { allocations == 1 } else { allocations > 15_000 }, "{how} {allocations}");
     }
 }

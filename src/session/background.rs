@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::spawn::{running, spawn};
+use super::spawn::{running, sleep, spawn};
 use super::{apart, recording};
 
 /// Calls `work` at this interval on a new thread until it returns false or all threads of the program have ended. Then
@@ -20,7 +20,7 @@ pub(super) fn repeat(
         let mut watch = ProcessWatch::default();
         while work() && !watch.program_has_ended() {
             // Always sleep a moment, so that an ending session or a panic can take the locks that `work` holds.
-            std::thread::sleep(interval.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
+            sleep(interval.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
             began = Instant::now();
         }
         drop(files);

@@ -346,6 +346,19 @@ pub fn on_cuda_start(call: fn()) -> bool {
     crate::hook::cuda::on_cuda_start(call)
 }
 
+/// Ends the session and waits until memtrace's threads have ended. False if there is none, in a forked child, and inside own work.
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub fn end_with_threads(session: &Mutex<Option<Session>>) -> bool {
+    if guard::state() & guard::OWN != 0 || recorder::was_forked() {
+        return false;
+    }
+    let Some(session) = session.lock().unwrap_or_else(PoisonError::into_inner).take() else { return false };
+    drop(session);
+    own(spawn::wait_for_all);
+    true
+}
+
 /// Whether a recording is active.
 pub fn is_recording() -> bool {
     recorder::is_recording()

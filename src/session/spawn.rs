@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::record::guard;
 
@@ -26,10 +27,67 @@ pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
         guard::set(guard::OWN, true);
         set_name(name);
         RUNNING.fetch_add(1, Ordering::Relaxed);
+        ends::note_this_thread();
         // A panic here is a bug of memtrace and must not reach the program.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         RUNNING.fetch_sub(1, Ordering::Relaxed);
     }))
+}
+
+/// Sleeps for so long, or until the recording ends with its threads.
+pub(super) fn sleep(time: Duration) {
+    ends::sleep(time);
+}
+
+#[cfg(all(feature = "preload", target_os = "linux"))]
+pub(super) use ends::wait_for_all;
+
+/// Waiting for the ends of all threads, as the kernel sees them.
+#[cfg(all(feature = "preload", target_os = "linux"))]
+mod ends {
+    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::sync::{Condvar, Mutex, PoisonError};
+    use std::time::{Duration, Instant};
+
+    use crate::session::apart::{is_alive, this_thread};
+
+    /// More than there are at once. A place is free if its thread has ended.
+    static THREADS: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+    static SLEEPING: Mutex<()> = Mutex::new(());
+    static WAKE: Condvar = Condvar::new();
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    pub(super) fn note_this_thread() {
+        let this = this_thread();
+        let _ = THREADS.iter().find(|place| {
+            let other = place.load(Ordering::Relaxed);
+            (other == 0 || !is_alive(other))
+                && place.compare_exchange(other, this, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        });
+    }
+
+    pub(super) fn sleep(time: Duration) {
+        let sleeping = SLEEPING.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(WAKE.wait_timeout(sleeping, time));
+    }
+
+    /// Waits until the kernel knows none of the threads any more, but not for ever.
+    pub(in crate::session) fn wait_for_all() {
+        let began = Instant::now();
+        let is_left =
+            |place: &AtomicI32| Some(place.load(Ordering::Relaxed)).filter(|id| *id != 0).is_some_and(is_alive);
+        while THREADS.iter().any(is_left) && began.elapsed() < PATIENCE {
+            WAKE.notify_all();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+#[cfg(not(all(feature = "preload", target_os = "linux")))]
+mod ends {
+    pub(super) fn note_this_thread() {}
+
+    pub(super) use std::thread::sleep;
 }
 
 #[cfg(target_os = "linux")]

@@ -1,0 +1,98 @@
+//! Calls that the kernel refuses to a process with more threads, or that restrict the calling thread alone: what the program may do
+//! then, memtrace's threads and hooks must not decide. The recording ends before them.
+#![expect(unsafe_code, reason = "functions of C")]
+
+use std::ffi::{c_int, c_long, c_ulong, c_void};
+
+use crate::{malloc, next};
+
+/// Options of `prctl` that change what the calling thread may do.
+const RESTRICTING: [c_int; 5] =
+    [libc::PR_SET_SECCOMP, libc::PR_SET_SECUREBITS, libc::PR_SET_KEEPCAPS, libc::PR_CAPBSET_DROP, libc::PR_CAP_AMBIENT];
+
+/// System calls that C's functions make for all threads, or not at all, and a call by number for one.
+const FOR_ONE_THREAD: [c_long; 12] = [
+    libc::SYS_seccomp,
+    libc::SYS_capset,
+    libc::SYS_setns,
+    libc::SYS_setuid,
+    libc::SYS_setreuid,
+    libc::SYS_setresuid,
+    libc::SYS_setfsuid,
+    libc::SYS_setgid,
+    libc::SYS_setregid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+];
+
+/// # Safety
+/// As C's function of this name; so are the others.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    if RESTRICTING.contains(&option) {
+        end_recording();
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { next::prctl::call(option, a, b, c, d) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    let restricts = match number {
+        libc::SYS_prctl => RESTRICTING.contains(&(a as c_int)),
+        libc::SYS_unshare => is_for_one_thread(a as c_int),
+        number => FOR_ONE_THREAD.contains(&number),
+    };
+    if restricts {
+        end_recording();
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { next::syscall::call(number, a, b, c, d, e, f) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
+    end_recording();
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { next::capset::call(header, data) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    if is_for_one_thread(flags) {
+        end_recording();
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { next::unshare::call(flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
+    end_recording();
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { next::setns::call(descriptor, kind) }
+}
+
+/// Whether `unshare` needs a process of one thread, or changes what files there are: threads have own tables for other reasons.
+fn is_for_one_thread(flags: c_int) -> bool {
+    flags & !(libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM) != 0
+}
+
+/// Ends the recording for good: a hook might make a system call that a filter does not know.
+#[cold]
+fn end_recording() {
+    let _errno = memtrace::keep_errno();
+    if memtrace::end_with_threads(&crate::SESSION) {
+        malloc::pass_on();
+        eprintln!("memtrace: the recording ends here: the program changes what it, or one of its threads, may do");
+    }
+}
