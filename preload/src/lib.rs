@@ -69,7 +69,7 @@ fn is_started_by_run() -> bool {
 /// Records the heap, too, from here on, if that is possible.
 fn record_all() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    match malloc::reason_to_pass_on() {
+    match malloc::refused() {
         None => record(),
         Some(why) => eprintln!("memtrace: the heap is not recorded: {why}; its CUDA memory is, from the first use on"),
     }

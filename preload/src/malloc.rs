@@ -1,8 +1,9 @@
 //! C's allocator as programs call it: each function passes the request on to the next allocator and reports it.
 #![expect(unsafe_code, reason = "C's allocator")]
 
-use std::ffi::c_int;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use memtrace::malloc::{Moving, allocated, count_early, freeing};
 
@@ -15,6 +16,10 @@ const EARLY: u8 = 0;
 const REPORTED: u8 = 1;
 const PASSED_ON: u8 = 2;
 
+/// How often nothing was freed before the constructor.
+static EARLY_FREES: AtomicUsize = AtomicUsize::new(0);
+static REFUSED: OnceLock<Option<String>> = OnceLock::new();
+
 #[used]
 // SAFETY: the loader calls the functions in this section, this one before the others of this library; it stores a number.
 #[unsafe(link_section = ".init_array.00100")]
@@ -22,10 +27,17 @@ static CONSTRUCTOR: extern "C" fn() = start;
 
 extern "C" fn start() {
     let _errno = memtrace::keep_errno();
-    MODE.store(if reason_to_pass_on().is_some() { PASSED_ON } else { REPORTED }, Relaxed);
+    let refused = reason_to_pass_on();
+    MODE.store(if refused.is_some() { PASSED_ON } else { REPORTED }, Relaxed);
+    let _ = REFUSED.set(refused);
     if next::is_sanitizer() {
         memtrace::malloc::stand_back();
     }
+}
+
+/// Why requests are only passed on from the start, if they are.
+pub(crate) fn refused() -> Option<&'static str> {
+    REFUSED.get()?.as_deref()
 }
 
 /// From here on requests are only passed on.
@@ -33,8 +45,7 @@ pub(crate) fn pass_on() {
     MODE.store(PASSED_ON, Relaxed);
 }
 
-/// Why requests are only passed on, if they are.
-pub(crate) fn reason_to_pass_on() -> Option<String> {
+fn reason_to_pass_on() -> Option<String> {
     // SAFETY: no thread changes the environment before `main`.
     let is_audited = unsafe { !libc::getenv(c"LD_AUDIT".as_ptr()).is_null() };
     if is_audited {
@@ -47,12 +58,19 @@ pub(crate) fn reason_to_pass_on() -> Option<String> {
     next::is_recordable().err().map(|file| format!("{file} has an allocator in C's place"))
 }
 
-/// Whether programs reach these functions: a program that has a `malloc` itself goes before every library.
+/// Whether programs reach these functions: a program that has a `malloc` itself goes before every library. Where its address is says
+/// less, as a program may have a stub of that name.
 fn is_called() -> bool {
     // SAFETY: the name is a string of C's.
-    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    // A function that is not exported: its address is this library's in any case.
-    next::object_of(malloc) == next::object_of(is_called as *const std::ffi::c_void)
+    let free = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
+    let before = EARLY_FREES.load(Relaxed);
+    // SAFETY: a function of this name has this type.
+    let free = unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn(*mut u8)>>(free) };
+    if let Some(free) = free {
+        // SAFETY: any allocator accepts null.
+        unsafe { free(std::ptr::null_mut()) };
+    }
+    EARLY_FREES.load(Relaxed) != before
 }
 
 /// Reports a new block and returns it.
@@ -116,12 +134,18 @@ unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut u8) {
     if block.is_null() {
-        return;
+        return free_of_nothing();
     }
     // SAFETY: a block of the caller's. It is reported first: once the memory is back, another thread may get the address.
     unsafe { report_free(block) };
     // SAFETY: the request goes on unchanged.
     unsafe { next::free::call(block) }
+}
+
+fn free_of_nothing() {
+    if MODE.load(Relaxed) == EARLY {
+        EARLY_FREES.fetch_add(1, Relaxed);
+    }
 }
 
 #[unsafe(no_mangle)]
