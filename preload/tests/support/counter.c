@@ -71,10 +71,12 @@ void *realloc(void *block, size_t size) {
     if (!moved && size && before) { given(block, before); allocations--; }
     return given(moved, size);
 }
+/* The program may change its environment. */
+static char file_name[4096];
 static void end(void) {
     long counted[] = { live, most, allocations, threads, largest };
-    char name[4096];
-    snprintf(name, sizeof name, "%s.%d", getenv("COUNTED"), getpid());
+    char name[4200];
+    snprintf(name, sizeof name, "%s.%d", file_name, getpid());
     FILE *file = fopen(name, "w");
     fprintf(file, "%ld %ld %ld %ld %ld\n", counted[0], counted[1], counted[2], counted[3], counted[4]);
     fclose(file);
@@ -82,6 +84,7 @@ static void end(void) {
 /* A library that is preloaded later is initialized earlier: recording begins after this, and ends right before `end`. What C++'s
    library has allocated by now is not counted. */
 __attribute__((constructor)) static void begin(void) {
+    strncpy(file_name, getenv("COUNTED"), sizeof file_name - 1);
     if (getenv("COUNTED_FROM")) large = atol(getenv("COUNTED_FROM"));
     live = most = allocations = threads = largest = is_known = 0;
     memset(places, 0, sizeof places);
