@@ -80,7 +80,11 @@ fn record() {
         return;
     }
     match memtrace::builder().dump_at_end(true).start() {
-        Ok(session) => *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session),
+        Ok(session) => {
+            *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+            // The first one needs much more stack, of which a signal handler may have little.
+            memtrace::take_stack();
+        }
         Err(error) => eprintln!("memtrace: nothing is recorded: {error}"),
     }
 }

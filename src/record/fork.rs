@@ -1,9 +1,8 @@
 //! Fork handlers (`pthread_atfork`): the forking thread holds every lock of the recorder during `fork`, so a child
 //! never inherits a locked lock or half-written data. A child of a recording process does not record.
-#![cfg_attr(unix, expect(unsafe_code, reason = "pthread_atfork is a C function"))]
+#![expect(unsafe_code, reason = "pthread_atfork is a C function; locks in a static")]
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
@@ -24,10 +23,14 @@ struct ForkLocks {
     _own: guard::OwnWork,
 }
 
-thread_local! {
-    /// Without a destructor: registering one takes the loader's lock, and its owner may wait for one of these.
-    static HELD: RefCell<ManuallyDrop<Option<ForkLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
-}
+/// The locks of the thread that forks now: one at a time, because it has all of them.
+struct Held(UnsafeCell<Option<ForkLocks>>);
+
+// SAFETY: the handlers of a fork run on the thread that forks, and use this only while it has the recorder's locks: `before`
+// takes them first, and the others take them out of here before they release them.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
 
 static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
 
@@ -80,7 +83,7 @@ fn register() {}
 extern "C" fn before() {
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
-    put(Some(ForkLocks {
+    let held = ForkLocks {
         recorder,
         measurements: measure::lock(),
         _contexts: CONTEXTS.lock(),
@@ -89,40 +92,36 @@ extern "C" fn before() {
         _uses: uses::lock(),
         loader_is_free: loader::wait(),
         _own,
-    }));
+    };
+    // SAFETY: see `Held`.
+    unsafe { *HELD.0.get() = Some(held) };
 }
 
 #[cfg(unix)]
 extern "C" fn in_parent() {
     loader::go_on();
-    put(None);
+    drop(held());
 }
 
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
     unwind::after_fork();
-    with(|held| {
-        loader::go_on_in_child(held.as_ref().is_none_or(|held| held.loader_is_free));
-        if let Some(held) = held {
-            recorder::abandon(&mut held.recorder);
-            measure::abandon(&mut held.measurements);
-        }
-    });
-    put(None);
+    let mut held = held();
+    loader::go_on_in_child(held.as_ref().is_none_or(|held| held.loader_is_free));
+    if let Some(held) = &mut held {
+        recorder::abandon(&mut held.recorder);
+        measure::abandon(&mut held.measurements);
+    }
+    drop(held);
     if let Some(call) = IN_CHILD.get() {
         call();
     }
 }
 
-fn put(held: Option<ForkLocks>) {
-    with(|slot| drop(std::mem::replace(slot, held)));
-}
-
-fn with(f: impl FnOnce(&mut Option<ForkLocks>)) {
-    HELD.with(|slot| {
-        if let Ok(mut slot) = slot.try_borrow_mut() {
-            f(&mut slot);
-        }
-    });
+/// Takes the locks out. Only they keep another thread from [`HELD`].
+#[cfg(unix)]
+fn held() -> Option<ForkLocks> {
+    // SAFETY: see `Held`.
+    unsafe { &mut *HELD.0.get() }.take()
 }

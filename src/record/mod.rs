@@ -11,6 +11,8 @@ pub(crate) mod gates;
 pub(crate) mod glibc;
 pub(crate) mod guard;
 pub(crate) mod heap;
+#[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "kept_elsewhere.rs")]
+pub(crate) mod kept;
 pub(crate) mod ledger;
 pub(crate) mod loader;
 pub(crate) mod lock;
@@ -23,6 +25,7 @@ mod prefetch;
 pub(crate) mod recorder;
 mod stacks;
 pub(crate) mod thread;
+mod thread_end;
 pub(crate) mod thread_name;
 pub(crate) mod ticks;
 pub(crate) mod untraced;

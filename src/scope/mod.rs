@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::record::{CONTEXTS, fork, guard, measure, recorder};
 
 use memtrace_core::snapshot::ContextId;
-use open::{OPEN, ThreadScope};
+use open::{ThreadScope, with_open};
 #[cfg(feature = "tracing")]
 pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};
 
@@ -111,7 +111,7 @@ fn next_instance() -> u64 {
 
 /// False if too many scopes are open, which is counted.
 fn push(scope: ThreadScope) -> bool {
-    let pushed = OPEN.with(|open| open.borrow_mut().push(scope));
+    let pushed = with_open(|open| open.push(scope)) == Some(true);
     if !pushed {
         CONTEXTS.count_refused();
     }
@@ -162,7 +162,7 @@ impl ScopeGuard {
 
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        if let Some(closed) = OPEN.with(|open| open.borrow_mut().remove(|scope| scope.instance == self.instance)) {
+        if let Some(closed) = with_open(|open| open.remove(|scope| scope.instance == self.instance)).flatten() {
             exit_windows(closed.kind, closed.instance, closed.entered);
         }
     }

@@ -1,12 +1,11 @@
 //! The stack of open scopes of a thread.
 
-use std::cell::RefCell;
-
 use memtrace_core::snapshot::ContextId;
 
 use super::ScopeKind;
 #[cfg(feature = "tracing")]
 use super::SpanKey;
+use crate::record::kept::{PerThread, Place, Pool};
 use crate::record::{CONTEXTS, guard, measure};
 
 /// Scopes nested deeper than this are ignored, so their allocations belong to the deepest open one.
@@ -14,7 +13,19 @@ pub(super) const MAX_OPEN: usize = 64;
 
 thread_local! {
     // Const-initialized and without a destructor, because thread-local destructors may open scopes.
-    pub(super) static OPEN: RefCell<ScopeStack> = const { RefCell::new(ScopeStack::new()) };
+    static OPEN: Place<ScopeStack> = const { Place::new() };
+}
+
+static STACKS: Pool<ScopeStack> = Pool::new();
+
+impl PerThread for ScopeStack {
+    const EMPTY: &'static Self = &Self::new();
+    const POOL: &'static Pool<Self> = &STACKS;
+}
+
+/// `None` if the thread has none: there is no memory for it, or the thread has ended.
+pub(super) fn with_open<T>(work: impl FnOnce(&mut ScopeStack) -> T) -> Option<T> {
+    OPEN.with(|place| place.with(|open| open.map(work)))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +70,7 @@ impl ThreadScope {
 }
 
 /// The open scopes of one thread, outermost first.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ScopeStack {
     scopes: [ThreadScope; MAX_OPEN],
     length: usize,

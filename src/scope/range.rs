@@ -11,6 +11,7 @@ use memtrace_core::snapshot::ContextId;
 use super::open::MAX_OPEN;
 use super::{ScopeGuard, ScopeKind, below};
 use crate::errno::KeepErrno;
+use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{CONTEXTS, guard, own};
 
 /// Domains that have open ranges on one thread. Ranges of more domains are neither counted nor scopes.
@@ -90,10 +91,10 @@ fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
 /// The open ranges of one thread.
 #[derive(Debug)]
 struct OpenRanges {
-    domains: [Depth; MAX_DOMAINS],
-    /// Those that are scopes, in the order in which they began.
-    scopes: [Option<RangeScope>; MAX_OPEN],
-    open: usize,
+    /// At most [`MAX_DOMAINS`].
+    domains: OwnVec<Depth>,
+    /// Those that are scopes, in the order in which they began: at most [`MAX_OPEN`].
+    scopes: OwnVec<RangeScope>,
 }
 
 /// How many ranges of a domain are open. Of no domain if 0.
@@ -112,7 +113,7 @@ struct RangeScope {
 
 impl OpenRanges {
     const fn new() -> Self {
-        Self { domains: [Depth { domain: 0, ranges: 0 }; MAX_DOMAINS], scopes: [const { None }; MAX_OPEN], open: 0 }
+        Self { domains: OwnVec::new_in(System), scopes: OwnVec::new_in(System) }
     }
 
     fn push(&mut self, domain: usize, label: Label<'_>) -> Option<u32> {
@@ -141,31 +142,33 @@ impl OpenRanges {
     /// The domain's depth, or else a free one; `None` if there is none either.
     fn depth(&mut self, domain: usize) -> Option<&mut Depth> {
         let known = self.domains.iter().position(|depth| depth.ranges > 0 && depth.domain == domain);
-        let at = known.or_else(|| self.domains.iter().position(|depth| depth.ranges == 0))?;
+        let free = || self.domains.iter().position(|depth| depth.ranges == 0);
+        let at = known.or_else(free).unwrap_or(self.domains.len());
+        if at == self.domains.len() && (at == MAX_DOMAINS || !try_push(&mut self.domains, Depth { domain, ranges: 0 }))
+        {
+            return None;
+        }
         let depth = self.domains.get_mut(at)?;
         depth.domain = domain;
         Some(depth)
     }
 
     fn open(&mut self, domain: usize, level: u32, label: Label<'_>) {
-        let Some(free) = self.scopes.get_mut(self.open) else { return };
         let parent = guard::context();
-        let context = label.below(parent);
-        if context != parent {
-            let guard = ScopeGuard::open(context, ScopeKind::Named, 0);
-            *free = guard.is_open().then_some(RangeScope { domain, level, guard });
-            self.open += usize::from(free.is_some());
+        let context = if self.scopes.len() < MAX_OPEN { label.below(parent) } else { parent };
+        if context == parent {
+            return;
+        }
+        let guard = ScopeGuard::open(context, ScopeKind::Named, 0);
+        if guard.is_open() {
+            try_push(&mut self.scopes, RangeScope { domain, level, guard });
         }
     }
 
     /// Closes the innermost matching scope; `None` if there is none.
     fn close(&mut self, is_meant: impl Fn(&RangeScope) -> bool) -> Option<ScopeGuard> {
-        let open = self.scopes.get_mut(..self.open)?;
-        let at = open.iter().rposition(|scope| scope.as_ref().is_some_and(&is_meant))?;
-        let closed = open.get_mut(at..)?;
-        closed.rotate_left(1);
-        self.open -= 1;
-        Some(closed.last_mut()?.take()?.guard)
+        let at = self.scopes.iter().rposition(is_meant)?;
+        Some(self.scopes.remove(at).guard)
     }
 }
 

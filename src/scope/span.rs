@@ -2,7 +2,7 @@
 
 use memtrace_core::snapshot::ContextId;
 
-use super::open::{OPEN, ThreadScope};
+use super::open::{ThreadScope, with_open};
 use super::{ScopeKind, below, enter_windows, exit_windows, next_instance, push};
 use crate::record::guard;
 
@@ -45,18 +45,18 @@ pub(crate) fn enter_span<N: AsRef<str>>(key: SpanKey, last: &mut LastPath, name:
     scope.span = Some(key);
     match push(scope) {
         true => enter_windows(ScopeKind::Named, instance, context),
-        false => OPEN.with(|open| open.borrow_mut().enter_again(key)),
+        false => with_open(|open| open.enter_again(key)).unwrap_or_default(),
     }
 }
 
 /// Number of the innermost open entry of a span on this thread.
 pub(crate) fn open_instance(key: SpanKey) -> Option<u64> {
-    OPEN.with(|open| open.borrow_mut().of_span(key).map(|scope| scope.instance))
+    with_open(|open| open.of_span(key).map(|scope| scope.instance)).flatten()
 }
 
 /// Closes the innermost open scope of a span on this thread.
 pub(crate) fn exit_span(key: SpanKey) {
-    if let Some(closed) = OPEN.with(|open| open.borrow_mut().exit_span(key)) {
+    if let Some(closed) = with_open(|open| open.exit_span(key)).flatten() {
         exit_windows(closed.kind, closed.instance, closed.entered);
     }
 }

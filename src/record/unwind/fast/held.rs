@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
 use std::arch::asm;
-use std::cell::Cell;
 
 use super::bounds;
+use crate::record::kept::{PerThread, Place, Pool};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::StackPart;
 
@@ -25,8 +25,14 @@ struct Beginning {
 
 thread_local! {
     // Const and without a destructor.
-    static BEGINNING: Cell<Beginning> =
-        const { Cell::new(Beginning { registers: [0; 6], words: [(0, 0); FIRST] }) };
+    static BEGINNING: Place<Beginning> = const { Place::new() };
+}
+
+static BEGINNINGS: Pool<Beginning> = Pool::new();
+
+impl PerThread for Beginning {
+    const EMPTY: &'static Self = &Self { registers: [0; 6], words: [(0, 0); FIRST] };
+    const POOL: &'static Pool<Self> = &BEGINNINGS;
 }
 
 /// Notes what a new thread holds already, as that is no evidence.
@@ -43,9 +49,10 @@ pub(in crate::record) fn on_thread_start() {
     // The outermost words first: what the thread was given.
     let places = (1..=(end - here) / 8).map(|words| end - 8 * words);
     let outside = places.map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
-    let mut words = [(0, 0); FIRST];
-    words.iter_mut().zip(outside).for_each(|(place, (at, word))| *place = (!at, !word));
-    BEGINNING.set(Beginning { registers: kept_registers().map(|word| !word), words });
+    with_beginning(|Beginning { registers, words }| {
+        *registers = kept_registers().map(|word| !word);
+        words.iter_mut().zip(outside).for_each(|(place, (at, word))| *place = (!at, !word));
+    });
 }
 
 /// Clears what an earlier thread left on the memory of this new thread's stack.
@@ -79,11 +86,16 @@ pub(in crate::record) fn clear_unused_stack() {
 /// Did this thread hold this word at its start? Words of the parent are saved elsewhere by functions that spill
 /// registers, so they count wherever they are.
 pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) -> bool {
-    BEGINNING.with(|beginning| {
-        let Beginning { registers, words } = beginning.get();
+    let held = with_beginning(|Beginning { registers, words }| {
         let (word, at) = (!word, !at);
         registers.contains(&word) || words.iter().any(|(place, first)| *first == word && (of_parent || *place == at))
-    })
+    });
+    held == Some(true)
+}
+
+/// `None` if there is no memory for it: then nothing counts as held at the start.
+fn with_beginning<T>(work: impl FnOnce(&mut Beginning) -> T) -> Option<T> {
+    BEGINNING.with(|place| place.with(|beginning| beginning.map(work)))
 }
 
 /// DriverTime `each` with each word that this thread holds and its address (0 for a register). Only the stack that the

@@ -55,7 +55,7 @@ const NONE: FrameDetail = FrameDetail { bp: 0, bp_from: 0, rule: Rule::UNPROVEN,
 
 /// Frames are stored outermost first. While a stack is taken, the new ones are at the end of the arrays.
 /// All zeros is a valid empty value.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::record::unwind) struct LastStack<const N: usize = MOST> {
     length: usize,
     /// Number of frames, from the outermost, that can be recognised: their rules hold for ever and say everything that

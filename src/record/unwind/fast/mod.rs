@@ -18,7 +18,7 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,13 +28,21 @@ pub(super) use self::deep::DeepStack;
 pub(in crate::record) use self::held::{
     clear_unused_stack, each_word, on_thread_start, part_from_here, was_held_at_start, whole_stack,
 };
-use self::last::LastStack;
+use self::last::{LastStack, MOST};
 use self::rule::{Rule, UnwindStep};
 pub(super) use self::scratch::with_scratch;
 use super::collector::Collector;
 use super::objects;
 use super::registers::Registers;
 use super::stack::{FoundStack, KnownStack, PredictStack, Stack};
+use crate::record::kept::{PerThread, Place, Pool};
+
+static LASTS: Pool<LastStack> = Pool::new();
+
+impl PerThread for LastStack<MOST> {
+    const EMPTY: &'static Self = &Self::new();
+    const POOL: &'static Pool<Self> = &LASTS;
+}
 
 static CACHE: Cache = Cache::new();
 /// The count of unloads when the cache last dropped rules.
@@ -44,7 +52,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
     // Const and without a destructor: usable before main, in thread-local destructors and at exit.
-    static LAST: RefCell<LastStack> = const { RefCell::new(LastStack::new()) };
+    static LAST: Place<LastStack> = const { Place::new() };
     /// A stack whose innermost frame is below this address is likely to have more frames than `LAST` keeps.
     static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
@@ -110,12 +118,12 @@ fn with_last_from<T>(first: UnwindStep, end: u64, depth: usize, work: impl FnOnc
     if first.to.sp < DEEP_BELOW.get() {
         return work(None);
     }
-    LAST.with(|last| {
-        // Borrowed already: this is a signal handler that interrupted another walk.
-        let Ok(mut last) = last.try_borrow_mut() else { return work(None) };
-        let mut current = false;
-        let taken = last.take(first, end, |ip| rule_for(ip, &mut current), read);
-        work(taken.filter(|stack| stack.addresses.len() <= depth))
+    let mut current = false;
+    LAST.with(|place| {
+        place.with(|last| {
+            let taken = last.and_then(|last| last.take(first, end, |ip| rule_for(ip, &mut current), read));
+            work(taken.filter(|stack| stack.addresses.len() <= depth))
+        })
     })
 }
 

@@ -1,0 +1,75 @@
+//! Has the recorder called when a thread ends, by a pthread key: a Rust thread-local with a destructor would take the loader's
+//! lock on first use. Such keys come after the destructors of thread-locals.
+#![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "pthread keys are C functions"))]
+
+pub(super) use system::watch;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod system {
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use crate::record::thread;
+
+    static KEY: AtomicU32 = AtomicU32::new(NONE);
+    const NONE: u32 = u32::MAX;
+    const GONE: u32 = u32::MAX - 1;
+
+    /// Has [`thread::on_end`] called when this thread ends. False if the system refuses; at exit nobody needs it.
+    pub(in crate::record) fn watch() -> bool {
+        match key() {
+            NONE => false,
+            GONE => true,
+            // SAFETY: the key is valid; nobody reads through the pointer, which must not be null.
+            key => unsafe { libc::pthread_setspecific(key, std::ptr::dangling()) == 0 },
+        }
+    }
+
+    unsafe extern "C" fn end(_: *mut c_void) {
+        thread::on_end();
+    }
+
+    fn key() -> u32 {
+        match KEY.load(Ordering::Relaxed) {
+            NONE => make(),
+            key => key,
+        }
+    }
+
+    #[cold]
+    fn make() -> u32 {
+        let mut key = NONE;
+        // SAFETY: `key` is valid for writes; `end` does not unwind.
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } != 0 {
+            return NONE;
+        }
+        match KEY.compare_exchange(NONE, key, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                // SAFETY: `forget` does not unwind. If this code is in a shared library, `dlclose` calls it.
+                unsafe { libc::atexit(forget) };
+                key
+            }
+            Err(made) => {
+                // SAFETY: no other thread has this key.
+                unsafe { libc::pthread_key_delete(key) };
+                made
+            }
+        }
+    }
+
+    /// The code of `end` may be unmapped after this.
+    extern "C" fn forget() {
+        let key = KEY.swap(GONE, Ordering::Relaxed);
+        if key < GONE {
+            // SAFETY: the key is valid and not used again.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod system {
+    pub(in crate::record) fn watch() -> bool {
+        false
+    }
+}
