@@ -5,14 +5,14 @@ pub(crate) use linux::last_error;
 
 /// Restores `errno` when dropped.
 #[derive(Debug)]
-pub struct KeepErrno {
+pub(crate) struct KeepErrno {
     #[cfg(target_os = "linux")]
     before: libc::c_int,
 }
 
-/// Keeps `errno` as it is now.
-#[cfg(feature = "preload")]
-pub fn keep_errno() -> KeepErrno {
+/// Keeps `errno` as it is now, until this is dropped.
+#[cfg(all(feature = "preload", target_os = "linux"))]
+pub fn keep_errno() -> impl Drop {
     KeepErrno::new()
 }
 

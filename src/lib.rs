@@ -252,7 +252,7 @@ pub use assertion::{
 #[cfg(feature = "rayon")]
 pub use assertion::{measure_in_pool, try_measure_in_pool};
 pub use device::IntoDevice;
-#[cfg(feature = "preload")]
+#[cfg(all(feature = "preload", target_os = "linux"))]
 #[doc(hidden)]
 pub use errno::keep_errno;
 pub use error::Error;

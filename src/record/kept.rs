@@ -86,7 +86,7 @@ impl<T: PerThread> Place<T> {
     #[inline(never)]
     fn first_time(&self) -> Option<NonNull<Entry<T>>> {
         let (_own, _errno) = (guard::own_work(), KeepErrno::new());
-        if HAS_ENDED.get() || !thread_end::watch() {
+        if HAS_ENDED.get() || !thread_end::watch(on_thread_end) {
             return None;
         }
         let entry = T::POOL.take()?;
@@ -176,7 +176,7 @@ impl Link {
 }
 
 /// This thread ends: leaves what it has to others.
-pub(super) fn on_thread_end() {
+fn on_thread_end() {
     HAS_ENDED.set(true);
     let mut next = OWNED.take();
     while let Some(link) = next {

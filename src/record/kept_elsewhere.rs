@@ -29,5 +29,3 @@ impl<T: PerThread> Place<T> {
         work(self.0.try_borrow_mut().ok().as_deref_mut())
     }
 }
-
-pub(super) fn on_thread_end() {}

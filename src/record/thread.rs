@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use memtrace_core::snapshot::ThreadId;
 
 use super::thread_name::ThreadNames;
-use super::{guard, kept};
+use super::{guard, thread_end};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Kernel thread ids of the first threads, by thread id − 1.
@@ -39,17 +39,17 @@ fn first_time(number: &Cell<u32>) -> u32 {
     }
     if let Some(names) = NAMES.get(n as usize - 1) {
         names.begin();
+        thread_end::watch(on_end);
     }
     n
 }
 
 /// Called on a thread when it ends.
-pub(super) fn on_end() {
+fn on_end() {
     let number = guard::thread_number(|_| 0) as usize;
     if let Some(names) = NAMES.get(number.wrapping_sub(1)) {
         names.end();
     }
-    kept::on_thread_end();
 }
 
 /// The address of the variable `guard::THREAD` in each of the newest threads, with the thread's kernel id.

@@ -7,17 +7,22 @@ pub(super) use system::watch;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod system {
     use std::ffi::c_void;
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use crate::record::thread;
-
+    /// What is called at each thread's end: one place for each part of the recorder that asks for it.
+    static CALLS: [OnceLock<fn()>; 2] = [const { OnceLock::new() }; 2];
     static KEY: AtomicU32 = AtomicU32::new(NONE);
     const NONE: u32 = u32::MAX;
     const GONE: u32 = u32::MAX - 1;
 
-    /// Has [`thread::on_end`] called when this thread ends. False if the system refuses; at exit nobody needs it.
-    pub(in crate::record) fn watch() -> bool {
+    /// Has this called when this thread ends, and others that were asked for. False if the system refuses; at exit nobody needs it.
+    pub(in crate::record) fn watch(call: fn()) -> bool {
+        let is_known = CALLS
+            .iter()
+            .any(|place| place.set(call).is_ok() || place.get().is_some_and(|known| *known as usize == call as usize));
         match key() {
+            _ if !is_known => false,
             NONE => false,
             GONE => true,
             // SAFETY: the key is valid; nobody reads through the pointer, which must not be null.
@@ -26,7 +31,7 @@ mod system {
     }
 
     unsafe extern "C" fn end(_: *mut c_void) {
-        thread::on_end();
+        CALLS.iter().filter_map(OnceLock::get).for_each(|call| call());
     }
 
     fn key() -> u32 {
@@ -69,7 +74,7 @@ mod system {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod system {
-    pub(in crate::record) fn watch() -> bool {
+    pub(in crate::record) fn watch(_call: fn()) -> bool {
         false
     }
 }

@@ -3,8 +3,6 @@
 
 use std::sync::OnceLock;
 
-use super::thread_end;
-
 /// Longest name with its NUL byte (Linux: `TASK_COMM_LEN`).
 pub(super) const LENGTH: usize = 16;
 
@@ -23,7 +21,6 @@ impl ThreadNames {
     /// Called on the thread itself, when it is first seen.
     pub(super) fn begin(&self) {
         let _ = self.first.set(of_this_thread());
-        thread_end::watch();
     }
 
     /// Called on the thread itself, when it ends.

@@ -17,6 +17,7 @@ mod dump;
 mod dumps;
 mod env;
 mod files;
+mod kernel_thread;
 mod mapped;
 mod missed;
 mod numbers;

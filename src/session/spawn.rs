@@ -49,7 +49,7 @@ mod ends {
     use std::sync::{Condvar, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    use crate::session::apart::{is_alive, this_thread};
+    use crate::session::kernel_thread::{is_alive, this_thread};
 
     /// More than there are at once. A place is free if its thread has ended.
     static THREADS: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];

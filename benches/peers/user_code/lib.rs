@@ -21,7 +21,7 @@ pub use clock::{Clock, most_resident};
 #[doc(hidden)]
 pub mod candle {
     /// Marks nothing.
-    pub fn tag_optimizer<'a>(_tensors: [(&str, &'a candle_core::Tensor); 1]) {}
+    pub fn tag_optimizer(_tensors: [(&str, &candle_core::Tensor); 1]) {}
 }
 
 /// What may fail for any reason: the program then ends.

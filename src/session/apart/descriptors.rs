@@ -1,32 +1,16 @@
 //! Descriptor tables of threads.
-#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "system calls about descriptors and threads"))]
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "system calls about descriptors"))]
 
 #[cfg(target_os = "linux")]
-pub(in crate::session) use linux::{ThreadId, is_alive, this_thread, unshare};
+pub(super) use linux::unshare;
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::io;
 
-    pub(in crate::session) type ThreadId = libc::pid_t;
-
-    pub(in crate::session) fn this_thread() -> ThreadId {
-        // SAFETY: no preconditions.
-        unsafe { libc::gettid() }
-    }
-
-    /// Whether this process has such a thread. It does if the system does not say.
-    pub(in crate::session) fn is_alive(thread: ThreadId) -> bool {
-        // SAFETY: no preconditions.
-        let process = unsafe { libc::getpid() };
-        // SAFETY: no signal is sent.
-        let outcome = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
-        outcome == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
-    }
-
     /// Gives this thread a table of its own, without a descriptor in it. False if the system refuses. The program's table stays as
     /// it is, with its record locks (`fcntl`), which belong to the table.
-    pub(in crate::session) fn unshare() -> bool {
+    pub(in super::super) fn unshare() -> bool {
         let (all, unshare) = (libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
         // SAFETY: with this flag it closes nothing of the table that other threads use.
         if unsafe { libc::syscall(libc::SYS_close_range, 0, all, unshare) } == 0 {
@@ -49,17 +33,6 @@ mod linux {
         }
         Ok(())
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) type ThreadId = ();
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn this_thread() -> ThreadId {}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn is_alive(_thread: ThreadId) -> bool {
-    true
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::descriptors::{self, ThreadId};
+use super::descriptors;
+use crate::session::kernel_thread::{ThreadId, is_alive, this_thread};
 
 /// After this, whoever waits looks whether the thread is still there: a seccomp filter may have ended it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ enum Phase {
 
 impl State {
     fn has_lost_its_thread(&self) -> bool {
-        self.thread.is_none_or(|thread| !descriptors::is_alive(thread))
+        self.thread.is_none_or(|thread| !is_alive(thread))
     }
 }
 
@@ -108,7 +109,7 @@ impl Desk {
             return false;
         }
         state.phase = Phase::Unsharing;
-        state.thread = Some(descriptors::this_thread());
+        state.thread = Some(this_thread());
         // Without the lock: if a seccomp filter ends this thread, the starter must not wait for it.
         drop(state);
         let is_apart = descriptors::unshare();

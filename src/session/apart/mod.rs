@@ -17,8 +17,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-#[cfg(all(feature = "preload", target_os = "linux"))]
-pub(super) use self::descriptors::{is_alive, this_thread};
 use self::desk::Desk;
 use super::spawn::{OwnThread, spawn};
 use crate::record::fork;
