@@ -147,6 +147,18 @@ fn each_function_of_another_allocator_gets_its_own_blocks() {
     }
 }
 
+/// As Debian's python3 has it: linked at a fixed address, so that `malloc`'s is that of a stub in the program.
+#[test]
+fn a_stub_of_malloc_in_a_program_is_no_allocator() {
+    let text = "#include <stdlib.h>\nint main(void) { void *(*volatile allocate)(size_t) = malloc; return !allocate(30000); }\n";
+    let folder = folder_with(&[("app.c", text)]);
+    compile(folder.path(), "cc", "-w -no-pie -fno-pie -fno-builtin -o app app.c");
+    let (code, _, said) = outcome(&recorded(preloaded(folder.path(), &[&built("libmemtrace_preload.so")], "./app")));
+    assert!(code == Some(0) && said.is_empty(), "{code:?} {said}");
+    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    assert_eq!(data.device(Device::Cpu).unwrap().stats.allocated_bytes.current, 30000);
+}
+
 #[test]
 fn nothing_is_done_in_a_program_with_a_sanitizer() {
     let folder = folder_with(&[("app.c", PROGRAM)]);
