@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 
-use crate::{malloc, next};
+use crate::{mode, next};
 
 /// Options of `prctl` that change what the calling thread may do.
 const RESTRICTING: [c_int; 5] =
@@ -92,7 +92,7 @@ fn is_for_one_thread(flags: c_int) -> bool {
 fn end_recording() {
     let _errno = memtrace::keep_errno();
     if memtrace::end_with_threads(&crate::SESSION) {
-        malloc::pass_on();
+        mode::pass_on();
         eprintln!("memtrace: the recording ends here: the program changes what it, or one of its threads, may do");
     }
 }

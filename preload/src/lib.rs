@@ -6,6 +6,8 @@ mod alone;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod mode;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod next;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod nvtx;
@@ -69,7 +71,7 @@ fn is_started_by_run() -> bool {
 /// Records the heap, too, from here on, if that is possible.
 fn record_all() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    match malloc::refused() {
+    match mode::refused() {
         None => record(),
         Some(why) => eprintln!("memtrace: the heap is not recorded: {why}; its CUDA memory is, from the first use on"),
     }

@@ -1,77 +1,11 @@
 //! C's allocator as programs call it: each function passes the request on to the next allocator and reports it.
 #![expect(unsafe_code, reason = "C's allocator")]
 
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::ffi::c_int;
 
 use memtrace::malloc::{Moving, allocated, count_early, freeing};
 
-use crate::next;
-
-/// What is done with a request.
-static MODE: AtomicU8 = AtomicU8::new(EARLY);
-/// It is counted without thread-local variables, for which the loader may have to allocate.
-const EARLY: u8 = 0;
-const REPORTED: u8 = 1;
-const PASSED_ON: u8 = 2;
-
-/// How often nothing was freed before the constructor.
-static EARLY_FREES: AtomicUsize = AtomicUsize::new(0);
-static REFUSED: OnceLock<Option<String>> = OnceLock::new();
-
-#[used]
-// SAFETY: the loader calls the functions in this section, this one before the others of this library; it stores a number.
-#[unsafe(link_section = ".init_array.00100")]
-static CONSTRUCTOR: extern "C" fn() = start;
-
-extern "C" fn start() {
-    let _errno = memtrace::keep_errno();
-    let refused = reason_to_pass_on();
-    MODE.store(if refused.is_some() { PASSED_ON } else { REPORTED }, Relaxed);
-    let _ = REFUSED.set(refused);
-    if next::is_sanitizer() {
-        memtrace::malloc::stand_back();
-    }
-}
-
-/// Why requests are only passed on from the start, if they are.
-pub(crate) fn refused() -> Option<&'static str> {
-    REFUSED.get()?.as_deref()
-}
-
-/// From here on requests are only passed on.
-pub(crate) fn pass_on() {
-    MODE.store(PASSED_ON, Relaxed);
-}
-
-fn reason_to_pass_on() -> Option<String> {
-    // SAFETY: no thread changes the environment before `main`.
-    let is_audited = unsafe { !libc::getenv(c"LD_AUDIT".as_ptr()).is_null() };
-    if is_audited {
-        // Each thread's variables are allocated at their first use then.
-        return Some("LD_AUDIT is set".to_owned());
-    }
-    if !is_called() {
-        return Some("the program has an allocator of its own in C's place".to_owned());
-    }
-    next::is_recordable().err().map(|file| format!("{file} has an allocator in C's place"))
-}
-
-/// Whether programs reach these functions: a program that has a `malloc` itself goes before every library. Where its address is says
-/// less, as a program may have a stub of that name.
-fn is_called() -> bool {
-    // SAFETY: the name is a string of C's.
-    let free = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
-    let before = EARLY_FREES.load(Relaxed);
-    // SAFETY: a function of this name has this type.
-    let free = unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn(*mut u8)>>(free) };
-    if let Some(free) = free {
-        // SAFETY: any allocator accepts null.
-        unsafe { free(std::ptr::null_mut()) };
-    }
-    EARLY_FREES.load(Relaxed) != before
-}
+use crate::{mode, next};
 
 /// Reports a new block and returns it.
 ///
@@ -79,7 +13,7 @@ fn is_called() -> bool {
 /// `block` is null or a live block of the next allocator.
 #[inline(always)]
 unsafe fn report(block: *mut u8, asked: usize) -> *mut u8 {
-    if MODE.load(Relaxed) != REPORTED {
+    if !mode::is_reported() {
         // SAFETY: as the caller promises.
         return unsafe { not_reported(block, 1) };
     }
@@ -92,7 +26,7 @@ unsafe fn report(block: *mut u8, asked: usize) -> *mut u8 {
 /// `block` is a live block of the next allocator.
 #[inline(always)]
 unsafe fn report_free(block: *mut u8) {
-    if MODE.load(Relaxed) != REPORTED {
+    if !mode::is_reported() {
         // SAFETY: as the caller promises.
         unsafe { not_reported(block, -1) };
         return;
@@ -106,7 +40,7 @@ unsafe fn report_free(block: *mut u8) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn not_reported(block: *mut u8, sign: i64) -> *mut u8 {
-    if MODE.load(Relaxed) == EARLY && !block.is_null() && next::is_glibc() {
+    if mode::is_early() && !block.is_null() && next::is_glibc() {
         // SAFETY: as the caller promises.
         count_early(unsafe { next::malloc_usable_size::call(block) }, sign);
     }
@@ -134,18 +68,12 @@ unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut u8) {
     if block.is_null() {
-        return free_of_nothing();
+        return mode::free_of_nothing();
     }
     // SAFETY: a block of the caller's. It is reported first: once the memory is back, another thread may get the address.
     unsafe { report_free(block) };
     // SAFETY: the request goes on unchanged.
     unsafe { next::free::call(block) }
-}
-
-fn free_of_nothing() {
-    if MODE.load(Relaxed) == EARLY {
-        EARLY_FREES.fetch_add(1, Relaxed);
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -166,7 +94,7 @@ unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: a reallocation of nothing is an allocation.
         return unsafe { malloc(size) };
     }
-    if size == 0 || MODE.load(Relaxed) != REPORTED {
+    if size == 0 || !mode::is_reported() {
         // SAFETY: a block of the caller's.
         return unsafe { freed_and_made(block, size) };
     }

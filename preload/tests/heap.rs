@@ -2,12 +2,15 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use memtrace::{Device, read_capture};
 use memtrace_core::read_capture_with;
 use memtrace_core::symbol::SymbolSources;
+use support::{built, compile, preloaded};
 
 /// Allocates at random, by every function there is, on as many threads as the first argument says; the second one is the seed.
 /// Blocks of 16 KiB or more are counted: bytes that stay live, the most that were live at once, allocations and frees.
@@ -91,18 +94,10 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn built(name: &str) -> PathBuf {
-    std::env::current_exe().unwrap().with_file_name(name)
-}
-
 fn compiled(folder: &Path, source: &str) -> PathBuf {
-    let (file, program) = (folder.join("heap.c"), folder.join("heap"));
-    std::fs::write(&file, source).unwrap();
-    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    let compiled =
-        compile.args(["-w", "-g", "-O1", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(file).status().unwrap();
-    assert!(compiled.success());
-    program
+    std::fs::write(folder.join("heap.c"), source).unwrap();
+    compile(folder, "cc", "-w -g -O1 -fno-builtin -pthread -o heap heap.c");
+    folder.join("heap")
 }
 
 /// Runs a program as `cargo memtrace run` does.
@@ -111,13 +106,9 @@ fn recorded(folder: &Path, program: &Path, arguments: &[&str]) -> Output {
 }
 
 fn recorded_by(library: &Path, folder: &Path, program: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
-        command.env_remove(name);
-    }
-    command.current_dir(folder).args(arguments).env("LD_PRELOAD", library);
-    command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", "heap.memtrace");
-    command.env("MEMTRACE_MIN_SIZE", "16KiB").output().unwrap()
+    let mut command = preloaded(folder, &[library], program);
+    command.args(arguments);
+    support::recorded(command)
 }
 
 #[test]
