@@ -13,8 +13,8 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
-/// Libraries that take the place of C's allocator, by the beginnings of their names. Some of their functions would be called with
-/// blocks of the C library's if ours came before them.
+/// Libraries that take the place of C's allocator, by the beginnings of their names. The preload library records none of them, and
+/// some sanitizers do not start behind another library.
 const ALLOCATORS: [&str; 7] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"];
 

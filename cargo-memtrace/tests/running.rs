@@ -325,7 +325,7 @@ fn a_static_program_runs_and_why_nothing_is_recorded_is_said() {
     assert!(!errors.contains("building"), "{errors}");
 }
 
-/// Where the library came first, the allocator's other functions would be given blocks of the C library's.
+/// The library would not record it, and some sanitizers do not start behind another library.
 #[test]
 fn nothing_is_preloaded_before_another_allocator() {
     let folder = tempfile::tempdir().unwrap();
