@@ -263,6 +263,10 @@ pub use hook::Alloc;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 #[doc(hidden)]
 pub use hook::malloc;
+/// What those that it puts before `mmap` report.
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+#[doc(hidden)]
+pub use hook::mappings;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
 use memtrace_core::units;

@@ -6,6 +6,8 @@ mod alone;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod mappings;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod mode;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod next;

@@ -65,6 +65,10 @@ functions! { CALLS:
     capset(header: *mut c_void, data: *const c_void) -> c_int, or -1;
     unshare(flags: c_int) -> c_int, or -1;
     setns(descriptor: c_int, kind: c_int) -> c_int, or -1;
+    mmap(at: *mut u8, size: usize, access: c_int, flags: c_int, file: c_int, from: i64) -> *mut u8, or libc::MAP_FAILED.cast();
+    mmap64(at: *mut u8, size: usize, access: c_int, flags: c_int, file: c_int, from: i64) -> *mut u8, or libc::MAP_FAILED.cast();
+    munmap(at: *mut u8, size: usize) -> c_int, or -1;
+    mremap(old: *mut u8, old_size: usize, size: usize, flags: c_int, new: *mut u8) -> *mut u8, or libc::MAP_FAILED.cast();
 }
 
 /// Looks the next definitions up. What the look-up itself may ask for (a buffer, in old versions of glibc) it does without.

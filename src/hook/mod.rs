@@ -11,6 +11,8 @@ pub(crate) mod heap_refusal;
 mod interpose;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub mod malloc;
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub mod mappings;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod threads;
 

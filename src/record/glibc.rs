@@ -4,8 +4,11 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use allocator_api2::alloc::{AllocError, Allocator};
+
+use super::mappings;
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut u8;
@@ -23,6 +26,31 @@ pub(super) fn touch_the_programs_memory() {
     unsafe { libc::free(std::hint::black_box(block)) };
 }
 
+/// Live bytes of memtrace's in blocks of less than [`LARGE`].
+static BYTES: AtomicI64 = AtomicI64::new(0);
+/// Glibc may map such blocks, so they are known by their addresses.
+const LARGE: usize = 1 << 16;
+
+pub(crate) fn own_bytes() -> u64 {
+    u64::try_from(BYTES.load(Relaxed)).unwrap_or(0)
+}
+
+fn count(block: *mut u8, size: usize) -> *mut u8 {
+    match size < LARGE {
+        _ if block.is_null() => {}
+        true => _ = BYTES.fetch_add(size as i64, Relaxed),
+        false => mappings::add_own(block.addr(), size),
+    }
+    block
+}
+
+fn count_free(block: *mut u8, size: usize) {
+    match size < LARGE {
+        true => _ = BYTES.fetch_sub(size as i64, Relaxed),
+        false => mappings::remove_own(block.addr()),
+    }
+}
+
 /// Every block of glibc's has it.
 const ALIGNMENT: usize = 16;
 
@@ -33,18 +61,19 @@ pub struct System;
 // SAFETY: glibc's blocks have the size and alignment that are asked for, and live until they are freed or reallocated.
 unsafe impl GlobalAlloc for System {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match layout.align() <= ALIGNMENT {
+        let block = match layout.align() <= ALIGNMENT {
             // SAFETY: no preconditions.
             true => unsafe { __libc_malloc(layout.size()) },
             // SAFETY: a layout's alignment is a power of two.
             false => unsafe { __libc_memalign(layout.align(), layout.size()) },
-        }
+        };
+        count(block, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGNMENT {
             // SAFETY: no preconditions.
-            return unsafe { __libc_calloc(1, layout.size()) };
+            return count(unsafe { __libc_calloc(1, layout.size()) }, layout.size());
         }
         // SAFETY: as the caller promises.
         let block = unsafe { self.alloc(layout) };
@@ -55,7 +84,8 @@ unsafe impl GlobalAlloc for System {
         block
     }
 
-    unsafe fn dealloc(&self, block: *mut u8, _layout: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count_free(block, layout.size());
         // SAFETY: a block of this allocator, as the caller promises.
         unsafe { __libc_free(block) };
     }
@@ -63,7 +93,11 @@ unsafe impl GlobalAlloc for System {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGNMENT {
             // SAFETY: a block of this allocator, as the caller promises.
-            return unsafe { __libc_realloc(block, size) };
+            let moved = unsafe { __libc_realloc(block, size) };
+            if !moved.is_null() {
+                count_free(block, layout.size());
+            }
+            return count(moved, size);
         }
         // SAFETY: the caller promises that the size rounded up to the alignment does not overflow.
         let larger = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
@@ -73,7 +107,7 @@ unsafe impl GlobalAlloc for System {
             // SAFETY: both blocks have this many bytes, and the new one is apart.
             unsafe { new.copy_from_nonoverlapping(block, size.min(layout.size())) };
             // SAFETY: a block of this allocator, as the caller promises.
-            unsafe { __libc_free(block) };
+            unsafe { self.dealloc(block, layout) };
         }
         new
     }

@@ -10,6 +10,14 @@ use foldhash::fast::FixedState;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub(crate) use super::glibc::System;
 
+/// Bytes of memtrace's tables in glibc's memory, where that is counted.
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub(crate) use super::glibc::own_bytes;
+#[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
+pub(crate) fn own_bytes() -> u64 {
+    0
+}
+
 pub(crate) type OwnVec<T> = Vec<T, System>;
 pub(crate) type OwnMap<K, V> = hashbrown::HashMap<K, V, FixedState, System>;
 pub(crate) type OwnTable<T> = hashbrown::HashTable<T, System>;

@@ -16,6 +16,7 @@ pub(crate) mod kept;
 pub(crate) mod ledger;
 pub(crate) mod loader;
 pub(crate) mod lock;
+pub(crate) mod mappings;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod naming;

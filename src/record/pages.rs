@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
+use super::mappings;
 use super::memory::System;
 use crate::errno::KeepErrno;
 
@@ -42,6 +43,7 @@ unsafe impl Allocator for Pages {
 
     unsafe fn deallocate(&self, start: NonNull<u8>, layout: Layout) {
         if is_large(layout) {
+            mappings::remove_own(start.addr().get());
             // SAFETY: the caller returns what `map` returned for this layout.
             unsafe { unmap(start.as_ptr(), in_small_pages(layout.size()).unwrap_or(0)) };
         } else {
@@ -69,6 +71,7 @@ fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
     unsafe { unmap(found.cast(), before) };
     // SAFETY: the part of the mapping behind the memory that is returned.
     unsafe { unmap(start.wrapping_add(size), LARGE - before) };
+    mappings::add_own(start.addr(), size);
     // SAFETY: within the mapping; on failure its pages stay small.
     unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
     NonNull::new(start).map(|start| NonNull::slice_from_raw_parts(start, size)).ok_or(AllocError)

@@ -58,6 +58,11 @@ pub(crate) fn locals() -> impl Iterator<Item = (u32, u64)> {
     both.filter(|(os_id, _)| *os_id != 0)
 }
 
+/// The address of this thread's.
+pub(crate) fn own_local() -> u64 {
+    guard::local_address()
+}
+
 /// A thread's name when it was first seen, and when it ended.
 pub(crate) fn kept_names(thread: ThreadId) -> (Option<String>, Option<String>) {
     let names = NAMES.get((thread.0 as usize).wrapping_sub(1));

@@ -52,11 +52,12 @@ pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
 fn assemble(
     settings: &Settings,
     copies: Vec<(Device, DeviceCopy)>,
-    process: Process,
+    mut process: Process,
     mut health: Health,
 ) -> SnapshotData {
     let known = ObjectMap::now();
     let mut numbers = DenseStacks::default();
+    process.mappings.iter_mut().for_each(|mappings| numbers.renumber_mappings(mappings));
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;

@@ -18,7 +18,7 @@ mod dumps;
 mod env;
 mod files;
 mod kernel_thread;
-mod mapped;
+mod mappings;
 mod missed;
 mod numbers;
 mod operators;

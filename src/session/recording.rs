@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{Device, Enabled, Pool, Process, Settings, Snapshot
 
 use super::collect::Copied;
 use super::dumps::Dumps;
-use super::mapped::MappedFilesReader;
+use super::mappings::MappingsReader;
 use super::missed::{self, RecordingStart};
 use super::outputs::Snapshot;
 use super::pending::PendingDump;
@@ -20,6 +20,7 @@ use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::uses;
 use crate::record::{DeviceCopy, fork, recorder};
+use crate::symbol;
 
 /// SharedRecording by whoever may have to finish it.
 pub(super) type SharedRecording = Own<Arc<Recording>>;
@@ -137,8 +138,9 @@ impl Recording {
         let (since, copies) = self.copies();
         let duration_ns = since.began.elapsed().as_nanos() as u64;
         let memory = host_memory(duration_ns);
-        let mapped = memory.and_then(|memory| MappedFilesReader::default().grown(memory.files, duration_ns));
-        let process = Process { started_unix_us: since.unix_us, duration_ns, memory, mapped, ..this_process() };
+        let mut reader = MappingsReader::new(self.settings.min_size);
+        let mappings = memory.and_then(|memory| reader.grown(memory.resident, &symbol::loaded_objects(), duration_ns));
+        let process = Process { started_unix_us: since.unix_us, duration_ns, memory, mappings, ..this_process() };
         let gpu_work = uses::work(0);
         let drivers = copies.iter().map(|(device, _)| self.driver(*device)).collect();
         let (settings, health) = (self.settings.clone(), missed::since(&since.missed));

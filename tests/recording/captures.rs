@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::child::{command_of, copy_of_this_program, ended, if_child, test_name};
 use crate::support::{MIB, Raw, alone, cpu};
-use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, ScopeStats, StackId};
+use memtrace::snapshot::{Block, DeviceSnapshot, MappingKind, Record, RecordKind, ScopeStats, StackId};
 use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
 use proptest::prelude::*;
 
@@ -330,8 +330,8 @@ fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
     drop(map);
     session.end().unwrap();
     let process = read_capture(&path).unwrap().process.clone();
-    let mapped = process.mapped.unwrap();
-    let row = mapped.files.iter().find(|file| file.path == weights.display().to_string()).unwrap();
+    let mappings = process.mappings.unwrap();
+    let row = mappings.of(MappingKind::File).find(|file| file.path == weights.display().to_string()).unwrap();
     // A reading on the way there is the last one if less than a tenth came afterwards, of all that is mapped.
     assert!(row.size == 64 * MIB as u64 && (48 * MIB as u64..=row.size).contains(&row.resident), "{row:?}");
     assert!(process.memory.unwrap().files < 64 * MIB as u64, "{:?}", process.memory);

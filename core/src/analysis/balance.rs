@@ -1,8 +1,10 @@
-//! Balance of a device: its used memory, as the driver reports it, split into rows that add up to it.
+//! Balance of a device: its used memory, as the driver reports it, split into rows that add up to it; of the heap's device the
+//! resident memory of the process.
 
 use std::collections::BTreeMap;
 
 use super::fragmentation::{by_address, with_blocks};
+use super::host_balance::host_balance;
 use super::pool::pool_balance;
 use crate::attribute::library;
 use crate::snapshot::{DeviceSnapshot, MemoryKind, SnapshotData};
@@ -27,6 +29,22 @@ pub enum BalanceItem {
     GraphSlack,
     /// Unused parts of segments of `cuMemAlloc`.
     ClassicSlack,
+    /// Live blocks of the heap that are smaller than the threshold.
+    Smaller,
+    /// Parts of live blocks of the heap that are not in physical memory; negative.
+    Untouched,
+    /// What allocators hold beside live blocks: freed memory, and what they write around each block.
+    Kept,
+    /// Mapped files of data.
+    Files,
+    /// The program and its libraries.
+    Code,
+    /// Stacks of threads.
+    Stacks,
+    /// memtrace's own memory.
+    Own,
+    /// Memory without a file that the program mapped itself.
+    Anonymous,
     /// Everything else; negative if more was recorded than the driver reports as used.
     Unexplained,
 }
@@ -40,21 +58,21 @@ pub struct BalanceRow {
     pub bytes: i64,
 }
 
-/// A device's memory when the snapshot was taken.
+/// A device's memory when the snapshot was taken; that of the process at the reading when most was resident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Balance {
-    /// Total bytes of the device.
-    pub total: u64,
-    /// Bytes that are not free, as all processes see them (`cuMemGetInfo`).
+    /// Total bytes of the device; `None` for the process.
+    pub total: Option<u64>,
+    /// Bytes that are not free, as all processes see them (`cuMemGetInfo`); resident bytes of the process.
     pub used: u64,
     /// They add up to `used`.
     pub rows: Vec<BalanceRow>,
 }
 
-/// The balance of a CUDA device; `None` if the query failed.
+/// The balance of a CUDA device, or of the process for the heap's; `None` if the query failed.
 pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
-    let memory = device.memory?;
+    let Some(memory) = device.memory else { return host_balance(data, device) };
     let used = memory.total.saturating_sub(memory.free);
     let mut rows = live_rows(data, device);
     rows.extend(pool_rows(device));
@@ -65,10 +83,10 @@ pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> 
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Some(Balance { total: memory.total, used, rows })
+    Some(Balance { total: Some(memory.total), used, rows })
 }
 
-fn row(item: BalanceItem, bytes: i128) -> BalanceRow {
+pub(super) fn row(item: BalanceItem, bytes: i128) -> BalanceRow {
     BalanceRow { item, bytes: i64::try_from(bytes).unwrap_or(i64::MAX) }
 }
 

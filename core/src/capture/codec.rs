@@ -10,9 +10,9 @@ use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
     DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, Health, HostMemory, IdleTime, KernelId,
-    LoadedObject, MappedFile, MappedFiles, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process, Record,
-    RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat,
-    Thread, ThreadId, UnseenCalls,
+    LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process,
+    Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
+    Stat, Thread, ThreadId, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -43,8 +43,8 @@ coded! {
     }
     Thread { number, os_id, name }
     HostMemory { time_ns, resident, resident_high, files, files_high, swapped }
-    MappedFiles { time_ns, files }
-    MappedFile { path, size, resident }
+    Mappings { time_ns, below_threshold, own, rows }
+    Mapping { kind, start: raw, size, resident, count, path, stack }
     LoadedObject { path, build_id, base: raw, range }
     Commit { duration_ns, health }
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }
@@ -96,6 +96,7 @@ choices! {
     CudaState: [
         Self::NotLoaded, Self::Active, Self::TurnedOff, Self::AnotherCopy, Self::NotSupported, Self::Simulated,
     ], "a state of CUDA that this version does not know";
+    MappingKind: Self::ALL, "a kind of mapping that this version does not know";
     Category: Self::ALL, "a category that this version does not know";
 }
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::input;
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
-    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, MappedFiles, Mark, ObjectSpans, Process, Record, ScopeStats,
+    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans, Process, Record, ScopeStats,
     Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
@@ -140,8 +140,8 @@ impl Reading {
         let data = &mut self.data;
         match tag {
             Tag::Process => {
-                let Process { threads, duration_ns, memory, mapped, .. } = std::mem::take(&mut data.process);
-                data.process = Process { threads, duration_ns, memory, mapped, ..r.get()? };
+                let Process { threads, duration_ns, memory, mappings, .. } = std::mem::take(&mut data.process);
+                data.process = Process { threads, duration_ns, memory, mappings, ..r.get()? };
             }
             Tag::Settings => {
                 let own_folder = data.settings.rules.own_folder().to_owned();
@@ -173,8 +173,8 @@ impl Reading {
             Tag::HostMemory => {
                 data.process.memory = Some(r.get::<HostMemory>()?.after(data.process.memory));
             }
-            Tag::MappedFiles => {
-                data.process.mapped = Some(r.get::<MappedFiles>()?.after(data.process.mapped.take()));
+            Tag::Mappings => {
+                data.process.mappings = Some(r.get::<Mappings>()?.after(data.process.mappings.take()));
             }
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,

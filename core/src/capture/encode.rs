@@ -9,7 +9,7 @@ use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
-    HostMemory, LoadedObject, MappedFiles, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord,
+    HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord,
     Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
@@ -47,7 +47,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
         encoder.chunk(Tag::ImportNotes, |p| p.list(&data.health.import_notes))?;
     }
     encoder.host_memory(data.process.memory)?;
-    data.process.mapped.iter().try_for_each(|mapped| encoder.mapped_files(mapped))?;
+    data.process.mappings.iter().try_for_each(|mappings| encoder.mappings(mappings))?;
     encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
     encoder.end()
 }
@@ -189,8 +189,8 @@ impl<W: Write> Encoder<W> {
         memory.map_or(Ok(()), |memory| self.chunk(Tag::HostMemory, |p| p.put(&memory)))
     }
 
-    pub fn mapped_files(&mut self, mapped: &MappedFiles) -> io::Result<()> {
-        self.chunk(Tag::MappedFiles, |p| p.put(mapped))
+    pub fn mappings(&mut self, mappings: &Mappings) -> io::Result<()> {
+        self.chunk(Tag::Mappings, |p| p.put(mappings))
     }
 
     /// Makes what was written before count.

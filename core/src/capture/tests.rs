@@ -6,8 +6,8 @@ use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
-    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, MappedFile, MappedFiles, MemoryKind, Process,
-    Spans, UnseenCalls,
+    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, Mapping, MappingKind, Mappings, MemoryKind,
+    Process, Spans, StackId, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -40,13 +40,15 @@ fn sample() -> SnapshotData {
     device.lost_names = 3;
     data.process.rank = Some(0);
     data.process.memory = Some(host_memory());
-    data.process.mapped = Some(mapped(7, 5));
+    data.process.mappings = Some(mappings(7, 5));
     data.health = health();
     data
 }
 
-fn mapped(time_ns: u64, resident: u64) -> MappedFiles {
-    MappedFiles { time_ns, files: vec![MappedFile { path: "/m.safetensors".into(), size: 90, resident }] }
+fn mappings(time_ns: u64, resident: u64) -> Mappings {
+    let (kind, path) = (MappingKind::File, "/m.safetensors".to_owned());
+    let file = Mapping { kind, start: 1 << 63, size: 90, resident, count: 2, path, stack: StackId::NONE };
+    Mappings { time_ns, below_threshold: 3, own: 4, rows: vec![file, Mapping::default()] }
 }
 
 fn host_memory() -> HostMemory {
@@ -263,7 +265,7 @@ fn private_pools_of_segments_come_back() {
 
 /// As a streamed capture has them.
 #[test]
-fn the_last_reading_of_resident_memory_counts_with_the_most_of_mapped_files() {
+fn the_last_reading_of_resident_memory_counts_with_the_most_of_files() {
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
     let later = HostMemory { time_ns: 20, resident: 5, files: 1, files_high: 1, ..host_memory() };
     for memory in [host_memory(), later] {
@@ -276,14 +278,14 @@ fn the_last_reading_of_resident_memory_counts_with_the_most_of_mapped_files() {
 }
 
 #[test]
-fn of_readings_of_mapped_files_the_one_with_most_counts() {
+fn of_readings_of_mappings_the_one_with_most_counts() {
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
     for (time_ns, resident) in [(1, 5), (2, 50), (3, 4)] {
-        encoder.mapped_files(&mapped(time_ns, resident)).unwrap();
+        encoder.mappings(&mappings(time_ns, resident)).unwrap();
         encoder.process(&Process::default()).unwrap();
     }
     encoder.commit(&Commit::default()).unwrap();
-    assert_eq!(read(encoder.out()).unwrap().data.process.mapped, Some(mapped(2, 50)));
+    assert_eq!(read(encoder.out()).unwrap().data.process.mappings, Some(mappings(2, 50)));
 }
 
 #[test]

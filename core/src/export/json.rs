@@ -9,8 +9,8 @@ use crate::analysis::{self, Breakdown, Moment, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
-    CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MappedFile, MappedFiles, MemoryStats, OutOfMemory, RecordKind,
-    SnapshotData, Stat,
+    CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MappingKind, MemoryStats, OutOfMemory, RecordKind,
+    SnapshotData, StackId, Stat,
 };
 use crate::visible;
 
@@ -139,7 +139,7 @@ fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &Left
         report["left_out"] = left_out.to_string().into();
     }
     if let Some(memory) = &data.process.memory {
-        report["host_memory"] = host_memory(memory, data.process.mapped.as_ref());
+        report["host_memory"] = host_memory(data, memory);
     }
     if let Some(interval) = data.settings.sample_interval {
         report["sample_interval"] = interval.get().into();
@@ -147,18 +147,30 @@ fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &Left
     report
 }
 
-fn host_memory(memory: &HostMemory, mapped: Option<&MappedFiles>) -> Value {
-    let file = |file: &MappedFile| json!({"path": file.path, "bytes": file.size, "resident_bytes": file.resident});
-    let files: Vec<Value> = mapped.map_or_else(Vec::new, |mapped| mapped.files.iter().map(file).collect());
+fn host_memory(data: &SnapshotData, memory: &HostMemory) -> Value {
+    let reading = analysis::at_reading(data);
+    let rows = reading.iter().flat_map(|(mappings, then)| analysis::mapped(mappings, &then.blocks));
+    let mapped: Vec<Value> = rows.map(|row| mapped(data, &row)).collect();
     json!({
-        "mapped_files": files,
-        "mapped_files_time_ns": mapped.map(|mapped| mapped.time_ns),
+        "mapped": mapped,
+        "mapped_time_ns": reading.map(|(mappings, _)| mappings.time_ns),
         "time_ns": memory.time_ns,
         "resident_bytes": memory.resident,
         "resident_peak_bytes": memory.resident_high,
         "mapped_file_bytes": memory.files,
         "mapped_file_peak_bytes": memory.files_high,
         "swapped_bytes": memory.swapped,
+    })
+}
+
+fn mapped(data: &SnapshotData, row: &analysis::MappedRow<'_>) -> Value {
+    let line = (row.stack != StackId::NONE).then(|| analysis::line_label(data, row.stack.0));
+    json!({
+        "path": (row.kind == MappingKind::File).then_some(row.path),
+        "line": line,
+        "bytes": row.size,
+        "resident_bytes": row.resident,
+        "count": row.count,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::analysis::{
     known_blocks, line_label, operator_of_line,
 };
 use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, SnapshotData, StackId};
+use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, MappingKind, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 use super::sampled;
@@ -39,7 +39,7 @@ fn not_recorded(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> 
     let rest = memory.resident_high.saturating_sub(memory.files_high).saturating_sub(recorded);
     (rest >= recorded.max(LEAST_NOT_RECORDED)).then(|| {
         let (most, files) = (Bytes(memory.resident_high), Bytes(memory.files_high));
-        let largest = data.process.mapped.as_ref().and_then(|mapped| mapped.files.first());
+        let largest = data.process.mappings.as_ref().and_then(|mappings| mappings.of(MappingKind::File).next());
         let largest = largest.map_or_else(String::new, |file| format!(", the largest {}", file.path));
         format!(
             "The process held more than was recorded: at most {most} were resident, {files} of it mapped files{largest}."

@@ -1,21 +1,25 @@
-//! Sections on a CUDA device as a whole: balance, segments, and time in driver calls.
+//! Sections on a device as a whole: balance, segments, and time in driver calls.
 
-use super::{Cell, Section};
+use super::{Cell, Section, host_memory};
 use crate::analysis::{
-    BalanceItem, BalanceRow, Churn, Fragmentation, TimeRow, balance, churn, fragmentation, fragmentation_by_pool,
-    time_by_line, time_by_scope, time_in_driver,
+    Balance, BalanceItem, BalanceRow, Churn, Fragmentation, TimeRow, balance, churn, fragmentation,
+    fragmentation_by_pool, time_by_line, time_by_scope, time_in_driver,
 };
 use crate::attribute::is_python;
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
+pub(super) const KEYS: [&str; 5] = ["balance", "mapped", "segments", "driver_time", "driver_time_by_scope"];
 
 const ROWS: usize = 5;
 
-/// The sections of a CUDA device; none for other memory.
+/// The sections of a CUDA device, and for the heap those of the process; none for other memory.
 pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
-    let Device::Cuda(_) = device.device else { return Vec::new() };
+    match device.device {
+        Device::Cuda(_) => {}
+        Device::Cpu => return host_memory::sections(data, device),
+        _ => return Vec::new(),
+    }
     let mut sections: Vec<Section> =
         balance_section(data, device).into_iter().chain(segments_section(data, device)).collect();
     sections.extend(time_sections(data, device));
@@ -24,8 +28,17 @@ pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Sect
 
 fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Section> {
     let balance = balance(data, device)?;
-    let (used, total) = (Bytes(balance.used), Bytes(balance.total));
+    let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
+    Some(balance_table(&balance, heading, sentence))
+}
+
+/// The rows and their sum, and below them a sentence on each row that has one.
+pub(super) fn balance_table(
+    balance: &Balance,
+    heading: String,
+    sentence: fn(&BalanceRow) -> Option<&'static str>,
+) -> Section {
     let mut section = Section::of_columns("balance", heading, &["Mem", "Bytes", "What"]);
     let all = ("= all that is used".to_owned(), i64::try_from(balance.used).unwrap_or(i64::MAX));
     for (name, bytes) in balance.rows.iter().map(|row| (name(&row.item), row.bytes)).chain([all]) {
@@ -33,11 +46,12 @@ fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Secti
     }
     let told = |row: &BalanceRow| Some(format!("{}: {}", name(&row.item), sentence(row)?));
     section.notes = balance.rows.iter().filter_map(told).collect();
-    Some(section)
+    section
 }
 
 pub(crate) fn name(item: &BalanceItem) -> String {
     match item {
+        BalanceItem::Live(MemoryKind::Heap) => "live blocks".to_owned(),
         BalanceItem::Live(kind) => format!("live, {}", kind_in_words(*kind)),
         BalanceItem::Library(name) => format!("live, taken by {name}"),
         BalanceItem::Before => "from before the recording".to_owned(),
@@ -47,6 +61,14 @@ pub(crate) fn name(item: &BalanceItem) -> String {
         BalanceItem::GraphSlack => "kept for graphs, unused".to_owned(),
         BalanceItem::ClassicSlack => "cut off by cuMemAlloc".to_owned(),
         BalanceItem::Unexplained => "unexplained".to_owned(),
+        BalanceItem::Smaller => "live blocks below the threshold".to_owned(),
+        BalanceItem::Untouched => "of live blocks not in physical memory".to_owned(),
+        BalanceItem::Kept => "kept by the allocator".to_owned(),
+        BalanceItem::Files => "mapped files".to_owned(),
+        BalanceItem::Code => "the program and its libraries".to_owned(),
+        BalanceItem::Stacks => "stacks of threads".to_owned(),
+        BalanceItem::Own => "memtrace's own".to_owned(),
+        BalanceItem::Anonymous => "mapped by the program, without a file".to_owned(),
     }
 }
 
@@ -94,6 +116,8 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
             "the context, loaded modules and kernel stacks of this process, managed memory on the device, and the memory of \
              other processes; nvidia-smi lists processes."
         }
+        // Rows of the process only.
+        _ => return None,
     })
 }
 

@@ -7,6 +7,7 @@ mod diff;
 mod diff_rows;
 mod explain;
 mod findings;
+mod host_memory;
 mod notes;
 mod pairs;
 mod post_mortem;

@@ -2,7 +2,7 @@
 
 use super::{coverage, sampled};
 use crate::attribute::is_python;
-use crate::snapshot::{Device, DeviceSnapshot, HostMemory, MappedFile, MappedFiles, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// Label and figure of each total; an empty label continues the line above.
@@ -62,28 +62,12 @@ fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static s
     others.enumerate().map(line).collect()
 }
 
-/// As many are worth a line.
-const MAPPED_FILES: usize = 3;
-
-/// Resident memory and mapped files of the whole process, beside what was recorded.
+/// Resident memory of the whole process, beside what was recorded.
 pub(super) fn process_memory(data: &SnapshotData) -> Vec<(&'static str, String)> {
-    let mapped = data.process.mapped.iter().flat_map(|mapped| mapped_files(mapped, &data.process.working_dir));
-    data.process.memory.iter().flat_map(host_memory).chain(mapped).collect()
+    data.process.memory.iter().flat_map(host_memory).collect()
 }
 
-/// The largest files, at the reading when they held most.
-fn mapped_files(mapped: &MappedFiles, folder: &str) -> Vec<(&'static str, String)> {
-    let after = seconds(mapped.time_ns);
-    let row = |(number, file): (usize, &MappedFile)| {
-        let (head, of) =
-            if number == 0 { ("Mapped files", format!(" after {after:.3} s")) } else { ("", String::new()) };
-        let (resident, size) = (Bytes(file.resident), Bytes(file.size));
-        (head, format!("{resident} of {size} of {}{of}", relative(&file.path, folder)))
-    };
-    mapped.files.iter().take(MAPPED_FILES).enumerate().map(row).collect()
-}
-
-fn relative<'a>(path: &'a str, folder: &str) -> &'a str {
+pub(super) fn relative<'a>(path: &'a str, folder: &str) -> &'a str {
     let below = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
     below.filter(|_| !folder.is_empty()).unwrap_or(path)
 }
@@ -130,18 +114,6 @@ mod tests {
         let text = text(&data);
         assert!(text.contains("3.000 MiB of the whole process after 0.002 s, at most 5.000 MiB"), "{text}");
         assert!(text.contains("1.000 MiB of it mapped files and code, at most 2.000 MiB"), "{text}");
-        let file = |path: &str, resident| MappedFile { path: path.into(), size: 4 << 20, resident };
-        let files =
-            [("/m/w.safetensors", 3 << 20), ("/data/b", 2), ("/c", 1), ("/d", 1)].map(|(path, held)| file(path, held));
-        data.process.mapped = Some(MappedFiles { time_ns: 9_000_000, files: files.to_vec() });
-        data.process.working_dir = "/m".into();
-        let told = totals(&data, &data.devices[0]);
-        let at = told.iter().position(|(head, _)| *head == "Mapped files").unwrap();
-        let texts: Vec<&str> = told[at..at + 3].iter().map(|(_, text)| text.as_str()).collect();
-        let first = "3.000 MiB of 4.000 MiB of w.safetensors after 0.009 s";
-        assert_eq!(texts, [first, "2 B of 4.000 MiB of /data/b", "1 B of 4.000 MiB of /c"]);
-        assert_eq!(told[at + 3].0, "Recorded");
-        data.process.mapped = None;
         let options = ReportOptions { moment: Moment::End, ..ReportOptions::default() };
         let at_end = Report::of(&data, &options).unwrap();
         assert_eq!(at_end.totals.first().map(|(name, _)| *name), Some("Resident memory"));

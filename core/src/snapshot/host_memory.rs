@@ -25,39 +25,3 @@ impl HostMemory {
         Self { files_high: self.files_high.max(earlier.map_or(0, |earlier| earlier.files_high)), ..self }
     }
 }
-
-/// Mapped files at one reading: at the one when they held most.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MappedFiles {
-    /// When it was read, in nanoseconds since the recording began.
-    pub time_ns: u64,
-    /// Those that held physical memory, the largest first; at most 64. Not the program's and its libraries' own.
-    pub files: Vec<MappedFile>,
-}
-
-/// A file in the memory of the process, such as safetensors; also shared memory, which is a file of the kernel's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MappedFile {
-    /// As the kernel names it.
-    pub path: String,
-    /// Bytes of the address space.
-    pub size: u64,
-    /// The part of `size` that was in physical memory. Other processes may share it.
-    pub resident: u64,
-}
-
-impl MappedFiles {
-    /// Bytes in physical memory.
-    pub fn resident(&self) -> u64 {
-        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.resident))
-    }
-
-    /// Of this reading and an earlier one, the one that counts.
-    #[must_use]
-    pub fn after(self, earlier: Option<Self>) -> Self {
-        match earlier {
-            Some(earlier) if earlier.resident() > self.resident() => earlier,
-            _ => self,
-        }
-    }
-}

@@ -10,6 +10,7 @@ mod device;
 mod health;
 mod host_memory;
 mod ids;
+mod mappings;
 mod memory_kind;
 mod names;
 mod objects;
@@ -39,8 +40,9 @@ pub use category::Category;
 pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};
-pub use host_memory::{HostMemory, MappedFile, MappedFiles};
+pub use host_memory::HostMemory;
 pub use ids::{ContextId, StackId, ThreadId};
+pub use mappings::{Mapping, MappingKind, Mappings};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;

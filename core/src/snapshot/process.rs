@@ -1,7 +1,8 @@
 //! The recorded process and its threads.
 
-use super::host_memory::{HostMemory, MappedFiles};
+use super::host_memory::HostMemory;
 use super::ids::ThreadId;
+use super::mappings::Mappings;
 
 /// The recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Its physical memory, at the last reading.
     pub memory: Option<HostMemory>,
-    /// Its mapped files, at the reading when they held most.
-    pub mapped: Option<MappedFiles>,
+    /// Its mappings, at the reading when most was resident.
+    pub mappings: Option<Mappings>,
 }
 
 /// A thread that memtrace has seen.

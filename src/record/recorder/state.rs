@@ -19,7 +19,7 @@ use std::time::Instant;
 use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
 use super::super::ledger::sampling;
-use super::super::{gates, thread, untraced, uses};
+use super::super::{gates, mappings, thread, untraced, uses};
 use super::devices::{device_options, heap_options, with_ledger};
 use super::slots::{
     ACTIVE, ACTIVE_DEVICES, DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before,
@@ -57,6 +57,7 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
         return false;
     }
     let (ledger, before) = (first_ledger(settings, began), before());
+    mappings::forget();
     let mut active = ACTIVE.lock();
     if active.is_some() {
         return false;

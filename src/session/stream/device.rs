@@ -154,7 +154,7 @@ impl CaptureStream {
     }
 
     /// Appends the new contexts, loaded objects, addresses and stacks, which the next records refer to.
-    fn append_tables(&mut self) -> io::Result<()> {
+    pub(super) fn append_tables(&mut self) -> io::Result<()> {
         let contexts = CONTEXTS.nodes_from(self.contexts);
         if !contexts.is_empty() {
             self.encoder.contexts(&contexts)?;

@@ -38,7 +38,7 @@ use memtrace_core::snapshot::{Device, Process, Settings};
 use self::file::StreamFile;
 pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
-use super::mapped::MappedFilesReader;
+use super::mappings::MappingsReader;
 use super::missed::RecordingStart;
 use super::numbers::DenseStacks;
 use super::process::this_process;
@@ -68,7 +68,7 @@ impl CaptureStream {
             kernels: 0,
             objects: Vec::new(),
             threads: 0,
-            mapped: MappedFilesReader::default(),
+            mappings: MappingsReader::new(settings.min_size),
             memory_read: false,
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,
@@ -101,7 +101,7 @@ impl CaptureStream {
         let flush = Flush { since, last: false };
         self.memory_read = false;
         let appended = recorder::devices().try_for_each(|device| self.append(device, &flush));
-        match appended.and_then(|()| self.append_mapped_files(&flush)) {
+        match appended.and_then(|()| self.append_mappings(&flush)) {
             Ok(()) => self.failing = false,
             Err(error) => self.go_back(&error),
         }

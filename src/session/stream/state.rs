@@ -4,12 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use memtrace_core::capture::{Commit, Encoder};
-use memtrace_core::snapshot::{Device, Health, LoadedObject};
+use memtrace_core::snapshot::{Device, Health, LoadedObject, Mappings};
 
 use super::file::StreamFile;
 use crate::record::uses::UseCursor;
 use crate::record::{Cursor, thread};
-use crate::session::mapped::MappedFilesReader;
+use crate::session::mappings::MappingsReader;
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
 use crate::session::process::{host_memory, threads};
@@ -56,7 +56,7 @@ pub(in crate::session) struct CaptureStream {
     pub(super) kernels: usize,
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
-    pub(super) mapped: MappedFilesReader,
+    pub(super) mappings: MappingsReader,
     /// This flush has read the process's memory.
     pub(super) memory_read: bool,
     pub(super) committed: Committed,
@@ -108,16 +108,22 @@ impl CaptureStream {
         if !std::mem::replace(&mut self.memory_read, true) {
             let memory = host_memory(duration_ns);
             self.encoder.host_memory(memory)?;
-            let mapped = memory.and_then(|memory| self.mapped.grown(memory.files, duration_ns));
-            mapped.iter().try_for_each(|mapped| self.encoder.mapped_files(mapped))?;
+            let mappings = memory.and_then(|memory| self.mappings.grown(memory.resident, &self.objects, duration_ns));
+            mappings.into_iter().try_for_each(|mappings| self.encode_mappings(mappings))?;
         }
         self.encoder.commit(&Commit { duration_ns, health })
     }
 
+    fn encode_mappings(&mut self, mut mappings: Mappings) -> io::Result<()> {
+        self.numbers.renumber_mappings(&mut mappings);
+        self.append_tables()?;
+        self.encoder.mappings(&mappings)
+    }
+
     /// A program that only reads a mapped file records nothing meanwhile.
-    pub(super) fn append_mapped_files(&mut self, flush: &Flush) -> io::Result<()> {
+    pub(super) fn append_mappings(&mut self, flush: &Flush) -> io::Result<()> {
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
-        let has_grown = || host_memory(duration_ns).is_some_and(|memory| self.mapped.has_grown(memory.files));
+        let has_grown = || host_memory(duration_ns).is_some_and(|memory| self.mappings.has_grown(memory.resident));
         if self.memory_read || !has_grown() { Ok(()) } else { self.commit(flush) }
     }
 

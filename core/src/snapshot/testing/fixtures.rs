@@ -33,7 +33,7 @@ pub(super) fn net() -> SnapshotData {
         duration_ns: 2_000_000,
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
         memory: None,
-        mapped: None,
+        mappings: None,
     };
     let module = LoadedObject {
         path: Some("/home/u/net/net".into()),

@@ -1,0 +1,203 @@
+//! Balance of the process: its resident memory, at the reading when most was resident, split into rows that add up to it.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::balance::{Balance, BalanceItem, BalanceRow, row};
+use super::fragmentation::by_address;
+use crate::analysis::Moment;
+use crate::snapshot::{
+    Block, Device, DeviceSnapshot, Mapping, MappingKind, Mappings, MemoryKind, Peak, SnapshotData, StackId,
+};
+
+/// glibc aligns the memory of further arenas to their largest size.
+const ARENA: u64 = 64 << 20;
+
+/// Files, and memory that the program mapped itself, by the line that did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedRow<'a> {
+    /// A file, or memory without one.
+    pub kind: MappingKind,
+    /// The file's name.
+    pub path: &'a str,
+    /// Where it was mapped, if that was seen.
+    pub stack: StackId,
+    /// Bytes of the address space.
+    pub size: u64,
+    /// The part of it in physical memory.
+    pub resident: u64,
+    /// How many mappings.
+    pub count: u64,
+}
+
+/// The process's state at the reading of its mappings, as far as the heap's log tells; `None` if it does not reach back there, or
+/// if the heap is a sample.
+pub fn at_reading(data: &SnapshotData) -> Option<(&Mappings, Peak)> {
+    let (mappings, heap) = (data.process.mappings.as_ref()?, data.device(Device::Cpu)?);
+    let then = Moment::Time(mappings.time_ns).of(data, heap).ok().filter(|_| !heap.sampling.is_on())?;
+    Some((mappings, then.into_owned().peak))
+}
+
+/// The balance of the process, for the heap's device.
+pub(super) fn host_balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
+    let (mappings, then) = at_reading(data).filter(|_| device.device == Device::Cpu)?;
+    let used = mappings.resident();
+    let mut rows = heap_rows(mappings, &then);
+    let others = [
+        (MappingKind::File, BalanceItem::Files),
+        (MappingKind::Code, BalanceItem::Code),
+        (MappingKind::Stack, BalanceItem::Stacks),
+    ];
+    for (kind, item) in others {
+        rows.push(row(item, sum(mappings.of(kind).map(|mapping| mapping.resident))));
+    }
+    let own = sum(mappings.of(MappingKind::Own).map(|mapping| mapping.resident)) + i128::from(mappings.own);
+    rows.push(row(BalanceItem::Own, own));
+    let anonymous = mapped(mappings, &then.blocks).filter(|row| row.kind == MappingKind::Anonymous);
+    rows.push(row(BalanceItem::Anonymous, sum(anonymous.map(|row| row.resident))));
+    rows.retain(|row| row.bytes != 0);
+    let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
+    rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
+    Some(Balance { total: None, used, rows })
+}
+
+fn sum(bytes: impl Iterator<Item = u64>) -> i128 {
+    bytes.map(i128::from).sum()
+}
+
+/// What an allocator has: live blocks, and what it holds besides.
+fn heap_rows(mappings: &Mappings, then: &Peak) -> Vec<BalanceRow> {
+    let (mut resident_beyond, mut untouched) = (0, 0);
+    for (mapping, live) in regions(mappings, &then.blocks).filter(|(mapping, live)| is_allocators(mapping, *live)) {
+        resident_beyond += i128::from(mapping.resident.saturating_sub(live));
+        untouched += i128::from(live.saturating_sub(mapping.resident));
+    }
+    let others = [then.not_recorded, mappings.below_threshold, mappings.own];
+    vec![
+        row(BalanceItem::Live(MemoryKind::Heap), sum(then.blocks.iter().map(|block| block.size))),
+        row(BalanceItem::Smaller, mappings.below_threshold.into()),
+        row(BalanceItem::Before, then.not_recorded.into()),
+        row(BalanceItem::Untouched, -untouched),
+        row(BalanceItem::Kept, (resident_beyond - sum(others.into_iter())).max(0)),
+    ]
+}
+
+/// Memory without a file, with the bytes of the live blocks in it.
+fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
+    let blocks = by_address(blocks);
+    let mut before = vec![0u64];
+    before.extend(blocks.iter().scan(0u64, |sum, block| {
+        *sum = sum.saturating_add(block.size);
+        Some(*sum)
+    }));
+    let at = move |address: u64| before[blocks.partition_point(|block| block.address < address)];
+    let kinds = [MappingKind::Region, MappingKind::Anonymous];
+    let all = mappings.rows.iter().filter(move |mapping| kinds.contains(&mapping.kind));
+    all.map(move |mapping| (mapping, at(mapping.start.saturating_add(mapping.size)) - at(mapping.start)))
+}
+
+fn is_allocators(mapping: &Mapping, live: u64) -> bool {
+    let is_arena = mapping.kind == MappingKind::Region && mapping.start > 0 && mapping.start.is_multiple_of(ARENA);
+    live > 0 || is_arena || mapping.path == "[heap]"
+}
+
+/// Files, and memory of the program's that no block lies in; those of most physical memory first.
+pub fn mapped<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = MappedRow<'a>> {
+    let is_programs =
+        |(mapping, live): &(&Mapping, u64)| mapping.kind == MappingKind::Anonymous && !is_allocators(mapping, *live);
+    let anonymous: Vec<&Mapping> = regions(mappings, blocks).filter(is_programs).map(|(mapping, _)| mapping).collect();
+    let mut rows: BTreeMap<(MappingKind, &str, StackId), MappedRow<'a>> = BTreeMap::new();
+    for mapping in mappings.of(MappingKind::File).chain(anonymous) {
+        let (kind, path, stack) = (mapping.kind, mapping.path.as_str(), mapping.stack);
+        let new = MappedRow { kind, path, stack, size: 0, resident: 0, count: 0 };
+        let row = rows.entry((kind, path, stack)).or_insert(new);
+        row.size = row.size.saturating_add(mapping.size);
+        row.resident = row.resident.saturating_add(mapping.resident);
+        row.count = row.count.saturating_add(mapping.count);
+    }
+    let mut rows: Vec<MappedRow<'a>> = rows.into_values().filter(|row| row.resident > 0).collect();
+    rows.sort_by_key(|row| Reverse(row.resident));
+    rows.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::balance;
+    use crate::snapshot::Process;
+    use crate::snapshot::testing::Story;
+
+    const MIB: u64 = 1 << 20;
+
+    fn mapping(kind: MappingKind, start: u64, size: u64, resident: u64) -> Mapping {
+        Mapping { kind, start, size, resident, count: 1, ..Mapping::default() }
+    }
+
+    fn item(balance: &Balance, item: &BalanceItem) -> i64 {
+        balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
+    }
+
+    /// Rows of the reading after a block of 10 MiB at 0x10_0000_0000 and one of 1 MiB in an arena.
+    fn balance_with(rows: Vec<Mapping>, below_threshold: u64, own: u64) -> Balance {
+        let mut story = Story::cpu();
+        story.at(10).alloc("large", 10 * MIB).address(0x10_0000_0000).alloc("in an arena", MIB).address(ARENA + 4096);
+        story.at(30).free("large");
+        let mut data = story.build();
+        data.process = Process { mappings: Some(Mappings { time_ns: 20, below_threshold, own, rows }), ..data.process };
+        balance(&data, &data.devices[0]).unwrap()
+    }
+
+    #[test]
+    fn rows_add_up_and_the_rest_is_what_nobody_claims() {
+        let rows = vec![
+            mapping(MappingKind::Region, 0x10_0000_0000 - 4096, 10 * MIB + 8192, 7 * MIB),
+            mapping(MappingKind::Region, ARENA, 8 * MIB, 4 * MIB),
+            mapping(MappingKind::Region, 0x20_0000_1000, 8 * MIB, 3 * MIB),
+            mapping(MappingKind::File, 0, 20 * MIB, 5 * MIB),
+            mapping(MappingKind::Code, 0, 20 * MIB, 6 * MIB),
+            mapping(MappingKind::Stack, 0, 16 * MIB, 100),
+            mapping(MappingKind::Own, 0, 2 * MIB, 2 * MIB),
+            mapping(MappingKind::Anonymous, 0x30_0000_0000, 90 * MIB, 9 * MIB),
+        ];
+        let used: u64 = rows.iter().map(|row| row.resident).sum();
+        let found = balance_with(rows, MIB / 2, 300);
+        assert_eq!((found.used, found.total), (used, None));
+        assert_eq!(found.rows.iter().map(|row| row.bytes).sum::<i64>(), used as i64);
+        let expected = [
+            (BalanceItem::Live(MemoryKind::Heap), 11 * MIB as i64),
+            (BalanceItem::Smaller, MIB as i64 / 2),
+            (BalanceItem::Untouched, -3 * MIB as i64),
+            (BalanceItem::Kept, (3 * MIB - MIB / 2 - 300) as i64),
+            (BalanceItem::Files, 5 * MIB as i64),
+            (BalanceItem::Code, 6 * MIB as i64),
+            (BalanceItem::Stacks, 100),
+            (BalanceItem::Own, (2 * MIB + 300) as i64),
+            (BalanceItem::Anonymous, 9 * MIB as i64),
+            (BalanceItem::Unexplained, 3 * MIB as i64),
+        ];
+        expected.iter().for_each(|(which, bytes)| assert_eq!(item(&found, which), *bytes, "{which:?}"));
+    }
+
+    #[test]
+    fn what_the_program_mapped_for_an_allocator_of_its_own_counts_once() {
+        let found = balance_with(vec![mapping(MappingKind::Anonymous, 0x10_0000_0000, 64 * MIB, 12 * MIB)], 0, 0);
+        assert_eq!(item(&found, &BalanceItem::Anonymous), 0);
+        // The block in the arena, which was not read, is in no row of the reading.
+        assert_eq!(item(&found, &BalanceItem::Unexplained), -(MIB as i64));
+        assert_eq!(item(&found, &BalanceItem::Kept), 2 * MIB as i64);
+    }
+
+    #[test]
+    fn mappings_of_a_file_and_line_are_one_row() {
+        let file = |path: &str, stack, resident| Mapping {
+            path: path.into(),
+            stack: StackId(stack),
+            ..mapping(MappingKind::File, 0, 10, resident)
+        };
+        let rows = vec![file("/a", 1, 3), file("/a", 1, 4), file("/a", 2, 6), file("/b", 1, 0)];
+        let mappings = Mappings { rows, ..Mappings::default() };
+        let found: Vec<_> =
+            mapped(&mappings, &[]).map(|row| (row.path, row.stack.0, row.resident, row.count)).collect();
+        assert_eq!(found, [("/a", 1, 7, 2), ("/a", 2, 6, 1)]);
+    }
+}
