@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{
-    BlockName, ContextId, Gap, OutOfMemory, Record, RecordKind, Segment, SegmentRecord, StackId, Thread, ThreadId,
+    BlockName, ContextId, Gap, Mapping, MappingKind, Mappings, OutOfMemory, Record, RecordKind, Segment, SegmentRecord,
+    StackId, Thread, ThreadId,
 };
 use memtrace_core::{Category, Device, Rules, SnapshotData};
 
@@ -47,6 +48,22 @@ pub(super) const SHAPES: &[(&str, MakeRecording)] = &[
         contexts(&mut data, 0..DEEP as u32, |at| format!("s{at}"));
         let records = (0..n).map(|at| Record { context: ContextId(1 + (at % DEEP) as u32), ..alloc(at) }).collect();
         add(&mut data, Device::Cpu, records, Beside::default());
+        data
+    }),
+    ("mappings", |n| {
+        let mut data = one(Device::Cpu, allocs(1000), Beside::default());
+        let kinds = MappingKind::ALL.into_iter().cycle();
+        let mapping = |(at, kind): (u64, MappingKind)| Mapping {
+            kind,
+            start: FIRST + at * APART,
+            size: SIZE,
+            resident: SIZE,
+            count: 1,
+            path: format!("/files/{at}"),
+            stack: StackId(1),
+        };
+        let rows = (0..n).zip(kinds).map(mapping).collect();
+        data.process.mappings = Some(Mappings { time_ns: 1 << 30, rows, ..Mappings::default() });
         data
     }),
     ("scopes", |n| of_scopes(n, "s")),

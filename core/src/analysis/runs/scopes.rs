@@ -1,7 +1,7 @@
 //! What the scopes of a recording leak, judged as the library's `assert_no_leak!` judges runs: each time that a scope is
 //! left is the end of a run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::leaks::{is_the_harnesses, leaks, leaks_of_its_own};
 use super::samples::{BlockOrigin, LiveByOrigin, LiveTotals, Samples};
@@ -48,7 +48,7 @@ struct RepeatedScope {
     /// The times at which it was left.
     ends: Vec<u64>,
     began: u64,
-    threads: Vec<ThreadId>,
+    threads: HashSet<ThreadId>,
     /// When the scope around it was left for the last time.
     around_ended: Option<u64>,
 }
@@ -97,9 +97,7 @@ fn repeated(data: &SnapshotData, device: &DeviceSnapshot, paths: &[String]) -> H
         let scope = scopes
             .entry(path.clone())
             .or_insert_with(|| RepeatedScope { began: mark.time_ns, ..RepeatedScope::default() });
-        if !scope.threads.contains(&mark.thread) {
-            scope.threads.push(mark.thread);
-        }
+        scope.threads.insert(mark.thread);
         if !mark.enter {
             scope.ends.push(mark.time_ns);
         }
