@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Fail if a recording's peak or leaks are over a limit
     Check(CheckArgs),
+    /// Say whether a program fits on GPUs, and up to which size
+    Fit(FitArgs),
     /// Show and accept changed peaks of tests
     Baselines(BaselinesArgs),
     /// Print what is installed, and what of a program can be recorded
@@ -75,7 +77,7 @@ pub(crate) enum Command {
 }
 
 /// What cargo builds.
-#[derive(Args)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct CargoArgs {
     /// Build with optimizations
     #[arg(long, short)]
@@ -118,7 +120,7 @@ pub(crate) struct CargoArgs {
     pub(crate) offline: bool,
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(
     after_help = "Builds as `cargo build` does, with line tables for this build only. Signals go to the program; its exit code is the command's.
 
@@ -162,6 +164,76 @@ pub(crate) struct RunArgs {
     /// Arguments of the program
     #[arg(last = true)]
     pub(crate) args: Vec<std::ffi::OsString>,
+    /// Further variables of the program
+    #[arg(skip)]
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Runs the program on a simulated GPU that is larger than any: what it asks for is exact. What CUDA takes beside that is a range,
+whose upper end counts. Without --gpus, a line for each card that is known.
+
+NAME=1,2,4 or NAME=512..32768 is given to the program as the variable NAME, and in place of {NAME} in its arguments.
+Exit codes: 0 it fits, 1 it does not, 3 undecided; of several cards, all count.
+
+Examples:
+  cargo memtrace fit --release --features cuda
+  cargo memtrace fit --gpus RTX-4090,A10G,48GiB --release --features cuda
+  cargo memtrace fit --gpus RTX-4090 --vary batch=1..256 --features cuda -- --batch {batch}
+  cargo memtrace fit --gpus A10G --recording run.memtrace"
+)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+    /// The cards, by name (RTX-4090) or by memory as CUDA reports it (48GiB)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) gpus: Vec<String>,
+    /// Run the program with each of these values; of a range, look for the largest that fits
+    #[arg(long, value_name = "NAME=VALUES", value_parser = vary)]
+    pub(crate) vary: Option<Vary>,
+    /// What other processes and the display use of each card
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::moment::size)]
+    pub(crate) reserve: u64,
+    /// Judge this recording, and run nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recording: Option<PathBuf>,
+    /// Run this program, and build nothing
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) exec: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Arguments of the program
+    #[arg(last = true)]
+    pub(crate) args: Vec<std::ffi::OsString>,
+}
+
+/// What varies from run to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vary {
+    pub(crate) name: String,
+    pub(crate) values: VaryValues,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum VaryValues {
+    List(Vec<u64>),
+    Range(u64, u64),
+}
+
+fn vary(text: &str) -> Result<Vary, String> {
+    let wrong = || "write NAME=1,2,4 or NAME=512..32768".to_owned();
+    let (name, values) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(wrong);
+    let values = match values.split_once("..") {
+        Some((from, to)) => VaryValues::Range(number(from)?, number(to)?),
+        None => VaryValues::List(values.split(',').map(number).collect::<Result<_, _>>()?),
+    };
+    match values {
+        VaryValues::Range(from, to) if from > to => Err(wrong()),
+        values => Ok(Vary { name: name.to_owned(), values }),
+    }
 }
 
 #[derive(Args)]

@@ -22,6 +22,11 @@ pub(crate) fn print(report: &Report, selection: &SelectionArgs) -> Result<(), Co
     }
 }
 
+/// Prints a report as text, in colours if this is a terminal.
+pub(crate) fn print_report(report: &Report) -> Result<(), CommandFailure> {
+    print_shown(&Text { width: columns(), ..Text::default() }.show(report))
+}
+
 /// Prints lines on the standard output.
 pub(crate) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), CommandFailure> {
     print_shown(&lines.into_iter().map(|line| visible::line(line.as_ref()).into_owned() + "\n").collect::<String>())

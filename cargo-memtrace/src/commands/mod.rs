@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod explain;
 pub(crate) mod export;
+mod fit;
 mod flamegraph;
 mod help;
 mod report;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Baselines(args) => return baselines::baselines(&args.action),
         Command::Export(args) => export::export(&args)?,
         Command::Check(args) => check::check(&args)?,
+        Command::Fit(args) => fit::fit(&args)?,
         Command::Completions { shell } => help::completions(shell)?,
         Command::Man => help::man()?,
     }

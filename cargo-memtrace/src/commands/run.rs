@@ -19,58 +19,22 @@ use crate::resident::{ResidentMemory, ResidentSampler};
 use crate::{build, cargo_runner, kit, output, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
-    let mut environment = Vec::new();
-    if let Some(memory) = &args.simulate {
-        environment = kit::simulated_gpu(memory)?;
-    }
+    let mut prepared = Prepared::of(args)?;
     if is_off() {
         output::say("MEMTRACE=off: the program runs, and nothing is recorded");
-    }
-    let (name, program) = match &args.exec {
-        Some(program) => (name_of(program), program.clone()),
-        None => {
-            let built = build::program(&args.cargo, &environment)?;
-            (built.name, built.path)
-        }
-    };
-    if args.exec.is_none()
-        && let Some(runner) = cargo_runner::configured()
-    {
-        output::say(format!("the runner in {runner} is not used: `run` starts the program itself"));
-    }
-    let mut command = Command::new(&program);
-    // As `cargo bench` calls it.
-    command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
-    command.args(&args.args).envs(environment);
-    if is_off() {
-        return Ok(exit_code(wait(started(&mut command)?)?));
+        return Ok(exit_code(wait(started(&mut prepared.command)?)?));
     }
     let reserved = match &args.out {
         Some(path) => {
             check_format(path)?;
             ReservedName::named(path)?
         }
-        None => ReservedName::next(&name, args.keep)?,
+        None => ReservedName::next(&prepared.name, args.keep)?,
     };
     not_used("MEMTRACE", "`run` records with the whole log");
     not_used("MEMTRACE_OUT", "`run -o FILE` names the recording");
-    command
-        .env("MEMTRACE", "1")
-        .env("MEMTRACE_RUN", args.children.map_or_else(|| std::process::id().to_string(), |_| "all".into()))
-        .env("MEMTRACE_OUT", pattern(&reserved, args))
-        .env("MEMTRACE_RECORDINGS", reserved.list());
-    settings(&mut command, args);
-    let file = ProgramFile::or_script(&program);
-    if file.has_memtrace {
-        command.env("MEMTRACE_AUTOSTART", "1");
-    } else {
-        if let Some(why) = file.hides_its_heap() {
-            output::say(format!("the heap of {name} cannot be recorded from outside: {why}"));
-        }
-        if file.is_dynamic && file.linked_allocator.is_none() && !preload::others_have_an_allocator() {
-            preload::preload(&mut command, &kit::preload_library()?);
-        }
-    }
+    prepared.record_to(&reserved, args)?;
+    let Prepared { name, file, mut command } = prepared;
     let child = started(&mut command)?;
     let pid = child.id();
     let sampler = ResidentSampler::of(pid);
@@ -92,6 +56,68 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         ));
     }
     Ok(exit_code(status))
+}
+
+/// Builds, runs and records a program, and says nothing of the recording; whether the program succeeded.
+pub(super) fn record(args: &RunArgs, file: &Path) -> Result<bool, CommandFailure> {
+    let mut prepared = Prepared::of(args)?;
+    let reserved = ReservedName::named(file)?;
+    prepared.record_to(&reserved, args)?;
+    Ok(wait(started(&mut prepared.command)?)?.success())
+}
+
+/// A program that is built, and how it is started.
+struct Prepared {
+    name: String,
+    file: ProgramFile,
+    command: Command,
+}
+
+impl Prepared {
+    fn of(args: &RunArgs) -> Result<Self, CommandFailure> {
+        let mut environment = Vec::new();
+        if let Some(memory) = &args.simulate {
+            environment = kit::simulated_gpu(memory)?;
+        }
+        let (name, program) = match &args.exec {
+            Some(program) => (name_of(program), program.clone()),
+            None => {
+                let built = build::program(&args.cargo, &environment)?;
+                (built.name, built.path)
+            }
+        };
+        if args.exec.is_none()
+            && let Some(runner) = cargo_runner::configured()
+        {
+            output::say(format!("the runner in {runner} is not used: `run` starts the program itself"));
+        }
+        let mut command = Command::new(&program);
+        // As `cargo bench` calls it.
+        command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
+        command.args(&args.args).envs(environment).envs(args.variables.iter().cloned());
+        Ok(Self { name, file: ProgramFile::or_script(&program), command })
+    }
+
+    fn record_to(&mut self, reserved: &ReservedName, args: &RunArgs) -> Result<(), CommandFailure> {
+        let command = &mut self.command;
+        command
+            .env("MEMTRACE", "1")
+            .env("MEMTRACE_RUN", args.children.map_or_else(|| std::process::id().to_string(), |_| "all".into()))
+            .env("MEMTRACE_OUT", pattern(reserved, args))
+            .env("MEMTRACE_RECORDINGS", reserved.list());
+        settings(command, args);
+        if self.file.has_memtrace {
+            command.env("MEMTRACE_AUTOSTART", "1");
+            return Ok(());
+        }
+        if let Some(why) = self.file.hides_its_heap() {
+            output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
+        }
+        if self.file.is_dynamic && self.file.linked_allocator.is_none() && !preload::others_have_an_allocator() {
+            preload::preload(command, &kit::preload_library()?);
+        }
+        Ok(())
+    }
 }
 
 fn started(command: &mut Command) -> Result<Child, CommandFailure> {

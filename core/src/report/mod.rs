@@ -7,6 +7,7 @@ mod diff;
 mod diff_rows;
 mod explain;
 mod findings;
+mod fit;
 mod host_memory;
 mod notes;
 mod pairs;
@@ -19,6 +20,7 @@ mod tables;
 pub(crate) use answer::holders;
 pub use diff::DiffOptions;
 pub use findings::{Confidence, Cost, Finding, findings};
+pub use fit::{fit_line, fit_section};
 pub use section::{Cell, Section};
 pub(crate) use tables::CUMULATIVE;
 

@@ -1,0 +1,210 @@
+//! `fit`: whether a program fits on GPUs, from a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if undecided.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use memtrace_core::analysis::{Card, Fit, FitVerdict, cards, device_or_main};
+use memtrace_core::report::{Report, fit_line, fit_section};
+use memtrace_core::snapshot::{Device, SnapshotData};
+use serde_json::{Value, json};
+
+use super::run;
+use crate::cli::{FitArgs, RunArgs, Vary, VaryValues};
+use crate::failure::CommandFailure;
+use crate::{input, output};
+
+/// A simulated GPU takes addresses only, so this is more than any card has.
+const MEMORY: &str = "1TiB";
+
+/// The verdicts for one value of what varies, and what the program did.
+struct Judged {
+    fits: Vec<Fit>,
+    answer: Vec<String>,
+}
+
+pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
+    let asked: Vec<Card> = args.gpus.iter().map(|name| card(name)).collect::<Result<_, _>>()?;
+    let cards = if asked.is_empty() { cards().collect() } else { asked.clone() };
+    let Some(vary) = &args.vary else {
+        let judged = judge(args, &cards, None)?;
+        print(args, &judged, &[])?;
+        return if asked.is_empty() { Ok(()) } else { end(&judged.fits) };
+    };
+    if args.recording.is_some() {
+        return Err(CommandFailure::usage(
+            "--vary runs the program for each value, so it does not go with --recording",
+        ));
+    }
+    let mut tried = Tried { args, vary, cards: &cards, found: BTreeMap::new() };
+    let largest: Vec<Option<u64>> = (0..cards.len()).map(|card| tried.largest(card)).collect::<Result<_, _>>()?;
+    // The largest value with which it fits on all, or else the smallest.
+    let fits_on_all = largest.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min());
+    let value = fits_on_all.or_else(|| tried.found.keys().next().copied()).unwrap_or_default();
+    let Some(judged) = tried.found.remove(&value) else { return Ok(()) };
+    if !args.json {
+        output::print_lines([format!("For {}={value}:", vary.name)])?;
+    }
+    print(args, &judged, &largest)?;
+    if asked.is_empty() { Ok(()) } else { end(&judged.fits) }
+}
+
+fn card(name: &str) -> Result<Card, CommandFailure> {
+    let by_size = || memtrace_core::parse_bytes(name).ok().map(|memory| Card::of_memory(name, memory));
+    Card::named(name).or_else(by_size).ok_or_else(|| {
+        let known: Vec<String> = cards().map(|card| card.name.replace(' ', "-")).collect();
+        CommandFailure::usage(format!(
+            "no card {name:?} is known: give its memory, such as 48GiB, or one of {}",
+            known.join(", ")
+        ))
+    })
+}
+
+/// The runs so far, by value.
+struct Tried<'a> {
+    args: &'a FitArgs,
+    vary: &'a Vary,
+    cards: &'a [Card],
+    found: BTreeMap<u64, Judged>,
+}
+
+impl Tried<'_> {
+    fn fits(&mut self, value: u64, card: usize) -> Result<bool, CommandFailure> {
+        if !self.found.contains_key(&value) {
+            let judged = judge(self.args, self.cards, Some((&self.vary.name, value)))?;
+            self.found.insert(value, judged);
+        }
+        let judged = self.found.get(&value).and_then(|judged| judged.fits.get(card));
+        Ok(judged.is_some_and(|fit| matches!(fit.verdict(), FitVerdict::Fits(..))))
+    }
+
+    /// The largest value with which the program fits: of a list by trying each, of a range by doubling from its lower end and
+    /// then halving the gap.
+    fn largest(&mut self, card: usize) -> Result<Option<u64>, CommandFailure> {
+        let (from, to) = match &self.vary.values {
+            VaryValues::List(values) => {
+                let mut largest = None;
+                for value in values {
+                    if self.fits(*value, card)? {
+                        largest = largest.max(Some(*value));
+                    }
+                }
+                return Ok(largest);
+            }
+            VaryValues::Range(from, to) => (*from, *to),
+        };
+        let (mut good, mut bad) = (None, None);
+        let mut value = from;
+        while bad.is_none() {
+            if self.fits(value, card)? {
+                good = Some(value)
+            } else {
+                bad = Some(value)
+            }
+            if value == to {
+                break;
+            }
+            value = value.saturating_mul(2).min(to);
+        }
+        let (Some(mut good), Some(mut bad)) = (good, bad) else { return Ok(good) };
+        while bad - good > (good / 64).max(1) {
+            let middle = good + (bad - good) / 2;
+            if self.fits(middle, card)? { good = middle } else { bad = middle }
+        }
+        Ok(Some(good))
+    }
+}
+
+/// Runs the program, or reads its recording.
+fn judge(args: &FitArgs, cards: &[Card], varied: Option<(&str, u64)>) -> Result<Judged, CommandFailure> {
+    match &args.recording {
+        Some(file) => of_recording(args, cards, &input::read(Some(file))?.data),
+        None => {
+            let folder =
+                tempfile::tempdir().map_err(|error| CommandFailure::usage(format!("no temporary folder: {error}")))?;
+            let file = folder.path().join("fit.memtrace");
+            record(args, &file, varied)?;
+            of_recording(args, cards, &input::read(Some(&file))?.data)
+        }
+    }
+}
+
+fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
+    let device = device_or_main(data, None).filter(|device| matches!(device.device, Device::Cuda(_)));
+    let device = device.ok_or_else(|| CommandFailure::usage("the program used no GPU memory"))?;
+    let fits = cards.iter().map(|card| Fit::of(data, device, card.clone(), args.reserve)).collect();
+    Ok(Judged { fits, answer: Report::first_look(data)?.answer })
+}
+
+fn record(args: &FitArgs, file: &Path, varied: Option<(&str, u64)>) -> Result<(), CommandFailure> {
+    let filled = |argument: &OsString| match (argument.to_str(), varied) {
+        (Some(text), Some((name, value))) => text.replace(&format!("{{{name}}}"), &value.to_string()).into(),
+        _ => argument.clone(),
+    };
+    let run = RunArgs {
+        cargo: args.cargo.clone(),
+        simulate: Some(MEMORY.to_owned()),
+        out: Some(file.to_owned()),
+        exec: args.exec.clone(),
+        args: args.args.iter().map(filled).collect(),
+        variables: varied.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect(),
+        ..RunArgs::default()
+    };
+    match run::record(&run, file)? {
+        true => Ok(()),
+        false => Err(CommandFailure::usage("the program failed on the simulated GPU, so nothing is known of it")),
+    }
+}
+
+/// The verdicts first; then, of the first card that was asked for, what is needed there.
+fn print(args: &FitArgs, judged: &Judged, largest: &[Option<u64>]) -> Result<(), CommandFailure> {
+    if args.json {
+        let name = args.vary.as_ref().map(|vary| &vary.name);
+        let cards: Vec<Value> = judged.fits.iter().enumerate().map(|(at, fit)| json_of(fit, largest.get(at))).collect();
+        let value = json!({ "version": 1, "varied": name, "answer": judged.answer, "cards": cards });
+        return output::print_json(format!("{value:#}\n"));
+    }
+    let line = |(at, fit): (usize, &Fit)| match (largest.get(at), &args.vary) {
+        (Some(Some(value)), Some(vary)) => format!("{}; largest {}: {value}", fit_line(fit), vary.name),
+        (Some(None), Some(vary)) => format!("{}; no {} that was tried fits", fit_line(fit), vary.name),
+        _ => fit_line(fit),
+    };
+    output::print_lines(judged.fits.iter().enumerate().map(line))?;
+    let report = Report {
+        answer: judged.answer.clone(),
+        sections: judged.fits.iter().take(if args.gpus.is_empty() { 0 } else { usize::MAX }).map(fit_section).collect(),
+        ..Report::default()
+    };
+    output::print_report(&report)
+}
+
+fn json_of(fit: &Fit, largest: Option<&Option<u64>>) -> Value {
+    let (verdict, least, most) = match fit.verdict() {
+        FitVerdict::Fits(least, most) => ("fits", i128::from(least), i128::from(most)),
+        FitVerdict::DoesNotFit(least, most) => ("does not fit", -i128::from(most), -i128::from(least)),
+        FitVerdict::Undecided(spare, short) => ("undecided", -i128::from(short), i128::from(spare)),
+    };
+    let row = |row: &memtrace_core::analysis::NeedRow| json!({ "what": row.what, "low_bytes": row.low, "high_bytes": row.high, "known_by": row.known_by });
+    json!({
+        "card": fit.card.name,
+        "memory_bytes": fit.card.memory,
+        "verdict": verdict,
+        "spare_bytes": [least as i64, most as i64],
+        "largest": largest,
+        "rows": fit.rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// A program that is to run on several cards has to fit on all.
+fn end(fits: &[Fit]) -> Result<(), CommandFailure> {
+    let of = |is: fn(&FitVerdict) -> bool| -> Vec<String> {
+        fits.iter().filter(|fit| is(&fit.verdict())).map(|fit| fit.card.name.clone()).collect()
+    };
+    let bad = of(|verdict| matches!(verdict, FitVerdict::DoesNotFit(..)));
+    let unknown = of(|verdict| matches!(verdict, FitVerdict::Undecided(..)));
+    match (bad.is_empty(), unknown.is_empty()) {
+        (false, _) => Err(CommandFailure::Check(vec![format!("does not fit on {}", bad.join(", "))])),
+        (_, false) => Err(CommandFailure::Undecided(vec![format!("on {}", unknown.join(", "))])),
+        _ => Ok(()),
+    }
+}

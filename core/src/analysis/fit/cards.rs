@@ -1,0 +1,92 @@
+//! GPUs with the memory that CUDA reports, which is less than what they are sold with.
+
+const MIB: u64 = 1 << 20;
+
+/// A GPU, as far as a program's need depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its name, as in `RTX 4090`.
+    pub name: String,
+    /// Bytes that CUDA reports in all; of several readings the lowest.
+    pub memory: u64,
+    /// Multiprocessors times threads of each: what the driver reserves kernel stacks for. `None` if it is not known.
+    pub threads: Option<u64>,
+    /// Where the memory was read.
+    pub source: &'static str,
+}
+
+struct Known {
+    name: &'static str,
+    mib: u64,
+    multiprocessors: u64,
+    threads: u64,
+    source: &'static str,
+}
+
+const fn known(name: &'static str, mib: u64, multiprocessors: u64, threads: u64, source: &'static str) -> Known {
+    Known { name, mib, multiprocessors, threads, source }
+}
+
+/// The lowest reading that was published; numbers of multiprocessors are NVIDIA's.
+const CARDS: [Known; 15] = [
+    known("T4", 14_909, 40, 1024, "Zheng-Chong/CatVTON#133: 14.56 GiB"),
+    known("A10G", 22_528, 80, 1536, "signalnine/q27#1: about 22 GiB"),
+    known("RTX 5090 Laptop", 22_896, 82, 1536, "vllm-project/vllm#57475: 22.36 GiB"),
+    known("RTX 4090", 24_080, 128, 1536, "ggml-org/llama.cpp#15860: 24,080 MiB"),
+    known("A30", 24_094, 56, 2048, "google/RB-Modulation#5: 23.53 GiB"),
+    known("RTX 3090", 24_123, 82, 1536, "ggml-org/llama.cpp#24608: 24,123 MiB"),
+    known("RTX 5090", 32_111, 170, 1536, "ggml-org/llama.cpp#25465: 32,111 MiB"),
+    known("RTX PRO 4500", 32_133, 82, 1536, "vllm-project/vllm#51590: 31.38 GiB"),
+    known("A100 40GB", 40_448, 108, 2048, "TianheWu/CoSeR#10: 39.50 GiB"),
+    known("L40S", 45_465, 142, 1536, "NVlabs/Eagle#68: an L40, 44.40 GiB"),
+    known("RTX 6000 Ada", 48_508, 142, 1536, "unslothai/unsloth-zoo#1053: 48,508 MiB"),
+    known("H100", 81_080, 132, 2048, "vllm-project/vllm#55169: 79.18 GiB"),
+    known("A100 80GB", 81_152, 108, 2048, "wbfwonderful/Vad-R1#11: 79.25 GiB"),
+    known("RTX PRO 6000", 97_247, 188, 1536, "ggml-org/llama.cpp#23604: 97,247 MiB"),
+    known("B200", 182_633, 148, 2048, "unslothai/unsloth#8669: 182,633 MiB"),
+];
+
+/// All cards of the table, the smallest first.
+pub fn cards() -> impl Iterator<Item = Card> {
+    CARDS.iter().map(|known| Card {
+        name: known.name.to_owned(),
+        memory: known.mib * MIB,
+        threads: Some(known.multiprocessors * known.threads),
+        source: known.source,
+    })
+}
+
+impl Card {
+    /// The card of this name, whatever the case and the signs between its words: `rtx-4090` is `RTX 4090`.
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = |name: &str| name.to_lowercase().replace([' ', '-', '_'], "");
+        cards().find(|card| plain(&card.name) == plain(name))
+    }
+
+    /// A card of which only the memory is known, in bytes as CUDA reports them.
+    pub fn of_memory(name: &str, memory: u64) -> Self {
+        Self { name: name.to_owned(), memory, threads: None, source: "as asked for" }
+    }
+
+    /// The fewest and the most threads that kernel stacks are reserved for.
+    pub(super) fn threads(&self) -> (u64, u64) {
+        let all = || CARDS.iter().map(|known| known.multiprocessors * known.threads);
+        let range = || (all().min().unwrap_or(0), all().max().unwrap_or(0));
+        self.threads.map_or_else(range, |threads| (threads, threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_found_by_their_names_and_none_has_what_it_is_sold_with() {
+        for name in ["RTX 4090", "rtx-4090", "rtx4090"] {
+            assert_eq!(Card::named(name).map(|card| card.memory), Some(24_080 * MIB));
+        }
+        assert_eq!(Card::named("RTX 4091"), None);
+        let memory: Vec<u64> = cards().map(|card| card.memory).collect();
+        assert!(memory.is_sorted() && cards().all(|card| card.memory % (1 << 30) > 0 || card.name == "A10G"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Whether a program fits on cards: a line for each, and what is needed there.
+
+use super::{Cell, Section};
+use crate::analysis::{Fit, FitVerdict};
+use crate::units::Bytes;
+
+/// The verdict on a card, as one line.
+pub fn fit_line(fit: &Fit) -> String {
+    let range = |least, most| format!("{} to {}", Bytes(least), Bytes(most));
+    let verdict = match fit.verdict() {
+        FitVerdict::Fits(least, most) => format!("fits, {} spare", range(least, most)),
+        FitVerdict::DoesNotFit(least, most) => format!("does not fit, {} short", range(least, most)),
+        FitVerdict::Undecided(spare, short) => {
+            format!("undecided, between {} spare and {} short", Bytes(spare), Bytes(short))
+        }
+    };
+    format!("{} ({} by CUDA): {verdict}", fit.card.name, Bytes(fit.card.memory))
+}
+
+/// What is needed on a card, row by row.
+pub fn fit_section(fit: &Fit) -> Section {
+    let mut section =
+        Section::of_columns("fit", format!("On {}", fit.card.name), &["Low", "High", "What", "How it is known"]);
+    let row = |low, high, what: &str, known: &str| {
+        vec![Cell::Sum(low), Cell::Sum(high), Cell::Text(what.to_owned()), Cell::Text(known.to_owned())]
+    };
+    section.rows = fit.rows.iter().map(|need| row(need.low, need.high, need.what, &need.known_by)).collect();
+    let (low, high) = fit.needed();
+    let of = format!("of {} ({})", Bytes(fit.card.memory), fit.card.source);
+    section.rows.push(row(low, high, "= needed", &of));
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Card, NeedRow};
+
+    #[test]
+    fn verdicts_are_one_line_and_the_rows_add_up() {
+        let need = |low, high| NeedRow { what: "live at the peak", low, high, known_by: "exact".into() };
+        let fit =
+            |memory| Fit { card: Card::of_memory("24GiB", memory), rows: vec![need(1 << 20, 1 << 20), need(0, 1024)] };
+        assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023 KiB to 1.000 MiB spare");
+        assert_eq!(
+            fit_line(&fit(1 << 20)),
+            "24GiB (1.000 MiB by CUDA): undecided, between 0 B spare and 1.000 KiB short"
+        );
+        assert_eq!(fit_line(&fit(0)), "24GiB (0 B by CUDA): does not fit, 1.000 MiB to 1.001 MiB short");
+        let section = fit_section(&fit(2 << 20));
+        let sums: Vec<_> = section.rows.iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+        assert_eq!(sums[2], (Cell::Sum(1 << 20), Cell::Sum((1 << 20) + 1024)));
+    }
+}
