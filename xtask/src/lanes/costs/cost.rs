@@ -1,10 +1,11 @@
 //! The processor time of a command.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::commands::{FILE, NEW};
@@ -15,9 +16,23 @@ const STACK: &str = "2048";
 
 /// Processor time of the tool. It may refuse a file or find something, but not crash.
 pub(super) fn cpu_time(tool: &Path, words: &[&str], file: &Path) -> Result<Duration> {
+    Ok(run(&[tool.as_os_str()], words, file)?.0)
+}
+
+/// Instructions of the tool, as callgrind counts them: other programs and full caches do not change them.
+pub(super) fn instructions(tool: &Path, words: &[&str], file: &Path) -> Result<u64> {
+    let program: [&OsStr; 4] =
+        ["valgrind".as_ref(), "--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), tool.as_os_str()];
+    let said = run(&program, words, file)?.1;
+    let collected = said.split_once("Collected :").context("callgrind counted nothing; is valgrind installed?")?.1;
+    Ok(collected.split_whitespace().next().context("callgrind said no number")?.parse()?)
+}
+
+/// Processor time and the standard error of a program with the tool's arguments.
+fn run(program: &[&OsStr], words: &[&str], file: &Path) -> Result<(Duration, String)> {
     let new = file.with_extension("tables");
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -s $0; exec \"$@\"", STACK]).arg(tool);
+    command.args(["-c", "ulimit -s $0; exec \"$@\"", STACK]).args(program);
     for word in words {
         match *word {
             FILE => command.arg(file),
@@ -35,7 +50,7 @@ pub(super) fn cpu_time(tool: &Path, words: &[&str], file: &Path) -> Result<Durat
     if !matches!(output.status.code(), Some(0..=3)) || said.contains("panicked") {
         bail!("ended with {}: {}", output.status, last_lines(&said));
     }
-    Ok(took)
+    Ok((took, said.into_owned()))
 }
 
 fn of_children() -> Result<Duration> {
