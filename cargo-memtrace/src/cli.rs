@@ -174,7 +174,8 @@ pub(crate) struct RunArgs {
     after_help = "Runs the program on a simulated GPU that is larger than any: what it asks for is exact. What CUDA takes beside that is a range,
 whose upper end counts. Without --gpus, a line for each card that is known.
 
-NAME=1,2,4 or NAME=512..32768 is given to the program as the variable NAME, and in place of {NAME} in its arguments.
+NAME=1,2,4 or NAME=512..32768 (NAME=512..32768/128: multiples of 128) is given to the program as the variable NAME, and in place of
+{NAME} in its arguments.
 Exit codes: 0 it fits, 1 it does not, 3 undecided; of several cards, all count.
 
 Examples:
@@ -219,19 +220,22 @@ pub(crate) struct Vary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VaryValues {
     List(Vec<u64>),
-    Range(u64, u64),
+    Range { from: u64, to: u64, step: u64 },
 }
 
 fn vary(text: &str) -> Result<Vary, String> {
-    let wrong = || "write NAME=1,2,4 or NAME=512..32768".to_owned();
+    let wrong = || "write NAME=1,2,4 or NAME=512..32768 or, in multiples of 128, NAME=512..32768/128".to_owned();
     let (name, values) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(wrong);
     let values = match values.split_once("..") {
-        Some((from, to)) => VaryValues::Range(number(from)?, number(to)?),
+        Some((from, to)) => {
+            let (to, step) = to.split_once('/').unwrap_or((to, "1"));
+            VaryValues::Range { from: number(from)?, to: number(to)?, step: number(step)? }
+        }
         None => VaryValues::List(values.split(',').map(number).collect::<Result<_, _>>()?),
     };
     match values {
-        VaryValues::Range(from, to) if from > to => Err(wrong()),
+        VaryValues::Range { from, to, .. } if from > to => Err(wrong()),
         values => Ok(Vary { name: name.to_owned(), values }),
     }
 }

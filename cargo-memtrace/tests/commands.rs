@@ -46,6 +46,41 @@ fn every_reading_command_prints_text_and_json_of_one_version() {
     assert!(explained.contains("src/model.rs:7 (Net::forward)"), "{explained}");
 }
 
+/// The recording as one of a GPU, on which it held 2,000 bytes or so.
+fn on_a_gpu(folder: &Path) -> PathBuf {
+    let mut data = memtrace_core::read_capture(recording(), |_, _| {}).unwrap();
+    data.devices.truncate(1);
+    data.devices[0].device = memtrace_core::Device::Cuda(0);
+    let (path, mut capture) = (folder.join("gpu.memtrace"), Vec::new());
+    memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
+    fs::write(&path, capture).unwrap();
+    path
+}
+
+#[test]
+fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = on_a_gpu(folder.path());
+    let on = |gpus| ["fit", "--gpus", gpus, "--recording", file.to_str().unwrap()];
+    let fits = prints(&on("T4,rtx-4090"));
+    assert!(fits.starts_with("T4 (14.56 GiB by CUDA): fits, ") && fits.contains("\nRTX 4090 (23.52 GiB by"), "{fits}");
+    assert!(fits.contains("src/model.rs") && fits.contains("= needed of 23.52 GiB"), "{fits}");
+    assert!(fails(1, &on("T4,16MiB")).contains("does not fit on 16MiB"));
+    let output = memtrace(&on("200MiB"));
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(fails(2, &on("RTX-1")).contains("no card \"RTX-1\" is known"));
+    let all = prints(&["fit", "--recording", file.to_str().unwrap()]);
+    assert_eq!(all.lines().filter(|line| line.contains(" by CUDA): fits, ")).count(), 15, "{all}");
+    let json = prints(&[&on("T4")[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let card = &json["cards"][0];
+    let sum = |end: &str| card["rows"].as_array().unwrap().iter().map(|row| row[end].as_u64().unwrap()).sum::<u64>();
+    let spare = card["memory_bytes"].as_u64().unwrap() - sum("high_bytes");
+    assert_eq!((&card["verdict"], card["spare_bytes"][0].as_u64()), (&"fits".into(), Some(spare)));
+    // A recording of the heap alone says nothing of a GPU.
+    assert!(fails(2, &["fit", "--recording", recording().to_str().unwrap()]).contains("used no GPU memory"));
+}
+
 #[test]
 fn the_reports_figures_are_those_of_the_recording() {
     let file = recording();

@@ -1,5 +1,7 @@
 //! `fit`: whether a program fits on GPUs, from a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if undecided.
 
+mod search;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +12,7 @@ use memtrace_core::snapshot::{Device, SnapshotData};
 use serde_json::{Value, json};
 
 use super::run;
-use crate::cli::{FitArgs, RunArgs, Vary, VaryValues};
+use crate::cli::{FitArgs, RunArgs, Vary};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
@@ -37,7 +39,9 @@ pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
         ));
     }
     let mut tried = Tried { args, vary, cards: &cards, found: BTreeMap::new() };
-    let largest: Vec<Option<u64>> = (0..cards.len()).map(|card| tried.largest(card)).collect::<Result<_, _>>()?;
+    let largest: Vec<Option<u64>> = (0..cards.len())
+        .map(|card| search::largest(&vary.values, |value| tried.fits(value, card)))
+        .collect::<Result<_, _>>()?;
     // The largest value with which it fits on all, or else the smallest.
     let fits_on_all = largest.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min());
     let value = fits_on_all.or_else(|| tried.found.keys().next().copied()).unwrap_or_default();
@@ -76,42 +80,6 @@ impl Tried<'_> {
         }
         let judged = self.found.get(&value).and_then(|judged| judged.fits.get(card));
         Ok(judged.is_some_and(|fit| matches!(fit.verdict(), FitVerdict::Fits(..))))
-    }
-
-    /// The largest value with which the program fits: of a list by trying each, of a range by doubling from its lower end and
-    /// then halving the gap.
-    fn largest(&mut self, card: usize) -> Result<Option<u64>, CommandFailure> {
-        let (from, to) = match &self.vary.values {
-            VaryValues::List(values) => {
-                let mut largest = None;
-                for value in values {
-                    if self.fits(*value, card)? {
-                        largest = largest.max(Some(*value));
-                    }
-                }
-                return Ok(largest);
-            }
-            VaryValues::Range(from, to) => (*from, *to),
-        };
-        let (mut good, mut bad) = (None, None);
-        let mut value = from;
-        while bad.is_none() {
-            if self.fits(value, card)? {
-                good = Some(value)
-            } else {
-                bad = Some(value)
-            }
-            if value == to {
-                break;
-            }
-            value = value.saturating_mul(2).min(to);
-        }
-        let (Some(mut good), Some(mut bad)) = (good, bad) else { return Ok(good) };
-        while bad - good > (good / 64).max(1) {
-            let middle = good + (bad - good) / 2;
-            if self.fits(middle, card)? { good = middle } else { bad = middle }
-        }
-        Ok(Some(good))
     }
 }
 
@@ -152,7 +120,10 @@ fn record(args: &FitArgs, file: &Path, varied: Option<(&str, u64)>) -> Result<()
     };
     match run::record(&run, file)? {
         true => Ok(()),
-        false => Err(CommandFailure::usage("the program failed on the simulated GPU, so nothing is known of it")),
+        false => {
+            let with = varied.map_or(String::new(), |(name, value)| format!(" with {name}={value}"));
+            Err(CommandFailure::usage(format!("the program failed on the simulated GPU{with}; its messages are above")))
+        }
     }
 }
 

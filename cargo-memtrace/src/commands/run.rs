@@ -3,6 +3,7 @@
 mod preload;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -63,6 +64,8 @@ pub(super) fn record(args: &RunArgs, file: &Path) -> Result<bool, CommandFailure
     let mut prepared = Prepared::of(args)?;
     let reserved = ReservedName::named(file)?;
     prepared.record_to(&reserved, args)?;
+    // The standard output is for the verdict.
+    prepared.command.stdout(io::stderr());
     Ok(wait(started(&mut prepared.command)?)?.success())
 }
 

@@ -20,14 +20,15 @@ pub fn fit_line(fit: &Fit) -> String {
 /// What is needed on a card, row by row.
 pub fn fit_section(fit: &Fit) -> Section {
     let mut section =
-        Section::of_columns("fit", format!("On {}", fit.card.name), &["Low", "High", "What", "How it is known"]);
+        Section::of_columns("fit", format!("On {} ({})", fit.card.name, fit.card.source), &["Low", "High", "What"]);
     let row = |low, high, what: &str, known: &str| {
-        vec![Cell::Sum(low), Cell::Sum(high), Cell::Text(what.to_owned()), Cell::Text(known.to_owned())]
+        vec![Cell::Sum(low), Cell::Sum(high), Cell::Text(format!("{what}{known}"))]
     };
-    section.rows = fit.rows.iter().map(|need| row(need.low, need.high, need.what, &need.known_by)).collect();
+    section.rows =
+        fit.rows.iter().map(|need| row(need.low, need.high, need.what, &format!(": {}", need.known_by))).collect();
     let (low, high) = fit.needed();
-    let of = format!("of {} ({})", Bytes(fit.card.memory), fit.card.source);
-    section.rows.push(row(low, high, "= needed", &of));
+    let of = format!("of {}", Bytes(fit.card.memory));
+    section.rows.push(row(low, high, "= needed ", &of));
     section
 }
 
@@ -41,7 +42,7 @@ mod tests {
         let need = |low, high| NeedRow { what: "live at the peak", low, high, known_by: "exact".into() };
         let fit =
             |memory| Fit { card: Card::of_memory("24GiB", memory), rows: vec![need(1 << 20, 1 << 20), need(0, 1024)] };
-        assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023 KiB to 1.000 MiB spare");
+        assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023.0 KiB to 1.000 MiB spare");
         assert_eq!(
             fit_line(&fit(1 << 20)),
             "24GiB (1.000 MiB by CUDA): undecided, between 0 B spare and 1.000 KiB short"

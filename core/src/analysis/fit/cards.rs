@@ -65,7 +65,7 @@ impl Card {
 
     /// A card of which only the memory is known, in bytes as CUDA reports them.
     pub fn of_memory(name: &str, memory: u64) -> Self {
-        Self { name: name.to_owned(), memory, threads: None, source: "as asked for" }
+        Self { name: name.to_owned(), memory, threads: None, source: "as given" }
     }
 
     /// The fewest and the most threads that kernel stacks are reserved for.

@@ -52,7 +52,7 @@ impl Fit {
             what: "other processes, display",
             low: reserved,
             high: reserved,
-            known_by: "as asked for (--reserve)".to_owned(),
+            known_by: "as given".to_owned(),
         };
         Self { rows: rows.chain([others]).filter(|row| row.high > 0).collect(), card }
     }
@@ -76,7 +76,7 @@ impl Fit {
 
 fn live(data: &SnapshotData, device: &DeviceSnapshot) -> NeedRow {
     let bytes = device.peak.total();
-    let known_by = if is_simulated(data) { "exact: what the program asked for" } else { "recorded on a GPU" };
+    let known_by = if is_simulated(data) { "exact: what was asked for" } else { "recorded on a GPU" };
     NeedRow { what: "live at the peak", low: bytes, high: bytes, known_by: known_by.to_owned() }
 }
 
@@ -93,7 +93,7 @@ fn pools(device: &DeviceSnapshot) -> NeedRow {
         what: "rounding and growth of pools",
         low: 0,
         high: beyond + step,
-        known_by: "simulated pool, and a step of 32 MiB".to_owned(),
+        known_by: "simulated, and a step of 32 MiB".to_owned(),
     }
 }
 
@@ -106,25 +106,20 @@ fn of_process(data: &SnapshotData, device: &DeviceSnapshot, card: &Card) -> Vec<
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(data, block.stack));
     let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
     vec![
-        row(
-            "kernel stacks",
-            stack(KIB, fewest),
-            stack(2 * KIB, most),
-            "1 to 2 KiB for each thread that the card can run at once",
-        ),
+        row("kernel stacks", stack(KIB, fewest), stack(2 * KIB, most), "1 to 2 KiB a thread of the card"),
         row(
             "rest of the context",
             stack(KIB, fewest) * 9 / 10,
             stack(KIB, most) * 13 / 10,
-            "readings of five cards: 0.97 to 1.10 times stacks of 1 KiB, with a margin",
+            "0.9 to 1.3 KiB a thread of the card",
         ),
         row(
             "cuBLAS workspace",
             0,
             if has_cublas && !recorded { 32 * MIB } else { 0 },
-            "the library's default: 4 MiB, from Hopper on 32 MiB",
+            "default: 4 MiB, from Hopper on 32",
         ),
-        row("modules", 0, if has_cublas { 300 * MIB } else { 64 * MIB }, "kernels are loaded when they are first used"),
+        row("modules", 0, if has_cublas { 300 * MIB } else { 64 * MIB }, "assumed; loaded at first use"),
     ]
 }
 

@@ -3,6 +3,7 @@
 mod builds;
 mod changes;
 mod command;
+mod fit;
 mod frameworks;
 mod log;
 mod oom;

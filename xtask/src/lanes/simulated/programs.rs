@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use xshell::cmd;
 
 use super::command::GpuCommand;
 use super::log::{ProgramTotals, SimulatorLog};
-use super::{builds, oom};
+use super::{builds, fit, oom};
 use crate::checks::{Checks, number_before};
 use crate::lane::Run;
 use crate::programs::Programs;
@@ -28,6 +29,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     lane.recorded()?;
     lane.categories()?;
     lane.out_of_memory()?;
+    lane.fits()?;
     if run.is_full() {
         lane.refused_and_abort()?;
         lane.llama()?;
@@ -230,6 +232,36 @@ impl<'r> SimulatedLane<'r> {
         let command = command.variable("MEMTRACE_DUMP_ON_OOM", 1).variable("MEMTRACE_OUT", snapshot.display());
         let said = self.ends(&name, &command.arguments(&["--device", "cuda:0", "--out", &out]), false)?;
         self.checks.result(&name, oom::check(&self.run.shell, &snapshot, &self.log, &said));
+        Ok(())
+    }
+
+    /// Checks the verdicts of `fit` at both ends of what it says.
+    fn fits(&mut self) -> Result<()> {
+        let tool = Programs::built_by(cmd!(self.run.shell, "cargo build --package cargo-memtrace"))?;
+        let tool = tool.path("cargo-memtrace")?.to_owned();
+        let (all, seeds): (&[(&str, &[&str])], _) = match self.run.is_full() {
+            true => (
+                &[
+                    ("resnet", &["--iterations", "2"]),
+                    ("resnet", &["--iterations", "1", "--batch", "4", "--image", "64"]),
+                    ("llama", &["--layers", "2", "--hidden", "1024"]),
+                    ("llama", &["--layers", "8", "--hidden", "512", "--dtype", "f16"]),
+                    ("llama", &["--layers", "1", "--hidden", "4096"]),
+                ],
+                0..12,
+            ),
+            false => (&[("resnet", &["--iterations", "1", "--image", "64"])], 0..1),
+        };
+        for (number, (program, arguments)) in all.iter().enumerate() {
+            let out = self.run.scratch(&format!("fit-{number}"))?;
+            let to = out.display().to_string();
+            let arguments = [&["--device", "cuda:0", "--out", &to], *arguments].concat();
+            let name = format!("fit of {program} {}", arguments[4..].join(" "));
+            let command = self.linked(program)?.arguments(&arguments);
+            self.ends(&name, &command.clone().options(&["--memory", "1TiB"]), true)?;
+            let files = (tool.as_path(), out.join("recording.memtrace"), self.log.clone());
+            fit::check(self.run, &mut self.checks, (&name, &command), (files.0, &files.1, &files.2), seeds.clone())?;
+        }
         Ok(())
     }
 

@@ -1,0 +1,86 @@
+//! Whether `fit` tells the truth: programs run on simulated cards whose contexts, kernel stacks, modules and workspaces are drawn at
+//! random, unknown to the verdict, with as much memory as the verdict says is enough, and less than it says is needed.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xshell::cmd;
+
+use super::command::GpuCommand;
+use crate::checks::Checks;
+use crate::lane::{Run, said};
+
+const MIB: u64 = 1 << 20;
+const CARDS: &str = "T4,RTX-4090,B200";
+/// Modules of a program, at most.
+const MODULES: u64 = 16;
+
+/// What the tool says of a card: the need, and the part of it that is the context with its kernel stacks.
+struct Said {
+    need: Range<u64>,
+    context: Range<u64>,
+}
+
+/// What a card takes besides what the program asks for.
+struct Drawn {
+    context: u64,
+    module: u64,
+    workspace: u64,
+}
+
+/// Tries each of these seeds. `recording` is of the same program, on a card without any of that.
+pub(super) fn check(
+    run: &Run,
+    checks: &mut Checks,
+    (name, command): (&str, &GpuCommand<'_>),
+    (tool, recording, log): (&Path, &Path, &Path),
+    seeds: Range<u64>,
+) -> Result<()> {
+    let json = said(cmd!(run.shell, "{tool} fit --gpus {CARDS} --recording {recording} --json").ignore_status())?;
+    let json: Value = serde_json::from_str(&json).context("the tool's JSON")?;
+    let cards = json["cards"].as_array().context("no cards")?;
+    for (seed, card) in seeds.zip(cards.iter().cycle()) {
+        let Said { need, context } = of_card(card)?;
+        let Drawn { context, module, workspace } = draw(&context, seed);
+        for (what, memory, fits) in
+            [("as much as is enough", need.end, true), ("a MiB less than is needed", need.start - MIB, false)]
+        {
+            let command = command
+                .clone()
+                .variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"))
+                .variable("MEMTRACE_CUSIM_CONTEXT", context)
+                .variable("MEMTRACE_CUSIM_MODULE", module)
+                .variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace);
+            let ended = command.run(run, log)?;
+            let name = format!("{name}, {}, seed {seed}, {what}: {} MiB", card["card"], memory / MIB);
+            checks.exit(&name, ended.status(), ended.succeeded() == fits, &ended.both_streams());
+        }
+    }
+    Ok(())
+}
+
+fn of_card(card: &Value) -> Result<Said> {
+    let rows = card["rows"].as_array().context("no rows")?;
+    let sum = |end: &str, of: &dyn Fn(&str) -> bool| {
+        let rows = rows.iter().filter(|row| row["what"].as_str().is_some_and(of));
+        rows.filter_map(|row| row[end].as_u64()).sum::<u64>()
+    };
+    let range = |of: &dyn Fn(&str) -> bool| sum("low_bytes", of)..sum("high_bytes", of);
+    let is_context = |what: &str| ["kernel stacks", "rest of the context"].contains(&what);
+    Ok(Said { need: range(&|_| true), context: range(&is_context) })
+}
+
+/// Within what is published: the context with its stacks, a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
+fn draw(context: &Range<u64>, seed: u64) -> Drawn {
+    let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut next = |most: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % (most + 1)
+    };
+    let workspace = [0, 4 * MIB, 32 * MIB][next(2) as usize];
+    Drawn { context: context.start + next(context.end - context.start), module: next(48 * MIB / MODULES), workspace }
+}
