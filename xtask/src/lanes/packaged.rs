@@ -157,6 +157,22 @@ fn simulate(user: &mut User) -> Result<()> {
     let expected = ["8 batches", "on cuda:0", "recorded to target/memtrace/digits-4.memtrace"];
     user.run("cargo memtrace run --features cuda --simulate 24GiB", 0, &expected)?;
     user.run("cargo memtrace report --top 5", 0, &["a simulated GPU", "src/lib.rs:"])?;
+    user.write("Whether it fits on a card, and with how many images: the program reads their number from a variable.");
+    user.edit(
+        "src/main.rs",
+        "digits::images(1024, &device)?",
+        "digits::images(std::env::var(\"IMAGES\").map_or(1024, |count| count.parse().unwrap()), &device)?",
+    )?;
+    user.run(
+        "cargo memtrace fit --gpus RTX-4090,T4 --features cuda --vary IMAGES=1024..8388608",
+        0,
+        &[
+            "RTX 4090 (23.52 GiB by CUDA): fits",
+            "T4 (14.56 GiB by CUDA): fits",
+            "; largest IMAGES: ",
+            "= needed of 14.56 GiB",
+        ],
+    )?;
     user.write("A test of memory:");
     user.add("tests/memory.rs")?;
     user.run(
