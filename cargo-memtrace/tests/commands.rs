@@ -294,6 +294,7 @@ fn the_help_of_every_command_has_examples() {
         "explain",
         "leaks",
         "temporaries",
+        "fit",
         "diff",
         "flamegraph",
         "timeline",

@@ -10,7 +10,7 @@ fn recording() -> PathBuf {
 }
 
 /// Commands that read one recording: the words before the file and after it.
-const READING: [(&[&str], &[&str]); 17] = [
+const READING: [(&[&str], &[&str]); 18] = [
     (&["report"], &[]),
     (&["report"], &["--json"]),
     (&["advise"], &[]),
@@ -28,6 +28,7 @@ const READING: [(&[&str], &[&str]); 17] = [
     (&["check", "--no-leak", "--baseline", "whole.memtrace"], &[]),
     (&["diff", "whole.memtrace"], &[]),
     (&["diff"], &["whole.memtrace"]),
+    (&["fit", "--recording"], &[]),
 ];
 
 struct Here {

@@ -47,6 +47,13 @@ pub(crate) fn no_fork() -> NoFork {
     NO_FORK.lock()
 }
 
+/// The same for who must not wait for long.
+#[cfg(feature = "preload")]
+pub(crate) fn no_fork_soon() -> Option<NoFork> {
+    watch();
+    NO_FORK.lock_soon()
+}
+
 /// In a child, a lock that another thread of the parent held (such as the loader's) stays locked for ever.
 pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed) || gates::are_cleared()

@@ -54,6 +54,22 @@ impl<T, const RANK: u8> Lock<T, RANK> {
     }
 }
 
+impl<T, const RANK: u8> Lock<T, RANK> {
+    /// For who must not wait for long: a signal handler may have interrupted the thread that holds it.
+    #[cfg(feature = "preload")]
+    pub(crate) fn lock_soon(&self) -> Option<Locked<'_, T, RANK>> {
+        (0..PATIENCE).find_map(|_| {
+            std::hint::spin_loop();
+            let guard = self.0.try_lock().ok()?;
+            Some(Locked { guard, _held: HeldRank::new() })
+        })
+    }
+}
+
+/// Some 100 microseconds; what the lock protects takes one.
+#[cfg(feature = "preload")]
+const PATIENCE: usize = 10_000;
+
 impl<T, const RANK: u8> Deref for Locked<'_, T, RANK> {
     type Target = T;
     #[cfg_attr(not(debug_assertions), inline(always))]

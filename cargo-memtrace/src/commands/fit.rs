@@ -30,7 +30,7 @@ pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
     let cards = if asked.is_empty() { cards().collect() } else { asked.clone() };
     let Some(vary) = &args.vary else {
         let judged = judge(args, &cards, None)?;
-        print(args, &judged, &[])?;
+        print(args, &judged, None, &[])?;
         return if asked.is_empty() { Ok(()) } else { end(&judged.fits) };
     };
     if args.recording.is_some() {
@@ -49,7 +49,7 @@ pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
     if !args.json {
         output::print_lines([format!("For {}={value}:", vary.name)])?;
     }
-    print(args, &judged, &largest)?;
+    print(args, &judged, Some(value), &largest)?;
     if asked.is_empty() { Ok(()) } else { end(&judged.fits) }
 }
 
@@ -127,12 +127,12 @@ fn record(args: &FitArgs, file: &Path, varied: Option<(&str, u64)>) -> Result<()
     }
 }
 
-/// The verdicts first; then, of the first card that was asked for, what is needed there.
-fn print(args: &FitArgs, judged: &Judged, largest: &[Option<u64>]) -> Result<(), CommandFailure> {
+/// The verdicts first; then, of each card that was asked for, what is needed there.
+fn print(args: &FitArgs, judged: &Judged, value: Option<u64>, largest: &[Option<u64>]) -> Result<(), CommandFailure> {
     if args.json {
         let name = args.vary.as_ref().map(|vary| &vary.name);
         let cards: Vec<Value> = judged.fits.iter().enumerate().map(|(at, fit)| json_of(fit, largest.get(at))).collect();
-        let value = json!({ "version": 1, "varied": name, "answer": judged.answer, "cards": cards });
+        let value = json!({ "version": 1, "varied": name, "value": value, "answer": judged.answer, "cards": cards });
         return output::print_json(format!("{value:#}\n"));
     }
     let line = |(at, fit): (usize, &Fit)| match (largest.get(at), &args.vary) {

@@ -10,7 +10,8 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 
-/// By address, without overlaps. Taken with forks held off.
+/// By address, without overlaps. Taken with forks held off, and not at all if that takes long: unlike `malloc`, a signal handler may
+/// call `mmap`. The range then has no line.
 static PROGRAMS: Mutex<OwnVec<ProgramsRange>> = Mutex::new(OwnVec::new_in(System));
 /// What comes beyond this has no line.
 const MOST: usize = 1 << 16;
@@ -43,8 +44,8 @@ pub(crate) fn forget() {
     with(OwnVec::clear);
 }
 
-fn with<T>(act: impl FnOnce(&mut OwnVec<ProgramsRange>) -> T) -> T {
-    let _no_fork = fork::no_fork();
+fn with<T: Default>(act: impl FnOnce(&mut OwnVec<ProgramsRange>) -> T) -> T {
+    let Some(_no_fork) = fork::no_fork_soon() else { return T::default() };
     act(&mut lock(&PROGRAMS))
 }
 

@@ -30,32 +30,51 @@ struct Drawn {
     workspace: u64,
 }
 
-/// Tries each of these seeds. `recording` is of the same program, on a card without any of that.
+/// An example, which writes its recording to a new folder.
+pub(super) struct Example<'a> {
+    pub(super) name: &'a str,
+    pub(super) path: &'a Path,
+    pub(super) arguments: &'a [&'a str],
+}
+
+impl Example<'_> {
+    fn command<'a>(&'a self, run: &Run, out: &'a str) -> GpuCommand<'a> {
+        GpuCommand::of(run, self.path).arguments(self.arguments).arguments(&["--device", "cuda:0", "--out", out])
+    }
+}
+
+/// Tries each of these seeds. The program's first run is on a card without any of that.
 pub(super) fn check(
     run: &Run,
     checks: &mut Checks,
-    (name, command): (&str, &GpuCommand<'_>),
-    (tool, recording, log): (&Path, &Path, &Path),
+    example: &Example<'_>,
+    (tool, folder, log): (&Path, &Path, &Path),
     seeds: Range<u64>,
 ) -> Result<()> {
+    let name = format!("fit of {} {}", example.name, example.arguments.join(" "));
+    let first = folder.join("first").display().to_string();
+    let ended = example.command(run, &first).variable("MEMTRACE_CUSIM_MEMORY", "1TiB").run(run, log)?;
+    checks.exit(&name, ended.status(), ended.succeeded(), &ended.both_streams());
+    let recording = format!("{first}/recording.memtrace");
     let json = said(cmd!(run.shell, "{tool} fit --gpus {CARDS} --recording {recording} --json").ignore_status())?;
     let json: Value = serde_json::from_str(&json).context("the tool's JSON")?;
     let cards = json["cards"].as_array().context("no cards")?;
     for (seed, card) in seeds.zip(cards.iter().cycle()) {
         let Said { need, context } = of_card(card)?;
         let Drawn { context, module, workspace } = draw(&context, seed);
-        for (what, memory, fits) in
-            [("as much as is enough", need.end, true), ("a MiB less than is needed", need.start - MIB, false)]
-        {
-            let command = command
-                .clone()
+        for (what, memory, fits) in [("enough", need.end, true), ("less", need.start - MIB, false)] {
+            let out = folder.join(format!("{seed}-{what}")).display().to_string();
+            let command = example
+                .command(run, &out)
                 .variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"))
                 .variable("MEMTRACE_CUSIM_CONTEXT", context)
                 .variable("MEMTRACE_CUSIM_MODULE", module)
                 .variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace);
             let ended = command.run(run, log)?;
             let name = format!("{name}, {}, seed {seed}, {what}: {} MiB", card["card"], memory / MIB);
-            checks.exit(&name, ended.status(), ended.succeeded() == fits, &ended.both_streams());
+            let said = ended.both_streams();
+            let is_full = said.contains("OUT_OF_MEMORY") || said.contains("out of memory");
+            checks.exit(&name, ended.status(), if fits { ended.succeeded() } else { is_full }, &said);
         }
     }
     Ok(())

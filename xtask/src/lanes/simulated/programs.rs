@@ -7,8 +7,9 @@ use anyhow::Result;
 use xshell::cmd;
 
 use super::command::GpuCommand;
+use super::fit::{self, Example};
 use super::log::{ProgramTotals, SimulatorLog};
-use super::{builds, fit, oom};
+use super::{builds, oom};
 use crate::checks::{Checks, number_before};
 use crate::lane::Run;
 use crate::programs::Programs;
@@ -253,14 +254,9 @@ impl<'r> SimulatedLane<'r> {
             false => (&[("resnet", &["--iterations", "1", "--image", "64"])], 0..1),
         };
         for (number, (program, arguments)) in all.iter().enumerate() {
-            let out = self.run.scratch(&format!("fit-{number}"))?;
-            let to = out.display().to_string();
-            let arguments = [&["--device", "cuda:0", "--out", &to], *arguments].concat();
-            let name = format!("fit of {program} {}", arguments[4..].join(" "));
-            let command = self.linked(program)?.arguments(&arguments);
-            self.ends(&name, &command.clone().options(&["--memory", "1TiB"]), true)?;
-            let files = (tool.as_path(), out.join("recording.memtrace"), self.log.clone());
-            fit::check(self.run, &mut self.checks, (&name, &command), (files.0, &files.1, &files.2), seeds.clone())?;
+            let (folder, log) = (self.run.scratch(&format!("fit-{number}"))?, self.log.clone());
+            let example = Example { name: program, path: self.linked.path(program)?, arguments };
+            fit::check(self.run, &mut self.checks, &example, (&tool, &folder, &log), seeds.clone())?;
         }
         Ok(())
     }
