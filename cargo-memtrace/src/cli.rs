@@ -197,8 +197,11 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::moment::size)]
     pub(crate) reserve: u64,
     /// Judge this recording, and run nothing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "vary")]
     pub(crate) recording: Option<PathBuf>,
+    /// Print a Markdown table of all values that were tried, for a README
+    #[arg(long, requires = "vary", conflicts_with = "json")]
+    pub(crate) md: bool,
     /// Run this program, and build nothing
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) exec: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
+use memtrace_core::Bytes;
 use memtrace_core::analysis::{Card, Fit, FitVerdict, cards, device_or_main};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use memtrace_core::snapshot::{Device, SnapshotData};
@@ -33,11 +34,6 @@ pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
         print(args, &judged, None, &[])?;
         return if asked.is_empty() { Ok(()) } else { end(&judged.fits) };
     };
-    if args.recording.is_some() {
-        return Err(CommandFailure::usage(
-            "--vary runs the program for each value, so it does not go with --recording",
-        ));
-    }
     let mut tried = Tried { args, vary, cards: &cards, found: BTreeMap::new() };
     let largest: Vec<Option<u64>> = (0..cards.len())
         .map(|card| search::largest(&vary.values, |value| tried.fits(value, card)))
@@ -45,11 +41,16 @@ pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
     // The largest value with which it fits on all, or else the smallest.
     let fits_on_all = largest.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min());
     let value = fits_on_all.or_else(|| tried.found.keys().next().copied()).unwrap_or_default();
+    if args.md {
+        output::print_lines(matrix(vary, &cards, &tried.found))?;
+    }
     let Some(judged) = tried.found.remove(&value) else { return Ok(()) };
-    if !args.json {
+    if !args.json && !args.md {
         output::print_lines([format!("For {}={value}:", vary.name)])?;
     }
-    print(args, &judged, Some(value), &largest)?;
+    if !args.md {
+        print(args, &judged, Some(value), &largest)?;
+    }
     if asked.is_empty() { Ok(()) } else { end(&judged.fits) }
 }
 
@@ -147,6 +148,22 @@ fn print(args: &FitArgs, judged: &Judged, value: Option<u64>, largest: &[Option<
         ..Report::default()
     };
     output::print_report(&report)
+}
+
+/// A Markdown table: a row for each value that was tried, a column for each card.
+fn matrix(vary: &Vary, cards: &[Card], found: &BTreeMap<u64, Judged>) -> Vec<String> {
+    let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    let heads = cards.iter().map(|card| format!("{} ({})", card.name, Bytes(card.memory)));
+    let cell = |fit: &Fit| match fit.verdict() {
+        FitVerdict::Fits(least, _) => format!("fits, {} spare", Bytes(least)),
+        FitVerdict::DoesNotFit(least, _) => format!("no, {} short", Bytes(least)),
+        FitVerdict::Undecided(..) => "undecided".to_owned(),
+    };
+    let line = |(value, judged): (&u64, &Judged)| {
+        row([value.to_string()].into_iter().chain(judged.fits.iter().map(cell)).collect())
+    };
+    let head = row([vary.name.clone()].into_iter().chain(heads).collect());
+    [head, format!("|{}", "--:|".repeat(cards.len() + 1))].into_iter().chain(found.iter().map(line)).collect()
 }
 
 fn json_of(fit: &Fit, largest: Option<&Option<u64>>) -> Value {
