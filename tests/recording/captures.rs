@@ -329,7 +329,14 @@ fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
     session.flush();
     drop(map);
     session.end().unwrap();
-    let process = read_capture(&path).unwrap().process.clone();
+    let data = read_capture(&path).unwrap();
+    let report = crate::schema::checked_json(&data);
+    let balance = &report["devices"][0]["balance"];
+    let sum: i64 = balance["rows"].as_array().unwrap().iter().map(|row| row["bytes"].as_i64().unwrap()).sum();
+    assert!(sum > 0 && balance["used_bytes"] == sum, "{balance}");
+    let named = |row: &&serde_json::Value| row["path"] == weights.display().to_string();
+    assert!(report["host_memory"]["mapped"].as_array().unwrap().iter().any(|row| named(&row)), "{report}");
+    let process = data.process.clone();
     let mappings = process.mappings.unwrap();
     let row = mappings.of(MappingKind::File).find(|file| file.path == weights.display().to_string()).unwrap();
     // A reading on the way there is the last one if less than a tenth came afterwards, of all that is mapped.

@@ -82,7 +82,7 @@ impl Tables {
                 .chain((!device.gaps.is_empty()).then(|| ("gaps", device.gaps.iter().map(gap).collect())))
                 .chain((!device.ooms.is_empty()).then(|| ("ooms", device.ooms.iter().map(oom).collect())))
                 .collect(),
-            others: cuda_tables(data, device),
+            others: device_tables(data, device),
         }
     }
 
@@ -202,10 +202,11 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
-fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
-    let Device::Cuda(_) = device.device else { return Vec::new() };
-    let mut tables = vec![("segments", segments(device))];
-    tables.extend(analysis::balance(data, device).map(|found| ("balance", balance(&found))));
+fn device_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
+    let mut tables: Vec<_> =
+        analysis::balance(data, device).map(|found| ("balance", balance(&found))).into_iter().collect();
+    let Device::Cuda(_) = device.device else { return tables };
+    tables.push(("segments", segments(device)));
     if let Some(churn) = analysis::churn(device) {
         let table = json!({
             "bytes_taken_again": churn.bytes,

@@ -101,18 +101,19 @@ mod tests {
         let mut data = story.build();
         assert_eq!(sections(&data, &data.devices[0]), []);
         let rows = vec![
-            mapping(MappingKind::File, "/m/w.safetensors", LINE_9, 3 * MIB),
+            mapping(MappingKind::File, "/home/u/net/w.safetensors", LINE_9, 3 * MIB),
             mapping(MappingKind::Anonymous, "", LINE_7, MIB),
             mapping(MappingKind::Code, "", StackId::NONE, 2 * MIB),
         ];
         data.process.mappings = Some(Mappings { time_ns: 3_000_000, rows, ..Mappings::default() });
-        data.process.working_dir = "/m".into();
+        data.process.working_dir = "/home/u/net".into();
         let [balance, mapped] = sections(&data, &data.devices[0]).try_into().unwrap();
         assert_eq!(balance.title, "Where the process's memory is: 6.000 MiB resident after 0.003 s");
         assert_eq!(balance.about, ["Read 0.001 s after the peak, when as much was live."]);
         assert_eq!(mapped.title, "What was mapped: 4.000 MiB of 8.000 MiB in physical memory after 0.003 s");
         let texts: Vec<&Cell> = mapped.rows.iter().filter_map(|row| row.last()).collect();
-        let expected = ["w.safetensors, at src/main.rs:9 (main)", "memory without a file, at src/main.rs:7 (main)"];
+        let expected =
+            ["w.safetensors, at src/main.rs:9 (net::pad)", "memory without a file, at src/model.rs:7 (Net::forward)"];
         assert_eq!(texts, expected.map(|text| Cell::Text(text.into())).iter().collect::<Vec<_>>());
     }
 }
