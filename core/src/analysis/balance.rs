@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::fragmentation::{by_address, with_blocks};
-use super::host_balance::host_balance;
 use super::pool::pool_balance;
 use crate::attribute::library;
 use crate::snapshot::{DeviceSnapshot, MemoryKind, SnapshotData};
@@ -70,9 +69,9 @@ pub struct Balance {
     pub rows: Vec<BalanceRow>,
 }
 
-/// The balance of a CUDA device, or of the process for the heap's; `None` if the query failed.
-pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
-    let Some(memory) = device.memory else { return host_balance(data, device) };
+/// The balance of a CUDA device; `None` if the query failed.
+pub(super) fn device_balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
+    let memory = device.memory?;
     let used = memory.total.saturating_sub(memory.free);
     let mut rows = live_rows(data, device);
     rows.extend(pool_rows(device));
@@ -149,7 +148,7 @@ mod tests {
     }
 
     fn balance_of(trace: &Story) -> Balance {
-        balance(&trace.build(), &trace.device()).unwrap()
+        device_balance(&trace.build(), &trace.device()).unwrap()
     }
 
     #[test]

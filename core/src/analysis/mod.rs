@@ -33,7 +33,7 @@ mod waste;
 mod window;
 
 pub use accumulation::{AccumulatingLine, accumulation};
-pub use balance::{Balance, BalanceItem, BalanceRow, balance};
+pub use balance::{Balance, BalanceItem, BalanceRow};
 pub use breakdown::{
     Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category, by_crate, by_function,
     by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream, by_thread,
@@ -85,6 +85,11 @@ pub(crate) use waste::{
 pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
+pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
+    balance::device_balance(data, device).or_else(|| host_balance::host_balance(data, device))
+}
 
 /// The default device of a report: the one with the largest peak, CUDA devices before host memory.
 pub fn main_device(data: &SnapshotData) -> Option<Device> {

@@ -1,6 +1,6 @@
 //! Sections on a device as a whole: balance, segments, and time in driver calls.
 
-use super::{Cell, Section, host_memory};
+use super::{Cell, Section};
 use crate::analysis::{
     Balance, BalanceItem, BalanceRow, Churn, Fragmentation, TimeRow, balance, churn, fragmentation,
     fragmentation_by_pool, time_by_line, time_by_scope, time_in_driver,
@@ -9,17 +9,13 @@ use crate::attribute::is_python;
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-pub(super) const KEYS: [&str; 5] = ["balance", "mapped", "segments", "driver_time", "driver_time_by_scope"];
+pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
 
 const ROWS: usize = 5;
 
-/// The sections of a CUDA device, and for the heap those of the process; none for other memory.
+/// The sections of a CUDA device; none for other memory.
 pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
-    match device.device {
-        Device::Cuda(_) => {}
-        Device::Cpu => return host_memory::sections(data, device),
-        _ => return Vec::new(),
-    }
+    let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut sections: Vec<Section> =
         balance_section(data, device).into_iter().chain(segments_section(data, device)).collect();
     sections.extend(time_sections(data, device));

@@ -4,14 +4,18 @@ use super::device_memory::balance_table;
 use super::summary::{after, relative, seconds};
 use super::{Cell, Section};
 use crate::analysis::{BalanceItem, BalanceRow, MappedRow, at_reading, balance, line_label, mapped};
-use crate::snapshot::{DeviceSnapshot, MappingKind, Mappings, Peak, SnapshotData, StackId};
+use crate::snapshot::{Device, DeviceSnapshot, MappingKind, Mappings, Peak, SnapshotData, StackId};
 use crate::units::Bytes;
 
 /// As many mappings are worth a row.
 const ROWS: usize = 8;
 
+pub(super) const KEYS: [&str; 1] = ["mapped"];
+
+/// The sections of the process, with those of the heap's device.
 pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
-    let Some((mappings, then)) = at_reading(data) else { return Vec::new() };
+    let reading = at_reading(data).filter(|_| device.device == Device::Cpu);
+    let Some((mappings, then)) = reading else { return Vec::new() };
     let of_mappings = mapped_section(data, mappings, &then);
     balance_section(data, device, mappings, &then).into_iter().chain(of_mappings).collect()
 }

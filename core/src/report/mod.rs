@@ -128,6 +128,7 @@ impl Report {
         sections.extend(tables::temporaries(data, device, options));
         sections.extend(tables::twice(data, device, options));
         sections.extend(device_memory::sections(data, device));
+        sections.extend(host_memory::sections(data, device));
         sections.extend(tables::sections(data, device, &[Shown::AtEnd], options));
         debug_assert!(sections.iter().all(|section| is_key(section.key)), "an error lists all sections that there are");
         Self {
@@ -155,7 +156,13 @@ impl Report {
 }
 
 fn keys() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().chain(&ON_REQUEST).map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
+    TABLES
+        .iter()
+        .chain(&ON_REQUEST)
+        .map(|table| table.key)
+        .chain(tables::KEYS)
+        .chain(device_memory::KEYS)
+        .chain(host_memory::KEYS)
 }
 
 fn is_key(key: &str) -> bool {
