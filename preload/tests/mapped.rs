@@ -54,11 +54,14 @@ int main(void) {
     pthread_barrier_init(&both, 0, 2);
     pthread_create(&other, 0, thread, 0);
     pthread_barrier_wait(&both);
+    char *last = malloc(60 * MIB);
+    fill(last, 60);
     usleep(700000);
     pthread_barrier_wait(&both);
     pthread_join(other, 0);
     free(touched);
     free(untouched);
+    free(last);
     munmap(weights, 24 * MIB);
     return 0;
 }
@@ -90,8 +93,7 @@ fn each_part_of_resident_memory_has_its_row_and_nothing_is_unexplained() {
     let found = balance(&data, &data.devices[0]).unwrap();
     let of = |item| bytes_of(&found, &item);
     let expected = [
-        (BalanceItem::Live(MemoryKind::Heap), 230),
-        (BalanceItem::Untouched, -200),
+        (BalanceItem::Live(MemoryKind::Heap), 290),
         (BalanceItem::Kept, 38),
         (BalanceItem::Files, 24),
         (BalanceItem::Anonymous, 40),
@@ -101,6 +103,8 @@ fn each_part_of_resident_memory_has_its_row_and_nothing_is_unexplained() {
     for (item, mib) in expected {
         assert!(close_to(of(item.clone()), mib), "{item:?} {found:?}");
     }
+    // A tenth more is resident at some time while the last block is written, or later.
+    assert!((-245 * MIB..=-199 * MIB).contains(&of(BalanceItem::Untouched)), "{found:?}");
     // Beside its variables there are libraries.
     assert!((10 * MIB..30 * MIB).contains(&of(BalanceItem::Code)), "{found:?}");
     assert!((1..20 * MIB).contains(&of(BalanceItem::Own)), "{found:?}");
