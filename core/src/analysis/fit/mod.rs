@@ -76,7 +76,7 @@ impl Fit {
 
 fn live(data: &SnapshotData, device: &DeviceSnapshot) -> NeedRow {
     let bytes = device.peak.total();
-    let known_by = if is_simulated(data) { "exact: what was asked for" } else { "recorded on a GPU" };
+    let known_by = if is_simulated(data) { "what was asked for, exactly" } else { "recorded on a GPU" };
     NeedRow { what: "live at the peak", low: bytes, high: bytes, known_by: known_by.to_owned() }
 }
 
