@@ -47,11 +47,12 @@ fn every_reading_command_prints_text_and_json_of_one_version() {
 }
 
 /// The recording as one of a GPU, on which it held 2,000 bytes or so.
-fn on_a_gpu(folder: &Path) -> PathBuf {
+fn on_a_gpu(folder: &Path, refusals: u64) -> PathBuf {
     let mut data = memtrace_core::read_capture(recording(), |_, _| {}).unwrap();
     data.devices.truncate(1);
-    data.devices[0].device = memtrace_core::Device::Cuda(0);
-    let (path, mut capture) = (folder.join("gpu.memtrace"), Vec::new());
+    (data.devices[0].device, data.health) = (memtrace_core::Device::Cuda(0), Default::default());
+    data.devices[0].stats.num_ooms = refusals;
+    let (path, mut capture) = (folder.join(format!("gpu-{refusals}.memtrace")), Vec::new());
     memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
     fs::write(&path, capture).unwrap();
     path
@@ -60,7 +61,7 @@ fn on_a_gpu(folder: &Path) -> PathBuf {
 #[test]
 fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
     let folder = tempfile::tempdir().unwrap();
-    let file = on_a_gpu(folder.path());
+    let file = on_a_gpu(folder.path(), 0);
     let on = |gpus| ["fit", "--gpus", gpus, "--recording", file.to_str().unwrap()];
     let fits = prints(&on("T4,rtx-4090"));
     assert!(fits.starts_with("T4 (14.56 GiB by CUDA): fits, ") && fits.contains("\nRTX 4090 (23.52 GiB by"), "{fits}");
@@ -77,6 +78,10 @@ fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
     let sum = |end: &str| card["rows"].as_array().unwrap().iter().map(|row| row[end].as_u64().unwrap()).sum::<u64>();
     let spare = card["memory_bytes"].as_u64().unwrap() - sum("high_bytes");
     assert_eq!((&card["verdict"], card["spare_bytes"][0].as_u64()), (&"fits".into(), Some(spare)));
+    // The peak of a program that was refused memory is lower than its need.
+    let refused = on_a_gpu(folder.path(), 1);
+    let output = memtrace(&["fit", "--gpus", "T4", "--recording", refused.to_str().unwrap()]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{output:?}");
     // A recording of the heap alone says nothing of a GPU.
     assert!(fails(2, &["fit", "--recording", recording().to_str().unwrap()]).contains("used no GPU memory"));
 }

@@ -156,7 +156,7 @@ fn every_reading_command_prints_visible_names() {
             here.prints(&["export", "evil.memtrace", "--to", format, "-o", "-"]);
         }
         here.prints(&["view", "evil.memtrace", "plain.memtrace", "-o", "-"]);
-        here.prints(&["fit", "--gpus", "T4", "--recording", "evil.memtrace"]);
+        here.fails(3, &["fit", "--gpus", "T4", "--recording", "evil.memtrace"]);
     }
 }
 

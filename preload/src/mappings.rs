@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use memtrace::mappings::{mapped, remapped, unmapping};
+use memtrace::mappings::{Remapping, mapped, unmapping};
 
 use crate::{mode, next};
 
@@ -35,10 +35,11 @@ unsafe extern "C" fn munmap(at: *mut u8, size: usize) -> c_int {
 /// The last argument is there if the flags say so; what else is in its place, nobody reads.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mremap(old: *mut u8, old_size: usize, size: usize, flags: c_int, new: *mut u8) -> *mut u8 {
+    let remapping = mode::is_reported().then(|| Remapping::from(old, old_size));
     // SAFETY: the caller's arguments, unchanged.
     let moved = unsafe { next::mremap::call(old, old_size, size, flags, new) };
-    if mode::is_reported() {
-        remapped(old, old_size, moved, size);
+    if let Some(remapping) = remapping {
+        remapping.to(moved, size);
     }
     moved
 }

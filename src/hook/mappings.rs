@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use memtrace_core::snapshot::StackId;
+
 use crate::errno::KeepErrno;
 use crate::record::{event_site, fork, guard, mappings, recorder};
 
@@ -33,13 +35,27 @@ pub fn unmapping(address: *mut u8, size: usize) {
     }
 }
 
-/// Reports that a mapping has moved or changed its size; it keeps its stack.
-pub fn remapped(old: *mut u8, old_size: usize, new: *mut u8, new_size: usize) {
-    let _errno = KeepErrno::new();
-    if new.addr() != usize::MAX && is_recorded(new_size) {
+/// A mapping that is being moved, or changes its size; it keeps its stack.
+#[derive(Debug)]
+pub struct Remapping {
+    old: Range<usize>,
+    stack: Option<StackId>,
+}
+
+impl Remapping {
+    /// Reports that a mapping is about to be moved: another thread may get its addresses.
+    pub fn from(old: *mut u8, old_size: usize) -> Self {
+        let _errno = KeepErrno::new();
+        let (old, is_recorded) = (range(old, old_size), is_recorded(old_size));
         let _own = guard::own_work();
-        if let Some(stack) = mappings::remove(&range(old, old_size)) {
-            mappings::add(range(new, new_size), stack);
-        }
+        Self { stack: if is_recorded { mappings::remove(&old) } else { None }, old }
+    }
+
+    /// Where it is now; `MAP_FAILED` if it stayed.
+    pub fn to(self, new: *mut u8, new_size: usize) {
+        let _errno = KeepErrno::new();
+        let Some(stack) = self.stack else { return };
+        let _own = guard::own_work();
+        mappings::add(if new.addr() == usize::MAX { self.old } else { range(new, new_size) }, stack);
     }
 }

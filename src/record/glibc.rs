@@ -92,10 +92,11 @@ unsafe impl GlobalAlloc for System {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGNMENT {
+            count_free(block, layout.size());
             // SAFETY: a block of this allocator, as the caller promises.
             let moved = unsafe { __libc_realloc(block, size) };
-            if !moved.is_null() {
-                count_free(block, layout.size());
+            if moved.is_null() {
+                count(block, layout.size());
             }
             return count(moved, size);
         }

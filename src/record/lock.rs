@@ -52,9 +52,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
         let _held = HeldRank::new();
         Locked { guard: lock(&self.0), _held }
     }
-}
 
-impl<T, const RANK: u8> Lock<T, RANK> {
     /// For who must not wait for long: a signal handler may have interrupted the thread that holds it.
     #[cfg(feature = "preload")]
     pub(crate) fn lock_soon(&self) -> Option<Locked<'_, T, RANK>> {

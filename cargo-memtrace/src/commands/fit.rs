@@ -101,6 +101,9 @@ fn judge(args: &FitArgs, cards: &[Card], varied: Option<(&str, u64)>) -> Result<
 fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
     let device = device_or_main(data, None).filter(|device| matches!(device.device, Device::Cuda(_)));
     let device = device.ok_or_else(|| CommandFailure::usage("the program used no GPU memory"))?;
+    if let Some(why) = Fit::doubt(data, device) {
+        return Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]));
+    }
     let fits = cards.iter().map(|card| Fit::of(data, device, card.clone(), args.reserve)).collect();
     Ok(Judged { fits, answer: Report::first_look(data)?.answer })
 }

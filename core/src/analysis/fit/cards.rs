@@ -27,7 +27,7 @@ const fn known(name: &'static str, mib: u64, multiprocessors: u64, threads: u64,
     Known { name, mib, multiprocessors, threads, source }
 }
 
-/// The lowest reading that was published; numbers of multiprocessors are NVIDIA's.
+/// The lowest reading that was published. Numbers of multiprocessors and their threads are those of NVIDIA's data sheets, without a source here.
 const CARDS: [Known; 15] = [
     known("T4", 14_909, 40, 1024, "Zheng-Chong/CatVTON#133: 14.56 GiB"),
     known("A10G", 22_528, 80, 1536, "signalnine/q27#1: about 22 GiB"),

@@ -4,6 +4,7 @@ mod cards;
 
 pub use cards::{Card, cards};
 
+use crate::attribute::is_python;
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 const KIB: u64 = 1 << 10;
@@ -55,6 +56,19 @@ impl Fit {
             known_by: "as given".to_owned(),
         };
         Self { rows: rows.chain([others]).filter(|row| row.high > 0).collect(), card }
+    }
+
+    /// Why a recording does not say what the program needs, if it does not: the need would be too low.
+    pub fn doubt(data: &SnapshotData, device: &DeviceSnapshot) -> Option<&'static str> {
+        let health = &data.health;
+        match () {
+            () if is_python(data) => Some("it is PyTorch's: its libraries and modules are not known"),
+            () if device.stats.num_ooms > 0 => Some("the program was refused memory"),
+            () if health.cut_off => Some("the program was ended before its recording was"),
+            () if health.lost_blocks > 0 => Some("blocks were lost"),
+            () if !health.cuda.unseen_calls.is_empty() => Some("functions allocated memory that was not recorded"),
+            () => None,
+        }
     }
 
     /// The sums of the rows.
@@ -135,7 +149,7 @@ fn is_cublas(data: &SnapshotData, stack: crate::snapshot::StackId) -> bool {
 mod tests {
     use super::*;
     use crate::snapshot::testing::Story;
-    use crate::snapshot::{MemoryKind, Pool};
+    use crate::snapshot::{MemoryKind, Pool, UnseenCalls};
 
     fn fit(live: u64, memory: u64) -> Fit {
         let mut story = Story::cuda(0);
@@ -153,6 +167,23 @@ mod tests {
         assert_eq!(verdict(high - 1), FitVerdict::Undecided(high - 1 - low, 1));
         assert_eq!(verdict(low), FitVerdict::Undecided(0, high - low));
         assert_eq!(verdict(low - 1), FitVerdict::DoesNotFit(1, high - low + 1));
+    }
+
+    #[test]
+    fn a_recording_that_lacks_memory_is_no_ground_for_a_verdict() {
+        let mut story = Story::cuda(0);
+        story.alloc("weights", 1000);
+        let doubt = |data: &SnapshotData| Fit::doubt(data, &data.devices[0]);
+        let whole = story.build();
+        assert_eq!(doubt(&whole), None);
+        let refused = story.refused(1 << 30, None).build();
+        let mut cut = whole.clone();
+        cut.health.cut_off = true;
+        let mut lost = whole.clone();
+        lost.health.lost_blocks = 1;
+        let mut unseen = whole;
+        unseen.health.cuda.unseen_calls.push(UnseenCalls { function: "cuX".into(), calls: 1 });
+        assert!([refused, cut, lost, unseen].iter().all(|data| doubt(data).is_some()));
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn of_card(card: &Value) -> Result<Said> {
     Ok(Said { need: range(&|_| true), context: range(&is_context) })
 }
 
-/// Within what is published: the context with its stacks, a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
+/// Within the rows: the context with its stacks; a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
 fn draw(context: &Range<u64>, seed: u64) -> Drawn {
     let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = |most: u64| {
