@@ -118,6 +118,7 @@ pub mod input;
 #[path = "../../tests/support/random.rs"]
 mod random;
 mod read;
+mod recording;
 pub mod report;
 pub mod snapshot;
 mod sources;
@@ -132,6 +133,7 @@ pub use import::{parse_pytorch, read_pytorch};
 #[doc(hidden)]
 pub use read::{has_ended, is_capture};
 pub use read::{parse_capture, read_capture, read_capture_with, read_operators, store_names};
+pub use recording::{DeviceView, Recording};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,
 };

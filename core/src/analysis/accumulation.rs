@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
-use crate::attribute::{AllocationSite, Categories, Lifetime, NEVER, allocation_site, is_interpreter};
-use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, SnapshotData, StackId};
+use crate::attribute::Attribution;
+use crate::attribute::{AllocationSite, Lifetime, NEVER, allocation_site, is_interpreter};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, StackId};
 
 /// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
@@ -29,14 +31,14 @@ pub struct AccumulatingLine {
 
 /// The lines at which memory accumulates, those with most bytes first. Blocks that a sample stands for do not count, nor
 /// do parameters, optimizer state, and caches of keys and values, which are meant to stay.
-pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<AccumulatingLine> {
-    let categories = Categories::of(data, device);
+pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
+    let categories = device.categories();
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
     let counts = |life: &Lifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
-    let mut labels = Labels::of_stacks(data, line_label);
+    let mut labels = Labels::of_stacks(device.data(), line_label);
     let mut by_line: Vec<Vec<&Lifetime>> = Vec::new();
     for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
-        let number = labels.number(life.stack, life.context);
+        let number = labels.number_at(life.stack.0);
         by_line.resize_with(by_line.len().max(number + 1), Vec::new);
         by_line[number].push(life);
     }
@@ -44,7 +46,7 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
     let line = |(line, lives): (&str, Vec<&Lifetime>)| {
         let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
         // An interpreter's blocks are objects of a program whose lines nobody knows.
-        if module.is_some_and(is_interpreter) || !is_repeated(data, &lives) {
+        if module.is_some_and(is_interpreter) || !is_repeated(device.data(), &lives) {
             return None;
         }
         let (repetitions, mut stays) = of_line(lives, last, module.is_none())?;
@@ -64,7 +66,7 @@ pub fn accumulation(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Accumul
 }
 
 /// Does one call of the line allocate as often as a repetition has to? One long statement has many calls.
-fn is_repeated(data: &SnapshotData, lives: &[&Lifetime]) -> bool {
+fn is_repeated(data: &Attribution<'_>, lives: &[&Lifetime]) -> bool {
     let mut by_stack: HashMap<StackId, usize> = HashMap::new();
     lives.iter().for_each(|life| *by_stack.entry(life.stack).or_default() += 1);
     let mut by_call: HashMap<Option<*const Frame>, usize> = HashMap::new();

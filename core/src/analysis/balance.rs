@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::fragmentation::{by_address, with_blocks};
 use super::pool::pool_balance;
 use crate::attribute::library;
-use crate::snapshot::{DeviceSnapshot, MemoryKind, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{DeviceSnapshot, MemoryKind};
 
 /// What a row of a balance stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +71,10 @@ pub struct Balance {
 }
 
 /// The balance of a CUDA device; `None` if the query failed.
-pub(super) fn device_balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
+pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     let memory = device.memory?;
     let used = memory.total.saturating_sub(memory.free);
-    let mut rows = live_rows(data, device);
+    let mut rows = live_rows(device);
     rows.extend(pool_rows(device));
     let graph_blocks = bytes_of(device, MemoryKind::Graph);
     let graphs = memory.graphs.map_or(0, |graphs| i128::from(graphs.reserved) - i128::from(graph_blocks));
@@ -94,10 +95,10 @@ fn bytes_of(device: &DeviceSnapshot, kind: MemoryKind) -> u64 {
 }
 
 /// Live blocks by kind, then by library, largest first.
-fn live_rows(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<BalanceRow> {
+fn live_rows(device: &DeviceView<'_>) -> Vec<BalanceRow> {
     let (mut kinds, mut libraries) = (BTreeMap::<MemoryKind, u64>::new(), BTreeMap::<&str, u64>::new());
     for block in &device.live {
-        match library(data, block.stack) {
+        match library(device.data(), block.stack) {
             Some(name) => *libraries.entry(name).or_default() += block.size,
             None => *kinds.entry(block.memory).or_default() += block.size,
         }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     fn balance_of(trace: &Story) -> Balance {
-        device_balance(&trace.build(), &trace.device()).unwrap()
+        device_balance(&DeviceView::of(&trace.build(), &trace.device())).unwrap()
     }
 
     #[test]

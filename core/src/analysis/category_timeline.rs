@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 
 use super::log;
 use crate::attribute::Categories;
-use crate::snapshot::{Category, DeviceSnapshot, Record, RecordKind, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{Category, DeviceSnapshot, Record, RecordKind};
 
 /// Live bytes by category at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,10 +74,10 @@ pub struct CategoryTimeline<'a> {
 }
 
 /// The category timeline of a device.
-pub fn category_timeline<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> CategoryTimeline<'a> {
-    let known = Categories::of(data, device);
+pub fn category_timeline<'a>(device: &DeviceView<'a>) -> CategoryTimeline<'a> {
+    let known = device.categories();
     let (categories, start) = (of_records(device, &known), at_start(device, &known));
-    CategoryTimeline { device, categories, start }
+    CategoryTimeline { device: device.snapshot(), categories, start }
 }
 
 impl<'a> CategoryTimeline<'a> {
@@ -147,6 +148,7 @@ fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
 
 #[cfg(test)]
 mod tests {
+    use crate::snapshot::SnapshotData;
     use std::iter;
 
     use proptest::prelude::*;
@@ -206,7 +208,7 @@ mod tests {
         #[test]
         fn every_record_has_the_bytes_of_each_category_and_their_sum((data, after) in program()) {
             let device = &data.devices[0];
-            let timeline = category_timeline(&data, device);
+            let timeline = category_timeline(&DeviceView::of(&data, device));
             let found: Vec<_> = iter::once(timeline.start()).chain(timeline.steps().map(|step| step.bytes)).collect();
             let totals: Vec<u64> = log::entries(device).map(|moment| moment.allocated).collect();
             prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
@@ -239,7 +241,7 @@ mod tests {
         device.stats.allocated_bytes.current = 10;
         device.live.first_mut().unwrap().size = u64::MAX;
         device.records.reverse();
-        let timeline = category_timeline(&data, &data.devices[0]);
+        let timeline = category_timeline(&DeviceView::of(&data, &data.devices[0]));
         let totals: Vec<u64> = log::entries(&data.devices[0]).map(|moment| moment.allocated).collect();
         assert_eq!(timeline.steps().map(|step| step.bytes.total()).collect::<Vec<_>>(), totals);
     }
@@ -251,7 +253,7 @@ mod tests {
         let parameter = device.names.iter().map(|name| name.seq).next();
         let lost = |record: &&mut Record| record.kind == RecordKind::Free && record.alloc_seq == parameter;
         device.records.iter_mut().find(lost).unwrap().alloc_seq = None;
-        let timeline = category_timeline(&data, &data.devices[0]);
+        let timeline = category_timeline(&DeviceView::of(&data, &data.devices[0]));
         assert_eq!(timeline.start().total(), 1024);
         assert!(timeline.steps().all(|step| step.bytes.get(Category::Parameter) == 0));
         assert_eq!(timeline.peak(), (3_000, timeline.steps().nth(2).unwrap().bytes));

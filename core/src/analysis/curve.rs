@@ -1,7 +1,7 @@
 //! Live bytes over time, in columns of equal time: what a picture of so many pixels needs.
 
-use super::log;
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use super::columns::Columns;
+use crate::recording::DeviceView;
 
 /// The lowest and the highest total within a column's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,35 +24,15 @@ pub struct Curve {
 }
 
 /// The curve of a device in `columns` columns.
-pub fn curve(data: &SnapshotData, device: &DeviceSnapshot, columns: usize) -> Curve {
-    let from_ns = log::start_ns(device);
-    let last = device.records.last().map_or(0, |record| record.time_ns);
-    let to_ns = data.process.duration_ns.max(last).max(from_ns + 1);
-    let place = |ns: u64| {
-        let part = u128::from(ns.saturating_sub(from_ns)) * columns as u128 / u128::from(to_ns - from_ns);
-        (part as usize).min(columns.saturating_sub(1))
-    };
+pub fn curve(device: &DeviceView<'_>, columns: usize) -> Curve {
+    let time = Columns::of(device, columns);
     let mut found: Vec<Option<CurveColumn>> = vec![None; columns];
-    let mut now = log::allocated_at_start(device);
-    let mut at = 0;
-    add(&mut found, at, now);
-    for moment in log::entries(device) {
-        let to = place(moment.record.time_ns);
-        // What was live before lasts until here.
-        (at..=to).for_each(|column| add(&mut found, column, now));
-        now = moment.allocated;
-        add(&mut found, to, now);
-        at = to;
-    }
-    (at..columns).for_each(|column| add(&mut found, column, now));
-    Curve { from_ns, to_ns, columns: found.into_iter().map(Option::unwrap_or_default).collect() }
-}
-
-fn add(columns: &mut [Option<CurveColumn>], at: usize, bytes: u64) {
-    if let Some(column) = columns.get_mut(at) {
-        let CurveColumn { lowest, highest } = column.unwrap_or(CurveColumn { lowest: bytes, highest: bytes });
-        *column = Some(CurveColumn { lowest: lowest.min(bytes), highest: highest.max(bytes) });
-    }
+    time.totals(device, |column, _, bytes| {
+        let CurveColumn { lowest, highest } = found[column].unwrap_or(CurveColumn { lowest: bytes, highest: bytes });
+        found[column] = Some(CurveColumn { lowest: lowest.min(bytes), highest: highest.max(bytes) });
+    });
+    let columns = found.into_iter().map(Option::unwrap_or_default).collect();
+    Curve { from_ns: time.from_ns, to_ns: time.to_ns, columns }
 }
 
 #[cfg(test)]
@@ -69,7 +49,7 @@ mod tests {
         story.at(1_200).free("b");
         story.at(3_500).free("a");
         let data = story.build();
-        let columns = curve(&data, &data.devices[0], 4).columns;
+        let columns = curve(&DeviceView::of(&data, &data.devices[0]), 4).columns;
         let expected = [(0, 1000), (1000, 6000), (1000, 1000), (0, 1000)];
         assert_eq!(columns.iter().map(|column| (column.lowest, column.highest)).collect::<Vec<_>>(), expected);
     }

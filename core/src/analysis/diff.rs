@@ -7,40 +7,8 @@ pub(crate) use lines::without_numbers;
 
 use std::collections::BTreeMap;
 
-use super::breakdown::{
-    Breakdown, Row, by_category, by_crate, by_function, by_module, by_name, by_operator, by_parameter, by_scope,
-    by_stream, by_thread,
-};
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
-
-/// What a row of a [`Diff`] stands for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DiffKey {
-    /// A source line.
-    #[default]
-    Line,
-    /// A function.
-    Function,
-    /// A tensor operation.
-    Operator,
-    /// A part of a model.
-    Module,
-    /// What the memory is for.
-    Category,
-    /// A scope, with the scopes around it.
-    Scope,
-    /// A parameter of a model.
-    Parameter,
-    /// A name that the program gave to a block.
-    Name,
-    /// A thread, by its name.
-    Thread,
-    /// A CUDA stream.
-    Stream,
-    /// The crate whose code requested the memory.
-    Crate,
-}
+use super::live::LiveSet;
+use super::rows::{Breakdown, Key, Row};
 
 /// One row of a [`Diff`]: zero bytes before if it is new, zero bytes after if it is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,23 +44,13 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// What was live at the peak of two devices, by `key`. A device at another moment is
-    /// [`Moment::of`](super::Moment::of) the device.
-    pub fn of(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot), key: DiffKey) -> Self {
-        let breakdown = match key {
-            DiffKey::Line => return lines::diff(before, after),
-            DiffKey::Function => by_function,
-            DiffKey::Operator => by_operator,
-            DiffKey::Module => by_module,
-            DiffKey::Category => by_category,
-            DiffKey::Scope => by_scope,
-            DiffKey::Parameter => by_parameter,
-            DiffKey::Name => by_name,
-            DiffKey::Thread => by_named_thread,
-            DiffKey::Stream => by_stream,
-            DiffKey::Crate => by_crate,
-        };
-        Self::of_breakdowns(&breakdown(before.0, before.1), &breakdown(after.0, after.1))
+    /// What two live sets hold, by `key`.
+    pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>, key: Key) -> Self {
+        match key {
+            Key::Line => lines::diff(before, after),
+            Key::Thread => Self::of_breakdowns(&by_named_thread(before), &by_named_thread(after)),
+            key => Self::of_breakdowns(&before.by(key), &after.by(key)),
+        }
     }
 
     /// The total after minus the total before.
@@ -122,8 +80,8 @@ impl Diff {
 }
 
 /// Threads without a name are one row: their numbers differ from run to run.
-fn by_named_thread(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    let mut threads = by_thread(data, device);
+fn by_named_thread(live: &LiveSet<'_>) -> Breakdown {
+    let mut threads = live.by(Key::Thread).into_owned();
     for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {
         "(unnamed threads)".clone_into(&mut row.label);
     }

@@ -1,7 +1,9 @@
 //! Latency of the driver's allocator: time in calls by line and scope, and pool churn.
 
-use super::labels::{Labels, line_label, scope_label};
-use crate::snapshot::{CallTime, DeviceSnapshot, RecordKind, SnapshotData};
+use super::labels::Labels;
+use crate::analysis::Key;
+use crate::recording::DeviceView;
+use crate::snapshot::{CallTime, DeviceSnapshot, RecordKind};
 
 /// Time in the driver calls of one line or scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,19 +35,20 @@ impl TimeRow {
 }
 
 /// Time in the driver by user line, most time first.
-pub fn time_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
-    rows(device, Labels::of_stacks(data, line_label))
+pub fn time_by_line(device: &DeviceView<'_>) -> Vec<TimeRow> {
+    rows(device, Key::Line, |time| time.stack.0)
 }
 
 /// Time in the driver by scope, most time first.
-pub fn time_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
-    rows(device, Labels::of_contexts(data, scope_label))
+pub fn time_by_scope(device: &DeviceView<'_>) -> Vec<TimeRow> {
+    rows(device, Key::Scope, |time| time.context.0)
 }
 
-fn rows(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Vec<TimeRow> {
+fn rows(device: &DeviceView<'_>, key: Key, id: fn(&CallTime) -> u32) -> Vec<TimeRow> {
+    let mut labels = Labels::by(device, key, 0);
     let mut rows: Vec<TimeRow> = Vec::new();
     for time in &device.calls {
-        let number = labels.number(time.stack, time.context);
+        let number = labels.number_at(id(time));
         if number >= rows.len() {
             rows.resize_with(number + 1, TimeRow::default);
         }
@@ -120,12 +123,12 @@ mod tests {
         trace.driver_took(time(WORKER, root, 1000));
         let data = trace.build();
         let device = &data.devices[0];
-        let lines = time_by_line(&data, device);
+        let lines = time_by_line(&DeviceView::of(&data, device));
         assert_eq!(
             lines.iter().map(|row| (row.ns(), row.allocs, row.frees)).collect::<Vec<_>>(),
             [(1001, 1, 2), (32, 2, 4)]
         );
-        let scopes = time_by_scope(&data, device);
+        let scopes = time_by_scope(&DeviceView::of(&data, device));
         assert_eq!(scopes.iter().map(TimeRow::ns).collect::<Vec<_>>(), [1012, 21]);
         assert_eq!(time_in_driver(device).ns(), 1033);
     }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::breakdown::Row;
-use super::labels::{Labels, function_label, line_label, operator_label, scope_label};
-use crate::attribute::Categories;
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData, StackId, Weight};
+use super::labels::{Labels, function_label, line_label, operator_label};
+use super::rows::{Key, Row};
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, DeviceSnapshot, RecordKind, StackId, Weight};
 
 /// Which blocks are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +60,8 @@ pub struct Explained {
 }
 
 /// Every block of a line, function, operator or address. There is none if nothing has that name.
-pub fn explain(data: &SnapshotData, device: &DeviceSnapshot, subject: &Subject) -> Explained {
-    let mut matcher = Matcher::of(data, subject);
+pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
+    let mut matcher = Matcher::of(device.data(), subject);
     let blocks = lives(device, |block| matcher.is_meant(block));
     // In a sample a block counts for more at the peak and at the end than by its size alone.
     let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| matcher.is_meant(block)).collect();
@@ -71,7 +72,7 @@ pub fn explain(data: &SnapshotData, device: &DeviceSnapshot, subject: &Subject) 
     let shown = if at_peak.is_empty() { all() } else { at_peak.clone() };
     Explained {
         names: matcher.names.into_iter().collect(),
-        tables: tables(data, device, &shown),
+        tables: tables(device, &shown),
         at_peak: at_peak.iter().map(|(_, weight)| *weight).sum(),
         allocated,
         at_end,
@@ -109,10 +110,10 @@ fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> V
 }
 
 /// Rows by scope, category and size, the largest first.
-fn tables(data: &SnapshotData, device: &DeviceSnapshot, blocks: &[(&Block, Weight)]) -> Vec<(&'static str, Vec<Row>)> {
-    let mut scopes = Labels::of_contexts(data, scope_label);
-    let mut operators = Labels::of_stacks(data, operator_label);
-    let categories = Categories::of(data, device);
+fn tables(device: &DeviceView<'_>, blocks: &[(&Block, Weight)]) -> Vec<(&'static str, Vec<Row>)> {
+    let mut scopes = Labels::by(device, Key::Scope, 0);
+    let mut operators = Labels::of_stacks(device.data(), operator_label);
+    let categories = device.categories();
     vec![
         ("scope", rows(blocks, |block| scopes.name(block).to_owned())),
         ("operator", rows(blocks, |block| operators.name(block).to_owned())),
@@ -147,7 +148,7 @@ struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    fn of(data: &'a SnapshotData, subject: &'a Subject) -> Self {
+    fn of(data: &'a Attribution<'a>, subject: &'a Subject) -> Self {
         let labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(data, label));
         Self { subject, labels, names: Default::default(), meant: HashSet::new(), others: HashSet::new() }
     }
@@ -184,7 +185,7 @@ fn has(name: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::by_line;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{
         LINE_7, LINE_9, Story, WORKER, a_sample, frame, registry, stacks, two_lines_and_a_temporary,
     };
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn a_lines_blocks_have_their_lives_and_sums() {
         let data = story();
-        let line = explain(&data, &data.devices[0], &Subject::parse("model.rs:7"));
+        let line = explain(&DeviceView::of(&data, &data.devices[0]), &Subject::parse("model.rs:7"));
         assert_eq!(line.names, ["src/model.rs:7 (Net::forward)"]);
         let lives: Vec<_> = line.blocks.iter().map(|life| (life.block.size, life.freed_ns, life.at_peak)).collect();
         assert_eq!(lives, [(2000, None, true), (1000, Some(4_000), true)]);
@@ -223,9 +224,9 @@ mod tests {
         ));
         story.alloc("page", 4000).on(StackId(2));
         let data = story.build();
-        let found = explain(&data, &data.devices[0], &Subject::parse("main.rs:9"));
+        let found = explain(&DeviceView::of(&data, &data.devices[0]), &Subject::parse("main.rs:9"));
         let categories = found.tables.iter().find(|(column, _)| *column == "category").unwrap();
-        let in_report = crate::analysis::by_category(&data, &data.devices[0]);
+        let in_report = DeviceView::of(&data, &data.devices[0]).by(Key::Category).clone();
         let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
         assert_eq!(labels(&categories.1), labels(&in_report.rows));
         assert!(in_report.rows[0].label.starts_with("unknown ("), "{in_report:?}");
@@ -235,9 +236,9 @@ mod tests {
     fn an_address_within_a_block_is_the_blocks() {
         let data = story();
         let address = data.devices[0].records[0].address;
-        let found = explain(&data, &data.devices[0], &Subject::parse(&format!("{:#x}", address + 7)));
+        let found = explain(&DeviceView::of(&data, &data.devices[0]), &Subject::parse(&format!("{:#x}", address + 7)));
         assert_eq!(found.blocks.len(), 1);
-        assert_eq!(explain(&data, &data.devices[0], &Subject::Address(1)).blocks, []);
+        assert_eq!(explain(&DeviceView::of(&data, &data.devices[0]), &Subject::Address(1)).blocks, []);
     }
 
     #[test]
@@ -251,11 +252,11 @@ mod tests {
     fn a_line_holds_as_much_as_in_the_report_also_in_a_sample() {
         for data in [two_lines_and_a_temporary(), a_sample()] {
             let device = &data.devices[0];
-            let lines = by_line(&data, device).rows;
+            let lines = DeviceView::of(&data, device).by(Key::Line).rows.clone();
             let lines: Vec<_> = lines.iter().filter(|row| row.label.starts_with("src/")).collect();
             assert!(!lines.is_empty());
             for row in lines {
-                let found = explain(&data, device, &Subject::Text(row.label.clone()));
+                let found = explain(&DeviceView::of(&data, device), &Subject::Text(row.label.clone()));
                 assert_eq!(
                     (found.at_peak.bytes, Some(found.at_peak.blocks())),
                     (row.bytes, row.count),

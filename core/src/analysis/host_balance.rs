@@ -1,14 +1,14 @@
 //! Balance of the process: its resident memory, at the reading when most was resident, split into rows that add up to it.
 
+use crate::analysis::LiveSet;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::balance::{Balance, BalanceItem, BalanceRow, row};
 use super::fragmentation::by_address;
 use crate::analysis::Moment;
-use crate::snapshot::{
-    Block, Device, DeviceSnapshot, Mapping, MappingKind, Mappings, MemoryKind, Peak, SnapshotData, StackId,
-};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Device, Mapping, MappingKind, Mappings, MemoryKind, Peak, StackId};
 
 /// glibc aligns the memory of further arenas to their largest size.
 const ARENA: u64 = 64 << 20;
@@ -30,17 +30,17 @@ pub struct MappedRow<'a> {
     pub count: u64,
 }
 
-/// The process's state at the reading of its mappings, as far as the heap's log tells; `None` if it does not reach back there, or
-/// if the heap is a sample.
-pub fn at_reading(data: &SnapshotData) -> Option<(&Mappings, Peak)> {
-    let (mappings, heap) = (data.process.mappings.as_ref()?, data.device(Device::Cpu)?);
-    let then = Moment::Time(mappings.time_ns).of(data, heap).ok().filter(|_| !heap.sampling.is_on())?;
-    Some((mappings, then.into_owned().peak))
+/// The process's mappings, and what was live on the heap when they were read; `None` for another device, if the log does not
+/// reach back there, or if the heap is a sample.
+pub fn at_reading<'r>(heap: &'r DeviceView<'r>) -> Option<(&'r Mappings, LiveSet<'r>)> {
+    let mappings = heap.data().data().process.mappings.as_ref()?;
+    let is_known = heap.device == Device::Cpu && !heap.sampling.is_on();
+    is_known.then(|| heap.at(&Moment::Time(mappings.time_ns)).ok()).flatten().map(|then| (mappings, then))
 }
 
 /// The balance of the process, for the heap's device.
-pub(super) fn host_balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
-    let (mappings, then) = at_reading(data).filter(|_| device.device == Device::Cpu)?;
+pub(super) fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
+    let (mappings, then) = at_reading(device)?;
     let used = mappings.resident();
     let mut rows = heap_rows(mappings, &then);
     let others = [
@@ -144,7 +144,7 @@ mod tests {
         story.at(30).free("large");
         let mut data = story.build();
         data.process = Process { mappings: Some(Mappings { time_ns: 20, below_threshold, own, rows }), ..data.process };
-        balance(&data, &data.devices[0]).unwrap()
+        balance(&DeviceView::of(&data, &data.devices[0])).unwrap()
     }
 
     #[test]

@@ -1,24 +1,13 @@
 //! Timeline by line, operator or category: which keys held the memory at the highest moment of each column of time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::labels::{BEFORE_RECORDING, Labels, line_label, operator_label};
+use super::columns::Columns;
+use super::labels::{BEFORE_RECORDING, Labels};
 use super::log;
-use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, RecordKind, SnapshotData};
-
-/// What a row of a [`KeyTimeline`] stands for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TimelineKey {
-    /// What the memory is for.
-    #[default]
-    Category,
-    /// A tensor operation.
-    Operator,
-    /// A source line.
-    Line,
-}
+use super::rows::Key;
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Category, DeviceSnapshot, RecordKind};
 
 /// One key of a [`KeyTimeline`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,30 +38,24 @@ pub struct KeyTimeline {
 /// Label of the row for all other keys.
 const OTHERS: &str = "(others)";
 
-/// The timeline of a device in `columns` columns, with `most` keys by name.
-pub fn key_timeline(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    key: TimelineKey,
-    columns: usize,
-    most: usize,
-) -> KeyTimeline {
-    let mut keys = Keys::of(data, device, key);
-    let numbers: Vec<usize> = device.records.iter().map(|record| keys.number(&record.block())).collect();
-    let at_start = at_start(device, &mut keys);
-    let (names, from_ns) = (keys.names.names, log::start_ns(device));
-    let to_ns = data
-        .process
-        .duration_ns
-        .max(device.records.last().map_or(0, |record| record.time_ns))
-        .max(from_ns.saturating_add(1));
-    let place = |ns: u64| {
-        let part = u128::from(ns.saturating_sub(from_ns)) * columns as u128 / u128::from(to_ns - from_ns).max(1);
-        (part as usize).min(columns.saturating_sub(1))
+/// The timeline of a device in `columns` columns, with `most` keys by name. Categories are whole ones: their labels are words
+/// of [`Category`].
+pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usize) -> KeyTimeline {
+    let mut labels = Labels::by(device, key, device.data().process.duration_ns);
+    let mut number = |block: &Block| match key {
+        Key::Category => labels.number_of(device.categories().get(block.seq).word()),
+        _ => labels.number(block),
     };
-    let moments = highest_moments(device, columns, place);
-    let mut now = at_start;
+    let numbers: Vec<usize> = device.records.iter().map(|record| number(&record.block())).collect();
+    let (mut now, rest) = at_start(device, &mut number);
+    if rest > 0 {
+        let unknown = if key == Key::Category { Category::Unknown.word() } else { BEFORE_RECORDING };
+        add(&mut now, labels.number_of(unknown), rest);
+    }
+    let names: Vec<&str> = labels.names().collect();
     now.resize(names.len(), 0);
+    let time = Columns::of(device, columns);
+    let moments = highest_moments(device, time);
     let mut highest = now.clone();
     let mut taken = vec![Vec::new(); columns];
     let mut wanted = moments.iter().enumerate().peekable();
@@ -90,37 +73,29 @@ pub fn key_timeline(
     let totals: Vec<u64> = moments.iter().map(|(_, total)| *total).collect();
     let first_of_highest = moments.iter().rev().max_by_key(|(_, total)| *total);
     let record = first_of_highest.and_then(|(after, _)| device.records.get(after.checked_sub(1)?));
-    let highest_ns = record.map_or(from_ns, |record| record.time_ns);
-    KeyTimeline { from_ns, to_ns, rows: rows(&names, &highest, &taken, &totals, most), totals, highest_ns }
+    let highest_ns = record.map_or(time.from_ns, |record| record.time_ns);
+    let rows = rows(&names, &highest, &taken, &totals, most);
+    KeyTimeline { from_ns: time.from_ns, to_ns: time.to_ns, rows, totals, highest_ns }
 }
 
 /// For each column the number of records before its highest moment, and the total then. What is live when a column begins
 /// counts as well. The numbers never fall.
-fn highest_moments(device: &DeviceSnapshot, columns: usize, place: impl Fn(u64) -> usize) -> Vec<(usize, u64)> {
-    let mut found: Vec<Option<(usize, u64)>> = vec![None; columns];
-    let mut see = |column: usize, after: usize, total: u64| {
-        if let Some(known) = found.get_mut(column).filter(|known| known.is_none_or(|(_, most)| total > most)) {
-            *known = Some((after, total));
+fn highest_moments(device: &DeviceView<'_>, time: Columns) -> Vec<(usize, u64)> {
+    let mut found: Vec<Option<(usize, u64)>> = vec![None; time.count];
+    time.totals(device, |column, after, total| {
+        if found[column].is_none_or(|(_, most)| total > most) {
+            found[column] = Some((after, total));
         }
-    };
-    let (mut at, mut now) = (0, log::allocated_at_start(device));
-    see(0, 0, now);
-    for (after, entry) in (1..).zip(log::entries(device)) {
-        let to = place(entry.record.time_ns);
-        (at + 1..=to).for_each(|column| see(column, after - 1, now));
-        (at, now) = (to, entry.allocated);
-        see(to, after, now);
-    }
-    (at + 1..columns).for_each(|column| see(column, device.records.len(), now));
+    });
     found.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-fn rows(names: &[String], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], most: usize) -> Vec<TimelineRow> {
+fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], most: usize) -> Vec<TimelineRow> {
     let mut order: Vec<usize> = (0..names.len()).filter(|number| highest[*number] > 0).collect();
-    order.sort_by(|a, b| highest[*b].cmp(&highest[*a]).then_with(|| names[*a].cmp(&names[*b])));
+    order.sort_by(|a, b| highest[*b].cmp(&highest[*a]).then_with(|| names[*a].cmp(names[*b])));
     order.truncate(most);
     let row = |number: &usize| TimelineRow {
-        label: names[*number].clone(),
+        label: names[*number].to_owned(),
         highest: highest[*number],
         columns: taken.iter().map(|now| now.get(*number).copied().unwrap_or(0)).collect(),
     };
@@ -135,80 +110,24 @@ fn rows(names: &[String], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], m
     rows
 }
 
-/// Bytes of each key before the log's first record, as far as a free or the end tells.
-fn at_start(device: &DeviceSnapshot, keys: &mut Keys<'_>) -> Vec<u64> {
-    let mut start = Vec::new();
-    let mut add = |number: usize, bytes: u64| {
-        start.resize(start.len().max(number + 1), 0);
-        start[number] += bytes;
-    };
-    let mut seen = HashSet::from([None]);
+/// Bytes of each key before the log's first record, as far as a free or the end tells, and the rest.
+fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> (Vec<u64>, u64) {
+    let (mut start, mut seen) = (Vec::new(), HashSet::from([None]));
     for record in &device.records {
         if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
-            add(keys.number(&record.block()), device.weight(record.size).bytes);
+            add(&mut start, number(&record.block()), device.weight(record.size).bytes);
         }
     }
     for block in device.live.iter().filter(|block| !seen.contains(&block.seq)) {
-        add(keys.number(block), device.weight(block.size).bytes);
+        add(&mut start, number(block), device.weight(block.size).bytes);
     }
     let known: u64 = start.iter().sum();
-    let rest = log::allocated_at_start(device).saturating_sub(known);
-    if rest > 0 {
-        let number = keys.number_of_rest();
-        start.resize(start.len().max(number + 1), 0);
-        start[number] += rest;
-    }
-    start
+    (start, log::allocated_at_start(device).saturating_sub(known))
 }
 
-/// Numbers of keys, each with a name.
-struct Keys<'a> {
-    labels: Option<Labels<'a>>,
-    categories: Option<Categories>,
-    names: Names,
-}
-
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, usize>,
-    names: Vec<String>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len();
-        self.numbers.insert(name.to_owned(), number);
-        self.names.push(name.to_owned());
-        number
-    }
-}
-
-impl<'a> Keys<'a> {
-    fn of(data: &'a SnapshotData, device: &DeviceSnapshot, key: TimelineKey) -> Self {
-        let (labels, categories) = match key {
-            TimelineKey::Category => (None, Some(Categories::of(data, device))),
-            TimelineKey::Operator => (Some(Labels::of_stacks(data, operator_label)), None),
-            TimelineKey::Line => (Some(Labels::of_stacks(data, line_label)), None),
-        };
-        Self { labels, categories, names: Names::default() }
-    }
-
-    fn number(&mut self, block: &Block) -> usize {
-        match (&mut self.labels, &self.categories) {
-            (Some(labels), _) => self.names.number(labels.name(block)),
-            (None, Some(categories)) => self.names.number(categories.get(block.seq).word()),
-            (None, None) => 0,
-        }
-    }
-
-    /// The key of what is older than the log and not known.
-    fn number_of_rest(&mut self) -> usize {
-        let name = if self.categories.is_some() { Category::Unknown.word() } else { BEFORE_RECORDING };
-        self.names.number(name)
-    }
+fn add(sums: &mut Vec<u64>, number: usize, bytes: u64) {
+    sums.resize(sums.len().max(number + 1), 0);
+    sums[number] += bytes;
 }
 
 #[cfg(test)]
@@ -230,7 +149,7 @@ mod tests {
     #[test]
     fn a_columns_rows_are_those_of_its_highest_moment() {
         let data = story().build();
-        let timeline = key_timeline(&data, &data.devices[0], TimelineKey::Line, 4, 8);
+        let timeline = key_timeline(&DeviceView::of(&data, &data.devices[0]), Key::Line, 4, 8);
         let rows: Vec<(&str, u64, &[u64])> =
             timeline.rows.iter().map(|row| (&*row.label, row.highest, &*row.columns)).collect();
         let expected: [(&str, u64, &[u64]); 3] = [
@@ -248,8 +167,8 @@ mod tests {
             let mut story = story();
             let data = if overwritten > 0 { story.overwritten(overwritten).build() } else { story.build() };
             for (columns, most) in [(1, 1), (7, 1), (50, 2), (3, 0)] {
-                for key in [TimelineKey::Category, TimelineKey::Operator, TimelineKey::Line] {
-                    let timeline = key_timeline(&data, &data.devices[0], key, columns, most);
+                for key in [Key::Category, Key::Operator, Key::Line] {
+                    let timeline = key_timeline(&DeviceView::of(&data, &data.devices[0]), key, columns, most);
                     for (column, total) in timeline.totals.iter().enumerate() {
                         let sum: u64 = timeline.rows.iter().map(|row| row.columns[column]).sum();
                         assert_eq!(sum, *total, "{key:?}, column {column} of {columns}");

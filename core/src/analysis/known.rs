@@ -6,7 +6,8 @@ use std::num::NonZeroU64;
 use foldhash::fast::RandomState;
 
 use super::log_start_ns;
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, RecordKind};
 
 /// A block with its lifetime, as far as the recording knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub struct KnownBlock {
 }
 
 /// All blocks of the log, of the peak and of the end, each once, in the order of their allocation.
-pub fn known_blocks(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<KnownBlock> {
-    let (log_start, end) = (log_start_ns(device), data.process.duration_ns);
+pub fn known_blocks(device: &DeviceView<'_>) -> Vec<KnownBlock> {
+    let (log_start, end) = (log_start_ns(device), device.data().process.duration_ns);
     let mut known: HashMap<NonZeroU64, KnownBlock, RandomState> = HashMap::default();
     let older = |block: &Block| {
         let from_ns = if block.time_ns == 0 { log_start } else { block.time_ns };

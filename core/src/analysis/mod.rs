@@ -4,6 +4,7 @@ mod accumulation;
 mod balance;
 mod breakdown;
 mod category_timeline;
+mod columns;
 mod curve;
 mod diff;
 mod driver_time;
@@ -14,6 +15,7 @@ mod host_balance;
 mod key_timeline;
 mod known;
 mod labels;
+mod live;
 pub(crate) mod log;
 mod moment;
 mod operators;
@@ -21,6 +23,7 @@ mod pairs;
 mod pool;
 mod post_mortem;
 pub(crate) mod reserved;
+mod rows;
 #[doc(hidden)]
 pub mod runs;
 mod scopes;
@@ -34,30 +37,25 @@ mod window;
 
 pub use accumulation::{AccumulatingLine, accumulation};
 pub use balance::{Balance, BalanceItem, BalanceRow};
-pub use breakdown::{
-    Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category, by_crate, by_function,
-    by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream, by_thread,
-    live_by_line, live_by_scope,
-};
-pub(crate) use breakdown::{
-    UNKNOWN_THREAD, label_of_rest, operator_of_line, parameter_label, stream_label, thread_names,
-};
+pub use breakdown::{NOT_IN_SAMPLE, by_allocator};
+pub(crate) use breakdown::{label_of_rest, operator_of_line};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
 pub(crate) use diff::without_numbers;
-pub use diff::{Diff, DiffKey, DiffRow};
+pub use diff::{Diff, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fit::{Card, Fit, FitVerdict, NeedRow, cards};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use host_balance::{MappedRow, at_reading, mapped};
-pub use key_timeline::{KeyTimeline, TimelineKey, TimelineRow, key_timeline};
+pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
 pub use known::{KnownBlock, known_blocks};
-pub use labels::BEFORE_RECORDING;
-pub(crate) use labels::{NO_NAMES, NO_STACK, NO_USER_FRAME, function_label, line_label, module_label, scope_label};
+pub use labels::{BEFORE_RECORDING, NO_PARAMETER, UNNAMED};
+pub(crate) use labels::{KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, line_label};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};
+pub use live::LiveSet;
 #[doc(hidden)]
 pub use log::running_totals;
 pub use log::start_ns as log_start_ns;
@@ -67,28 +65,31 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
+pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};
 pub use spanless::{Spanless, spanless, spanless_note};
 pub(crate) use stack_test::StackTest;
 pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
-pub use twice::{LiveTwice, live_twice};
+pub use twice::LiveTwice;
+pub(crate) use twice::live_twice;
+pub(crate) use waste::{
+    Graphs, Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts, peak_with_own_step,
+    peak_without_graphs, without_a_pass,
+};
 pub use waste::{
     IdleMemory, InPlace, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, in_place,
     operator_temporaries, use_coverage, waste, waste_at_peak,
 };
-pub(crate) use waste::{
-    Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts, peak_with_own_step,
-    peak_without_graphs, without_a_pass,
-};
 pub use window::{window, window_notes};
 
+use crate::recording::DeviceView;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
 /// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
-pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
-    balance::device_balance(data, device).or_else(|| host_balance::host_balance(data, device))
+pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
+    balance::device_balance(device).or_else(|| host_balance::host_balance(device))
 }
 
 /// The default device of a report: the one with the largest peak, CUDA devices before host memory.

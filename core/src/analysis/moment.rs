@@ -1,12 +1,12 @@
-//! Moments: a device's state at any point of the recording, put in place of the peak, so that everything that shows the peak
-//! can show it.
+//! Moments: what is live at any point of the recording.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
+use super::live::LiveSet;
 use super::log;
 use crate::error::Error;
+use crate::recording::DeviceView;
 use crate::snapshot::{
     Block, ContextId, ContextNode, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight,
 };
@@ -65,6 +65,31 @@ fn live_bytes(device: &DeviceSnapshot) -> u64 {
     device.stats.allocated_bytes.current + device.below_threshold
 }
 
+impl DeviceView<'_> {
+    /// What is live at the end of the recording.
+    pub fn at_end(&self) -> LiveSet<'_> {
+        LiveSet::of(self, at_end(self.data(), self))
+    }
+
+    /// What is live at this moment.
+    ///
+    /// # Errors
+    /// If the log does not reach back to the moment, or if there is no such scope.
+    pub fn at(&self, moment: &Moment) -> Result<LiveSet<'_>, Error> {
+        let data = self.data();
+        let state = match moment {
+            Moment::Peak => return Ok(LiveSet::at_peak(self)),
+            Moment::End => return Ok(self.at_end()),
+            Moment::Time(ns) => at_time(self, *ns)?,
+            Moment::Step(number) => in_scopes(data, self, &step(data, *number)?)?,
+            Moment::Scope(name) => in_scopes(data, self, &scopes(data, name)?)?,
+            Moment::Growth(since) => growth(data, self, since),
+            Moment::Allocated => allocated(data, self),
+        };
+        Ok(LiveSet::of(self, state))
+    }
+}
+
 impl Moment {
     /// The moment as the end of a sentence: `at the peak`.
     pub fn words(&self) -> String {
@@ -86,26 +111,9 @@ impl Moment {
         first.to_uppercase() + rest
     }
 
-    /// The device with the state at this moment in place of its peak.
-    ///
-    /// # Errors
-    /// If the log does not reach back to the moment, or if there is no such scope.
-    pub fn of<'a>(&self, data: &SnapshotData, device: &'a DeviceSnapshot) -> Result<Cow<'a, DeviceSnapshot>, Error> {
-        let peak = match self {
-            Self::Peak => return Ok(Cow::Borrowed(device)),
-            Self::End => at_end(data, device),
-            Self::Time(ns) => at_time(device, *ns)?,
-            Self::Step(number) => in_scopes(data, device, &step(data, *number)?)?,
-            Self::Scope(name) => in_scopes(data, device, &scopes(data, name)?)?,
-            Self::Growth(since) => growth(data, device, since),
-            Self::Allocated => allocated(data, device),
-        };
-        Ok(Cow::Owned(DeviceSnapshot { peak, ..device.clone() }))
-    }
-
     /// Notes on what the state at this moment lacks.
-    pub fn notes(&self, data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
-        let mut notes = Vec::new();
+    pub fn notes(&self, device: &DeviceView<'_>) -> Vec<String> {
+        let (data, mut notes) = (device.data(), Vec::new());
         let is_from_log =
             matches!(self, Self::Time(_) | Self::Step(_) | Self::Scope(_) | Self::Growth(_) | Self::Allocated);
         if is_from_log && device.device == Device::Cpu && data.settings.min_size > 1 {

@@ -1,11 +1,13 @@
 //! Moments against a naive replay of random programs.
 
+use crate::snapshot::SnapshotData;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::analysis::{by_age, by_line, scopes as scope_rows};
+use crate::analysis::{Key, scopes as scope_rows};
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
 
 const SCOPES: [&str; 3] = ["a", "a > b", "step 3"];
@@ -67,7 +69,7 @@ fn sizes(blocks: &[Block]) -> Vec<u64> {
 }
 
 fn peak(moment: &Moment, data: &SnapshotData) -> Result<Peak, Error> {
-    moment.of(data, &data.devices[0]).map(|device| device.peak.clone())
+    DeviceView::of(data, &data.devices[0]).at(moment).map(|live| (*live).clone())
 }
 
 proptest! {
@@ -87,7 +89,7 @@ proptest! {
     #[test]
     fn a_scopes_moment_is_the_total_that_its_row_has(ops in prop::collection::vec(op(), 0..60)) {
         let (data, _) = run(&ops);
-        for row in scope_rows(&data, &data.devices[0]) {
+        for row in scope_rows(&DeviceView::of(&data, &data.devices[0])) {
             let found = peak(&Moment::Scope(row.path.clone()), &data).ok().map(|peak| peak.bytes);
             prop_assert_eq!(found, row.total_peak, "{}", row.path);
         }
@@ -112,11 +114,12 @@ proptest! {
 fn a_moment_is_broken_down_like_the_peak() {
     let data = two_lines_and_a_temporary();
     let device = &data.devices[0];
-    let end = Moment::End.of(&data, device).unwrap();
-    assert_eq!(by_line(&data, &end), crate::analysis::live_by_line(&data, device));
-    assert_eq!(by_age(&data, &end).total, end.peak.total());
-    let peak = Moment::Time(device.peak.time_ns).of(&data, device).unwrap();
-    assert_eq!(peak.peak, device.peak, "with what is below the threshold");
+    let view = DeviceView::of(&data, device);
+    let end = view.at(&Moment::End).unwrap();
+    assert_eq!(end.by(Key::Line), view.at_end().by(Key::Line));
+    assert_eq!(end.by(Key::Age).total, end.total());
+    let peak = view.at(&Moment::Time(device.peak.time_ns)).unwrap();
+    assert_eq!(*peak, device.peak, "with what is below the threshold");
 }
 
 #[test]

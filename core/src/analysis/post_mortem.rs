@@ -1,9 +1,10 @@
 //! Post-mortem of a refused allocation: why it failed, and what would have made it fit.
 
-use super::breakdown::{Breakdown, live_by_line, live_by_scope};
 use super::fragmentation::{Fragmentation, fragmentation};
+use super::rows::{Breakdown, Key};
 use super::temporaries::{TemporaryRow, temporaries};
-use crate::snapshot::{DeviceSnapshot, OutOfMemory, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::OutOfMemory;
 
 /// A device's state at its last refused allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,19 +29,19 @@ pub struct PostMortem {
 }
 
 /// The post-mortem of the device's last refusal, if there was one.
-pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostMortem> {
+pub fn post_mortem(device: &DeviceView<'_>) -> Option<PostMortem> {
     let refused = *device.ooms.last()?;
     let reserved_unused = device.pool.map(|pool| pool.reserved.saturating_sub(pool.used));
-    let lines = live_by_line(data, device);
+    let lines = device.at_end().by(Key::Line).into_owned();
     let at_hand = reserved_unused.unwrap_or(0).saturating_add(refused.device_free.unwrap_or(0));
     let missing = refused.size.saturating_sub(at_hand);
     let lines_to_drop = rows_for(&lines, missing);
-    let scopes = live_by_scope(data, device);
+    let scopes = device.at_end().by(Key::Scope).into_owned();
     Some(PostMortem {
         refused,
         reserved_unused,
         holes: fragmentation(device),
-        temporaries: temporaries(data, device).into_iter().max_by_key(|row| row.largest),
+        temporaries: temporaries(device).into_iter().max_by_key(|row| row.largest),
         lines,
         scopes,
         missing,
@@ -62,6 +63,7 @@ fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::snapshot::Pool;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{LINE_7, Story, WORKER};
 
     /// A device with a block of a line and a block of a worker without a line; it refuses an allocation.
@@ -72,7 +74,7 @@ mod tests {
         trace.alloc("worker's", 500).on(WORKER);
         trace.refused(size, Some(free)).pool(Pool { reserved: 1000 + unused, used: 1000, ..Pool::default() });
         let data = trace.build();
-        let post_mortem = post_mortem(&data, &data.devices[0]).unwrap();
+        let post_mortem = post_mortem(&DeviceView::of(&data, &data.devices[0])).unwrap();
         (data, post_mortem)
     }
 
@@ -88,6 +90,6 @@ mod tests {
         assert_eq!(most.lines.total, live + device.not_recorded + device.below_threshold);
         assert_eq!(most.scopes.total, most.lines.total);
         let none = Story::cpu().alloc("a block", 1000).build();
-        assert_eq!(post_mortem(&none, &none.devices[0]), None);
+        assert_eq!(post_mortem(&DeviceView::of(&none, &none.devices[0])), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::ContextId;
 
 /// A scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,8 @@ pub struct ScopeRow {
 }
 
 /// The scopes of a recording as a tree in the order of their first use, parents before children.
-pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
+pub fn scopes(device: &DeviceView<'_>) -> Vec<ScopeRow> {
+    let data = device.data();
     let mut at_peak: HashMap<ContextId, u64> = HashMap::new();
     for (block, weight) in device.peak_weights() {
         *at_peak.entry(block.context).or_default() += weight.bytes;

@@ -5,11 +5,12 @@
 //! bound on purpose, so no alarm is false. A context knows whether a span took its path; a path shared with a scope of the
 //! program counts as the span's.
 
+use crate::attribute::Attribution;
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 
 use crate::attribute::belongs_to_a_span;
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, Spans, StackId};
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, Spans, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Blocks that should be in a span and are not.
@@ -23,7 +24,7 @@ pub struct Spanless {
 
 /// The blocks that candle's models allocated in functions with a span of their own, outside of every span, although memtrace's
 /// layer was installed. A lower bound.
-pub fn spanless(data: &SnapshotData) -> Spanless {
+pub fn spanless(data: &Attribution<'_>) -> Spanless {
     // A merged scope may have been the span.
     if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
         return Spanless::default();
@@ -39,7 +40,7 @@ pub fn spanless(data: &SnapshotData) -> Spanless {
 }
 
 /// The cause and the advice, as two parts of a sentence, if there are such blocks.
-pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
+pub fn spanless_note(data: &Attribution<'_>) -> Option<(String, &'static str)> {
     let Spanless { blocks, bytes } = spanless(data);
     let (cause, advice) = match data.health.spans {
         Spans::Silenced => (
@@ -58,7 +59,7 @@ pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
 }
 
 struct Search<'a> {
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     /// By stack.
     belongs: Vec<bool>,
     sum: Spanless,
@@ -90,6 +91,7 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
 
     /// The stack of a function with a span.
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn blocks_of_dead_spans_are_counted_once_each() {
-        let found = |trace: &Story| spanless(&recorded(Spans::Heard, trace));
+        let found = |trace: &Story| spanless(&Attribution::new(&recorded(Spans::Heard, trace)));
         let dead = Spanless { blocks: 2, bytes: 3000 };
         assert_eq!(found(&two_blocks(candles())), dead);
         assert_eq!(found(two_blocks(candles()).without_log()), dead, "live and at the peak");
@@ -138,24 +140,27 @@ mod tests {
 
     #[test]
     fn silence_where_spans_are_alive_or_nobody_asked_or_scopes_were_lost() {
-        assert_eq!(spanless(&two_lines_and_a_temporary()), Spanless::default());
-        assert_eq!(spanless(&in_a_model(Spans::NoLayer)), Spanless::default());
+        assert_eq!(spanless(&Attribution::new(&two_lines_and_a_temporary())), Spanless::default());
+        assert_eq!(spanless(&Attribution::new(&in_a_model(Spans::NoLayer))), Spanless::default());
         let alive = recorded(Spans::Heard, two_blocks(candles()).module("forward"));
-        assert_eq!((spanless(&alive), spanless_note(&alive)), (Spanless::default(), None));
+        assert_eq!(
+            (spanless(&Attribution::new(&alive)), spanless_note(&Attribution::new(&alive))),
+            (Spanless::default(), None)
+        );
         let mut lost = in_a_model(Spans::Heard);
         lost.health.lost_scopes = 1;
-        assert_eq!(spanless(&lost), Spanless::default());
+        assert_eq!(spanless(&Attribution::new(&lost)), Spanless::default());
     }
 
     #[test]
     fn what_is_allocated_for_entering_a_span_is_not_counted() {
         let trace = two_blocks(program("tracing::span::Span::enter", "tracing-0.1.44/src/span.rs"));
-        assert_eq!(spanless(&recorded(Spans::Heard, &trace)), Spanless::default());
+        assert_eq!(spanless(&Attribution::new(&recorded(Spans::Heard, &trace))), Spanless::default());
     }
 
     #[test]
     fn the_cause_is_named_where_it_is_known() {
-        let note = |spans| spanless_note(&in_a_model(spans)).unwrap();
+        let note = |spans| spanless_note(&Attribution::new(&in_a_model(spans))).unwrap();
         assert!(note(Spans::Heard).0.contains("loaded before memtrace::layer()"));
         assert!(note(Spans::Heard).1.contains("before loading the model"));
         assert!(note(Spans::Silenced).0.contains("level TRACE is switched off"));

@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
-use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SnapshotData, Weight};
+use crate::recording::DeviceView;
+use crate::snapshot::{Record, RecordKind, Weight};
 
 /// A block counts as temporary if it is freed before this many further blocks are allocated on its device.
 pub const SOON: usize = 10;
@@ -24,13 +25,14 @@ pub struct TemporaryRow {
 
 /// Temporaries by user line, most bytes first, from the records that the log still holds. Blocks of suballocators do not
 /// count.
-pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
+pub fn temporaries(device: &DeviceView<'_>) -> Vec<TemporaryRow> {
+    let data = device.data();
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<(Weight, u64)> = Vec::new();
     // Of each stack; `None` if it is not known yet.
     let mut numbers: Vec<Option<Option<usize>>> = vec![None; data.stacks.len()];
-    for Record { size, alloc_stack, context, .. } in short_lived(&device.records) {
-        let mut number = || allocator(data, *alloc_stack).is_none().then(|| labels.number(*alloc_stack, *context));
+    for Record { size, alloc_stack, .. } in short_lived(&device.records) {
+        let mut number = || allocator(data, *alloc_stack).is_none().then(|| labels.number_at(alloc_stack.0));
         let found = match numbers.get_mut(alloc_stack.0 as usize) {
             Some(known) => *known.get_or_insert_with(number),
             None => number(),

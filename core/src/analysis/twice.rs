@@ -7,8 +7,8 @@ use foldhash::fast::RandomState;
 
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, has_variables, is_made_anew, matched_frames, once, operator};
-use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched_frames, operator};
+use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,11 +43,7 @@ impl LiveTwice {
 /// blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation.
-pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
-    once(data, device, || made(data, device))
-}
-
-fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
+pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     // The graph of a result over variables is dropped in the same order, and dropping the variable of the program frees nothing.
     if has_variables(data) {
         return Vec::new();
@@ -98,7 +94,7 @@ type Parting<'a> = Option<(&'a Frame, &'a Frame)>;
 
 /// Cache of partings by pairs of stacks.
 struct Holders<'a> {
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     known: HashMap<(StackId, StackId), Parting<'a>>,
 }
 
@@ -126,7 +122,7 @@ impl<'a> Holders<'a> {
     }
 }
 
-fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
+fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Parting<'d> {
     let own = |stack| {
         let frames = matched_frames(data, stack).filter(|frame| frame.origin() == Origin::Workspace);
         let mut frames: Vec<&Frame> = frames.map(|frame| frame.frame).collect();
@@ -170,7 +166,7 @@ struct LogPlace {
 
 impl<'a> Log<'a> {
     /// The places of these blocks. The part of the log before the oldest of them is left out, and that after their frees.
-    fn of(data: &SnapshotData, device: &'a DeviceSnapshot, blocks: &[&Block]) -> Self {
+    fn of(data: &Attribution<'_>, device: &'a DeviceSnapshot, blocks: &[&Block]) -> Self {
         let mut log = Self { device, allocated: HashMap::default(), freed: HashMap::default() };
         let wanted: HashMap<NonZeroU64, ThreadId, RandomState> =
             blocks.iter().filter_map(|block| Some((block.seq?, block.thread))).collect();

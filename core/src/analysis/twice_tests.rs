@@ -1,4 +1,6 @@
 use super::*;
+use crate::attribute::Attribution;
+use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 
 /// The stack of a block without a user line; stacks 1, 2 … are those of lines 1, 2 …
@@ -30,7 +32,7 @@ fn recording(steps: &[i64]) -> SnapshotData {
 }
 
 fn found(data: &SnapshotData) -> Vec<LiveTwice> {
-    live_twice(data, &data.devices[0])
+    live_twice(&Attribution::new(data), &data.devices[0])
 }
 
 #[test]

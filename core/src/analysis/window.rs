@@ -134,7 +134,8 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::by_line;
+    use crate::analysis::Key;
+    use crate::recording::DeviceView;
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 
     fn recording() -> SnapshotData {
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(device.live.iter().map(|block| block.size).collect::<Vec<_>>(), [500, 40]);
         let Stat { current, peak, allocated, freed } = device.stats.allocated_bytes;
         assert_eq!((current, peak, allocated, freed), (1540, 1610, 110, 70));
-        assert_eq!(by_line(&part, device).total, 1610);
+        assert_eq!(DeviceView::of(&part, device).by(Key::Line).total, 1610);
         assert_eq!(log::allocated_at_start(device), 1500);
     }
 
@@ -170,7 +171,7 @@ mod tests {
         for from in 0..10 {
             for to in from..=10 {
                 let part = window(&data, from, to).unwrap();
-                let at = |ns| Moment::Time(ns).of(&data, &data.devices[0]).unwrap().peak.bytes;
+                let at = |ns| DeviceView::of(&data, &data.devices[0]).at(&Moment::Time(ns)).unwrap().bytes;
                 // The state just before the window is what it begins with.
                 let highest = (from.saturating_sub(1)..=to).map(at).max().unwrap();
                 assert_eq!(part.devices[0].peak.bytes, highest, "{from} to {to}");

@@ -1,11 +1,12 @@
 //! Suballocators of frameworks: they take large blocks and hand out parts of them to tensors.
 
+use super::Attribution;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
-use crate::snapshot::{Fact, SnapshotData, StackId};
+use crate::snapshot::{Fact, StackId};
 
 /// The crate of the suballocator that took the block, spelled as in `use`: `cubecl_cuda`.
-pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
+pub fn allocator(data: &Attribution<'_>, stack: StackId) -> Option<String> {
     let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator));
     found.map(|found| FramePlace::of(found.frame).package)
 }
@@ -13,7 +14,8 @@ pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribute::{Categories, Either};
+    use crate::attribute::Either;
+    use crate::recording::DeviceView;
     use crate::snapshot::Category;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
 
@@ -35,7 +37,7 @@ mod tests {
         let symbol = format!("{STORAGE}::alloc");
         for (function, file) in [("alloc", &*file), (&*symbol, &*file), (&*symbol, "")] {
             let data = page_and_own(function, file).build();
-            let names = [1, 2, 3].map(|stack| allocator(&data, StackId(stack)));
+            let names = [1, 2, 3].map(|stack| allocator(&Attribution::new(&data), StackId(stack)));
             assert_eq!(
                 names,
                 [Some("cubecl_cuda".to_owned()), None, Some("cubecl_cuda".to_owned())],
@@ -43,7 +45,7 @@ mod tests {
             );
         }
         let data = page_and_own("alloc", &registry("cubecl-runtime-0.10.0/src/compute/storage/gpu.rs")).build();
-        assert_eq!(allocator(&data, StackId(1)), None);
+        assert_eq!(allocator(&Attribution::new(&data), StackId(1)), None);
     }
 
     #[test]
@@ -57,7 +59,7 @@ mod tests {
         trace.alloc("last", 700).on(StackId(2));
         let data = trace.build();
         let device = &data.devices[0];
-        let categories = Categories::of(&data, device);
+        let categories = DeviceView::of(&data, device).categories().clone();
         let all = [0, 2, 3].map(|at| device.records[at].alloc_seq);
         let found = all.map(|seq| (categories.get(seq), categories.either(seq)));
         let given_out = (Category::Unknown, Some(Either::GivenOut));

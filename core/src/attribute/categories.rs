@@ -7,8 +7,8 @@
 //! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
+use super::Attribution;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::Arc;
 
 use super::copies::copies_of_models;
 use super::gradients::{self, GradientCounts, outlives};
@@ -17,7 +17,6 @@ use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
-use super::memo;
 use super::model_functions;
 use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
 use super::torch::is_python;
@@ -25,7 +24,7 @@ use super::torch_gradients;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use super::workers::{PartOf, ProgramsWork};
 use super::{AllocationSite, allocation_site};
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
 const SOON: usize = 10;
@@ -54,10 +53,7 @@ const SOON: usize = 10;
 /// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if they
 /// agree; otherwise it is unknown.
 #[derive(Clone, Debug, Default)]
-pub struct Categories(Arc<CategoryTable>);
-
-#[derive(Debug, Default)]
-struct CategoryTable {
+pub struct Categories {
     /// Sorted.
     seqs: Vec<NonZeroU64>,
     /// The category of each, and what it can only be if it is unknown.
@@ -107,38 +103,34 @@ enum Verdict {
 const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 
 impl Categories {
-    /// The categories of all blocks that the recording knows.
-    pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        memo::once(data, device, || Self(Arc::new(CategoryTable::of(data, device))))
-    }
-
     /// The category of the block with this number ([`Block::seq`](crate::snapshot::Block::seq)).
     pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
-        self.0.of_block(seq).0
+        self.of_block(seq).0
     }
 
     /// What the block can only be, if its category is unknown but narrowed down.
     pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
-        self.0.of_block(seq).1
+        self.of_block(seq).1
     }
 
     /// The lifetimes of all blocks that the recording knows, in the order of their allocation, with their categories.
     pub(crate) fn lives(&self) -> impl Iterator<Item = (&Lifetime, Category)> {
-        self.0.lives.iter().zip(&self.0.found).map(|(life, (category, _))| (life, *category))
+        self.lives.iter().zip(&self.found).map(|(life, (category, _))| (life, *category))
     }
 
     /// The label in tables: the category, or what [`either`](Self::either) knows.
     #[doc(hidden)]
     pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
-        match self.0.of_block(seq) {
+        match self.of_block(seq) {
             (Category::Unknown, Some(either)) => either.label(),
             (category, _) => category.word(),
         }
     }
 }
 
-impl CategoryTable {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+impl Categories {
+    /// The categories of all blocks that the recording knows. A [`DeviceView`](crate::DeviceView) has them.
+    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot) -> Self {
         let mut lives = lifetimes(data, device);
         model_functions::learn(data, &mut lives);
         let work = Work::of(data, device, &lives);
@@ -270,7 +262,7 @@ struct Work {
 }
 
 impl Work {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
+    fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
@@ -532,7 +524,7 @@ impl Work {
 
 /// Sites whose data comes again and again, if that holds for all sites of their line: one line may load the weights of a model by
 /// several stacks, and of some each model has one block.
-fn inputs(data: &SnapshotData, lives: &[Lifetime], history: &AllocationHistory) -> HashSet<StackId> {
+fn inputs(data: &Attribution<'_>, lives: &[Lifetime], history: &AllocationHistory) -> HashSet<StackId> {
     let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
     let line = |stack: StackId| match allocation_site(data, stack) {
         AllocationSite::User(frame) => frame.file.as_deref().zip(frame.line),
@@ -545,7 +537,7 @@ fn inputs(data: &SnapshotData, lives: &[Lifetime], history: &AllocationHistory) 
 }
 
 /// The innermost scope of a context that is not a module, or else its outermost module.
-fn own_scope(data: &SnapshotData, context: ContextId) -> Option<ContextId> {
+fn own_scope(data: &Attribution<'_>, context: ContextId) -> Option<ContextId> {
     let ids = data.context_ids(context);
     let is_scope = |id: &&ContextId| data.contexts.get(id.0 as usize).is_some_and(|node| !node.module);
     ids.iter().rfind(is_scope).or(ids.first()).copied()

@@ -1,6 +1,7 @@
 //! Copies of a model: one block for each variable, of its size, made by one function before the first backward pass. A frozen reference and
 //! averaged weights begin so.
 
+use super::Attribution;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -9,9 +10,8 @@ use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use super::model_functions::{Function, Functions, first_passes};
-use crate::snapshot::SnapshotData;
 
-pub(super) fn copies_of_models(data: &SnapshotData, lives: &[Lifetime]) -> HashSet<NonZeroU64> {
+pub(super) fn copies_of_models(data: &Attribution<'_>, lives: &[Lifetime]) -> HashSet<NonZeroU64> {
     let (first, mut functions) = (first_passes(lives), Functions::of(data));
     let mut made: HashMap<Function<'_>, Vec<&Lifetime>> = HashMap::default();
     let moves = |life: &&Lifetime| life.of_stack.moves && !life.of_stack.is_structure && life.from > 0;

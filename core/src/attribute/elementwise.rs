@@ -1,10 +1,11 @@
 //! Element-wise operators of candle: each element of the output needs one element of each operand, so the output may be written
 //! over an operand.
 
+use super::Attribution;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
 use super::{Origin, operator};
-use crate::snapshot::{SnapshotData, StackId};
+use crate::snapshot::StackId;
 
 /// Functions of `candle_core::Tensor` with one operand.
 const UNARY: [&str; 22] = [
@@ -25,7 +26,7 @@ pub(crate) struct Elementwise<'a> {
 
 /// The element-wise operator that a program calls by this stack: no part of another operator, such as softmax, and none in a
 /// backward pass.
-pub(crate) fn elementwise(data: &SnapshotData, stack: StackId) -> Option<Elementwise<'_>> {
+pub(crate) fn elementwise<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Elementwise<'d>> {
     let found = operator(data, stack).filter(|found| !found.is_backward)?;
     let name = found.root.strip_prefix("broadcast_").filter(|name| BINARY.contains(name)).unwrap_or(found.root);
     // `x * 2.0` is `mul`, implemented with `affine`.
@@ -35,7 +36,7 @@ pub(crate) fn elementwise(data: &SnapshotData, stack: StackId) -> Option<Element
 }
 
 /// Other frameworks have operators with the same names, some of them on top of candle.
-fn is_candles(data: &SnapshotData, stack: StackId) -> bool {
+fn is_candles(data: &Attribution<'_>, stack: StackId) -> bool {
     let is_programs = |origin| matches!(origin, Origin::Workspace | Origin::Library);
     let mut frames = matched_frames(data, stack).take_while(|frame| !is_programs(frame.origin()));
     frames.all(|frame| frame.origin() != Origin::Framework || is_of_candle(&FramePlace::of(frame.frame)))
@@ -58,7 +59,7 @@ mod tests {
         let mut story = Story::cuda(0);
         story.stacks(stacks(frames, [all]));
         let data = story.build();
-        elementwise(&data, StackId(1)).map(|found| (found.operator.to_owned(), found.operands))
+        elementwise(&Attribution::new(&data), StackId(1)).map(|found| (found.operator.to_owned(), found.operands))
     }
 
     const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";

@@ -209,6 +209,7 @@ impl GradientCounts {
 
 #[cfg(test)]
 mod tests {
+    use crate::attribute::Attribution;
     use proptest::prelude::*;
 
     use super::super::lifetimes::lifetimes;
@@ -296,7 +297,7 @@ mod tests {
             are_all_known in any::<bool>(),
         ) {
             let data = story(&ops);
-            let lives = lifetimes(&data, &data.devices[0]);
+            let lives = lifetimes(&Attribution::new(&data), &data.devices[0]);
             let backward = passes(&data.devices[0], &lives, Hint::Backward, &exits(&data.devices[0]));
             let GradientCounts { gradients, details, parameters } = count(&lives, &backward, are_all_known);
             let found = [gradients, details, parameters].map(|seqs| seqs.into_iter().collect::<BTreeSet<_>>());

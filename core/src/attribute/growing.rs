@@ -203,6 +203,7 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use crate::attribute::Attribution;
     use proptest::prelude::*;
 
     use super::super::lifetimes::lifetimes;
@@ -244,7 +245,7 @@ mod tests {
                 }
             }
             let data = story.build();
-            let lives = lifetimes(&data, &data.devices[0]);
+            let lives = lifetimes(&Attribution::new(&data), &data.devices[0]);
             let place: Vec<&Lifetime> = lives.iter().collect();
             let numbers = |runs: Vec<Vec<&Lifetime>>| -> Vec<Vec<NonZeroU64>> {
                 runs.into_iter().map(|run| run.into_iter().map(|life| life.seq).collect()).collect()

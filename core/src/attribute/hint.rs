@@ -1,9 +1,10 @@
 //! Category hints: what a stack alone says about the purpose of a block.
 
+use super::Attribution;
 use super::matched_frame::{MatchedFrame, matched_frames};
 use super::torch::is_script;
 use super::{Origin, allocator, is_pool, library, operator};
-use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId};
+use crate::snapshot::{Category, ContextId, Fact, StackId};
 
 /// What a stack says about a block's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(super) struct StackHint {
 }
 
 impl StackHint {
-    pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
+    pub(super) fn of(data: &Attribution<'_>, stack: StackId) -> Self {
         let rules = &data.settings.rules;
         let run: Vec<MatchedFrame<'_>> = framework_run(data, stack).collect();
         let operator = operator(data, stack);
@@ -120,19 +121,19 @@ impl Hint {
 }
 
 /// Does a line of a Python program, outside of functions that are part of a backward pass, allocate the block itself?
-fn is_scripts(data: &SnapshotData, stack: StackId) -> bool {
+fn is_scripts(data: &Attribution<'_>, stack: StackId) -> bool {
     let frame = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace);
     frame.is_some_and(|frame| is_script(frame.frame.file_or_empty()) && !frame.function().contains("backward"))
 }
 
-fn is_workers(data: &SnapshotData, stack: StackId) -> bool {
+fn is_workers(data: &Attribution<'_>, stack: StackId) -> bool {
     let is_programs = |frame: MatchedFrame<'_>| matches!(frame.origin(), Origin::Workspace | Origin::Library);
     let is_of_pool = |frame: MatchedFrame<'_>| is_pool(&data.settings.rules, frame.frame);
     !matched_frames(data, stack).any(is_programs) && matched_frames(data, stack).any(is_of_pool)
 }
 
 /// The framework frames below the program's own, innermost first.
-fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = MatchedFrame<'_>> {
+fn framework_run<'d>(data: &'d Attribution<'_>, stack: StackId) -> impl Iterator<Item = MatchedFrame<'d>> {
     let frames = matched_frames(data, stack);
     let run = frames.take_while(|frame| !matches!(frame.origin(), Origin::Workspace | Origin::Library));
     run.filter(|frame| frame.origin() == Origin::Framework)
@@ -146,21 +147,23 @@ fn by_rule(run: &[MatchedFrame<'_>]) -> Option<Category> {
 }
 
 /// Was the block created from data or a constant, not from other tensors?
-pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
+pub(crate) fn is_made_anew(data: &Attribution<'_>, stack: StackId) -> bool {
     matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
 }
 
 /// Was the block allocated by an operator in an optimizer's step?
-pub(crate) fn is_of_optimizer(data: &SnapshotData, stack: StackId, context: ContextId) -> bool {
+pub(crate) fn is_of_optimizer(data: &Attribution<'_>, stack: StackId, context: ContextId) -> bool {
     StackHint::of(data, stack).within(is_step(data, context)) == Hint::Step
 }
 
-pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
+pub(super) fn is_step(data: &Attribution<'_>, context: ContextId) -> bool {
     data.context_names(context).into_iter().any(|name| data.settings.rules.names(Fact::Step, name))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::recording::DeviceView;
+    use crate::snapshot::SnapshotData;
     use std::num::NonZeroU64;
 
     use super::*;
@@ -178,14 +181,14 @@ mod tests {
             trace.build()
         };
         let category =
-            |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(NonZeroU64::new(1));
+            |data: &SnapshotData| DeviceView::of(data, &data.devices[0]).categories().get(NonZeroU64::new(1));
         let data = in_step(frame("mul_scalar", &registry("burn-tensor-0.21.0/src/tensor/api/numeric.rs"), 300));
         assert_eq!(category(&data), Category::Unknown);
-        assert_eq!(operator(&data, StackId(1)).map(|operator| operator.root), Some("mul_scalar"));
-        let hint = StackHint::of(&data, StackId(1));
+        assert_eq!(operator(&Attribution::new(&data), StackId(1)).map(|operator| operator.root), Some("mul_scalar"));
+        let hint = StackHint::of(&Attribution::new(&data), StackId(1));
         assert_eq!([false, true].map(|is_step| hint.within(is_step)), [Hint::Rule(Category::Unknown); 2]);
         let candles = in_step(frame("mul", &registry("candle-core-0.11.1/src/tensor.rs"), 300));
-        assert_eq!(StackHint::of(&candles, StackId(1)).within(false), Hint::Step);
+        assert_eq!(StackHint::of(&Attribution::new(&candles), StackId(1)).within(false), Hint::Step);
         assert_eq!(category(&candles), Category::Temporary);
     }
 }

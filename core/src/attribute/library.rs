@@ -1,11 +1,12 @@
 //! Native libraries that allocate device memory on their own, such as cuBLAS.
 
+use super::Attribution;
 use super::Origin;
 use super::matched_frame::matched_at;
-use crate::snapshot::{CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
+use crate::snapshot::{CodeAddress, Fact, Frame, Rules, StackId};
 
 /// File name of the native library that allocated the block itself: `libcublas.so.13`.
-pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
+pub fn library<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<&'d str> {
     let is_own = |address: &&CodeAddress| is_of_memtrace(origins(data, address));
     let asking = data.stacks.addresses(stack).find(|address| !is_own(address))?;
     let is_native = origins(data, asking).all(|origin| origin == Origin::Unknown);
@@ -13,7 +14,7 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     name_of_library(&data.settings.rules, module.path.as_deref()?).filter(|_| is_native)
 }
 
-fn origins(data: &SnapshotData, address: &CodeAddress) -> impl Iterator<Item = Origin> {
+fn origins(data: &Attribution<'_>, address: &CodeAddress) -> impl Iterator<Item = Origin> {
     matched_at(data, address).map(|frame| frame.origin())
 }
 
@@ -73,7 +74,7 @@ mod tests {
         let asking = |frame| {
             let mut data = Story::cpu().stacks(stacks(vec![frame], [[0]])).build();
             data.objects[0].path = Some("/opt/lib/libnet.so.1".into());
-            library(&data, StackId(1)).map(str::to_owned)
+            library(&Attribution::new(&data), StackId(1)).map(str::to_owned)
         };
         let rust = frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700);
         assert_eq!(asking(rust), None, "it has lines of its own");

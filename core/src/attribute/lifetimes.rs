@@ -1,10 +1,11 @@
 //! Lifetimes of all blocks, as positions in the log.
 
+use super::Attribution;
 use std::num::NonZeroU64;
 
 use super::hashed::HashMap;
 use super::hint::{Hint, StackHint, is_step};
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// A position in the log, from 1; 0 is before the log. Records behind the largest are left out.
 pub(crate) type RecordPosition = u32;
@@ -34,7 +35,7 @@ impl Lifetime {
 }
 
 /// All blocks that the recording knows, in the order of their allocation.
-pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lifetime> {
+pub(super) fn lifetimes(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<Lifetime> {
     let steps: Vec<bool> = (0..data.contexts.len() as u32).map(|context| is_step(data, ContextId(context))).collect();
     let mut stacks: Vec<Option<StackHint>> = vec![None; data.stacks.len()];
     let mut hint = |stack: StackId, context: ContextId| {

@@ -1,11 +1,11 @@
-//! Memoization of rule matches by frame. Stacks share frames, and one match with all rules takes microseconds.
+//! What the rules say about each frame, found once: stacks share frames, and one match with all rules takes microseconds.
 
-use std::rc::Rc;
+use std::cell::OnceCell;
+use std::ops::Deref;
 
 use super::Origin;
 use super::frame_place::FramePlace;
 use super::hashed::HashMap;
-use super::memo;
 use super::torch::is_optimizer;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
@@ -69,7 +69,38 @@ impl RuleMatches {
     }
 }
 
-/// A frame and what the rules say about it: looked up during a report, matched on demand otherwise.
+/// A recording's data whose frames are matched with its rules once, when the first of them is asked for.
+#[derive(Debug)]
+pub struct Attribution<'a> {
+    data: &'a SnapshotData,
+    matches: OnceCell<RuleMatches>,
+}
+
+impl<'a> Attribution<'a> {
+    /// Takes no time yet.
+    pub fn new(data: &'a SnapshotData) -> Self {
+        Self { data, matches: OnceCell::new() }
+    }
+
+    /// The data.
+    pub fn data(&self) -> &'a SnapshotData {
+        self.data
+    }
+
+    fn matches(&self) -> &RuleMatches {
+        self.matches.get_or_init(|| RuleMatches::of(self.data))
+    }
+}
+
+impl Deref for Attribution<'_> {
+    type Target = SnapshotData;
+
+    fn deref(&self) -> &SnapshotData {
+        self.data
+    }
+}
+
+/// A frame and what the rules say about it.
 #[derive(Clone, Copy)]
 pub(crate) struct MatchedFrame<'a> {
     pub(crate) frame: &'a Frame,
@@ -122,27 +153,29 @@ impl<'a> MatchedFrame<'a> {
 }
 
 /// The frames of a stack, innermost first.
-pub(crate) fn matched_frames(data: &SnapshotData, stack: StackId) -> impl DoubleEndedIterator<Item = MatchedFrame<'_>> {
+pub(crate) fn matched_frames<'d>(
+    data: &'d Attribution<'_>,
+    stack: StackId,
+) -> impl DoubleEndedIterator<Item = MatchedFrame<'d>> {
     matched(data, data.stacks.frame_numbers(stack))
 }
 
 /// The frames of an address, innermost first.
 pub(super) fn matched_at<'a>(
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     address: &CodeAddress,
 ) -> impl DoubleEndedIterator<Item = MatchedFrame<'a>> {
     let start = address.frames.start as usize;
     matched(data, start..start + data.stacks.frames_at(address).len())
 }
 
-fn matched(
-    data: &SnapshotData,
+fn matched<'d>(
+    data: &'d Attribution<'_>,
     numbers: impl DoubleEndedIterator<Item = usize>,
-) -> impl DoubleEndedIterator<Item = MatchedFrame<'_>> {
-    let known = memo::once_reported(data, || Rc::new(RuleMatches::of(data)));
-    let rules = &data.settings.rules;
+) -> impl DoubleEndedIterator<Item = MatchedFrame<'d>> {
+    let (known, rules) = (data.matches(), &data.settings.rules);
     numbers.filter_map(move |number| {
-        let known = known.as_ref().and_then(|known| known.0.get(number).copied());
+        let known = known.0.get(number).copied();
         Some(MatchedFrame { frame: data.stacks.frames.get(number)?, rules, known })
     })
 }

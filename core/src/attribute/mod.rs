@@ -17,7 +17,6 @@ mod history;
 mod library;
 mod lifetimes;
 mod matched_frame;
-mod memo;
 mod model_functions;
 mod operator;
 mod origin;
@@ -40,8 +39,8 @@ pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_interpreter, is_memtraces, name_of_library};
 pub(crate) use lifetimes::{Lifetime, NEVER};
+pub use matched_frame::Attribution;
 pub(crate) use matched_frame::matched_frames;
-pub(crate) use memo::{Memoized, once};
 pub use operator::{Operator, operator};
 pub(crate) use operator::{allocates_once, has_backward_pass, has_variables, is_pool, squared_by};
 pub use origin::Origin;
@@ -64,14 +63,14 @@ pub enum AllocationSite<'a> {
 
 /// The line of the model: the innermost frame that is not a framework's, in the user's workspace or in a library of models
 /// such as candle-transformers.
-pub fn model_line(data: &SnapshotData, stack: StackId) -> Option<&Frame> {
+pub fn model_line<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<&'d Frame> {
     let mut frames = matched_frames(data, stack);
     let found = frames.find(|frame| matches!(frame.origin(), Origin::Workspace | Origin::Library));
     found.map(|found| found.frame)
 }
 
 /// The module path of a context: the names of its modules, outermost first, joined by ` > `.
-pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
+pub fn module(data: &Attribution<'_>, context: ContextId) -> Option<String> {
     let node = |id: ContextId| data.contexts.get(id.0 as usize).filter(|node| node.module);
     let names: Vec<&str> = data.context_ids(context).into_iter().filter_map(node).map(|node| &*node.name).collect();
     (!names.is_empty()).then(|| names.join(" > "))
@@ -79,7 +78,7 @@ pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
 
 /// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own crates. A frame of the
 /// user's workspace takes precedence over a library's.
-pub fn allocation_site(data: &SnapshotData, stack: StackId) -> AllocationSite<'_> {
+pub fn allocation_site<'d>(data: &'d Attribution<'_>, stack: StackId) -> AllocationSite<'d> {
     site_of(matched_frames(data, stack).map(|frame| (frame.origin(), frame.frame)))
 }
 

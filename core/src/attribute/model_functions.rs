@@ -2,18 +2,19 @@
 //! backward pass, and that pass finds live both a product and what they computed next. Of data nobody keeps the product, and
 //! optimizers have nothing to do that early.
 
+use super::Attribution;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::{Lifetime, RecordPosition};
 use super::matched_frame::matched_frames;
 use super::origin::Origin;
-use crate::snapshot::{SnapshotData, StackId, ThreadId};
+use crate::snapshot::{StackId, ThreadId};
 
 /// A function by its file and name.
 pub(super) type Function<'a> = (&'a str, &'a str);
 
 /// States of the blocks of such functions that they belong to a model's work.
-pub(super) fn learn(data: &SnapshotData, lives: &mut [Lifetime]) {
+pub(super) fn learn(data: &Attribution<'_>, lives: &mut [Lifetime]) {
     let first = first_passes(lives);
     if first.is_empty() {
         return;
@@ -61,12 +62,12 @@ fn does_more(life: &Lifetime) -> bool {
 
 /// The program's innermost function of each stack.
 pub(super) struct Functions<'a> {
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     of_stack: HashMap<StackId, Option<Function<'a>>>,
 }
 
 impl<'a> Functions<'a> {
-    pub(super) fn of(data: &'a SnapshotData) -> Self {
+    pub(super) fn of(data: &'a Attribution<'a>) -> Self {
         Self { data, of_stack: HashMap::default() }
     }
 

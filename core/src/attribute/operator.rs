@@ -1,12 +1,13 @@
 //! Operator attribution: the tensor operation that allocated a block, from the frames of its stack.
 
+use super::Attribution;
 use std::fmt;
 
 use super::Origin;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
 use super::torch::{self, TorchCall};
-use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId};
+use crate::snapshot::{Fact, Frame, Rules, StackId};
 
 /// A tensor operation, as a stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,7 @@ impl fmt::Display for Operator<'_> {
 ///
 /// Among the framework's frames below the program's own, the outermost operator is the root and the innermost is the leaf.
 /// Within a backward pass, the root is the operator that the pass itself called.
-pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
+pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operator<'d>> {
     let rules = &data.settings.rules;
     let (mut leaf, mut root, mut weak, mut pass, mut inside) = (None, None, None, None, false);
     for matched in matched_frames(data, stack) {
@@ -80,21 +81,21 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
 }
 
 /// The operator that made a square matrix, unless the program asked for the matrix itself.
-pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
+pub(crate) fn squared_by<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<&'d str> {
     let square = matched_frames(data, stack).find(|frame| frame.is(Fact::Square))?;
     operator(data, stack).map(|found| found.root).filter(|root| *root != square.function())
 }
 
-pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
+pub(crate) fn has_backward_pass(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Pass)
 }
 
 /// Has the program made variables, whose results keep what they were computed from?
-pub(crate) fn has_variables(data: &SnapshotData) -> bool {
+pub(crate) fn has_variables(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Variable)
 }
 
-fn has_frame_of(data: &SnapshotData, fact: Fact) -> bool {
+fn has_frame_of(data: &Attribution<'_>, fact: Fact) -> bool {
     data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
 
 /// Does one call of this operator allocate at most once by this stack? True for the operator's own library, unless the operator
 /// loops; code that it calls (matrix kernels, thread pools) may repeat a stack.
-pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {
+pub(crate) fn allocates_once(data: &Attribution<'_>, stack: StackId, operator: &str) -> bool {
     let asking = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Framework);
     asking.is_some_and(|frame| frame.is(Fact::Own)) && !data.settings.rules.names(Fact::Loop, operator)
 }
@@ -141,7 +142,7 @@ mod tests {
         let mut story = Story::cpu();
         story.stacks(stacks(frames, [&[0, 1, 2, 4][..], &[0, 1, 2, 3, 4], &[5, 2, 4]]));
         let data = story.build();
-        let named = |stack| operator(&data, StackId(stack)).map(|operator| operator.to_string());
+        let named = |stack| operator(&Attribution::new(&data), StackId(stack)).map(|operator| operator.to_string());
         assert_eq!(
             [1, 2, 3].map(named),
             ["softmax_last_dim", "softmax_last_dim", "rope"].map(|name| Some(name.to_owned()))

@@ -1,9 +1,10 @@
 //! Frames of PyTorch programs: whose code a Python or C++ frame is, and the operator or the backward pass that it tells of.
 
+use super::Attribution;
 use std::borrow::Cow;
 
 use super::Origin;
-use crate::snapshot::{Frame, SnapshotData};
+use crate::snapshot::Frame;
 
 /// Python packages that are the framework's.
 const PACKAGES: [&str; 4] = ["torch", "torchgen", "functorch", "triton"];
@@ -65,12 +66,12 @@ pub(super) enum TorchCall<'a> {
 }
 
 /// Whether a recording is of a Python program.
-pub(crate) fn is_python(data: &SnapshotData) -> bool {
+pub(crate) fn is_python(data: &Attribution<'_>) -> bool {
     data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
 }
 
 /// Whether a recording is of a program in C or C++: of no other language there is code beside std's and memtrace's.
-pub(crate) fn is_native(data: &SnapshotData) -> bool {
+pub(crate) fn is_native(data: &Attribution<'_>) -> bool {
     let is_code = |frame: &&Frame| {
         let origin = Origin::of(&data.settings.rules, frame);
         matches!(origin, Origin::Framework | Origin::Library | Origin::Workspace)
@@ -218,7 +219,7 @@ mod tests {
     fn a_program_is_native_if_it_has_code_in_c_alone() {
         let is = |files: &[&str]| {
             let frames = files.iter().map(|file| frame("f", file)).collect();
-            is_native(&Story::cpu().stacks(stacks(frames, [[0]])).build())
+            is_native(&Attribution::new(&Story::cpu().stacks(stacks(frames, [[0]])).build()))
         };
         let (c, rust, std) = ("/home/u/a.c", "/home/u/src/main.rs", "/rustc/0/library/alloc/src/vec/mod.rs");
         assert_eq!(

@@ -35,7 +35,8 @@ pub(super) fn gradients(lives: &[Lifetime], backward: &Passes) -> HashSet<NonZer
 
 #[cfg(test)]
 mod tests {
-    use crate::attribute::{Categories, Either};
+    use crate::attribute::Either;
+    use crate::recording::DeviceView;
     use crate::snapshot::testing::{Story, frame, stacks};
     use crate::snapshot::{Category, StackId};
 
@@ -58,7 +59,7 @@ mod tests {
         }
         story.free("on the way").free("x").alloc("more", 4000).on(weight);
         let data = story.build();
-        let categories = Categories::of(&data, &data.devices[0]);
+        let categories = DeviceView::of(&data, &data.devices[0]).categories().clone();
         let found = |first: u64| (first..first + 5).map(|seq| categories.get(std::num::NonZeroU64::new(seq)));
         let [gradient, detail] = [Category::Gradient, Category::AutogradDetail];
         assert_eq!(found(5).collect::<Vec<_>>(), [gradient, detail, gradient, gradient, Category::Unknown]);

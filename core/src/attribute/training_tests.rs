@@ -1,9 +1,10 @@
 //! Categories of small training programs, told event by event.
 
+use crate::recording::DeviceView;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use super::{Categories, Either};
+use super::Either;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, Category, Frame, IdleTime, StackId, Stacks};
 
@@ -144,7 +145,7 @@ impl Training {
         };
         data.devices[0].uses = self.uses.iter().map(used).collect();
         data.devices[0].uses.sort_by_key(|uses| uses.seq);
-        let categories = Categories::of(&data, &data.devices[0]);
+        let categories = DeviceView::of(&data, &data.devices[0]).categories().clone();
         let of = |label| Some(self.seqs[label]);
         labels.split(' ').map(|label| (categories.get(of(label)), categories.either(of(label)))).collect()
     }

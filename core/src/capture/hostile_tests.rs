@@ -1,6 +1,7 @@
 //! Hostile chunks with right checksums: decompression bombs and sums that overflow.
 
 use super::*;
+use crate::snapshot::SnapshotData;
 
 const LARGEST: u64 = (1 << 62) - 1;
 

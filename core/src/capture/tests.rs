@@ -1,5 +1,6 @@
 //! Round trips of captures, and errors for damaged, foreign and hostile bytes.
 
+use crate::snapshot::SnapshotData;
 use std::num::NonZeroU64;
 
 use super::*;

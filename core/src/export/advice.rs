@@ -1,9 +1,10 @@
 //! Annotations from uses of blocks: when memory at the peak is not needed, and what to do about it.
 
+use crate::recording::DeviceView;
 use std::num::NonZeroU64;
 
 use crate::analysis::{IdleMemory, Waste, WasteKind, idle_memory, waste};
-use crate::snapshot::{BlockUse, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{BlockUse, DeviceSnapshot};
 use crate::units::Bytes;
 
 /// Every name begins like this, so that the import of a snapshot can tell it from a scope.
@@ -21,8 +22,8 @@ pub(super) struct Advice {
 }
 
 /// The advice on a device, in the order of the analysis.
-pub(super) fn advice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Advice> {
-    let (waste, idle) = (waste(data, device), idle_memory(data, device));
+pub(super) fn advice(device: &DeviceView<'_>) -> Vec<Advice> {
+    let (waste, idle) = (waste(device), idle_memory(device));
     waste.iter().map(of_waste).chain(idle.iter().map(of_idle)).collect()
 }
 
@@ -64,6 +65,7 @@ pub(super) fn last_use(device: &DeviceSnapshot, seq: Option<NonZeroU64>) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use crate::snapshot::SnapshotData;
     use serde_json::Value;
 
     use super::super::naive_unpickle::unpickle;

@@ -8,8 +8,8 @@ use self::points::{HeapPoint, points};
 use super::gathered::Gathered;
 use super::viewers::Numbered;
 use super::{Export, LeftOut};
-use crate::analysis::device_or_main;
 use crate::error::Error;
+use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
@@ -29,13 +29,14 @@ pub struct Dhat {
 
 impl Export for Dhat {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let device = device_or_main(data, self.device);
+        let recording = Recording::new(data);
+        let device = recording.device_or_main(self.device);
         // The format requires that frame 0 is the root.
         let mut frames = Numbered::new();
         frames.number("[root]".to_owned());
-        let points = device.map(|device| points(data, device, &mut frames)).transpose()?;
+        let points = device.map(|device| points(device, &mut frames));
         let mut out = Gathered::new(out);
-        head(data, device, &mut out);
+        head(data, device.map(DeviceView::snapshot), &mut out);
         out.put(",\n\"pps\":[");
         for (number, (frames, point)) in points.iter().flat_map(Numbered::rows).enumerate() {
             out.put(if number > 0 { ",\n" } else { "\n" });

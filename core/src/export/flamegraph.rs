@@ -8,10 +8,11 @@ use inferno::flamegraph;
 
 use super::folded::{self, Folded, Measure};
 use super::{Export, LeftOut, budget};
-use crate::analysis::{Moment, device_or_main};
+use crate::analysis::{LiveSet, Moment};
 use crate::error::Error;
+use crate::recording::Recording;
 use crate::report::sampled;
-use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
+use crate::snapshot::{SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 use crate::visible;
 
@@ -23,14 +24,14 @@ pub struct Flamegraph(pub Folded);
 impl Export for Flamegraph {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let Self(stacks) = self;
-        let Some(device) = device_or_main(data, stacks.device) else { return Err(nothing()) };
-        let device = stacks.moment.of(data, device)?;
-        let lines = folded::lines(data, &device, stacks);
+        let recording = Recording::new(data);
+        let live = recording.device_or_main(stacks.device).ok_or_else(nothing)?.at(&stacks.moment)?;
+        let lines = folded::lines(&live, stacks);
         if lines.is_empty() {
             return Err(nothing());
         }
         budget::rows(stacks.max_bytes, lines.len(), out, |count, _, out| {
-            draw(data, &device, stacks, &folded::largest(&lines, count), out)
+            draw(&live, stacks, &folded::largest(&lines, count), out)
         })
     }
 }
@@ -51,18 +52,19 @@ pub struct FlamegraphDiff<'a> {
 impl Export for FlamegraphDiff<'_> {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let Self { before, stacks, moment_before } = self;
-        let Some(device) = device_or_main(data, stacks.device) else { return Err(nothing()) };
+        let (before, after) = (Recording::new(before), Recording::new(data));
+        let device = after.device_or_main(stacks.device).ok_or_else(nothing)?;
         let old = before.device(device.device).ok_or_else(|| {
             Error::drawing("flamegraph", format!("the recording before has nothing on {}", device.device))
         })?;
-        let (old, new) = (moment_before.of(before, old)?, stacks.moment.of(data, device)?);
-        let lines = both(folded::functions(before, &old, stacks), folded::functions(data, &new, stacks));
+        let (old, new) = (old.at(moment_before)?, device.at(&stacks.moment)?);
+        let lines = both(folded::functions(&old, stacks), folded::functions(&new, stacks));
         if lines.is_empty() {
             return Err(nothing());
         }
-        let mut drawing = options(data, &new, stacks);
-        let size = |device: &DeviceSnapshot| total(device, stacks.measure);
-        drawing.title = format!("{} on {}: {} before, {} after", program(data), new.device, size(&old), size(&new));
+        let mut drawing = options(&new, stacks);
+        let size = |live: &LiveSet<'_>| total(live, stacks.measure);
+        drawing.title = format!("{} on {}: {} before, {} after", program(data), device.device, size(&old), size(&new));
         drawing.subtitle = Some("red: more than before; blue: less; what is gone is not shown".to_owned());
         svg(&mut drawing, &lines, out)?;
         Ok(LeftOut::default())
@@ -77,23 +79,21 @@ fn both(before: BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> Vec<Stri
     sums.iter().map(|(stack, [before, after])| format!("{stack} {before} {after}")).collect()
 }
 
-fn draw(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    stacks: &Folded,
-    lines: &BTreeMap<String, u64>,
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let mut drawing = options(data, device, stacks);
+fn draw(live: &LiveSet<'_>, stacks: &Folded, lines: &BTreeMap<String, u64>, out: &mut dyn Write) -> Result<(), Error> {
+    let mut drawing = options(live, stacks);
     let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
     svg(&mut drawing, &lines, out)
 }
 
-fn options(data: &SnapshotData, device: &DeviceSnapshot, stacks: &Folded) -> flamegraph::Options<'static> {
-    let (mut drawing, interval) = (flamegraph::Options::default(), device.sample_interval());
-    let total = total(device, stacks.measure);
-    drawing.title =
-        format!("{} on {}: {total}, {}", program(data), device.device, visible::line(&stacks.moment.words()));
+fn options(live: &LiveSet<'_>, stacks: &Folded) -> flamegraph::Options<'static> {
+    let (mut drawing, interval) = (flamegraph::Options::default(), live.device.sample_interval());
+    let total = total(live, stacks.measure);
+    drawing.title = format!(
+        "{} on {}: {total}, {}",
+        program(live.device.data()),
+        live.device.device,
+        visible::line(&stacks.moment.words())
+    );
     drawing.subtitle = sampled::note(interval);
     let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
@@ -119,15 +119,12 @@ fn program(data: &SnapshotData) -> Cow<'_, str> {
     visible::line(&data.process.program)
 }
 
-fn total(device: &DeviceSnapshot, measure: Measure) -> String {
+fn total(live: &LiveSet<'_>, measure: Measure) -> String {
+    let blocks = || live.weights().map(|(_, weight)| weight).sum::<Weight>().blocks();
     match measure {
-        Measure::Bytes => Bytes(device.peak.total()).to_string(),
-        Measure::Count => format!("{}{} blocks", sampled::about(device.sample_interval()), grouped(blocks(device))),
+        Measure::Bytes => Bytes(live.total()).to_string(),
+        Measure::Count => format!("{}{} blocks", sampled::about(live.device.sample_interval()), grouped(blocks())),
     }
-}
-
-fn blocks(device: &DeviceSnapshot) -> u64 {
-    device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().blocks()
 }
 
 fn nothing() -> Error {

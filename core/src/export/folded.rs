@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{Moment, NO_STACK, device_or_main, label_of_rest, shorten_path, without_numbers};
+use crate::analysis::{LiveSet, Moment, NO_STACK, label_of_rest, shorten_path, without_numbers};
 use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
+use crate::recording::Recording;
+use crate::snapshot::{ContextId, Device, Frame, SnapshotData, StackId, SymbolName, Weight};
 use crate::visible;
 
 /// The unit of the values.
@@ -45,9 +46,9 @@ pub struct Folded {
 
 impl Export for Folded {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let Some(device) = device_or_main(data, self.device) else { return Ok(LeftOut::default()) };
-        let device = self.moment.of(data, device)?;
-        let lines = lines(data, &device, self);
+        let recording = Recording::new(data);
+        let Some(device) = recording.device_or_main(self.device) else { return Ok(LeftOut::default()) };
+        let lines = lines(&device.at(&self.moment)?, self);
         budget::rows(self.max_bytes, lines.len(), out, |count, _, out| {
             for (stack, value) in largest(&lines, count).iter() {
                 writeln!(out, "{stack} {value}")?;
@@ -71,20 +72,20 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
     Cow::Owned(largest)
 }
 
-pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
-    with_rest(device, options, stacks(data, device, options, true))
+pub(super) fn lines(live: &LiveSet<'_>, options: &Folded) -> BTreeMap<String, u64> {
+    with_rest(live, options, stacks(live, options, true))
 }
 
 /// [`lines`] by function: frames without line numbers.
 #[cfg(feature = "flamegraph")]
-pub(super) fn functions(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
-    with_rest(device, options, stacks(data, device, options, false))
+pub(super) fn functions(live: &LiveSet<'_>, options: &Folded) -> BTreeMap<String, u64> {
+    with_rest(live, options, stacks(live, options, false))
 }
 
-fn with_rest(device: &DeviceSnapshot, options: &Folded, mut lines: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+fn with_rest(live: &LiveSet<'_>, options: &Folded, mut lines: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     if options.measure == Measure::Bytes {
-        let before = label_of_rest(device, &device.peak.blocks).trim_matches(['(', ')']);
-        let rest = [(before, device.peak.not_recorded), ("blocks below min_size", device.peak.below_threshold)];
+        let before = label_of_rest(live.device, &live.blocks).trim_matches(['(', ')']);
+        let rest = [(before, live.not_recorded), ("blocks below min_size", live.below_threshold)];
         for (name, bytes) in rest.into_iter().filter(|(_, bytes)| *bytes > 0) {
             *lines.entry(name.to_owned()).or_insert(0) += bytes;
         }
@@ -96,9 +97,9 @@ fn with_rest(device: &DeviceSnapshot, options: &Folded, mut lines: BTreeMap<Stri
 const MOST_TEXT: usize = 256 << 20;
 
 /// A line for each stack in its scopes; beyond [`MOST_TEXT`] the smallest are summed.
-fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded, by_line: bool) -> BTreeMap<String, u64> {
+fn stacks(live: &LiveSet<'_>, options: &Folded, by_line: bool) -> BTreeMap<String, u64> {
     let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
-    for (block, weight) in device.peak_weights() {
+    for (block, weight) in live.weights() {
         *sums.entry((block.context, block.stack)).or_default() += weight;
     }
     let value = |sum: Weight| match options.measure {
@@ -107,7 +108,7 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded, by_lin
     };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
-    let mut names = FrameNames { lines: by_line, ..FrameNames::of(data, options) };
+    let mut names = FrameNames { lines: by_line, ..FrameNames::of(live.device.data(), options) };
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {

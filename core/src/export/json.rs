@@ -5,8 +5,10 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{self, Breakdown, Moment, ScopeRow, TemporaryRow};
+use crate::analysis::{self, Breakdown, Key, LiveSet, ScopeRow, TemporaryRow};
+use crate::attribute::Attribution;
 use crate::error::Error;
+use crate::recording::{DeviceView, Recording};
 use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MappingKind, MemoryStats, OutOfMemory, RecordKind,
@@ -42,7 +44,8 @@ impl Json {
 
 impl Export for Json {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
+        let recording = Recording::new(data);
+        let tables: Vec<Tables> = recording.devices().iter().map(Tables::of).collect();
         let most = tables.iter().map(Tables::longest).max().unwrap_or(0).max(data.objects.len());
         budget::rows(self.max_bytes, most, out, |rows, left_out, out| {
             let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
@@ -64,25 +67,25 @@ struct Tables {
 }
 
 impl Tables {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+    fn of(device: &DeviceView<'_>) -> Self {
         // The table of names exists only if there are names; the others may be empty.
         let is_there = |key| key != "peak_by_name" || !device.names.is_empty();
         let tables = analysis::TABLES.iter().filter(|table| is_there(table.key));
-        let breakdowns =
-            tables.map(|table| (table.key, (table.make)(data, device))).chain(live(data, device)).collect();
+        let at_peak = LiveSet::at_peak(device);
+        let breakdowns = tables.map(|table| (table.key, table.of(&at_peak))).chain(live(device)).collect();
         Self {
             breakdowns,
-            scopes: analysis::scopes(data, device),
-            temporaries: analysis::temporaries(data, device),
-            lists: [("findings", findings(data, device).iter().map(finding).collect())]
+            scopes: analysis::scopes(device),
+            temporaries: analysis::temporaries(device),
+            lists: [("findings", findings(device).iter().map(finding).collect())]
                 .into_iter()
-                .chain(driver_time(data, device).map(|times| ("driver_time", times)))
-                .chain(twice(data, device).map(|rows| ("live_twice", rows)))
-                .chain(allocators(data, device).map(|rows| ("peak_by_allocator", rows)))
+                .chain(driver_time(device).map(|times| ("driver_time", times)))
+                .chain(twice(device).map(|rows| ("live_twice", rows)))
+                .chain(allocators(device).map(|rows| ("peak_by_allocator", rows)))
                 .chain((!device.gaps.is_empty()).then(|| ("gaps", device.gaps.iter().map(gap).collect())))
                 .chain((!device.ooms.is_empty()).then(|| ("ooms", device.ooms.iter().map(oom).collect())))
                 .collect(),
-            others: device_tables(data, device),
+            others: device_tables(device),
         }
     }
 
@@ -111,12 +114,15 @@ fn first(value: &Value, rows: usize) -> Value {
     }
 }
 
-fn live(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Breakdown)> {
-    // Every recording knows its end.
-    let Ok(end) = Moment::End.of(data, device) else { return Vec::new() };
-    let [scope, operator] = [analysis::by_scope, analysis::by_operator].map(|make| make(data, &end));
-    let [module, age] = [analysis::by_module, analysis::by_age].map(|make| make(data, &end));
-    vec![("live_by_scope", scope), ("live_by_operator", operator), ("live_by_module", module), ("live_by_age", age)]
+fn live(device: &DeviceView<'_>) -> [(&'static str, Breakdown); 4] {
+    let end = device.at_end();
+    [
+        ("live_by_scope", Key::Scope),
+        ("live_by_operator", Key::Operator),
+        ("live_by_module", Key::Module),
+        ("live_by_age", Key::Age),
+    ]
+    .map(|(name, key)| (name, end.by(key).into_owned()))
 }
 
 fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &LeftOut) -> Value {
@@ -148,7 +154,8 @@ fn report(data: &SnapshotData, devices: Vec<Value>, rows: usize, left_out: &Left
 }
 
 fn host_memory(data: &SnapshotData, memory: &HostMemory) -> Value {
-    let reading = analysis::at_reading(data);
+    let recording = Recording::new(data);
+    let reading = recording.device(Device::Cpu).and_then(analysis::at_reading);
     let rows = reading.iter().flat_map(|(mappings, then)| analysis::mapped(mappings, &then.blocks));
     let mapped: Vec<Value> = rows.map(|row| mapped(data, &row)).collect();
     json!({
@@ -164,7 +171,7 @@ fn host_memory(data: &SnapshotData, memory: &HostMemory) -> Value {
 }
 
 fn mapped(data: &SnapshotData, row: &analysis::MappedRow<'_>) -> Value {
-    let line = (row.stack != StackId::NONE).then(|| analysis::line_label(data, row.stack.0));
+    let line = (row.stack != StackId::NONE).then(|| analysis::line_label(&Attribution::new(data), row.stack.0));
     json!({
         "path": (row.kind == MappingKind::File).then_some(row.path),
         "line": line,
@@ -176,8 +183,8 @@ fn mapped(data: &SnapshotData, row: &analysis::MappedRow<'_>) -> Value {
 
 fn health(data: &SnapshotData) -> Value {
     let health = &data.health;
-    let analysis::Spanless { blocks, bytes } = analysis::spanless(data);
-    let note = analysis::spanless_note(data).map(|(cause, advice)| format!("{cause}; {advice}"));
+    let analysis::Spanless { blocks, bytes } = analysis::spanless(&Attribution::new(data));
+    let note = analysis::spanless_note(&Attribution::new(data)).map(|(cause, advice)| format!("{cause}; {advice}"));
     let mut value = json!({
         "lost_names": data.devices.iter().map(|device| device.lost_names).sum::<u64>(),
         "no_line_numbers": health.no_line_numbers,
@@ -202,9 +209,8 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
-fn device_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
-    let mut tables: Vec<_> =
-        analysis::balance(data, device).map(|found| ("balance", balance(&found))).into_iter().collect();
+fn device_tables(device: &DeviceView<'_>) -> Vec<(&'static str, Value)> {
+    let mut tables: Vec<_> = analysis::balance(device).map(|found| ("balance", balance(&found))).into_iter().collect();
     let Device::Cuda(_) = device.device else { return tables };
     tables.push(("segments", segments(device)));
     if let Some(churn) = analysis::churn(device) {
@@ -220,24 +226,24 @@ fn device_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static 
     tables
 }
 
-fn driver_time(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
+fn driver_time(device: &DeviceView<'_>) -> Option<Value> {
     let is_there = matches!(device.device, Device::Cuda(_)) && !device.calls.is_empty();
     is_there.then(|| {
-        let by_line: Vec<Value> = analysis::time_by_line(data, device).iter().map(time).collect();
-        let by_scope: Vec<Value> = analysis::time_by_scope(data, device).iter().map(time).collect();
+        let by_line: Vec<Value> = analysis::time_by_line(device).iter().map(time).collect();
+        let by_scope: Vec<Value> = analysis::time_by_scope(device).iter().map(time).collect();
         json!({ "all": time(&analysis::time_in_driver(device)), "by_line": by_line, "by_scope": by_scope })
     })
 }
 
-fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
-    let rows = coverage::allocator_notes(data, device).into_iter();
+fn allocators(device: &DeviceView<'_>) -> Option<Value> {
+    let rows = coverage::allocator_notes(device).into_iter();
     let rows: Vec<Value> = rows
         .map(|(row, note)| json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "note": note }))
         .collect();
     (!rows.is_empty()).then(|| rows.into())
 }
 
-fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
+fn twice(device: &DeviceView<'_>) -> Option<Value> {
     let row = |row: &analysis::LiveTwice| {
         json!({
             "lines": row.lines,
@@ -247,7 +253,7 @@ fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
             "peak_without_bytes": row.peak_without,
         })
     };
-    let found = analysis::live_twice(data, device);
+    let found = device.live_twice();
     (!found.is_empty()).then(|| found.iter().map(row).collect())
 }
 

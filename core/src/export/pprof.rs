@@ -12,13 +12,13 @@ use std::rc::Rc;
 
 use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
-use super::viewers::{Numbered, ShownFrames, devices, rest, sums};
+use super::viewers::{Numbered, ShownFrames, rest, sums};
 use super::{Export, LeftOut};
-use crate::analysis::{Moment, NO_STACK, operator_label};
-use crate::attribute::Categories;
+use crate::analysis::{LiveSet, Moment, NO_STACK, operator_label};
 use crate::error::Error;
+use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
-use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, SnapshotData, StackId, Weight};
+use crate::snapshot::{Block, ContextId, Device, SnapshotData, StackId, Weight};
 
 /// The values of a sample: first those of Go's heap profiles, in their order.
 const SAMPLE_TYPES: [(&str, &str); 6] = [
@@ -43,8 +43,9 @@ pub struct Pprof {
 
 impl Export for Pprof {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let mut profile = ProfileBuilder::new(data);
-        for device in devices(data, self.device) {
+        let recording = Recording::new(data);
+        let mut profile = ProfileBuilder::new(&recording);
+        for device in recording.devices().iter().filter(|device| self.device.is_none_or(|only| only == device.device)) {
             profile.device(device)?;
         }
         out.write_all(profile.finish().bytes())?;
@@ -64,7 +65,7 @@ struct SampleWeights {
 }
 
 struct ProfileBuilder<'a> {
-    data: &'a SnapshotData,
+    data: &'a Recording<'a>,
     shown: ShownFrames<'a>,
     profile: ProtoMessage,
     tables: ProfileTables,
@@ -73,23 +74,23 @@ struct ProfileBuilder<'a> {
 }
 
 impl<'a> ProfileBuilder<'a> {
-    fn new(data: &'a SnapshotData) -> Self {
+    fn new(data: &'a Recording<'a>) -> Self {
         let (shown, profile) = (ShownFrames::of(data), ProtoMessage::default());
         Self { data, shown, profile, tables: ProfileTables::new(), stacks: HashMap::new() }
     }
 
-    fn device(&mut self, device: &DeviceSnapshot) -> Result<(), Error> {
-        let categories = Categories::of(self.data, device);
+    fn device(&mut self, device: &DeviceView<'_>) -> Result<(), Error> {
+        let categories = device.categories();
         let key = |block: &Block| (block.stack, block.context, categories.label(block.seq));
         let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::new();
-        let allocated = Moment::Allocated.of(self.data, device)?;
+        let (at_peak, end) = (LiveSet::at_peak(device), device.at_end());
+        let allocated = device.at(&Moment::Allocated)?;
         for (key, weight) in sums(&allocated, key).rows() {
             samples.update(*key, |weights| weights.allocated = *weight);
         }
-        for (key, weight) in sums(device, key).rows() {
+        for (key, weight) in sums(&at_peak, key).rows() {
             samples.update(*key, |weights| weights.at_peak = *weight);
         }
-        let end = Moment::End.of(self.data, device)?;
         for (key, weight) in sums(&end, key).rows() {
             samples.update(*key, |weights| weights.at_end = *weight);
         }
@@ -103,11 +104,11 @@ impl<'a> ProfileBuilder<'a> {
             let values = [allocated, at_peak, at_end].map(|weight| [weight.blocks(), weight.bytes]);
             self.sample(locations, values.as_flattened(), &labels);
         }
-        for (label, bytes) in rest(self.data, device) {
+        for (label, bytes) in rest(&at_peak) {
             let location = self.tables.label(label);
             self.sample(&[location], &[0, 0, 0, bytes, 0, 0], &[("device", &*name)]);
         }
-        for (label, bytes) in rest(self.data, &end) {
+        for (label, bytes) in rest(&end) {
             let location = self.tables.label(label);
             self.sample(&[location], &[0, 0, 0, 0, 0, bytes], &[("device", &*name)]);
         }

@@ -1,5 +1,7 @@
 //! Sampled recordings in every format: marked as estimates, with sums that hold.
 
+use crate::analysis::Key;
+use crate::recording::DeviceView;
 use serde_json::Value;
 
 use crate::analysis::{self, operators};
@@ -34,7 +36,7 @@ fn the_reports_of_a_sample_match_their_goldens() {
 
 /// What each format that has a place for it writes.
 fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
-    let series = operators(data, data.device(Device::Cpu).unwrap());
+    let series = operators(&DeviceView::of(data, data.device(Device::Cpu).unwrap()));
     let series = &series;
     vec![
         ("estimates from a sample", written(|out| ChromeTrace::default().write(data, out))),
@@ -64,7 +66,7 @@ fn every_format_that_can_says_that_its_figures_are_estimates_and_of_which_sample
 #[test]
 fn a_series_of_estimates_is_read_as_one() {
     let data = a_sample();
-    let series = operators(&data, &data.devices[0]);
+    let series = operators(&DeviceView::of(&data, &data.devices[0]));
     let json = written(|out| OperatorsJson::default().write_operators(&series, out));
     assert_eq!(parse_operators(&json).unwrap(), series);
     assert_eq!(series.sample_interval, Some(1024));
@@ -77,7 +79,7 @@ fn a_series_of_estimates_is_read_as_one() {
 fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let data = a_sample();
     let device = &data.devices[0];
-    let folded = folded::lines(&data, device, &Folded::default());
+    let folded = folded::lines(&crate::analysis::LiveSet::at_peak(&DeviceView::of(&data, device)), &Folded::default());
     assert_eq!(folded.values().sum::<u64>(), device.peak.total());
     let report: Value = serde_json::from_slice(&as_json(&data)).unwrap();
     let report = &report["devices"][0];
@@ -91,8 +93,8 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let counted = device.stats.counted.unwrap();
     assert_eq!(report["peak"]["total_bytes"], counted.at_peak);
     assert_eq!(report["live_by_line"]["total_bytes"], counted.now);
-    let scopes: u64 = analysis::scopes(&data, device).iter().map(|scope| scope.at_peak).sum();
-    let of_scopes = analysis::by_scope(&data, device);
+    let scopes: u64 = analysis::scopes(&DeviceView::of(&data, device)).iter().map(|scope| scope.at_peak).sum();
+    let of_scopes = DeviceView::of(&data, device).by(Key::Scope).clone();
     assert_eq!(Some(scopes), of_scopes.rows.iter().find(|row| row.label == "forward").map(|row| row.bytes));
     let trace: Value = serde_json::from_slice(&written(|out| ChromeTrace::default().write(&data, out))).unwrap();
     let totals = trace["traceEvents"].as_array().unwrap().iter();

@@ -5,8 +5,9 @@ use std::io::Write;
 
 use super::svg::{AxisUnit, Plot, escape, legend, path, picture, pixels, shortened, text, text_width};
 use super::{Export, LeftOut};
-use crate::analysis::{KeyTimeline, TimelineKey, TimelineRow, device_or_main, key_timeline};
+use crate::analysis::{Key, KeyTimeline, TimelineRow, key_timeline};
 use crate::error::Error;
+use crate::recording::Recording;
 use crate::report::sampled;
 use crate::snapshot::{Category, Device, DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
@@ -29,24 +30,31 @@ const COLOURS: [&str; KEYS + 1] = [
 /// The memory of a device over time, stacked by category (in PyTorch's order and colours), operator or line: the largest ten, and
 /// all others. The peak is marked. The size of the file does not grow with the log: each column of pixels shows its highest
 /// moment. An error if nothing was ever live.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TimelineSvg {
     /// The device; the main one if `None`.
     pub device: Option<Device>,
     /// The key of an area.
-    pub by: TimelineKey,
+    pub by: Key,
+}
+
+impl Default for TimelineSvg {
+    fn default() -> Self {
+        Self { device: None, by: Key::Category }
+    }
 }
 
 impl Export for TimelineSvg {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let nothing = || Error::drawing("figure", "nothing was live".to_owned());
-        let device = device_or_main(data, self.device).ok_or_else(nothing)?;
-        let keys = if self.by == TimelineKey::Category { Category::ALL.len() } else { KEYS };
-        let mut timeline = key_timeline(data, device, self.by, COLUMNS, keys);
+        let recording = Recording::new(data);
+        let device = recording.device_or_main(self.device).ok_or_else(nothing)?;
+        let keys = if self.by == Key::Category { Category::ALL.len() } else { KEYS };
+        let mut timeline = key_timeline(device, self.by, COLUMNS, keys);
         if timeline.totals.iter().all(|total| *total == 0) {
             return Err(nothing());
         }
-        if self.by == TimelineKey::Category {
+        if self.by == Key::Category {
             in_order(&mut timeline.rows);
         }
         let title = self.title(data, device, &timeline);
@@ -57,11 +65,7 @@ impl Export for TimelineSvg {
 
 impl TimelineSvg {
     fn title(&self, data: &SnapshotData, device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
-        let by = match self.by {
-            TimelineKey::Category => "category",
-            TimelineKey::Operator => "operator",
-            TimelineKey::Line => "line",
-        };
+        let by = self.by.words();
         let (behind, program) = (sampled::behind(device.sample_interval()), shortened(&data.process.program, 28));
         let peak = Bytes(if device.is_sample() { device.peak.bytes } else { highest(timeline) });
         format!("{program} on {}: memory by {by}{behind}, peak {peak}", device.device)
@@ -144,9 +148,10 @@ fn colour(number: usize, row: &TimelineRow) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::DeviceView;
     use crate::snapshot::testing::{Story, empty, two_lines_and_a_temporary};
 
-    fn svg(data: &SnapshotData, by: TimelineKey) -> String {
+    fn svg(data: &SnapshotData, by: Key) -> String {
         let mut svg = Vec::new();
         TimelineSvg { device: None, by }.write(data, &mut svg).unwrap();
         String::from_utf8(svg).unwrap()
@@ -155,9 +160,9 @@ mod tests {
     #[test]
     fn each_key_has_an_area_and_its_name_in_the_legend() {
         let data = two_lines_and_a_temporary();
-        for by in [TimelineKey::Line, TimelineKey::Operator, TimelineKey::Category] {
+        for by in [Key::Line, Key::Operator, Key::Category] {
             let svg = svg(&data, by);
-            let timeline = key_timeline(&data, &data.devices[0], by, COLUMNS, KEYS);
+            let timeline = key_timeline(&DeviceView::of(&data, &data.devices[0]), by, COLUMNS, KEYS);
             assert_eq!(svg.matches("<title>").count(), timeline.rows.len());
             for row in &timeline.rows {
                 assert!(svg.contains(&format!(" at most  {}</text>", escape(&row.label))), "{svg}");
@@ -173,7 +178,7 @@ mod tests {
         story.at(2_000).alloc("weights", 1000).named("weights", Category::Parameter);
         story.at(4_000).free("weights");
         story.lasting(6_000);
-        let svg = svg(&story.build(), TimelineKey::Category);
+        let svg = svg(&story.build(), Key::Category);
         let at = |category: Category| {
             let fill = format!("fill=\"{}\"", category.colour());
             assert_eq!(svg.matches(&fill).count(), 2, "{category}");
@@ -199,9 +204,9 @@ mod tests {
 
     #[test]
     fn a_picture_of_a_long_log_is_small_and_keeps_a_peak_of_an_instant() {
-        let [short, long] = [busy(10_000, 4711), busy(100_000, 4711)].map(|data| svg(&data, TimelineKey::Category));
+        let [short, long] = [busy(10_000, 4711), busy(100_000, 4711)].map(|data| svg(&data, Key::Category));
         assert!(long.len() < short.len() + 1000 && long.len() < 100_000, "{} {}", short.len(), long.len());
-        let without = svg(&busy(100_000, u64::MAX), TimelineKey::Category);
+        let without = svg(&busy(100_000, u64::MAX), Key::Category);
         assert!(long.contains("1.000 MiB") && !without.contains("1.000 MiB"));
         // The plot is as high as the picture without labels; the peak takes all of it but the headroom.
         let path = long.split("d=\"").find(|path| path.contains("Z\"")).unwrap().split('"').next().unwrap();
@@ -219,7 +224,7 @@ mod tests {
             story.at(time_ns).before(1024);
             story.alloc("lost", 1).alloc("cache", size).named("cache", Category::KvCache);
             story.alloc("weights", 1000).named("weights", Category::Parameter).free("weights");
-            let svg = svg(&story.overwritten(1).lasting(duration_ns).build(), TimelineKey::Category);
+            let svg = svg(&story.overwritten(1).lasting(duration_ns).build(), Key::Category);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

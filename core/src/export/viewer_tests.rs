@@ -1,5 +1,6 @@
 //! Tests of the formats for profile viewers: each is read by a small reader here, which adds up the bytes itself.
 
+use crate::recording::DeviceView;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -50,7 +51,7 @@ fn dhat_has_the_peak_and_the_end_to_the_byte() {
     for data in [two_lines_and_a_temporary(), a_sample(), hostile()] {
         for device in &data.devices {
             let file = json(&Dhat { device: Some(device.device) }, &data);
-            let end = Moment::End.of(&data, device).unwrap().peak.total();
+            let end = DeviceView::of(&data, device).at(&Moment::End).unwrap().total();
             assert_eq!((dhat_sum(&file, "gb"), dhat_sum(&file, "eb")), (device.peak.total(), end));
             assert!(dhat_sum(&file, "mb") >= device.peak.total());
             let points = file["pps"].as_array().unwrap();

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::analysis::label_of_rest;
+use crate::analysis::{LiveSet, label_of_rest};
 use crate::attribute::Origin;
-use crate::snapshot::{Block, CodeAddress, Device, DeviceSnapshot, Frame, SnapshotData, StackId, Weight};
+use crate::snapshot::{Block, CodeAddress, Frame, SnapshotData, StackId, Weight};
 use crate::units;
 
 /// Map that numbers its keys from 0 in the order of first use.
@@ -47,17 +47,17 @@ impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
     }
 }
 
-/// The blocks of the peak, summed by a key, in the order of their allocation.
-pub(super) fn sums<K: Clone + Eq + Hash>(device: &DeviceSnapshot, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
+/// The blocks of a live set, summed by a key, in the order of their allocation.
+pub(super) fn sums<K: Clone + Eq + Hash>(live: &LiveSet<'_>, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
     let mut sums = Numbered::new();
-    device.peak_weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
+    live.weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
     sums
 }
 
-/// Bytes of the peak that no block counts for, with their labels in parentheses.
-pub(super) fn rest(data: &SnapshotData, device: &DeviceSnapshot) -> impl Iterator<Item = (String, u64)> {
-    let before = label_of_rest(device, &device.peak.blocks).to_owned();
-    [(before, device.peak.not_recorded), (below_label(data), device.peak.below_threshold)]
+/// Bytes that no block of a live set counts for, with their labels in parentheses.
+pub(super) fn rest(live: &LiveSet<'_>) -> impl Iterator<Item = (String, u64)> {
+    let before = label_of_rest(live.device, &live.blocks).to_owned();
+    [(before, live.not_recorded), (below_label(live.device.data()), live.below_threshold)]
         .into_iter()
         .filter(|(_, bytes)| *bytes > 0)
 }
@@ -65,11 +65,6 @@ pub(super) fn rest(data: &SnapshotData, device: &DeviceSnapshot) -> impl Iterato
 /// Label of the blocks below the threshold.
 pub(super) fn below_label(data: &SnapshotData) -> String {
     format!("(blocks smaller than {})", units::round(data.settings.min_size))
-}
-
-/// One device, or all if `None`.
-pub(super) fn devices(data: &SnapshotData, only: Option<Device>) -> impl Iterator<Item = &DeviceSnapshot> {
-    data.devices.iter().filter(move |device| only.is_none_or(|only| only == device.device))
 }
 
 /// The function of a frame, or else its file.

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, KnownBlock, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, by_category, by_line,
-    known_blocks, line_label, operator_of_line,
+    BEFORE_RECORDING, Breakdown, Key, KnownBlock, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, known_blocks,
+    line_label, operator_of_line,
 };
-use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, MappingKind, SnapshotData, StackId};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, MappingKind, StackId};
 use crate::units::{Bytes, grouped};
 
 use super::sampled;
@@ -17,15 +17,16 @@ use super::summary::{after, seconds};
 const WORTH_SAYING: u64 = 20;
 const CATEGORIES: usize = 4;
 
-pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
-    let mut lines = vec![peak(data, device)];
-    lines.extend(made_of(data, device));
-    lines.extend(largest(data, device));
+pub(super) fn answer(device: &DeviceView<'_>) -> Vec<String> {
+    let mut lines = vec![peak(device)];
+    let at_peak = LiveSet::at_peak(device);
+    lines.extend(made_of(&at_peak));
+    lines.extend(largest(&at_peak));
     lines.extend(out_of_memory(device));
-    lines.extend(older_than_the_retry(data, device));
+    lines.extend(older_than_the_retry(device));
     lines.push(at_the_end(device));
-    lines.extend(elsewhere(data, device));
-    lines.extend(not_recorded(data, device));
+    lines.extend(elsewhere(device));
+    lines.extend(not_recorded(device));
     lines
 }
 
@@ -33,7 +34,8 @@ pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String
 const LEAST_NOT_RECORDED: u64 = 64 << 20;
 
 /// The process held more than all that was recorded. Memory of a simulated GPU may be the host's.
-fn not_recorded(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+fn not_recorded(device: &DeviceView<'_>) -> Option<String> {
+    let data = device.data();
     let memory = data.process.memory.as_ref().filter(|_| device.device == Device::Cpu)?;
     let recorded: u64 = data.devices.iter().map(|device| device.peak.total()).sum();
     let rest = memory.resident_high.saturating_sub(memory.files_high).saturating_sub(recorded);
@@ -48,27 +50,28 @@ fn not_recorded(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> 
 }
 
 /// What held more memory than the device that is answered for.
-fn elsewhere(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
+fn elsewhere(device: &DeviceView<'_>) -> Vec<String> {
     let peak = device.peak.total();
-    let others = data.devices.iter().filter(|other| other.peak.total() > peak && other.device != device.device);
+    let others =
+        device.data().devices.iter().filter(|other| other.peak.total() > peak && other.device != device.device);
     let other = |other: &DeviceSnapshot| {
         format!("More is on another device: {0} held {1} (`--device {0}`).", other.device, Bytes(other.peak.total()))
     };
     others.map(other).collect()
 }
 
-/// The answer for another moment, whose state is in place of the peak.
-pub(super) fn of_moment(data: &SnapshotData, then: &DeviceSnapshot, moment: &Moment) -> Vec<String> {
-    let mut lines = vec![format!("{}: {} on {}.", moment.heading(), Bytes(then.peak.total()), then.device)];
-    lines.extend(made_of(data, then));
-    lines.extend(largest(data, then));
+/// The answer for another moment.
+pub(super) fn of_moment(then: &LiveSet<'_>, moment: &Moment) -> Vec<String> {
+    let mut lines = vec![format!("{}: {} on {}.", moment.heading(), Bytes(then.total()), then.device.device)];
+    lines.extend(made_of(then));
+    lines.extend(largest(then));
     lines
 }
 
-fn peak(data: &SnapshotData, device: &DeviceSnapshot) -> String {
+fn peak(device: &DeviceView<'_>) -> String {
     let peak = &device.peak;
-    let at = format!("Peak {} on {}{}", Bytes(peak.total()), device.device, after(data, peak.time_ns));
-    match scope_at_peak(device).map(|scope| data.context_path(scope)) {
+    let at = format!("Peak {} on {}{}", Bytes(peak.total()), device.device, after(device.data(), peak.time_ns));
+    match scope_at_peak(device).map(|scope| device.data().context_path(scope)) {
         Some(path) if !path.is_empty() => format!("{at}, in {path}."),
         Some(_) if !device.scopes.is_empty() => format!("{at}, outside of all scopes."),
         _ => format!("{at}."),
@@ -81,8 +84,8 @@ fn scope_at_peak(device: &DeviceSnapshot) -> Option<ContextId> {
 }
 
 /// The shares of categories, if any category is known.
-fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
-    let found = by_category(data, device);
+fn made_of(live: &LiveSet<'_>) -> Option<String> {
+    let found = live.by(Key::Category);
     let is_category = |label: &str| label.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let is_told = found.rows.iter().any(|row| is_category(&row.label) && is_worth(row.bytes, found.total));
     let parts: Vec<String> = found
@@ -95,8 +98,9 @@ fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     is_told.then(|| format!("It was {}.", parts.join(", ")))
 }
 
-fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
-    let Breakdown { rows, total } = by_line(data, device);
+fn largest(live: &LiveSet<'_>) -> Option<String> {
+    let Breakdown { rows, total } = &*live.by(Key::Line);
+    let total = *total;
     let is_told = |row: &&Row| row.label != NOT_IN_SAMPLE && !row.label.starts_with("(blocks ");
     let most = rows.iter().find(is_told)?;
     let line = rows.iter().filter(is_told).find(|row| row.label != BEFORE_RECORDING)?;
@@ -104,22 +108,22 @@ fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let is_own = |row: &&Row| !row.label.starts_with('(') && !row.label.ends_with(NO_USER_FRAME);
     let is_close = |row: &&Row| line.label.starts_with('(') || row.bytes.saturating_mul(2) >= line.bytes;
     let row = rows.iter().find(is_own).filter(is_close).unwrap_or(line);
-    let about = sampled::about(device.sample_interval());
-    let name = |row: &Row| workspace(data, device, row).unwrap_or_else(|| row.label.clone());
+    let about = sampled::about(live.device.sample_interval());
+    let name = |row: &Row| workspace(live, row).unwrap_or_else(|| row.label.clone());
     let beside = match most.label == row.label {
         true => String::new(),
         false => format!(" More is in {}: {about}{} ({}).", name(most), Bytes(most.bytes), percent(most.bytes, total)),
     };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
-    let operator = operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+    let operator = operator_of_line(live, row).map_or(String::new(), |name| format!(", most of it by {name}"));
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", name(row)))
 }
 
 /// What a row without a line of the program is, if a library's matrix kernels work in it.
-fn workspace(data: &SnapshotData, device: &DeviceSnapshot, row: &Row) -> Option<String> {
-    let categories = Categories::of(data, device);
-    let of_row = |block: &&Block| line_label(data, block.stack.0) == row.label;
-    let blocks: Vec<&Block> = device.peak.blocks.iter().filter(of_row).collect();
+fn workspace(live: &LiveSet<'_>, row: &Row) -> Option<String> {
+    let categories = live.device.categories();
+    let of_row = |block: &&Block| line_label(live.device.data(), block.stack.0) == row.label;
+    let blocks: Vec<&Block> = live.blocks.iter().filter(of_row).collect();
     let is_workspace = |block: &&Block| categories.get(block.seq) == Category::Workspace;
     let threads = blocks.iter().map(|block| block.thread).collect::<HashSet<_>>().len();
     let is_all = row.label.ends_with(NO_USER_FRAME) && blocks.iter().all(is_workspace);
@@ -134,18 +138,17 @@ pub(crate) struct Holder {
 }
 
 /// The lines that held most of the peak, the largest first.
-pub(crate) fn holders(data: &SnapshotData, device: &DeviceSnapshot, most: usize) -> Vec<Holder> {
-    let Breakdown { rows, total } = by_line(data, device);
+pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
+    let (Breakdown { rows, total }, at_peak) = (device.by(Key::Line), LiveSet::at_peak(device));
     let about = sampled::about(device.sample_interval());
     let holder = |row: &Row| {
-        let operator =
-            operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+        let operator = operator_of_line(&at_peak, row).map_or(String::new(), |name| format!(", most of it by {name}"));
         let blocks = match row.count {
             Some(1) => " in 1 block".to_owned(),
             Some(count) => format!(" in {about}{} blocks", grouped(count)),
             None => String::new(),
         };
-        let share = percent(row.bytes, total);
+        let share = percent(row.bytes, *total);
         Holder {
             sentence: format!("{about}{} ({share}){blocks}{operator}", Bytes(row.bytes)),
             label: row.label.clone(),
@@ -167,16 +170,16 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
 }
 
 /// What was live at the last of several refusals and is older than the first: a retry that is smaller does not free it.
-fn older_than_the_retry(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+fn older_than_the_retry(device: &DeviceView<'_>) -> Option<String> {
     let (first, last) =
         device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;
     let mut by_stack: HashMap<StackId, u64> = HashMap::new();
     let is_live = |known: &KnownBlock| !known.is_freed || known.to_ns > last.time_ns;
-    for known in known_blocks(data, device).iter().filter(|known| known.from_ns < first.time_ns && is_live(known)) {
+    for known in known_blocks(device).iter().filter(|known| known.from_ns < first.time_ns && is_live(known)) {
         *by_stack.entry(known.block.stack).or_default() += known.block.size;
     }
     let mut by_line: HashMap<String, u64> = HashMap::new();
-    by_stack.iter().for_each(|(stack, bytes)| *by_line.entry(line_label(data, stack.0)).or_default() += bytes);
+    by_stack.iter().for_each(|(stack, bytes)| *by_line.entry(line_label(device.data(), stack.0)).or_default() += bytes);
     let older: u64 = by_line.values().sum();
     let (line, most) = by_line.into_iter().max_by(|(a, of_a), (b, of_b)| (of_a, b).cmp(&(of_b, a)))?;
     is_worth(older, device.peak.total()).then(|| {
@@ -211,12 +214,13 @@ fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::StackId;
     use crate::snapshot::testing::{LINE_7, Story, frame, registry, stacks};
 
     fn held_most(trace: &Story) -> String {
         let data = trace.build();
-        largest(&data, &data.devices[0]).unwrap()
+        largest(&LiveSet::at_peak(&DeviceView::of(&data, &data.devices[0]))).unwrap()
     }
 
     #[test]
@@ -224,21 +228,21 @@ mod tests {
         let mut trace = Story::cpu();
         trace.alloc("block", 1000).on(LINE_7);
         let mut data = trace.build();
-        assert_eq!(elsewhere(&data, &data.devices[0]), [""; 0]);
+        assert_eq!(elsewhere(&DeviceView::of(&data, &data.devices[0])), [""; 0]);
         let other = DeviceSnapshot { device: Device::Pinned, ..data.devices[0].clone() };
         data.devices.push(other);
         data.devices[1].peak.bytes += 1;
         assert_eq!(
-            elsewhere(&data, &data.devices[0]),
+            elsewhere(&DeviceView::of(&data, &data.devices[0])),
             ["More is on another device: pinned held 1001 B (`--device pinned`)."]
         );
-        assert_eq!(elsewhere(&data, &data.devices[1]), [""; 0]);
+        assert_eq!(elsewhere(&DeviceView::of(&data, &data.devices[1])), [""; 0]);
     }
 
     #[test]
     fn memory_beyond_the_recording_is_said_if_it_is_more() {
         let mut data = Story::cpu().alloc("block", 100 << 20).on(LINE_7).build();
-        let said = |data: &SnapshotData| not_recorded(data, &data.devices[0]);
+        let said = |data: &SnapshotData| not_recorded(&DeviceView::of(data, &data.devices[0]));
         assert_eq!(said(&data), None);
         let (resident_high, files_high) = (230 << 20, 30 << 20);
         data.process.memory = Some(crate::snapshot::HostMemory { resident_high, files_high, ..Default::default() });
@@ -263,7 +267,7 @@ mod tests {
         let mut trace = Story::cpu();
         trace.at(1).alloc("first try", 900).on(LINE_7).alloc("freed", 50).on(LINE_7).at(2).refused(500, Some(1));
         let once = trace.build();
-        assert_eq!(older_than_the_retry(&once, &once.devices[0]), None);
+        assert_eq!(older_than_the_retry(&DeviceView::of(&once, &once.devices[0])), None);
         trace
             .free("freed")
             .at(3)
@@ -275,7 +279,7 @@ mod tests {
             .free("first try");
         let data = trace.build();
         let expected = "At the last refusal, 900 B were older than the first one, most of it from src/model.rs:7 (Net::forward): 900 B.";
-        assert_eq!(older_than_the_retry(&data, &data.devices[0]).unwrap(), expected);
+        assert_eq!(older_than_the_retry(&DeviceView::of(&data, &data.devices[0])).unwrap(), expected);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use super::sampled;
 use crate::analysis::{self, PoolBalance, Row, pool_balance};
-use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData};
+use crate::attribute::Attribution;
+use crate::recording::{DeviceView, Recording};
+use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot};
 use crate::units::{Bytes, grouped};
 
 /// The device, and whether it is simulated.
-pub(super) fn device_name(data: &SnapshotData, device: Device) -> String {
+pub(super) fn device_name(data: &Attribution<'_>, device: Device) -> String {
     let is_simulated = matches!(device, Device::Cuda(_)) && data.health.cuda.state == CudaState::Simulated;
     if is_simulated { format!("{device}, a simulated GPU") } else { device.to_string() }
 }
@@ -39,17 +41,16 @@ fn rest(balance: &PoolBalance) -> String {
     }
 }
 
-pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
+pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     let mut notes = hook_notes(&data.health.cuda);
     notes.extend(uses_note(data));
     notes.extend(data.devices.iter().filter_map(balance_note));
-    notes
-        .extend(data.devices.iter().flat_map(|device| allocator_notes(data, device).into_iter().map(|(_, note)| note)));
+    notes.extend(data.devices().iter().flat_map(allocator_notes).map(|(_, note)| note));
     notes
 }
 
 /// How much is known about uses.
-fn uses_note(data: &SnapshotData) -> Option<String> {
+fn uses_note(data: &Attribution<'_>) -> Option<String> {
     const NAMED: usize = 3;
     let work = data.gpu_work.as_ref()?;
     let coverage = analysis::use_coverage(data);
@@ -108,7 +109,7 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
 }
 
 /// What suballocators hold of a device's peak, with a note for each.
-pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
+pub(crate) fn allocator_notes(device: &DeviceView<'_>) -> Vec<(Row, String)> {
     let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {
         let count = row.count.unwrap_or(0);
@@ -123,13 +124,15 @@ pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> V
         );
         (row, note)
     };
-    analysis::by_allocator(data, device).into_iter().map(note).collect()
+    analysis::by_allocator(device).into_iter().map(note).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Key;
     use crate::export::{Export, Json};
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
     use crate::snapshot::{Pool, StackId, UnseenCalls};
 
@@ -167,32 +170,32 @@ mod tests {
     fn what_an_allocator_holds_is_noted_and_no_temporary() {
         let all = "cuda:0: 2 blocks hold all of the 6.000 MiB at the peak; cubecl_cuda's allocator took them and hands out parts of them \
                    to tensors, which are not seen";
-        assert_eq!(notes(&pages(0)), [all]);
+        assert_eq!(notes(&Recording::new(&pages(0))), [all]);
         let data = pages(1 << 20);
         let part = all.replace("all of the 6.000", "6.000 MiB of the 7.000");
-        assert_eq!(notes(&data), [part.as_str()]);
+        assert_eq!(notes(&Recording::new(&data)), [part.as_str()]);
         let mut json = Vec::new();
         Json::default().write(&data, &mut json).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         let row = &json["devices"][0]["peak_by_allocator"][0];
         let wanted = serde_json::json!({ "label": "cubecl_cuda", "bytes": 6 << 20, "count": 2, "note": part });
         assert_eq!(*row, wanted);
-        let temporaries = analysis::temporaries(&data, &data.devices[0]);
+        let temporaries = analysis::temporaries(&DeviceView::of(&data, &data.devices[0]));
         assert_eq!(temporaries.iter().map(|row| row.bytes).collect::<Vec<_>>(), [1 << 20]);
-        let rows = analysis::by_line(&data, &data.devices[0]).rows;
+        let rows = DeviceView::of(&data, &data.devices[0]).by(Key::Line).rows.clone();
         assert_eq!(rows[0].label, "cubecl_cuda's allocator [no user frame]");
-        let rows = analysis::by_operator(&data, &data.devices[0]).rows;
+        let rows = DeviceView::of(&data, &data.devices[0]).by(Key::Operator).rows.clone();
         assert_eq!(rows[0].label, "(cubecl_cuda's allocator)");
     }
 
     #[test]
     fn what_was_not_seen_is_named() {
         let mut data = two_lines_and_a_temporary();
-        assert_eq!(notes(&data), Vec::<String>::new());
+        assert_eq!(notes(&Recording::new(&data)), Vec::<String>::new());
         data.health.cuda.unseen_calls = vec![UnseenCalls { function: "cuMemCreate".into(), calls: 3 }];
         data.health.cuda.refused_imports = 1;
         data.health.cuda.state = CudaState::AnotherCopy;
-        let notes = notes(&data).join("\n");
+        let notes = notes(&Recording::new(&data)).join("\n");
         for expected in ["3 calls of cuMemCreate", "1 imports", "use one copy only"] {
             assert!(notes.contains(expected), "{expected}: {notes}");
         }

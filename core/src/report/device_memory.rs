@@ -6,7 +6,8 @@ use crate::analysis::{
     fragmentation_by_pool, time_by_line, time_by_scope, time_in_driver,
 };
 use crate::attribute::is_python;
-use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{Device, MemoryKind};
 use crate::units::{Bytes, grouped};
 
 pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
@@ -14,16 +15,15 @@ pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "drive
 const ROWS: usize = 5;
 
 /// The sections of a CUDA device; none for other memory.
-pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
+pub(super) fn sections(device: &DeviceView<'_>) -> Vec<Section> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
-    let mut sections: Vec<Section> =
-        balance_section(data, device).into_iter().chain(segments_section(data, device)).collect();
-    sections.extend(time_sections(data, device));
+    let mut sections: Vec<Section> = balance_section(device).into_iter().chain(segments_section(device)).collect();
+    sections.extend(time_sections(device));
     sections
 }
 
-fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Section> {
-    let balance = balance(data, device)?;
+fn balance_section(device: &DeviceView<'_>) -> Option<Section> {
+    let balance = balance(device)?;
     let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
     Some(balance_table(&balance, heading, sentence))
@@ -117,7 +117,7 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
     })
 }
 
-fn segments_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Section> {
+fn segments_section(device: &DeviceView<'_>) -> Option<Section> {
     let all = fragmentation(device);
     if all.segments == 0 {
         return None;
@@ -125,7 +125,7 @@ fn segments_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Sect
     let (count, reserved) = (grouped(all.segments as u64), Bytes(all.reserved));
     let told = match () {
         () if all.estimated => "some of them estimated from addresses",
-        () if is_python(data) => "as PyTorch's allocator reports",
+        () if is_python(device.data()) => "as PyTorch's allocator reports",
         () => "as the driver reports",
     };
     let mut lines = vec![
@@ -164,13 +164,13 @@ fn pool_row(pool: Option<(u64, u64)>, all: &Fragmentation) -> Vec<Cell> {
     ]
 }
 
-fn time_sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
+fn time_sections(device: &DeviceView<'_>) -> Vec<Section> {
     let all = time_in_driver(device);
     if all.ns() == 0 {
         return Vec::new();
     }
-    let share = 100.0 * all.ns() as f64 / data.process.duration_ns.max(1) as f64;
-    let mut by_line = time_section("driver_time", "Location", &time_by_line(data, device));
+    let share = 100.0 * all.ns() as f64 / device.data().process.duration_ns.max(1) as f64;
+    let mut by_line = time_section("driver_time", "Location", &time_by_line(device));
     by_line.about = vec![
         format!(
             "{} in {} calls that allocated and {} that freed: {share:.1} % of the",
@@ -181,7 +181,7 @@ fn time_sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
         "recorded time, all threads together.".to_owned(),
     ];
     by_line.notes = churn(device).map_or_else(Vec::new, |churn| churn_notes(&churn));
-    let by_scope = time_section("driver_time_by_scope", "Scope", &time_by_scope(data, device));
+    let by_scope = time_section("driver_time_by_scope", "Scope", &time_by_scope(device));
     vec![by_line, Section { title: "Time in the driver's allocator, by scope".to_owned(), ..by_scope }]
 }
 
@@ -239,14 +239,14 @@ mod tests {
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
         let heap = two_lines_and_a_temporary();
-        assert_eq!(sections(&heap, &heap.devices[0]), []);
+        assert_eq!(sections(&DeviceView::of(&heap, &heap.devices[0])), []);
         let mut trace = Story::cuda(0);
         trace.memory_of_device(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
         trace.pool(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
         trace.segment_alloc(0, 1 << 20).alloc("input", 2000).on(LINE_7);
         trace.driver_took(CallTime { stack: LINE_7, allocs: 4, alloc_ns: 50_000, ..CallTime::default() });
         let data = trace.build();
-        let text = format!("{:?}", sections(&data, &data.devices[0]));
+        let text = format!("{:?}", sections(&DeviceView::of(&data, &data.devices[0])));
         for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "Time(12500)"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

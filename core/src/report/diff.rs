@@ -3,8 +3,9 @@
 use super::diff_rows::{COLUMNS, cells, change_of, fold};
 use super::section::Section;
 use super::{Report, pairs};
-use crate::analysis::{Diff, DiffKey, DiffRow, Moment, OperatorPairs, device_or_main};
+use crate::analysis::{Diff, DiffRow, Key, LiveSet, Moment, OperatorPairs};
 use crate::error::Error;
+use crate::recording::Recording;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, signed};
 
@@ -13,7 +14,7 @@ use crate::units::{Bytes, signed};
 pub struct DiffOptions {
     /// The tables, in this order. Empty: by line, operator, category and scope; by operator alone where one recording is
     /// PyTorch's and the other is not.
-    pub keys: Vec<DiffKey>,
+    pub keys: Vec<Key>,
     /// The device. `None`: the main device of the second recording, in both; or each recording's main device, if the first does
     /// not have that one.
     pub device: Option<Device>,
@@ -41,7 +42,7 @@ impl Default for DiffOptions {
 }
 
 /// The tables of two recordings of the same kind of program.
-const KEYS: [DiffKey; 4] = [DiffKey::Line, DiffKey::Operator, DiffKey::Category, DiffKey::Scope];
+const KEYS: [Key; 4] = [Key::Line, Key::Operator, Key::Category, Key::Scope];
 
 impl Report {
     /// What the second recording holds more, or less, than the first.
@@ -49,22 +50,23 @@ impl Report {
     /// # Errors
     /// If a recording has no such device, or its log does not reach back to the moment.
     pub fn of_diff(before: &SnapshotData, after: &SnapshotData, options: &DiffOptions) -> Result<Self, Error> {
-        let new =
-            device_or_main(after, options.device).ok_or_else(|| missing("the second recording", options.device))?;
-        let old =
-            before.device(new.device).or_else(|| device_or_main(before, None).filter(|_| options.device.is_none()));
+        let (before, after) = (Recording::new(before), Recording::new(after));
+        let new = after.device_or_main(options.device);
+        let new = new.ok_or_else(|| missing("the second recording", options.device))?;
+        let any = || before.device_or_main(None).filter(|_| options.device.is_none());
+        let old = before.device(new.device).or_else(any);
         let old = old.ok_or_else(|| missing("the first recording", Some(new.device)))?;
-        let (old, new) = (options.before.of(before, old)?, options.after.of(after, new)?);
+        let (old, new) = (old.at(&options.before)?, new.at(&options.after)?);
         let mut report = Self {
-            title: title((before, old.device), (after, new.device)),
-            answer: vec![total(options, &old, &new)],
+            title: title(&old, &new),
+            answer: vec![total(options, old.total(), new.total())],
             ..Self::default()
         };
-        report.answer.extend(reserved(options, &old, &new));
-        let pairs = OperatorPairs::of((before, &old), (after, &new));
-        let keys: &[DiffKey] = match &pairs {
+        report.answer.extend(reserved(options, old.device, new.device));
+        let pairs = OperatorPairs::of(&old, &new);
+        let keys: &[Key] = match &pairs {
             _ if !options.keys.is_empty() => &options.keys,
-            Some(_) => &[DiffKey::Operator],
+            Some(_) => &[Key::Operator],
             None => &KEYS,
         };
         for key in keys {
@@ -73,15 +75,15 @@ impl Report {
                 report.answer.extend(largest(diff, options.threshold).filter(|_| is_first));
                 report.sections.extend(sections);
             };
-            if let (DiffKey::Operator, Some(found)) = (key, &pairs) {
+            if let (Key::Operator, Some(found)) = (key, &pairs) {
                 add(&found.at_peak, pairs::sections(found, (&old, &new), (options.rows, options.threshold)));
             } else {
-                let diff = Diff::of((before, &old), (after, &new), *key);
+                let diff = Diff::of(&old, &new, *key);
                 add(&diff, vec![section(*key, &diff, options)]);
             }
         }
-        report.answer.extend(pairs.iter().filter(|_| keys.contains(&DiffKey::Operator)).map(pairs::answer));
-        report.notes.extend(sampled(&old, &new));
+        report.answer.extend(pairs.iter().filter(|_| keys.contains(&Key::Operator)).map(pairs::answer));
+        report.notes.extend(sampled(old.device, new.device));
         Ok(report)
     }
 }
@@ -91,8 +93,9 @@ fn missing(which: &str, device: Option<Device>) -> Error {
     Error::moment(format!("{which} has {device}; choose another with --device"))
 }
 
-fn title(before: (&SnapshotData, Device), after: (&SnapshotData, Device)) -> String {
-    match ((&before.0.process.program, before.1), (&after.0.process.program, after.1)) {
+fn title(before: &LiveSet<'_>, after: &LiveSet<'_>) -> String {
+    let of = |live: &LiveSet<'_>| (live.device.data().process.program.clone(), live.device.device);
+    match (of(before), of(after)) {
         ((one, device), (other, same)) if one == other && device == same => {
             format!("memtrace: difference of {one} on {device}")
         }
@@ -105,8 +108,7 @@ fn title(before: (&SnapshotData, Device), after: (&SnapshotData, Device)) -> Str
     }
 }
 
-fn total(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> String {
-    let (before, after) = (old.peak.total(), new.peak.total());
+fn total(options: &DiffOptions, before: u64, after: u64) -> String {
     let words = if options.before == options.after {
         options.after.heading()
     } else {
@@ -162,11 +164,11 @@ fn sampled(old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
     is_sample.then(|| "Small blocks were sampled: rows are estimates, and small changes may be chance.".to_owned())
 }
 
-fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
-    let (name, by, column) = words(key);
-    let mut section = Section::of_columns(name, format!("Change, by {by}"), &COLUMNS);
+fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
+    let name = format!("diff_by_{}", key.word().replace('-', "_"));
+    let mut section = Section::of_columns(name, format!("Change, by {}", key.words()), &COLUMNS);
     if let Some(last) = section.columns.last_mut() {
-        *last = column;
+        *last = key.column();
     }
     let is_large = |row: &&DiffRow| row.change() != 0 && row.change().unsigned_abs() >= options.threshold;
     let shown: Vec<&DiffRow> = diff.rows.iter().filter(is_large).take(options.rows).collect();
@@ -178,22 +180,6 @@ fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
     let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
     fold(&hidden, &mut section);
     section
-}
-
-fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
-    match key {
-        DiffKey::Line => ("diff_by_line", "line", "Location"),
-        DiffKey::Function => ("diff_by_function", "function", "Function"),
-        DiffKey::Operator => ("diff_by_operator", "operator", "Operator"),
-        DiffKey::Module => ("diff_by_module", "module", "Module"),
-        DiffKey::Category => ("diff_by_category", "category", "Category"),
-        DiffKey::Scope => ("diff_by_scope", "scope", "Scope"),
-        DiffKey::Parameter => ("diff_by_parameter", "parameter", "Parameter"),
-        DiffKey::Name => ("diff_by_name", "name", "Name"),
-        DiffKey::Thread => ("diff_by_thread", "thread", "Thread"),
-        DiffKey::Stream => ("diff_by_stream", "stream", "Stream"),
-        DiffKey::Crate => ("diff_by_crate", "crate", "Crate"),
-    }
 }
 
 #[cfg(test)]

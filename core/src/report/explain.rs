@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
-use crate::analysis::{BlockLife, Breakdown, Explained, Subject, device_or_main, explain, line_and_callers};
-use crate::attribute::Categories;
+use crate::analysis::{BlockLife, Breakdown, Explained, Subject, explain, line_and_callers};
+use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId, Weight};
 use crate::units::{Bytes, grouped};
 
@@ -18,14 +18,15 @@ const STACKS: usize = 3;
 impl Report {
     /// Everything about the blocks of one line, function, operator or address; `None` if there are none.
     pub fn of_subject(data: &SnapshotData, subject: &Subject, options: &ReportOptions) -> Option<Self> {
-        let device = device_or_main(data, options.device)?;
-        let found = explain(data, device, subject);
+        let recording = Recording::new(data);
+        let device = recording.device_or_main(options.device)?;
+        let found = explain(device, subject);
         if found.blocks.is_empty() {
             return None;
         }
         let mut sections: Vec<Section> = found.tables.iter().map(|table| by(table, &found, options)).collect();
-        sections.push(stacks(data, device, &found));
-        sections.push(lives(data, device, &found, options.rows));
+        sections.push(stacks(device, &found));
+        sections.push(lives(device, &found, options.rows));
         Some(Self {
             title: title(subject, &found, device),
             answer: answer(device, &found),
@@ -95,7 +96,7 @@ fn by(
 }
 
 /// The stacks that allocated most.
-fn stacks(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained) -> Section {
+fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
     let mut by_stack: HashMap<StackId, Weight> = HashMap::new();
     for life in &found.blocks {
         *by_stack.entry(life.block.stack).or_default() += device.weight(life.block.size);
@@ -103,7 +104,7 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained) -> Se
     // Stacks may differ only in frames that are not shown.
     let mut by_lines: BTreeMap<Vec<String>, Weight> = BTreeMap::new();
     for (stack, weight) in by_stack {
-        *by_lines.entry(line_and_callers(data, stack, FRAMES)).or_default() += weight;
+        *by_lines.entry(line_and_callers(device.data(), stack, FRAMES)).or_default() += weight;
     }
     let mut sums: Vec<(Vec<String>, Weight)> = by_lines.into_iter().collect();
     sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
@@ -118,10 +119,10 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained) -> Se
     Section::of_lines("stacks", "Stacks, outwards", lines)
 }
 
-fn lives(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained, rows: usize) -> Section {
+fn lives(device: &DeviceView<'_>, found: &Explained, rows: usize) -> Section {
     let mut section =
         Section::of_columns("blocks", "Blocks, the largest first", &["Size", "From", "To", "Peak", "Block"]);
-    let categories = Categories::of(data, device);
+    let categories = device.categories();
     let mut blocks: Vec<&BlockLife> = found.blocks.iter().collect();
     blocks.sort_by_key(|life| (std::cmp::Reverse(life.block.size), life.block.seq));
     for life in blocks.iter().take(rows) {
@@ -132,8 +133,8 @@ fn lives(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained, rows: 
             Some(format!("{:#x}", block.address)),
             device.name(block.seq).map(str::to_owned),
             Some(categories.label(block.seq).to_owned()),
-            Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
-            line_and_callers(data, life.freed_at, 0)
+            Some(device.data().context_path(block.context)).filter(|path| !path.is_empty()),
+            line_and_callers(device.data(), life.freed_at, 0)
                 .pop()
                 .filter(|_| life.freed_at != StackId::NONE)
                 .map(|line| format!("freed at {line}")),

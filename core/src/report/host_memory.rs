@@ -3,8 +3,11 @@
 use super::device_memory::balance_table;
 use super::summary::{after, relative, seconds};
 use super::{Cell, Section};
+use crate::analysis::LiveSet;
 use crate::analysis::{BalanceItem, BalanceRow, MappedRow, at_reading, balance, line_label, mapped};
-use crate::snapshot::{Device, DeviceSnapshot, MappingKind, Mappings, Peak, SnapshotData, StackId};
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
+use crate::snapshot::{MappingKind, Mappings, StackId};
 use crate::units::Bytes;
 
 /// As many mappings are worth a row.
@@ -13,16 +16,16 @@ const ROWS: usize = 8;
 pub(super) const KEYS: [&str; 1] = ["mapped"];
 
 /// The sections of the process, with those of the heap's device.
-pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
-    let reading = at_reading(data).filter(|_| device.device == Device::Cpu);
+pub(super) fn sections(device: &DeviceView<'_>) -> Vec<Section> {
+    let reading = at_reading(device);
     let Some((mappings, then)) = reading else { return Vec::new() };
-    let of_mappings = mapped_section(data, mappings, &then);
-    balance_section(data, device, mappings, &then).into_iter().chain(of_mappings).collect()
+    let of_mappings = mapped_section(device.data(), mappings, &then);
+    balance_section(device, mappings, &then).into_iter().chain(of_mappings).collect()
 }
 
-fn balance_section(data: &SnapshotData, device: &DeviceSnapshot, mappings: &Mappings, then: &Peak) -> Option<Section> {
-    let balance = balance(data, device)?;
-    let (used, when) = (Bytes(balance.used), after(data, mappings.time_ns));
+fn balance_section(device: &DeviceView<'_>, mappings: &Mappings, then: &LiveSet<'_>) -> Option<Section> {
+    let balance = balance(device)?;
+    let (used, when) = (Bytes(balance.used), after(device.data(), mappings.time_ns));
     let mut section =
         balance_table(&balance, format!("Where the process's memory is: {used} resident{when}"), sentence);
     let live = then.bytes.saturating_add(mappings.below_threshold);
@@ -56,7 +59,7 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
     })
 }
 
-fn mapped_section(data: &SnapshotData, mappings: &Mappings, then: &Peak) -> Option<Section> {
+fn mapped_section(data: &Attribution<'_>, mappings: &Mappings, then: &LiveSet<'_>) -> Option<Section> {
     let rows: Vec<MappedRow<'_>> = mapped(mappings, &then.blocks).collect();
     let (size, resident) = rows.iter().fold((0u64, 0u64), |(size, resident), row| {
         (size.saturating_add(row.size), resident.saturating_add(row.resident))
@@ -75,7 +78,7 @@ fn mapped_section(data: &SnapshotData, mappings: &Mappings, then: &Peak) -> Opti
     (!rows.is_empty()).then_some(section)
 }
 
-fn cells(data: &SnapshotData, row: &MappedRow<'_>) -> Vec<Cell> {
+fn cells(data: &Attribution<'_>, row: &MappedRow<'_>) -> Vec<Cell> {
     let what = if row.kind == MappingKind::Anonymous {
         "memory without a file"
     } else {
@@ -103,7 +106,7 @@ mod tests {
         let mut story = Story::cpu();
         story.at(2_000_000).alloc("block", 8 * MIB).on(LINE_7).at(9_000_000).free("block");
         let mut data = story.build();
-        assert_eq!(sections(&data, &data.devices[0]), []);
+        assert_eq!(sections(&DeviceView::of(&data, &data.devices[0])), []);
         let rows = vec![
             mapping(MappingKind::File, "/home/u/net/w.safetensors", LINE_9, 3 * MIB),
             mapping(MappingKind::Anonymous, "", LINE_7, MIB),
@@ -111,7 +114,7 @@ mod tests {
         ];
         data.process.mappings = Some(Mappings { time_ns: 3_000_000, rows, ..Mappings::default() });
         data.process.working_dir = "/home/u/net".into();
-        let [balance, mapped] = sections(&data, &data.devices[0]).try_into().unwrap();
+        let [balance, mapped] = sections(&DeviceView::of(&data, &data.devices[0])).try_into().unwrap();
         assert_eq!(balance.title, "Where the process's memory is: 6.000 MiB resident after 0.003 s");
         assert_eq!(balance.about, ["Read 0.001 s after the peak, when as much was live."]);
         assert_eq!(mapped.title, "What was mapped: 4.000 MiB of 8.000 MiB in physical memory after 0.003 s");

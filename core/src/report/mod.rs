@@ -24,10 +24,10 @@ pub use fit::{fit_line, fit_section};
 pub use section::{Cell, Section};
 pub(crate) use tables::CUMULATIVE;
 
-use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES, device_or_main};
-use crate::attribute::Memoized;
+use crate::analysis::{LiveSet, Moment, ON_REQUEST, Shown, TABLES};
 use crate::error::Error;
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::recording::{DeviceView, Recording};
+use crate::snapshot::{Device, SnapshotData};
 
 /// The contents of a report.
 #[derive(Clone, Debug)]
@@ -73,21 +73,24 @@ impl Report {
     /// # Errors
     /// If the log does not reach back to the moment, or there is no such scope or section. Never for the peak and the end.
     pub fn of(data: &SnapshotData, options: &ReportOptions) -> Result<Self, Error> {
+        Self::of_recording(&Recording::new(data), options)
+    }
+
+    pub(crate) fn of_recording(recording: &Recording<'_>, options: &ReportOptions) -> Result<Self, Error> {
         if let Some(key) = options.sections.iter().find(|key| !is_key(key)) {
             return Err(Error::section(key, &keys().collect::<Vec<_>>()));
         }
-        let device = device_or_main(data, options.device);
+        let device = recording.device_or_main(options.device);
         let Some(device) = device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) else {
-            return Ok(Self { notes: notes::notes(data), ..nothing(data) });
+            return Ok(Self { notes: notes::notes(recording), ..nothing(recording) });
         };
-        let _memo = Memoized::begin(data, device);
         let mut report = match &options.moment {
-            Moment::Peak => Self::of_device(data, device, options),
-            moment => Self::of_moment(data, device, moment, options)?,
+            Moment::Peak => Self::of_device(recording, device, options),
+            moment => Self::of_moment(recording, device, moment, options)?,
         };
         report
             .sections
-            .retain(|section| options.sections.is_empty() || options.sections.iter().any(|key| key == section.key));
+            .retain(|section| options.sections.is_empty() || options.sections.iter().any(|key| *key == section.key));
         Ok(report)
     }
 
@@ -98,59 +101,66 @@ impl Report {
     #[doc(hidden)]
     pub fn first_look(data: &SnapshotData) -> Result<Self, Error> {
         let Self { title, answer, findings, sections, .. } = Self::of(data, &ReportOptions::default())?;
-        let notes = device_or_main(data, None).map_or_else(Vec::new, |device| notes::missing_names(data, device));
+        let recording = Recording::new(data);
+        let notes = recording.device_or_main(None).map_or_else(Vec::new, notes::missing_names);
         Ok(Self { title, answer, findings, notes, sections, ..Self::default() })
     }
 
     fn of_moment(
-        data: &SnapshotData,
-        device: &DeviceSnapshot,
+        recording: &Recording<'_>,
+        device: &DeviceView<'_>,
         moment: &Moment,
         options: &ReportOptions,
     ) -> Result<Self, Error> {
-        let then = moment.of(data, device)?;
+        let then = device.at(moment)?;
         let shown = &[Shown::Always, Shown::InReports, Shown::InFailures, Shown::AtMoments];
-        let on = coverage::device_name(data, device.device);
+        let on = coverage::device_name(recording, device.device);
         Ok(Self {
-            title: format!("memtrace: memory of {} on {on}", data.process.program),
-            answer: answer::of_moment(data, &then, moment),
-            notes: [moment.notes(data, device), notes::notes(data)].concat(),
-            totals: summary::process_memory(data),
-            sections: tables::sections(data, &then, shown, options),
+            title: format!("memtrace: memory of {} on {on}", recording.process.program),
+            answer: answer::of_moment(&then, moment),
+            notes: [moment.notes(device), notes::notes(recording)].concat(),
+            totals: summary::process_memory(recording),
+            sections: tables::sections(&then, shown, options),
             ..Self::default()
         })
     }
 
-    fn of_device(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Self {
-        let on = coverage::device_name(data, device.device);
-        let mut sections = tables::sections(data, device, &[Shown::Always, Shown::InReports], options);
-        sections.extend(tables::scopes(data, device, options));
-        sections.extend(tables::temporaries(data, device, options));
-        sections.extend(tables::twice(data, device, options));
-        sections.extend(device_memory::sections(data, device));
-        sections.extend(host_memory::sections(data, device));
-        sections.extend(tables::sections(data, device, &[Shown::AtEnd], options));
-        debug_assert!(sections.iter().all(|section| is_key(section.key)), "an error lists all sections that there are");
+    fn of_device(recording: &Recording<'_>, device: &DeviceView<'_>, options: &ReportOptions) -> Self {
+        let on = coverage::device_name(recording, device.device);
+        let at_peak = LiveSet::at_peak(device);
+        let mut sections = tables::sections(&at_peak, &[Shown::Always, Shown::InReports], options);
+        sections.extend(tables::scopes(device, options));
+        sections.extend(tables::temporaries(device, options));
+        sections.extend(tables::twice(device, options));
+        sections.extend(device_memory::sections(device));
+        sections.extend(host_memory::sections(device));
+        sections.extend(tables::sections(&at_peak, &[Shown::AtEnd], options));
+        debug_assert!(
+            sections.iter().all(|section| is_key(&section.key)),
+            "an error lists all sections that there are"
+        );
         Self {
-            title: format!("memtrace: memory of {} on {on}", data.process.program),
-            answer: answer::answer(data, device),
-            findings: findings(data, device),
-            notes: notes::notes(data),
-            totals: summary::totals(data, device),
+            title: format!("memtrace: memory of {} on {on}", recording.process.program),
+            answer: answer::answer(device),
+            findings: findings(device),
+            notes: notes::notes(recording),
+            totals: summary::totals(device),
             sections,
         }
     }
 
     /// The post-mortem of a device's last refused allocation; `None` if it refused none.
     pub fn of_refusal(data: &SnapshotData, device: Device) -> Option<Self> {
-        data.device(device).and_then(|device| post_mortem::report(data, device))
+        Recording::new(data).device(device).and_then(post_mortem::report)
     }
 
     /// The tables of a failed assertion: what held a device's peak.
     pub fn of_failure(data: &SnapshotData, device: Device, rows: usize) -> Self {
         let options = ReportOptions { device: Some(device), rows, ..ReportOptions::default() };
         let shown = &[Shown::Always, Shown::InFailures];
-        let sections = device_or_main(data, Some(device)).map(|device| tables::sections(data, device, shown, &options));
+        let recording = Recording::new(data);
+        let at_peak = recording.device(device).map(LiveSet::at_peak);
+        let sections = at_peak.map(|live| tables::sections(&live, shown, &options));
         Self { sections: sections.unwrap_or_default(), ..Self::default() }
     }
 }

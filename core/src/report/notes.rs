@@ -3,10 +3,12 @@
 use super::coverage;
 use super::summary::seconds;
 use crate::analysis;
-use crate::snapshot::{DeviceSnapshot, Health, SnapshotData};
+use crate::analysis::Key;
+use crate::recording::{DeviceView, Recording};
+use crate::snapshot::{DeviceSnapshot, Health};
 use crate::units::grouped;
 
-pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
+pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     let health = &data.health;
     let mut notes = health.import_notes.clone();
     notes.extend(health.notes());
@@ -25,10 +27,10 @@ pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
 }
 
 /// Why the lines that held most have no names, if they have none.
-pub(super) fn missing_names(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
-    let largest = analysis::by_line(data, device).rows.into_iter().next();
+pub(super) fn missing_names(device: &DeviceView<'_>) -> Vec<String> {
+    let largest = device.by(Key::Line).rows.first();
     let is_nameless = largest.is_some_and(|row| row.label == analysis::NO_NAMES);
-    if is_nameless || data.health.no_line_numbers { symbol_notes(&data.health) } else { Vec::new() }
+    if is_nameless || device.data().health.no_line_numbers { symbol_notes(&device.data().health) } else { Vec::new() }
 }
 
 fn symbol_notes(health: &Health) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use super::diff_rows::{COLUMNS, cells, change_of, fold};
 use super::section::{Cell, Section};
-use crate::analysis::{Diff, DiffRow, OperatorPairs};
-use crate::snapshot::{DeviceSnapshot, Weight};
+use crate::analysis::{Diff, DiffRow, LiveSet, OperatorPairs};
+use crate::snapshot::Weight;
 use crate::units::Bytes;
 
 /// How many bytes of each peak are paired.
@@ -19,7 +19,7 @@ pub(super) fn answer(pairs: &OperatorPairs) -> String {
 
 pub(super) fn sections(
     pairs: &OperatorPairs,
-    (old, new): (&DeviceSnapshot, &DeviceSnapshot),
+    (old, new): (&LiveSet<'_>, &LiveSet<'_>),
     limits: (usize, u64),
 ) -> Vec<Section> {
     let mut paired = table("diff_by_operator", "Change, by paired operators".to_owned(), &pairs.at_peak, limits);
@@ -54,15 +54,15 @@ fn table(key: &'static str, title: String, diff: &Diff, (most, threshold): (usiz
     section
 }
 
-fn side_by_side(pairs: &OperatorPairs, old: &DeviceSnapshot, new: &DeviceSnapshot) -> Section {
+fn side_by_side(pairs: &OperatorPairs, old: &LiveSet<'_>, new: &LiveSet<'_>) -> Section {
     let mut section = Section::of_columns("side_by_side", "Side by side", &["Change", "Before", "After", "What"]);
     section.about = vec![
         "Kept: allocated by the forward pass, live when the backward pass began, freed later".to_owned(),
         format!("Temporaries: freed before {} more blocks were allocated; the sum over the log", crate::analysis::SOON),
     ];
-    let live = |device: &DeviceSnapshot| device.live_weights().map(|(_, weight)| weight).sum::<Weight>().bytes;
+    let live = |set: &LiveSet<'_>| set.device.live_weights().map(|(_, weight)| weight).sum::<Weight>().bytes;
     let rows = [
-        ("peak", old.peak.total(), new.peak.total()),
+        ("peak", old.total(), new.total()),
         ("kept for the backward pass", pairs.kept.before, pairs.kept.after),
         ("temporaries", pairs.temporaries.before, pairs.temporaries.after),
         ("live at the end", live(old), live(new)),

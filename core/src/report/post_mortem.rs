@@ -2,13 +2,14 @@
 
 use super::{Report, ReportOptions, Section, findings, tables};
 use crate::analysis::{self, PostMortem};
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
 
 const ROWS: usize = 10;
 
-pub(super) fn report(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Report> {
-    let post_mortem = analysis::post_mortem(data, device)?;
+pub(super) fn report(device: &DeviceView<'_>) -> Option<Report> {
+    let post_mortem = analysis::post_mortem(device)?;
     let options = ReportOptions { rows: ROWS, ..ReportOptions::default() };
     let by_line = tables::of_breakdown("live_by_line", "Live, by line", "Location", &post_mortem.lines, &options);
     let by_scope = tables::of_breakdown("live_by_scope", "Live, by scope", "Scope", &post_mortem.scopes, &options);
@@ -18,7 +19,7 @@ pub(super) fn report(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Rep
             device => format!("memtrace: {device} is out of memory"),
         },
         answer: what_helps(&post_mortem, device.device),
-        findings: findings(data, device),
+        findings: findings(device),
         totals: what_there_was(&post_mortem, device.device),
         sections: [by_line, by_scope].map(|section| Section { is_estimate: device.is_sample(), ..section }).to_vec(),
         ..Report::default()

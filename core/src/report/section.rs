@@ -1,10 +1,12 @@
 //! Sections of a report: tables as values, without formatting.
 
+use std::borrow::Cow;
+
 /// A table with its explanations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// Its stable key.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its heading.
     pub title: String,
     /// Its sums are estimates from a sample.
@@ -22,11 +24,15 @@ pub struct Section {
 impl Section {
     /// A section without a table.
     pub(crate) fn of_lines(key: &'static str, title: impl Into<String>, about: Vec<String>) -> Self {
-        Self { key, title: title.into(), about, ..Self::default() }
+        Self { key: key.into(), title: title.into(), about, ..Self::default() }
     }
 
-    pub(crate) fn of_columns(key: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
-        Self { key, title: title.into(), columns: columns.to_vec(), ..Self::default() }
+    pub(crate) fn of_columns(
+        key: impl Into<Cow<'static, str>>,
+        title: impl Into<String>,
+        columns: &[&'static str],
+    ) -> Self {
+        Self { key: key.into(), title: title.into(), columns: columns.to_vec(), ..Self::default() }
     }
 
     /// A row with figures in the first columns only.

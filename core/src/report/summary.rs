@@ -1,12 +1,15 @@
 //! The totals section of a device.
 
 use super::{coverage, sampled};
+use crate::attribute::Attribution;
 use crate::attribute::is_python;
-use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{Device, DeviceSnapshot, HostMemory};
 use crate::units::{Bytes, grouped, round};
 
 /// Label and figure of each total; an empty label continues the line above.
-pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
+pub(super) fn totals(device: &DeviceView<'_>) -> Vec<(&'static str, String)> {
+    let data = device.data();
     let (peak, stats) = (&device.peak, &device.stats);
     let about = sampled::about(device.sample_interval());
     let total = peak.total();
@@ -28,7 +31,7 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
     ));
     lines.extend(coverage::pool_lines(device));
     lines.extend(out_of_memory(device));
-    lines.extend(other_devices(data, device));
+    lines.extend(other_devices(device.data(), device));
     lines.extend(process_memory(data));
     lines.push((
         "Recorded",
@@ -53,7 +56,7 @@ fn out_of_memory(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static str, String)> {
+fn other_devices(data: &Attribution<'_>, shown: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
     let line = |(number, device): (usize, &DeviceSnapshot)| {
         let (head, peak) = (if number == 0 { "Other memory" } else { "" }, device.peak.total());
@@ -63,7 +66,7 @@ fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static s
 }
 
 /// Resident memory of the whole process, beside what was recorded.
-pub(super) fn process_memory(data: &SnapshotData) -> Vec<(&'static str, String)> {
+pub(super) fn process_memory(data: &Attribution<'_>) -> Vec<(&'static str, String)> {
     data.process.memory.iter().flat_map(host_memory).collect()
 }
 
@@ -83,7 +86,7 @@ fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
 }
 
 /// ` after 0.952 s`; nothing in a recording without times.
-pub(super) fn after(data: &SnapshotData, time_ns: u64) -> String {
+pub(super) fn after(data: &Attribution<'_>, time_ns: u64) -> String {
     if data.process.duration_ns == 0 { String::new() } else { format!(" after {:.3} s", seconds(time_ns)) }
 }
 
@@ -96,12 +99,13 @@ mod tests {
     use super::*;
     use crate::analysis::Moment;
     use crate::report::{Report, ReportOptions};
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::two_lines_and_a_temporary;
 
     #[test]
     fn resident_memory_stands_beside_the_heap_if_it_was_read() {
         let mut data = two_lines_and_a_temporary();
-        let text = |data: &SnapshotData| format!("{:?}", totals(data, &data.devices[0]));
+        let text = |data: &SnapshotData| format!("{:?}", totals(&DeviceView::of(data, &data.devices[0])));
         assert!(!text(&data).contains("Resident"));
         let memory = HostMemory {
             time_ns: 2_000_000,

@@ -1,8 +1,8 @@
 //! Tables of live memory, scopes, temporaries and shadowed variables.
 
 use super::{Cell, ReportOptions, Section};
-use crate::analysis::{self, Breakdown, ON_REQUEST, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::analysis::{self, Breakdown, LiveSet, ON_REQUEST, Row, ScopeRow, Shown, TABLES, scopes_by_pattern};
+use crate::recording::DeviceView;
 use crate::units::Bytes;
 
 /// The keys of the tables that are not breakdowns.
@@ -14,33 +14,27 @@ const LINES: usize = 4;
 pub(crate) const CUMULATIVE: &str = "Cumulative";
 
 /// The breakdown tables shown in these places.
-pub(super) fn sections(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    shown: &[Shown],
-    options: &ReportOptions,
-) -> Vec<Section> {
+pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
     // A table that is asked for is shown wherever it usually stands, or says why it is not there.
     let asked = |table: &analysis::BreakdownTable| {
         shown.contains(&Shown::Always)
             && table.shown != Shown::AtEnd
             && options.sections.iter().any(|asked| asked == table.key)
     };
-    let matters = |table: &&analysis::BreakdownTable| {
-        shown.contains(&table.shown) && (table.matters)(data, device) || asked(table)
-    };
+    let matters =
+        |table: &&analysis::BreakdownTable| shown.contains(&table.shown) && (table.matters)(live) || asked(table);
     let section = |table: &analysis::BreakdownTable| {
         let heading =
             if table.shown == Shown::AtEnd { "Still live at the end".to_owned() } else { options.moment.heading() };
-        let title = format!("{heading}, by {}", table.by);
-        if !table.nothing.is_empty() && !(table.matters)(data, device) {
+        let title = format!("{heading}, by {}", table.by.words());
+        if !table.nothing.is_empty() && !(table.matters)(live) {
             return Section {
                 notes: vec![format!("({})", table.nothing)],
                 ..Section::of_columns(table.key, title, &[])
             };
         }
-        let section = of_breakdown(table.key, &title, table.column, &(table.make)(data, device), options);
-        Section { is_estimate: device.is_sample(), ..section }
+        let section = of_breakdown(table.key, &title, table.by.column(), &table.of(live), options);
+        Section { is_estimate: live.device.is_sample(), ..section }
     };
     TABLES.iter().chain(&ON_REQUEST).filter(matters).map(section).collect()
 }
@@ -98,8 +92,8 @@ fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&
     rows.split_at(if shown + 1 == rows.len() && shown < most { shown + 1 } else { shown })
 }
 
-pub(super) fn scopes(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
-    let rows = scopes_by_pattern(analysis::scopes(data, device));
+pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
+    let rows = scopes_by_pattern(analysis::scopes(device));
     let columns = ["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"];
     let mut section = Section::of_columns("scopes", "By scope", &columns);
     section.is_estimate = device.is_sample();
@@ -141,8 +135,8 @@ fn smallest_shown(rows: &[ScopeRow], most: usize) -> u64 {
     own.get(most).map_or(0, |first_out| first_out + 1)
 }
 
-pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
-    let rows = analysis::temporaries(data, device);
+pub(super) fn temporaries(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
+    let rows = analysis::temporaries(device);
     let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
     let recorded = if device.is_sample() { " of the sample" } else { "" };
     let mut section = Section::of_columns("temporaries", "Temporaries", &["Total", "Blocks", "Largest", "Location"]);
@@ -162,8 +156,8 @@ pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot, options:
     (!rows.is_empty()).then_some(section)
 }
 
-pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
-    let found = live_twice(data, device);
+pub(super) fn twice(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
+    let found = device.live_twice();
     let mut section =
         Section::of_columns("live_twice", "Live twice", &["Older", "Peak then", "Blocks", "Each", "Location"]);
     section.about = vec![
@@ -193,6 +187,7 @@ mod tests {
     use super::*;
     use crate::analysis::Moment;
     use crate::report::Report;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
 
     fn asked_for(data: &SnapshotData, key: &str, moment: Moment) -> Vec<Section> {

@@ -9,7 +9,7 @@
 use std::iter::Sum;
 use std::ops::AddAssign;
 
-use super::{Block, DeviceSnapshot, Sampling};
+use super::{Block, DeviceSnapshot, Peak, Sampling};
 
 /// What recorded blocks count for: themselves, or in a sample all blocks that they represent. Sums do not depend on the
 /// order.
@@ -79,8 +79,7 @@ impl DeviceSnapshot {
     /// Sampled blocks share the bytes counted in small blocks, in proportion to [`Sampling::bytes`]; any other block has its
     /// size.
     pub fn peak_weights(&self) -> impl Iterator<Item = (&Block, Weight)> {
-        let peak = &self.peak;
-        weights(self.sampling, &peak.blocks, peak.bytes.saturating_sub(peak.not_recorded))
+        self.peak.weights(self.sampling)
     }
 
     /// The live blocks with their weights. Together with [`not_recorded`](Self::not_recorded) the weights add up to the current
@@ -109,6 +108,12 @@ impl DeviceSnapshot {
         }
         let bytes = self.live.iter().map(|block| self.sampling.bytes(block.size));
         bytes.fold(self.not_recorded, u64::saturating_add)
+    }
+}
+
+impl Peak {
+    pub(crate) fn weights(&self, sampling: Sampling) -> impl Iterator<Item = (&Block, Weight)> {
+        weights(sampling, &self.blocks, self.bytes.saturating_sub(self.not_recorded))
     }
 }
 

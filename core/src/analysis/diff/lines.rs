@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::{Diff, DiffRow, add_after, add_before, unchanged};
-use crate::analysis::breakdown::{Row, by_line};
 use crate::analysis::labels::{Labels, line_label, operator_label};
+use crate::analysis::live::LiveSet;
+use crate::analysis::rows::{Key, Row};
 use crate::attribute::{AllocationSite, allocation_site};
-use crate::snapshot::{DeviceSnapshot, SnapshotData, SymbolName};
+use crate::snapshot::SymbolName;
 
 /// A source line of one recording.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ type Lines = BTreeMap<Function, Vec<Line>>;
 /// File and name.
 type Function = (String, String);
 
-pub(super) fn diff(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot)) -> Diff {
-    let (mut old, mut new) = (lines(before.0, before.1), lines(after.0, after.1));
+pub(super) fn diff(before: &LiveSet<'_>, after: &LiveSet<'_>) -> Diff {
+    let (mut old, mut new) = (lines(before), lines(after));
     let mut rows = Vec::new();
     for (was, is) in same_functions(&old, &new) {
         rows.extend(matched(old.remove(&was).unwrap_or_default(), new.remove(&is).unwrap_or_default()));
@@ -76,12 +77,13 @@ fn end_of_path(path: &str, folders: usize) -> Option<String> {
     separators.nth(folders).and_then(|at| plain.get(at..)).filter(|end| !end.is_empty()).map(str::to_owned)
 }
 
-/// The device's lines by file and function.
-fn lines(data: &SnapshotData, device: &DeviceSnapshot) -> Lines {
+/// The lines by file and function.
+fn lines(live: &LiveSet<'_>) -> Lines {
+    let data = live.device.data();
     let mut named: BTreeMap<String, (String, String, u32, BTreeMap<String, u64>)> = BTreeMap::new();
     let mut operators = Labels::of_stacks(data, operator_label);
     let mut labels = Labels::of_stacks(data, line_label);
-    for (block, weight) in device.peak_weights() {
+    for (block, weight) in live.weights() {
         let (label, operator) = (labels.name(block).to_owned(), operators.name(block).to_owned());
         let entry = named.entry(label).or_insert_with(|| {
             let (file, function, number) = match allocation_site(data, block.stack) {
@@ -97,7 +99,7 @@ fn lines(data: &SnapshotData, device: &DeviceSnapshot) -> Lines {
         *entry.3.entry(operator).or_default() += weight.bytes;
     }
     let mut lines = Lines::new();
-    for row in by_line(data, device).rows {
+    for row in live.by(Key::Line).into_owned().rows {
         let (file, function, number, operators) = named.remove(&row.label).unwrap_or_default();
         let operator = operators.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(name, _)| name).unwrap_or_default();
         // A row without a function is matched by its label.

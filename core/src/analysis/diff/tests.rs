@@ -1,9 +1,13 @@
 use super::*;
+use crate::analysis::Key;
+use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
 use crate::snapshot::{StackId, Thread, ThreadId};
 
-fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
-    Diff::of((before, &before.devices[0]), (after, &after.devices[0]), key)
+fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
+    let [before, after] = [before, after].map(|data| DeviceView::of(data, &data.devices[0]));
+    Diff::of(&LiveSet::at_peak(&before), &LiveSet::at_peak(&after), key)
 }
 
 /// Line 7 holds `seven` bytes, line 9 `nine`.
@@ -27,15 +31,15 @@ fn moved(mut data: SnapshotData, by: u32) -> SnapshotData {
 fn rows_add_up_to_the_change_of_the_total() {
     let (before, after) = (recording(2000, 500), recording(5000, 400));
     for key in [
-        DiffKey::Line,
-        DiffKey::Function,
-        DiffKey::Operator,
-        DiffKey::Category,
-        DiffKey::Scope,
-        DiffKey::Name,
-        DiffKey::Thread,
-        DiffKey::Stream,
-        DiffKey::Crate,
+        Key::Line,
+        Key::Function,
+        Key::Operator,
+        Key::Category,
+        Key::Scope,
+        Key::Name,
+        Key::Thread,
+        Key::Stream,
+        Key::Crate,
     ] {
         let diff = diff(&before, &after, key);
         assert_eq!(diff.rows.iter().map(DiffRow::change).sum::<i64>(), diff.change(), "{key:?}");
@@ -46,13 +50,13 @@ fn rows_add_up_to_the_change_of_the_total() {
 #[test]
 fn a_recording_does_not_differ_from_itself() {
     let data = recording(2000, 500);
-    assert!(diff(&data, &data, DiffKey::Line).rows.iter().all(|row| row.change() == 0));
+    assert!(diff(&data, &data, Key::Line).rows.iter().all(|row| row.change() == 0));
 }
 
 #[test]
 fn lines_that_an_edit_moved_are_the_same_lines() {
     let (before, after) = (recording(2000, 500), moved(recording(5000, 500), 10));
-    let diff = diff(&before, &after, DiffKey::Line);
+    let diff = diff(&before, &after, Key::Line);
     let changed: Vec<_> = diff.rows.iter().filter(|row| row.change() != 0).collect();
     assert_eq!(changed.len(), 1, "{:#?}", diff.rows);
     assert_eq!((changed[0].before, changed[0].after), (2000, 5000));
@@ -73,7 +77,7 @@ fn in_files(files: &[&str]) -> SnapshotData {
 #[test]
 fn files_of_two_checkouts_are_matched_by_the_longest_end_of_their_paths() {
     let pairs = |before: &[&str], after: &[&str]| {
-        let rows = diff(&in_files(before), &in_files(after), DiffKey::Line).rows;
+        let rows = diff(&in_files(before), &in_files(after), Key::Line).rows;
         let mut pairs: Vec<_> = rows.iter().map(|row| (row.before, row.after)).collect();
         pairs.sort_unstable();
         pairs
@@ -100,7 +104,7 @@ fn threads_are_matched_by_name_and_those_without_a_name_are_one_row() {
         data
     };
     let rows = |names| {
-        let found = diff(&recording(10, names, 500), &recording(70, names, 900), DiffKey::Thread);
+        let found = diff(&recording(10, names, 500), &recording(70, names, 900), Key::Thread);
         let changed: Vec<_> = found.rows.into_iter().filter(|row| row.change() != 0).collect();
         changed.into_iter().map(|row| (row.label, row.before, row.after)).collect::<Vec<_>>()
     };

@@ -4,8 +4,10 @@ mod cards;
 
 pub use cards::{Card, cards};
 
+use crate::attribute::Attribution;
 use crate::attribute::is_python;
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::DeviceSnapshot;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -47,8 +49,8 @@ pub struct Fit {
 
 impl Fit {
     /// What the program needed on a device, on a card of which others use `reserved` bytes.
-    pub fn of(data: &SnapshotData, device: &DeviceSnapshot, card: Card, reserved: u64) -> Self {
-        let rows = [live(data, device), pools(device)].into_iter().chain(of_process(data, device, &card));
+    pub fn of(device: &DeviceView<'_>, card: Card, reserved: u64) -> Self {
+        let rows = [live(device), pools(device)].into_iter().chain(of_process(device, &card));
         let others = NeedRow {
             what: "other processes, display",
             low: reserved,
@@ -59,10 +61,10 @@ impl Fit {
     }
 
     /// Why a recording does not say what the program needs, if it does not: the need would be too low.
-    pub fn doubt(data: &SnapshotData, device: &DeviceSnapshot) -> Option<&'static str> {
-        let health = &data.health;
+    pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
+        let health = &device.data().health;
         match () {
-            () if is_python(data) => Some("it is PyTorch's: its libraries and modules are not known"),
+            () if is_python(device.data()) => Some("it is PyTorch's: its libraries and modules are not known"),
             () if device.stats.num_ooms > 0 => Some("the program was refused memory"),
             () if health.cut_off => Some("the program was ended before its recording was"),
             () if health.lost_blocks > 0 => Some("blocks were lost"),
@@ -88,13 +90,13 @@ impl Fit {
     }
 }
 
-fn live(data: &SnapshotData, device: &DeviceSnapshot) -> NeedRow {
+fn live(device: &DeviceView<'_>) -> NeedRow {
     let bytes = device.peak.total();
-    let known_by = if is_simulated(data) { "what was asked for, exactly" } else { "recorded on a GPU" };
+    let known_by = if is_simulated(device.data()) { "what was asked for, exactly" } else { "recorded on a GPU" };
     NeedRow { what: "live at the peak", low: bytes, high: bytes, known_by: known_by.to_owned() }
 }
 
-fn is_simulated(data: &SnapshotData) -> bool {
+fn is_simulated(data: &Attribution<'_>) -> bool {
     data.health.cuda.state == crate::snapshot::CudaState::Simulated
 }
 
@@ -112,12 +114,12 @@ fn pools(device: &DeviceSnapshot) -> NeedRow {
 }
 
 /// What CUDA takes for the process.
-fn of_process(data: &SnapshotData, device: &DeviceSnapshot, card: &Card) -> Vec<NeedRow> {
+fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let (fewest, most) = card.threads();
     let stack = |bytes: u64, of| bytes * of;
-    let library = |name: &str| data.objects.iter().any(|object| is_library(object.path.as_deref(), name));
+    let library = |name: &str| device.data().objects.iter().any(|object| is_library(object.path.as_deref(), name));
     let has_cublas = library("libcublas");
-    let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(data, block.stack));
+    let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
     let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
     vec![
         row("kernel stacks", stack(KIB, fewest), stack(2 * KIB, most), "1 to 2 KiB a thread of the card"),
@@ -141,13 +143,14 @@ fn is_library(path: Option<&str>, name: &str) -> bool {
     path.and_then(|path| path.rsplit('/').next()).is_some_and(|file| file.starts_with(name))
 }
 
-fn is_cublas(data: &SnapshotData, stack: crate::snapshot::StackId) -> bool {
+fn is_cublas(data: &Attribution<'_>, stack: crate::snapshot::StackId) -> bool {
     crate::attribute::library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::Story;
     use crate::snapshot::{MemoryKind, Pool, UnseenCalls};
 
@@ -155,7 +158,7 @@ mod tests {
         let mut story = Story::cuda(0);
         story.alloc("weights", live).memory(MemoryKind::Pool).pool(Pool { reserved_high: live, ..Pool::default() });
         let (data, device) = (story.build(), story.device());
-        Fit::of(&data, &device, Card::of_memory("a card", memory), 0)
+        Fit::of(&DeviceView::of(&data, &device), Card::of_memory("a card", memory), 0)
     }
 
     #[test]
@@ -173,7 +176,7 @@ mod tests {
     fn a_recording_that_lacks_memory_is_no_ground_for_a_verdict() {
         let mut story = Story::cuda(0);
         story.alloc("weights", 1000);
-        let doubt = |data: &SnapshotData| Fit::doubt(data, &data.devices[0]);
+        let doubt = |data: &SnapshotData| Fit::doubt(&DeviceView::of(data, &data.devices[0]));
         let whole = story.build();
         assert_eq!(doubt(&whole), None);
         let refused = story.refused(1 << 30, None).build();
@@ -191,7 +194,7 @@ mod tests {
         let width = |card: Card| {
             let mut story = Story::cuda(0);
             let (data, device) = (story.alloc("a block", 1000).build(), story.device());
-            let (low, high) = Fit::of(&data, &device, card, 0).needed();
+            let (low, high) = Fit::of(&DeviceView::of(&data, &device), card, 0).needed();
             high - low
         };
         let known: Vec<u64> = cards().map(&width).collect();
@@ -211,7 +214,7 @@ mod tests {
         {
             let card = Card { threads: Some(multiprocessors * threads), ..Card::of_memory("a card", 0) };
             let story = Story::cuda(0);
-            let rows = of_process(&story.build(), &story.device(), &card);
+            let rows = of_process(&DeviceView::of(&story.build(), &story.device()), &card);
             let of = |pick: fn(&NeedRow) -> u64| rows.iter().take(2).map(pick).sum::<u64>();
             let (low, high) = (of(|row| row.low), of(|row| row.high));
             assert!((low..=high).contains(&(context * MIB)), "{multiprocessors} {low} {high}");

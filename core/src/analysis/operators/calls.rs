@@ -7,9 +7,8 @@ use std::ops::Range;
 use super::super::log::{Entry, entries};
 use super::super::reserved::Reserved;
 use super::sites::{Site, Sites};
-use crate::snapshot::{
-    ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals, Weight,
-};
+use crate::recording::DeviceView;
+use crate::snapshot::{ContextId, Mark, Record, RecordKind, StackId, ThreadId, Totals, Weight};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
@@ -36,8 +35,8 @@ pub(crate) struct Call<'a> {
 }
 
 /// The operator calls of a device, sorted by their last records.
-pub(crate) fn calls<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Vec<Call<'a>> {
-    let mut walk = Walk::of(data, device);
+pub(crate) fn calls<'a>(device: &'a DeviceView<'a>) -> Vec<Call<'a>> {
+    let mut walk = Walk::of(device);
     let mut marks = device.marks.iter().peekable();
     for (at, entry) in entries(device).enumerate() {
         while let Some(mark) = marks.next_if(|mark| mark.time_ns <= entry.record.time_ns) {
@@ -102,9 +101,9 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn of(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Self {
+    fn of(device: &'a DeviceView<'a>) -> Self {
         Self {
-            sites: Sites::of(data),
+            sites: Sites::of(device.data()),
             calls: Vec::new(),
             open: HashMap::new(),
             makers: HashMap::new(),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::calls::Call;
-use crate::snapshot::{ContextId, ContextNode, DeviceSnapshot, Fact, Mark, SnapshotData, words};
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
+use crate::snapshot::{ContextId, ContextNode, Fact, Mark, words};
 
 words! {
     /// What a [`Marker`] marks.
@@ -51,7 +53,8 @@ pub struct Marker {
     pub time_ns: u64,
 }
 
-pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Call<'_>]) -> Vec<Marker> {
+pub(super) fn markers(device: &DeviceView<'_>, calls: &[Call<'_>]) -> Vec<Marker> {
+    let data = device.data();
     let kinds: Vec<Option<MarkerKind>> =
         (0..data.contexts.len() as u32).map(|context| kind(data, ContextId(context))).collect();
     let name = |node: &ContextNode| if node.name.is_empty() { "(unnamed)".into() } else { node.name.as_str().into() };
@@ -72,7 +75,7 @@ pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Cal
 }
 
 /// The kind of marker that a scope makes: only outermost scopes, and the outermost scope of each phase, make one.
-fn kind(data: &SnapshotData, context: ContextId) -> Option<MarkerKind> {
+fn kind(data: &Attribution<'_>, context: ContextId) -> Option<MarkerKind> {
     let names = data.context_names(context);
     let (name, around) = names.split_last()?;
     let kind = MarkerKind::of(name);

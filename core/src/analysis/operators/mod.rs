@@ -31,13 +31,14 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
 use std::sync::Arc;
 
 pub(crate) use calls::{Call, calls};
 pub use markers::{Marker, MarkerKind};
 
 use super::labels::line_label;
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 /// A call of an operator. Bytes are the device's, without blocks below the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,15 +129,16 @@ impl OperatorSeries {
 }
 
 /// The series of one device.
-pub fn operators(data: &SnapshotData, device: &DeviceSnapshot) -> OperatorSeries {
-    let calls = calls(data, device);
+pub fn operators(device: &DeviceView<'_>) -> OperatorSeries {
+    let data = device.data();
+    let calls = calls(device);
     let changed =
         device.records.iter().map(|record| super::log::change(device, record)).fold(0i64, i64::saturating_add);
     let added = calls.iter().map(|call| call.added).fold(0i64, i64::saturating_add);
     OperatorSeries {
         program: data.process.program.clone(),
         device: device.device.to_string(),
-        markers: markers::markers(data, device, &calls),
+        markers: markers::markers(device, &calls),
         peak: device.peak.bytes,
         added_elsewhere: changed.saturating_sub(added),
         overwritten: device.overwritten,
@@ -148,7 +150,7 @@ pub fn operators(data: &SnapshotData, device: &DeviceSnapshot) -> OperatorSeries
     }
 }
 
-fn described(data: &SnapshotData, calls: &[Call<'_>]) -> Vec<OperatorCall> {
+fn described(data: &Attribution<'_>, calls: &[Call<'_>]) -> Vec<OperatorCall> {
     let mut texts = Texts::default();
     let describe = |call: &Call<'_>| OperatorCall {
         operator: texts.kept(call.operator),

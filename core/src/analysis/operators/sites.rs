@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::attribute::Attribution;
 use crate::attribute::{self, allocates_once};
-use crate::snapshot::{Frame, SnapshotData, StackId};
+use crate::snapshot::{Frame, StackId};
 
 /// An operator and all calls outside of it, which stacks of one operator call share.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -29,7 +30,7 @@ pub(super) struct Site<'a> {
 pub(super) struct Sites<'a>(Vec<Option<Site<'a>>>);
 
 impl<'a> Sites<'a> {
-    pub(super) fn of(data: &'a SnapshotData) -> Self {
+    pub(super) fn of(data: &'a Attribution<'a>) -> Self {
         let mut numbers: HashMap<Key<'a>, usize> = HashMap::new();
         let mut site = |(stack, calls)| {
             let key = key(data, StackId(stack), calls)?;
@@ -46,7 +47,7 @@ impl<'a> Sites<'a> {
 }
 
 /// `None` also for blocks of a backward pass itself, where no operator was called.
-fn key<'a>(data: &'a SnapshotData, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
+fn key<'a>(data: &'a Attribution<'a>, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
     let operator = attribute::operator(data, stack)?;
     let is_root = |frame: &Frame| frame.function_or_empty().as_bytes().as_ptr_range().contains(&operator.root.as_ptr());
     let frames = |call: u32| data.stacks.addresses.get(call as usize).map_or(&[][..], |at| data.stacks.frames_at(at));

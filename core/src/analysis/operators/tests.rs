@@ -1,5 +1,7 @@
 //! Compares operator series of random two-thread logs with an oracle of thirty obvious lines.
 
+use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use proptest::prelude::*;
 
 use super::*;
@@ -137,7 +139,7 @@ proptest! {
             let change = if record.kind == RecordKind::Alloc { size } else { -size };
             totals.push(totals.last().unwrap().saturating_add_signed(change));
         }
-        let series = operators(&data, device);
+        let series = operators(&DeviceView::of(&data, device));
         let naive = naive_calls(&data);
         prop_assert_eq!(series.calls.len(), naive.len());
         let mut holds_peak = false;
@@ -162,7 +164,7 @@ fn alloc(stack: u32) -> CallOp {
 #[test]
 fn names_have_running_numbers_from_0_for_each_operator() {
     let data = snapshot(&[alloc(1), alloc(2), alloc(1), alloc(3), alloc(4), alloc(4), alloc(5), alloc(3)]);
-    let series = operators(&data, &data.devices[0]);
+    let series = operators(&DeviceView::of(&data, &data.devices[0]));
     let names: Vec<String> = series.calls.iter().map(OperatorCall::name).collect();
     assert_eq!(names, ["softmax_0", "softmax_1", "relu_0", "relu_1", "relu_2", "relu_3"]);
     assert_eq!(&*series.calls[2].line, "/home/u/net/src/main.rs:8 (net::forward)".trim_start_matches("/home/u/net/"));
@@ -172,7 +174,7 @@ fn names_have_running_numbers_from_0_for_each_operator() {
 fn the_calls_that_added_most_come_first() {
     let sized = |stack, size| CallOp::Alloc { thread: 1, stack, size };
     let data = snapshot(&[sized(3, 5), sized(1, 50), sized(4, 7)]);
-    let series = operators(&data, &data.devices[0]);
+    let series = operators(&DeviceView::of(&data, &data.devices[0]));
     let top: Vec<(String, i64)> = series.top(2).iter().map(|call| (call.name(), call.added)).collect();
     assert_eq!(top, [("softmax_0".to_owned(), 50), ("relu_1".to_owned(), 7)]);
 }
@@ -190,7 +192,7 @@ fn scopes_with_usual_names_and_outermost_scopes_are_markers() {
     trace.at(4).enter("step 1 > optim").leave("step 1 > optim").leave("step 1");
     trace.alloc("relu again", 10).on(StackId(3));
     let data = trace.build();
-    let markers = operators(&data, &data.devices[0]).markers;
+    let markers = operators(&DeviceView::of(&data, &data.devices[0])).markers;
     let shown: Vec<(&str, MarkerKind, usize)> = markers.iter().map(|m| (&*m.name, m.kind, m.call)).collect();
     assert_eq!(
         shown,

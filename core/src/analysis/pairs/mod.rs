@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use self::side::{PairKey, PairSide, WorkKind};
 use super::diff::{Diff, DiffRow};
 use super::label_of_rest;
+use super::live::LiveSet;
 use crate::attribute::is_python;
-use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
+use crate::snapshot::Weight;
 
 /// Operators that a label lists for a program.
 const LISTED: usize = 3;
@@ -35,11 +36,11 @@ pub struct OperatorPairs {
 
 impl OperatorPairs {
     /// `None` unless one of the recordings is PyTorch's and the other is not.
-    pub fn of(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot)) -> Option<Self> {
-        if is_python(before.0) == is_python(after.0) {
+    pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>) -> Option<Self> {
+        if is_python(before.device.data()) == is_python(after.device.data()) {
             return None;
         }
-        let sides = [PairSide::of(before.0, before.1), PairSide::of(after.0, after.1)];
+        let sides = [PairSide::of(before), PairSide::of(after)];
         let mut pairs = Self::default();
         let [mut paired, mut unpaired, mut kept, mut temporaries]: [Vec<DiffRow>; 4] = Default::default();
         for row in rows(&sides) {
@@ -50,8 +51,8 @@ impl OperatorPairs {
             add(&mut kept, |kind| kind.kept);
             add(&mut temporaries, |kind| kind.temporary);
         }
-        unpaired.extend(not_recorded(before.1, true));
-        unpaired.extend(not_recorded(after.1, false));
+        unpaired.extend(not_recorded(before, true));
+        unpaired.extend(not_recorded(after, false));
         pairs.at_peak = Diff::of_rows(paired);
         pairs.unpaired = Diff::of_rows(unpaired);
         pairs.kept = Diff::of_rows(kept);
@@ -127,10 +128,9 @@ fn listed(kinds: &[&WorkKind]) -> String {
 }
 
 /// Memory from before the recording, and blocks below the threshold.
-fn not_recorded(device: &DeviceSnapshot, is_before: bool) -> Vec<DiffRow> {
-    let peak = &device.peak;
-    let rest = (label_of_rest(device, &peak.blocks), peak.not_recorded);
-    let small = ("(blocks below the threshold)", peak.below_threshold);
+fn not_recorded(live: &LiveSet<'_>, is_before: bool) -> Vec<DiffRow> {
+    let rest = (label_of_rest(live.device, &live.blocks), live.not_recorded);
+    let small = ("(blocks below the threshold)", live.below_threshold);
     let row = |(label, bytes): (&str, u64)| {
         let (before, after) = if is_before { (bytes, 0) } else { (0, bytes) };
         DiffRow { label: label.to_owned(), before, after, ..DiffRow::default() }

@@ -4,9 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::table::{PairNumber, operator_of_node};
 use crate::analysis::labels::operator_label;
+use crate::analysis::live::LiveSet;
 use crate::analysis::temporaries::short_lived;
+use crate::attribute::Attribution;
 use crate::attribute::{Operator, is_of_optimizer, is_python, library, operator};
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, Weight};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, ContextId, RecordKind, StackId, Weight};
 
 /// What operators of two programs have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,16 +60,17 @@ pub(super) struct PairSide {
 }
 
 impl PairSide {
-    pub(super) fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+    pub(super) fn of(live: &LiveSet<'_>) -> Self {
+        let (device, data) = (live.device, live.device.data());
         let (kinds, is_torch) = (Vec::new(), is_python(data));
         let mut side = Self { is_torch, kinds, by_stack: HashMap::new(), by_label: HashMap::new() };
-        for (block, weight) in device.peak_weights() {
+        for (block, weight) in live.weights() {
             side.kind(data, block).at_peak += weight;
         }
         for free in short_lived(&device.records) {
             side.kind(data, &free.block()).temporary += device.weight(free.size);
         }
-        for block in side.kept(data, device) {
+        for block in side.kept(device) {
             side.kind(data, &block).kept += device.weight(block.size);
         }
         side
@@ -77,7 +81,7 @@ impl PairSide {
         self.kinds.iter().flat_map(|kind| kind.keys.iter().copied()).collect()
     }
 
-    fn kind(&mut self, data: &SnapshotData, block: &Block) -> &mut WorkKind {
+    fn kind(&mut self, data: &Attribution<'_>, block: &Block) -> &mut WorkKind {
         let (stack, context) = (block.stack, block.context);
         let number = self.by_stack.get(&(stack, context)).copied().unwrap_or_else(|| {
             let kind = work_kind(data, self.is_torch, stack, context);
@@ -93,13 +97,13 @@ impl PairSide {
     }
 
     /// The blocks that the forward pass keeps for the backward pass that most is kept for: live when it begins, and freed later.
-    fn kept(&mut self, data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Block> {
+    fn kept(&mut self, device: &DeviceView<'_>) -> Vec<Block> {
         let mut live: HashMap<_, (usize, Block)> = HashMap::new();
         let (mut begun, mut is_in_pass) = (Vec::new(), false);
         let mut lives = Vec::new();
         for (at, record) in device.records.iter().enumerate() {
             let block = record.block();
-            let kind = self.kind(data, &block);
+            let kind = self.kind(device.data(), &block);
             match record.kind {
                 RecordKind::Alloc => {
                     if kind.is_backward && !is_in_pass {
@@ -135,7 +139,7 @@ fn fullest(moments: &[usize], lives: impl Iterator<Item = (usize, usize, u64)>) 
     moments.iter().copied().zip(totals).max_by_key(|(_, live)| *live).map(|(moment, _)| moment)
 }
 
-fn work_kind(data: &SnapshotData, is_torch: bool, stack: StackId, context: ContextId) -> WorkKind {
+fn work_kind(data: &Attribution<'_>, is_torch: bool, stack: StackId, context: ContextId) -> WorkKind {
     let label = operator_label(data, stack.0);
     let Some(found) = operator(data, stack).filter(|_| library(data, stack).is_none()) else {
         return WorkKind { label, ..WorkKind::default() };

@@ -1,4 +1,6 @@
 use super::*;
+use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Frame, StackId};
 
@@ -52,7 +54,8 @@ fn of_candle() -> SnapshotData {
 }
 
 fn pairs(before: &SnapshotData, after: &SnapshotData) -> Option<OperatorPairs> {
-    OperatorPairs::of((before, &before.devices[0]), (after, &after.devices[0]))
+    let [before, after] = [before, after].map(|data| DeviceView::of(data, &data.devices[0]));
+    OperatorPairs::of(&LiveSet::at_peak(&before), &LiveSet::at_peak(&after))
 }
 
 /// Label, bytes before and bytes after of the rows, by label.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, Story, WORKER};
 
 /// A program whose scope `step` does this in each of its runs.
@@ -14,7 +15,7 @@ fn program(runs: u64, run: impl Fn(&mut Story, u64)) -> Story {
 
 fn verdict(story: &Story) -> LeakVerdict {
     let data = story.build();
-    left_by_scopes(&data, &data.devices[0])
+    left_by_scopes(&DeviceView::of(&data, &data.devices[0]))
 }
 
 #[track_caller]

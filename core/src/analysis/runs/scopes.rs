@@ -1,6 +1,8 @@
 //! What the scopes of a recording leak, judged as the library's `assert_no_leak!` judges runs: each time that a scope is
 //! left is the end of a run.
 
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
 use std::collections::{HashMap, HashSet};
 
 use super::leaks::{is_the_harnesses, leaks, leaks_of_its_own};
@@ -8,7 +10,7 @@ use super::samples::{BlockOrigin, LiveByOrigin, LiveTotals, Samples};
 use super::slope::{is_unsettled, keeps_step, late_maxima};
 use super::{FEW, MOST};
 use crate::analysis::{KnownBlock, known_blocks, line_label, name_pattern};
-use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData, ThreadId};
+use crate::snapshot::{ContextId, DeviceSnapshot, ThreadId};
 use crate::units::grouped;
 
 /// Runs in which caches may fill up, and the fewest in all: the assertion's defaults.
@@ -54,14 +56,15 @@ struct RepeatedScope {
 }
 
 /// Whether the scopes of a device leave more memory behind the more often they run.
-pub fn left_by_scopes(data: &SnapshotData, device: &DeviceSnapshot) -> LeakVerdict {
+pub fn left_by_scopes(device: &DeviceView<'_>) -> LeakVerdict {
+    let data = device.data();
     let paths: Vec<String> = (0..data.contexts.len()).map(|id| pattern_of(data, ContextId(id as u32))).collect();
-    let scopes = repeated(data, device, &paths);
+    let scopes = repeated(device, &paths);
     if let Some(why) = what_is_missing(device, &scopes) {
         return LeakVerdict::Undecided(why);
     }
     let outermost = outermost(data, &paths, &scopes);
-    let blocks = known_blocks(data, device);
+    let blocks = known_blocks(device);
     let mut names: Vec<&String> = outermost.iter().flatten().copied().collect();
     names.sort_unstable();
     names.dedup();
@@ -69,7 +72,7 @@ pub fn left_by_scopes(data: &SnapshotData, device: &DeviceSnapshot) -> LeakVerdi
         .iter()
         .map(|name| {
             let is_in = |known: &&KnownBlock| outermost.get(known.block.context.0 as usize) == Some(&Some(name));
-            judge(data, device, name, &scopes[*name], &blocks, is_in)
+            judge(device, name, &scopes[*name], &blocks, is_in)
         })
         .collect();
     worst(verdicts).unwrap_or_else(|| LeakVerdict::Nothing(names.into_iter().cloned().collect()))
@@ -85,11 +88,12 @@ fn worst(verdicts: Vec<LeakVerdict>) -> Option<LeakVerdict> {
     largest.max_by_key(|(bytes, _)| *bytes).map(|(_, verdict)| verdict).or_else(undecided).cloned()
 }
 
-fn pattern_of(data: &SnapshotData, context: ContextId) -> String {
+fn pattern_of(data: &Attribution<'_>, context: ContextId) -> String {
     name_pattern(&data.context_path(context))
 }
 
-fn repeated(data: &SnapshotData, device: &DeviceSnapshot, paths: &[String]) -> HashMap<String, RepeatedScope> {
+fn repeated(device: &DeviceView<'_>, paths: &[String]) -> HashMap<String, RepeatedScope> {
+    let data = device.data();
     let mut scopes: HashMap<String, RepeatedScope> = HashMap::new();
     let is_scope = |context: ContextId| data.contexts.get(context.0 as usize).is_some_and(|node| !node.module);
     for mark in device.marks.iter().filter(|mark| is_scope(mark.context)) {
@@ -136,7 +140,7 @@ fn what_is_missing(device: &DeviceSnapshot, scopes: &HashMap<String, RepeatedSco
 
 /// Of each context the outermost scope around it that ran often, or else the outermost that ran often enough.
 fn outermost<'a>(
-    data: &SnapshotData,
+    data: &Attribution<'_>,
     paths: &'a [String],
     scopes: &HashMap<String, RepeatedScope>,
 ) -> Vec<Option<&'a String>> {
@@ -154,13 +158,13 @@ fn outermost<'a>(
 }
 
 fn judge(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
+    device: &DeviceView<'_>,
     name: &str,
     scope: &RepeatedScope,
     blocks: &[KnownBlock],
     is_in: impl Fn(&&KnownBlock) -> bool,
 ) -> LeakVerdict {
+    let data = device.data();
     let all = scope.ends.len();
     let times: Vec<u64> = scope.ends.iter().copied().rev().step_by(all.div_ceil(MOST)).collect();
     let times: Vec<u64> = times.into_iter().rev().collect();
@@ -224,7 +228,7 @@ fn is_unsure(samples: &Samples) -> bool {
 }
 
 /// As the assertion: memory of threads that may work for the scope is a leak only if it keeps step with the runs.
-fn check_others(data: &SnapshotData, name: &str, scope: &RepeatedScope, others: &Samples) -> LeakVerdict {
+fn check_others(data: &Attribution<'_>, name: &str, scope: &RepeatedScope, others: &Samples) -> LeakVerdict {
     let growing = leaks(others, WARMUP);
     let half = WARMUP.max(others.runs() / 2);
     let Some((first, _)) = growing.first() else { return LeakVerdict::Nothing(Vec::new()) };
@@ -243,7 +247,7 @@ fn check_others(data: &SnapshotData, name: &str, scope: &RepeatedScope, others: 
 }
 
 /// One origin for all stacks of a line; `None` for what the test harness keeps.
-fn by_line(data: &SnapshotData, samples: &Samples) -> impl Fn(&BlockOrigin) -> Option<BlockOrigin> {
+fn by_line(data: &Attribution<'_>, samples: &Samples) -> impl Fn(&BlockOrigin) -> Option<BlockOrigin> {
     let mut first: HashMap<String, BlockOrigin> = HashMap::new();
     let mut lines: HashMap<BlockOrigin, BlockOrigin> = HashMap::new();
     for origin in samples.origins().into_iter().filter(|origin| !is_the_harnesses(data, origin.stack)) {

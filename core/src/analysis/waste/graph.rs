@@ -3,15 +3,13 @@
 //! A graph keeps a temporary (`statements`) that is still live when its line runs again, and that is freed after the result: a graph is dropped
 //! from its result on. It is needed until the end of the first backward pass that begins in its life, if there is one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
-use std::rc::Rc;
 
 use super::replay::{LogChange, ReplayedLog};
 use super::statements::{BackwardPass, Computed, Statement, StatementWalk};
-use crate::analysis::{line_and_callers, line_label};
-use crate::attribute::{has_backward_pass, has_variables, is_of_optimizer, once, operator};
-use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::attribute::{Attribution, has_backward_pass, has_variables, is_of_optimizer, operator};
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// Smaller blocks are not looked at.
 const LEAST: u64 = 1024;
@@ -23,129 +21,43 @@ pub(crate) struct KeptByGraph {
     pub(crate) size: u64,
     pub(crate) stack: StackId,
     /// No other value can hold it.
-    is_temporary: bool,
+    pub(super) is_temporary: bool,
     alloc: usize,
     from: usize,
     until: usize,
     /// The backward pass that needed it, by its number.
-    pass: Option<usize>,
+    pub(super) pass: Option<usize>,
 }
 
 impl KeptByGraph {
-    fn changes(&self) -> [LogChange; 2] {
+    pub(super) fn changes(&self) -> [LogChange; 2] {
         let size = i64::try_from(self.size).unwrap_or(i64::MAX);
         [(self.from, -size), (self.until, size)]
     }
 
-    fn is_at(&self, at: usize) -> bool {
+    pub(super) fn is_at(&self, at: usize) -> bool {
         (self.from..self.until).contains(&at)
     }
 }
 
-/// Blocks that a graph keeps at the peak, and the peak without them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ungraphed {
-    pub(crate) blocks: u64,
-    pub(crate) bytes: u64,
-    /// The line with most of them.
-    pub(crate) line: String,
-    /// The line of the backward pass that needed them, or empty.
-    pub(crate) pass: String,
-    pub(crate) peak_without: u64,
-}
-
-/// What graphs keep in vain; nothing in programs without variables, and if the log has lost records.
-pub(crate) fn kept_by_graphs(data: &SnapshotData, device: &DeviceSnapshot) -> Rc<Graphs> {
-    once(data, device, || Rc::new(Graphs::of(data, device)))
-}
-
-/// Is the block a temporary of the last backward pass that is live at the end? Only a graph can hold it.
-pub(crate) fn is_left_by_a_pass(data: &SnapshotData, device: &DeviceSnapshot) -> impl Fn(&Block) -> bool + use<> {
-    let graphs = kept_by_graphs(data, device);
-    move |block| block.seq.is_some_and(|seq| graphs.left.contains(&seq))
-}
-
-/// Intermediate results that no backward pass needs.
-pub(crate) fn without_a_pass(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Ungraphed> {
-    let graphs = kept_by_graphs(data, device);
-    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
-    let kept: Vec<&KeptByGraph> =
-        graphs.blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect();
-    ungraphed(data, log, &kept, at, String::new())
-}
-
-/// What is kept after its backward pass and up to the peak, and what other iterations keep likewise. The next pass does not need it: it has
-/// fewer nodes than there are results.
-pub(crate) fn past_their_pass(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Ungraphed> {
-    let graphs = kept_by_graphs(data, device);
-    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
-    let mut by_pass: Vec<Vec<&KeptByGraph>> = vec![Vec::new(); graphs.passes.len()];
-    for kept in &graphs.blocks {
-        kept.pass.into_iter().for_each(|pass| by_pass[pass].push(kept));
-    }
-    let not_needed = |(pass, kept)| graphs.not_needed(data, device, kept, pass);
-    let kept: Vec<&KeptByGraph> = by_pass.into_iter().enumerate().flat_map(not_needed).collect();
-    let pass = kept.iter().find(|kept| kept.is_at(at)).and_then(|kept| graphs.passes.get(kept.pass?))?;
-    ungraphed(data, log, &kept, at, line_and_callers(data, pass.stack, 0).concat())
-}
-
-/// The peak if a graph kept none of these blocks any longer than needed.
-pub(crate) fn peak_without_graphs(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    is_one: impl Fn(NonZeroU64) -> bool,
-) -> Option<(u64, u64)> {
-    let graphs = kept_by_graphs(data, device);
-    let kept: Vec<&KeptByGraph> = graphs.blocks.iter().filter(|kept| kept.is_temporary && is_one(kept.seq)).collect();
-    let bytes = kept.iter().map(|kept| kept.size).sum();
-    Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.changes()))))
-}
-
-fn ungraphed(
-    data: &SnapshotData,
-    log: &ReplayedLog,
-    kept: &[&KeptByGraph],
-    at: usize,
-    pass: String,
-) -> Option<Ungraphed> {
-    let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.is_at(at)).collect();
-    let (mut by_stack, mut by_line) = (HashMap::new(), BTreeMap::new());
-    at_peak.iter().for_each(|kept| *by_stack.entry(kept.stack).or_insert(0u64) += kept.size);
-    by_stack.into_iter().for_each(|(stack, bytes)| *by_line.entry(line_label(data, stack.0)).or_insert(0) += bytes);
-    let (line, _) = by_line.into_iter().max_by_key(|(_, bytes)| *bytes)?;
-    Some(Ungraphed {
-        blocks: at_peak.len() as u64,
-        bytes: at_peak.iter().map(|kept| kept.size).sum(),
-        line,
-        pass,
-        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.changes())),
-    })
-}
-
-fn peak_at(device: &DeviceSnapshot) -> Option<usize> {
-    device.records.iter().position(|record| {
-        record.kind == RecordKind::Alloc && record.alloc_seq.is_some() && record.alloc_seq == device.peak.seq
-    })
-}
-
 /// Blocks that graphs keep in vain, with the log.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Graphs {
-    log: Option<ReplayedLog>,
-    blocks: Vec<KeptByGraph>,
+    pub(super) log: Option<ReplayedLog>,
+    pub(super) blocks: Vec<KeptByGraph>,
     /// The program has variables, so results may have a graph.
     has_any: bool,
     /// Where statements begin that are known to make a graph.
     forward: Vec<usize>,
     /// Temporaries of the last backward pass that are live at the end.
-    left: HashSet<NonZeroU64>,
-    passes: Vec<BackwardPass>,
+    pub(super) left: HashSet<NonZeroU64>,
+    pub(super) passes: Vec<BackwardPass>,
     /// The passes of each thread, in their order.
     by_thread: HashMap<ThreadId, Vec<usize>>,
 }
 
 impl Graphs {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot) -> Self {
         let may_have_any = has_variables(data) || has_backward_pass(data);
         let Some(log) = ReplayedLog::of(device).filter(|_| may_have_any) else { return Self::default() };
         let walk = StatementWalk::over(data, device);
@@ -200,7 +112,7 @@ impl Graphs {
     /// earlier has no `until`.
     pub(super) fn way_out(
         &self,
-        data: &SnapshotData,
+        data: &Attribution<'_>,
         (at, record): (usize, &Record),
         from: usize,
         until: Option<usize>,
@@ -219,9 +131,9 @@ impl Graphs {
     }
 
     /// Those of the blocks, needed by this pass, that the thread's next one does not need: it has fewer nodes of their operators.
-    fn not_needed<'a>(
+    pub(super) fn not_needed<'a>(
         &self,
-        data: &SnapshotData,
+        data: &Attribution<'_>,
         device: &DeviceSnapshot,
         mut kept: Vec<&'a KeptByGraph>,
         pass: usize,

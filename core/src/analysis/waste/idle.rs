@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::replay::{LogChange, ReplayedLog};
 use super::{LineCache, followed};
-use crate::snapshot::{BlockUses, DeviceSnapshot, IdleTime, SnapshotData};
+use crate::recording::DeviceView;
+use crate::snapshot::{BlockUses, IdleTime};
 
 /// Blocks of one allocation site whose longest time between two uses spans the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,23 +80,23 @@ impl IdleMemory {
 
 /// Idle memory at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
 /// rows before it are gone. Empty if uses were not recorded, or the log has lost records.
-pub fn idle_memory(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<IdleMemory> {
+pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
-    let mut sites = sites(data, device, &log);
+    let mut sites = sites(device, &log);
     let weight = |idle: &IdleMemory| u128::from(idle.bytes) * u128::from(idle.idle_ns.max(1));
     sites.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(IdleMemory::MOST_SITES);
     if sites.is_empty() {
         return Vec::new();
     }
-    let (_, needed, _) = followed(data, device, &log);
+    let (_, needed, _) = followed(device, &log);
     let least = device.peak.bytes / IdleMemory::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, IdleMemory::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec<(IdleMemory, Vec<LogChange>)> {
-    let mut lines = LineCache::of_data(data);
+fn sites(device: &DeviceView<'_>, log: &ReplayedLog) -> Vec<(IdleMemory, Vec<LogChange>)> {
+    let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<_, (IdleMemory, Vec<LogChange>)> = BTreeMap::new();
     let Some(peak) = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied() else { return Vec::new() };
     for uses in &device.uses {
@@ -107,7 +108,7 @@ fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec
         // Only the first and the last use of a block have a stack.
         let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
         let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
-        let kernel = end.map_or("", |last| data.gpu_work.as_ref().map_or("", |work| work.kernel(last.kernel)));
+        let kernel = end.map_or("", |last| device.data().gpu_work.as_ref().map_or("", |work| work.kernel(last.kernel)));
         let key = (lines.of(record.stack), use_line, kernel.to_owned());
         let (row, changes) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
         row.add(record.size, &idle);

@@ -6,8 +6,10 @@ use std::num::NonZeroU64;
 use super::replay::{LogChange, ReplayedLog};
 use super::{LineCache, MovedBlocks, WasteKind, followed};
 use crate::analysis::StackTest;
+use crate::attribute::Attribution;
 use crate::attribute::{Elementwise, elementwise, operator};
-use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId};
+use crate::recording::DeviceView;
+use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind, StackId};
 
 /// Outputs of an element-wise operator, called by one line, that need no memory of their own.
 ///
@@ -56,14 +58,14 @@ type InPlaceKey<'a> = (String, String, &'a str, u32);
 /// rows before it are followed. Empty if uses were not recorded, or the log has lost records.
 ///
 /// An input that lives to the end of the recording, or during a backward pass, may be needed: it is left out.
-pub fn in_place(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<InPlace> {
+pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
     let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
-    let pairs = pairs(data, device, &log);
+    let pairs = pairs(device, &log);
     if pairs.is_empty() {
         return Vec::new();
     }
-    let (_, needed, moved) = followed(data, device, &log);
-    let mut sites = sites(data, device, &Lifetimes { log: &log, moved }, pairs);
+    let (_, needed, moved) = followed(device, &log);
+    let mut sites = sites(device, &Lifetimes { log: &log, moved }, pairs);
     sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(InPlace::MOST_SITES);
     let least = device.peak.bytes / InPlace::LEAST_PART;
@@ -81,9 +83,9 @@ struct Pair<'a> {
     inputs: Vec<Allocated<'a>>,
 }
 
-fn pairs<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot, log: &ReplayedLog) -> Vec<Pair<'a>> {
+fn pairs<'a>(device: &'a DeviceView<'a>, log: &ReplayedLog) -> Vec<Pair<'a>> {
     let with_record = |uses: &'a BlockUses| Some((uses, device.records.get(*log.allocated.get(&uses.seq)?)?));
-    let passes = backward_allocs(data, device);
+    let passes = backward_allocs(device);
     let mut ended: HashMap<(u64, u64), Vec<Allocated<'a>>> = HashMap::new();
     for (uses, record) in device.uses.iter().filter_map(with_record) {
         if let Some(last) = uses.known_last().filter(|_| !may_be_needed(log, &passes, uses)) {
@@ -93,26 +95,26 @@ fn pairs<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot, log: &ReplayedL
     }
     let mut known: HashMap<StackId, Option<Elementwise<'a>>> = HashMap::new();
     let pair = |(uses, record): Allocated<'a>| {
-        let first = uses.known_first().filter(|first| is_kernel(data, first))?;
+        let first = uses.known_first().filter(|first| is_kernel(device.data(), first))?;
         let is_input = |(input, _): &&Allocated<'a>| {
             input.seq < uses.seq && input.first.is_some_and(|used| used.operation < first.operation)
         };
         let inputs: Vec<_> = ended.get(&(first.operation, record.size))?.iter().filter(is_input).copied().collect();
-        let elementwise = (*known.entry(record.stack).or_insert_with(|| elementwise(data, record.stack)))?;
+        let elementwise = (*known.entry(record.stack).or_insert_with(|| elementwise(device.data(), record.stack)))?;
         (!inputs.is_empty()).then_some(Pair { output: (uses, record), elementwise, inputs })
     };
     device.uses.iter().filter_map(with_record).filter_map(pair).collect()
 }
 
 /// Copies and fills are no operators, and the launch of a graph is many.
-fn is_kernel(data: &SnapshotData, used: &BlockUse) -> bool {
+fn is_kernel(data: &Attribution<'_>, used: &BlockUse) -> bool {
     let name = data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel));
     !["cuMem", "cuGraph"].iter().any(|other| name.starts_with(other))
 }
 
 /// The records by which a backward pass allocates.
-fn backward_allocs(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<usize> {
-    let mut backward = StackTest::that(|stack| operator(data, stack).is_some_and(|found| found.is_backward));
+fn backward_allocs(device: &DeviceView<'_>) -> Vec<usize> {
+    let mut backward = StackTest::that(|stack| operator(device.data(), stack).is_some_and(|found| found.is_backward));
     let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
     allocs.filter(|(_, record)| backward.has(record.stack)).map(|(at, _)| at).collect()
 }
@@ -148,14 +150,9 @@ impl Lifetimes<'_> {
     }
 }
 
-fn sites(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    lives: &Lifetimes<'_>,
-    pairs: Vec<Pair<'_>>,
-) -> Vec<(InPlace, Vec<LogChange>)> {
+fn sites(device: &DeviceView<'_>, lives: &Lifetimes<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<LogChange>)> {
     let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated.get(&seq)).copied() else { return Vec::new() };
-    let mut lines = LineCache::of_data(data);
+    let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
     // A block takes one output.
     let mut taken: HashSet<NonZeroU64> = HashSet::new();

@@ -2,6 +2,7 @@
 
 use super::tests::Planted;
 use super::*;
+use crate::recording::DeviceView;
 use crate::report::findings;
 use crate::snapshot::testing::{frame, registry, stacks};
 use crate::snapshot::{GpuWork, KernelId};
@@ -40,7 +41,7 @@ fn two_operators(name: &str, size: u64, also: impl FnOnce(&mut Planted)) -> Plan
 
 fn rows(program: &Planted) -> Vec<InPlace> {
     let data = program.build();
-    in_place(&data, &data.devices[0])
+    in_place(&DeviceView::of(&data, &data.devices[0]))
 }
 
 /// The peak of a program of blocks with these sizes, lives from one step up to another, counted step by step.
@@ -105,7 +106,7 @@ fn the_launch_of_a_graph_is_not_one_operator() {
         let mut data = two_operators("silu", 100, |_| ()).build();
         data.gpu_work = Some(GpuWork { kernels: vec![kernel.into()], ..GpuWork::default() });
         assert!(data.devices[0].uses.iter().flat_map(|uses| uses.first).all(|used| used.kernel == KernelId(0)));
-        in_place(&data, &data.devices[0]).len()
+        in_place(&DeviceView::of(&data, &data.devices[0])).len()
     };
     assert_eq!((by("usilu_f32"), by("cuGraphLaunch")), (1, 0));
 }
@@ -140,7 +141,7 @@ fn a_sum_takes_one_of_its_operands_and_each_step_of_a_loop_its_own() {
 fn the_finding_says_what_to_write() {
     let said = |name: &str| {
         let data = two_operators(name, 100, |_| ()).build();
-        let found = findings(&data, &data.devices[0]);
+        let found = findings(&DeviceView::of(&data, &data.devices[0]));
         let found = found.iter().find(|finding| finding.kind == "in_place").unwrap();
         assert!(found.line.as_ref().is_some_and(|line| line.contains("main.rs:9")), "{found:?}");
         format!("{}. {}. {}", found.what, found.certainty(), found.advice.join(" "))

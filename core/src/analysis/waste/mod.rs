@@ -16,23 +16,26 @@ mod step;
 mod temporaries;
 #[cfg(test)]
 mod tests;
+mod ungraphed;
 
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
-use self::graph::{Graphs, kept_by_graphs};
 use self::replay::{LogChange, ReplayedLog};
 use super::labels::line_and_callers;
 use crate::attribute::{AllocationSite, allocation_site};
-use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
+use crate::snapshot::StackId;
 pub use coverage::{UseCoverage, use_coverage};
-pub(crate) use graph::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
+pub(crate) use graph::Graphs;
 pub use idle::{IdleMemory, idle_memory};
 pub use in_place::{InPlace, in_place};
 pub(crate) use replay::peak_if_replaced;
 pub(crate) use step::peak_with_own_step;
 pub(crate) use temporaries::peak_in_parts;
 pub use temporaries::{OperatorTemporaries, operator_temporaries};
+pub(crate) use ungraphed::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
 
 /// What is wasted about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,8 +88,8 @@ const MOST_ROWS: usize = 10;
 
 /// Waste at the device's peak. Each row is the site that reduces the peak most once the rows before it are followed.
 /// Empty if uses were not recorded, or the log has lost records.
-pub fn waste(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Waste> {
-    ReplayedLog::with_uses(device).map_or_else(Vec::new, |log| followed(data, device, &log).0)
+pub fn waste(device: &DeviceView<'_>) -> Vec<Waste> {
+    ReplayedLog::with_uses(device).map_or_else(Vec::new, |log| followed(device, &log).0)
 }
 
 /// A block whose alloc or free the advice moves to this record.
@@ -96,12 +99,8 @@ type MovedBlock = (NonZeroU64, WasteKind, usize);
 type MovedBlocks = HashMap<(NonZeroU64, WasteKind), usize>;
 
 /// The rows, what all of them change, and where they move which block.
-fn followed(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    log: &ReplayedLog,
-) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
-    let mut sites = sites(data, device, log, Some(&kept_by_graphs(data, device)));
+fn followed(device: &DeviceView<'_>, log: &ReplayedLog) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
+    let mut sites = sites(device, log, Some(device.graphs()));
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
     sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
@@ -123,7 +122,8 @@ struct WastingSite {
 type SiteKey = (WasteKind, String, String, String);
 
 /// With `graphs`, only what the program can free or allocate at another time.
-fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog, graphs: Option<&Graphs>) -> Vec<WastingSite> {
+fn sites(device: &DeviceView<'_>, log: &ReplayedLog, graphs: Option<&Graphs>) -> Vec<WastingSite> {
+    let data = device.data();
     let mut lines = LineCache::of_data(data);
     let mut sites: BTreeMap<SiteKey, WastingSite> = BTreeMap::new();
     let peak_at = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied();
@@ -178,7 +178,7 @@ fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog, graphs
     sites.into_values().collect()
 }
 
-fn in_one_function(data: &SnapshotData, one: StackId, other: StackId) -> bool {
+fn in_one_function(data: &Attribution<'_>, one: StackId, other: StackId) -> bool {
     let [one, other] = [one, other].map(|stack| match allocation_site(data, stack) {
         AllocationSite::User(frame) => Some((frame.file_or_empty(), frame.function_or_empty())),
         _ => None,
@@ -209,12 +209,12 @@ impl WastingSite {
 
 /// Lines of stacks, cached.
 struct LineCache<'a> {
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     known: HashMap<StackId, String>,
 }
 
 impl<'a> LineCache<'a> {
-    fn of_data(data: &'a SnapshotData) -> Self {
+    fn of_data(data: &'a Attribution<'a>) -> Self {
         Self { data, known: HashMap::new() }
     }
 
@@ -228,9 +228,9 @@ impl<'a> LineCache<'a> {
 
 /// All blocks at the device's peak that are past their last use or never used, by site, largest first; nothing is too small,
 /// and nothing is replayed: [`Waste::saves`] is 0. `None` if uses were not recorded, or the log has lost records.
-pub fn waste_at_peak(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Vec<Waste>> {
+pub fn waste_at_peak(device: &DeviceView<'_>) -> Option<Vec<Waste>> {
     let log = ReplayedLog::with_uses(device)?;
-    let mut rows: Vec<Waste> = sites(data, device, &log, None).into_iter().map(|site| site.waste).collect();
+    let mut rows: Vec<Waste> = sites(device, &log, None).into_iter().map(|site| site.waste).collect();
     rows.retain(|row| row.bytes > 0 && row.kind != WasteKind::Early);
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     Some(rows)

@@ -36,6 +36,7 @@ pub(crate) fn peak_if_replaced<'a>(device: &DeviceSnapshot, blocks: impl Iterato
 }
 
 /// The log with the positions of each block's records.
+#[derive(Debug)]
 pub(super) struct ReplayedLog {
     at_start: i64,
     steps: Vec<i64>,

@@ -6,10 +6,12 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::line_label;
+use crate::attribute::Attribution;
 use crate::attribute::{AllocationSite, allocation_site, is_made_anew, is_of_optimizer, operator};
-use crate::snapshot::{ContextId, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::snapshot::{ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// A backward pass, and what its thread does at the same line.
+#[derive(Debug)]
 pub(super) struct BackwardPass {
     pub(super) thread: ThreadId,
     pub(super) stack: StackId,
@@ -71,7 +73,7 @@ enum Place<'a> {
 
 /// A walk over the log that finds statements and backward passes.
 pub(super) struct StatementWalk<'a> {
-    data: &'a SnapshotData,
+    data: &'a Attribution<'a>,
     places: HashMap<(StackId, ContextId), Place<'a>>,
     numbers: HashMap<String, usize>,
     ways: HashMap<Vec<usize>, usize>,
@@ -85,7 +87,7 @@ pub(super) struct StatementWalk<'a> {
 }
 
 impl<'a> StatementWalk<'a> {
-    fn of(data: &'a SnapshotData) -> Self {
+    fn of(data: &'a Attribution<'a>) -> Self {
         Self {
             data,
             places: HashMap::new(),
@@ -138,7 +140,7 @@ impl<'a> StatementWalk<'a> {
     }
 
     /// All statements and passes of the log.
-    pub(super) fn over(data: &'a SnapshotData, device: &DeviceSnapshot) -> Self {
+    pub(super) fn over(data: &'a Attribution<'a>, device: &DeviceSnapshot) -> Self {
         let mut walk = Self::of(data);
         let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
         allocs.for_each(|(at, record)| walk.alloc(at, record));

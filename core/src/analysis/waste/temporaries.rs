@@ -5,8 +5,10 @@ use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
 use crate::analysis::{Call, StackTest, calls, line_and_callers};
+use crate::attribute::Attribution;
 use crate::attribute::{operator, squared_by};
-use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::recording::DeviceView;
+use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// An operator whose temporaries make up much of the peak and are many times its inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,30 +53,31 @@ const SOON: usize = 256;
 
 /// The operator call at the device's peak, if its temporaries are many times its inputs and outputs. `None` in a sample, and if
 /// the log has lost records.
-pub fn operator_temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Option<OperatorTemporaries> {
-    let found = at_peak(data, device)?;
+pub fn operator_temporaries(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
+    let found = at_peak(device)?;
     let is_large = found.saves > 0 && found.saves >= device.peak.bytes / OperatorTemporaries::LEAST_PART;
     (is_large && found.times() >= OperatorTemporaries::LEAST_TIMES).then_some(found)
 }
 
 /// The peak if the operator call at the peak, and all others by its line, worked on [`OperatorTemporaries::PARTS`] parts.
-pub(crate) fn peak_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -> Option<u64> {
-    at_peak(data, device).map(|found| found.peak_without)
+pub(crate) fn peak_in_parts(device: &DeviceView<'_>) -> Option<u64> {
+    at_peak(device).map(|found| found.peak_without)
 }
 
-fn at_peak(data: &SnapshotData, device: &DeviceSnapshot) -> Option<OperatorTemporaries> {
+fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
+    let data = device.data();
     let at = device.records.iter().position(|record| is_peak(device, record))?;
-    if !may_have_temporaries(data, device, at) {
+    if !may_have_temporaries(device, at) {
         return None;
     }
     let log = ReplayedLog::of(device)?;
-    let calls = calls(data, device);
+    let calls = calls(device);
     let thread = device.records.get(at)?.thread;
     let is_here = |call: &&Call<'_>| call.thread == thread && call.records.contains(&at);
     let call = calls.iter().find(|call| is_here(call) && !call.is_backward)?;
     let line = line_and_callers(data, call.stack, 0).concat();
     let mut is_line = StackTest::that(|stack| line_and_callers(data, stack, 0).concat() == line);
-    let allocs = AllocsByThread::of(data, device, call.operator);
+    let allocs = AllocsByThread::of(device, call.operator);
     let same = calls.iter().filter(|other| other.operator == call.operator && is_line.has(other.stack));
     // Half the length has a quarter of the square.
     let parts = OperatorTemporaries::PARTS.pow(if squared_by(data, call.stack).is_some() { 2 } else { 1 });
@@ -102,12 +105,14 @@ fn is_peak(device: &DeviceSnapshot, record: &Record) -> bool {
 }
 
 /// A cheap test before the log is split into calls: do blocks of the operator at the peak go soon, and are they large?
-fn may_have_temporaries(data: &SnapshotData, device: &DeviceSnapshot, at: usize) -> bool {
-    let Some(root) = device.records.get(at).and_then(|record| operator(data, record.stack)) else { return false };
+fn may_have_temporaries(device: &DeviceView<'_>, at: usize) -> bool {
+    let Some(root) = device.records.get(at).and_then(|record| operator(device.data(), record.stack)) else {
+        return false;
+    };
     if root.is_backward {
         return false;
     }
-    let mut is_own = of_operator(data, root.root);
+    let mut is_own = of_operator(device.data(), root.root);
     let soon = device.records.iter().skip(at).take(SOON).filter(|record| record.kind == RecordKind::Free);
     let of_root = soon.filter(|record| is_own.has(record.alloc_stack));
     let bytes = of_root.fold(0u64, |sum, record| sum.saturating_add(record.size));
@@ -115,7 +120,7 @@ fn may_have_temporaries(data: &SnapshotData, device: &DeviceSnapshot, at: usize)
 }
 
 /// Is a stack one of this operator?
-fn of_operator<'a>(data: &'a SnapshotData, root: &'a str) -> StackTest<impl Fn(StackId) -> bool + 'a> {
+fn of_operator<'a>(data: &'a Attribution<'a>, root: &'a str) -> StackTest<impl Fn(StackId) -> bool + 'a> {
     StackTest::that(move |stack| operator(data, stack).is_some_and(|found| found.root == root))
 }
 
@@ -136,8 +141,8 @@ struct AllocsByThread {
 }
 
 impl AllocsByThread {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot, root: &str) -> Self {
-        let mut is_own = of_operator(data, root);
+    fn of(device: &DeviceView<'_>, root: &str) -> Self {
+        let mut is_own = of_operator(device.data(), root);
         let mut found = Self { all: HashMap::new(), foreign: HashMap::new() };
         let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
         for (at, record) in allocs {
@@ -238,6 +243,7 @@ fn is_read(uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use crate::snapshot::SnapshotData;
     use proptest::prelude::*;
 
     use super::*;
@@ -272,7 +278,9 @@ mod tests {
     fn by_definition(data: &SnapshotData, log: &ReplayedLog, call: &Call<'_>) -> (Vec<(usize, usize, u64)>, u64) {
         let records = &data.devices[0].records;
         let is_alloc = |at: usize| records[at].thread == call.thread && records[at].kind == RecordKind::Alloc;
-        let is_foreign = |at: usize| operator(data, records[at].stack).is_none_or(|found| found.root != call.operator);
+        let is_foreign = |at: usize| {
+            operator(&Attribution::new(data), records[at].stack).is_none_or(|found| found.root != call.operator)
+        };
         let end = (call.records.end..records.len()).find(|at| is_alloc(*at) && is_foreign(*at));
         let freed = |at: usize| log.freed_at(records[at].alloc_seq?).filter(|freed| end.is_none_or(|end| *freed < end));
         let own: Vec<usize> = call.records.clone().filter(|at| is_alloc(*at)).collect();
@@ -299,8 +307,8 @@ mod tests {
             let data = story(&ops);
             let device = &data.devices[0];
             let Some(log) = ReplayedLog::of(device) else { return Ok(()) };
-            for call in calls(&data, device) {
-                let found = Workspace::of(device, &log, &AllocsByThread::of(&data, device, call.operator), &call);
+            for call in calls(&DeviceView::of(&data, device)) {
+                let found = Workspace::of(device, &log, &AllocsByThread::of(&DeviceView::of(&data, device), call.operator), &call);
                 prop_assert_eq!((found.temporaries.clone(), found.bytes_of_outputs()), by_definition(&data, &log, &call));
             }
         }
@@ -311,7 +319,7 @@ mod tests {
     fn two_hundred_thousand_calls_of_one_line_are_no_trouble() {
         let ops: Vec<(u32, u32, usize)> = (0..400_000).map(|at| (1, if at % 2 == 0 { 1 } else { 5 }, 1)).collect();
         let data = story(&ops);
-        let found = operator_temporaries(&data, &data.devices[0]);
+        let found = operator_temporaries(&DeviceView::of(&data, &data.devices[0]));
         assert_eq!(found, None, "each call only has its result");
     }
 }

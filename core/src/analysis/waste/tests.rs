@@ -1,5 +1,7 @@
 //! Waste and the peak without it, compared with the program that does without.
 
+use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use std::num::NonZeroU64;
 
 use super::*;
@@ -74,7 +76,7 @@ impl Planted {
     pub(super) fn waste(&self) -> Vec<Waste> {
         let data = self.build();
         assert_eq!(data.devices[0].device, Device::Cuda(0));
-        waste(&data, &data.devices[0])
+        waste(&DeviceView::of(&data, &data.devices[0]))
     }
 
     pub(super) fn peak(&self) -> u64 {
@@ -175,7 +177,7 @@ fn idle_program(operations: usize, moved: bool) -> Planted {
 
 fn idle_rows(program: &Planted) -> Vec<IdleMemory> {
     let data = program.build();
-    idle_memory(&data, &data.devices[0])
+    idle_memory(&DeviceView::of(&data, &data.devices[0]))
 }
 
 #[test]
@@ -221,7 +223,7 @@ fn operator(matrix: u64, result: u64, reads_known: bool) -> Option<OperatorTempo
     if !reads_known {
         data.devices[0].uses.clear();
     }
-    operator_temporaries(&data, &data.devices[0])
+    operator_temporaries(&DeviceView::of(&data, &data.devices[0]))
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::io::{BufWriter, Write};
 
-use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
+use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline};
 use crate::error::Error;
 use crate::export::{Export, LeftOut};
+use crate::recording::Recording;
 use crate::snapshot::{Category, Device, SnapshotData};
 
 /// PyTorch's numbers of actions; its `INCREMENT_VERSION` (3) has no counterpart here.
@@ -27,8 +28,9 @@ pub struct CategoriesJson {
 
 impl Export for CategoriesJson {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let device = device_or_main(data, self.device);
-        let rows = device.map(|device| rows(data, &category_timeline(data, device))).unwrap_or_default();
+        let recording = Recording::new(data);
+        let device = recording.device_or_main(self.device);
+        let rows = device.map(|device| rows(data, &category_timeline(device))).unwrap_or_default();
         let mut out = BufWriter::new(out);
         out.write_all(b"[[")?;
         list(&mut out, rows.iter().map(|(time_us, _)| time_us.to_string()))?;
@@ -53,8 +55,8 @@ impl Export for CategoriesRaw {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let mut out = BufWriter::new(out);
         out.write_all(b"[")?;
-        if let Some(device) = device_or_main(data, self.device) {
-            let timeline = category_timeline(data, device);
+        if let Some(device) = Recording::new(data).device_or_main(self.device) {
+            let timeline = category_timeline(device);
             let start = merged(&timeline.start()).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
             let start = start.map(|(category, bytes)| format!("[-1, {PREEXISTING}, {bytes}, {category}]"));
             let began_ns = data.process.started_unix_us.saturating_mul(1000);

@@ -1,5 +1,6 @@
 //! Random programs of allocs, frees and scopes, against a naive oracle.
 
+use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -235,7 +236,7 @@ proptest! {
         let most = if few { 3 } else { 2000 };
         let options = MemoryLayout { steps: Steps::Operators, max_steps: most, ..Default::default() };
         let rows: Vec<Vec<u64>> = rows(&layout_of(&data, &options)).into_values().map(sorted).collect();
-        let calls = crate::analysis::operators(&data, device).calls.len();
+        let calls = crate::analysis::operators(&DeviceView::of(&data, device)).calls.len();
         prop_assert!(rows.len() <= most && (few || rows.len() == calls || rows.len() == calls + 1), "{rows:?}");
         prop_assert!(rows.contains(&sorted(device.peak.blocks.iter().map(|block| (0, block.size)).collect())));
         prop_assert!(rows.iter().all(|row| states.iter().any(|state| sizes(state) == *row)));

@@ -1,5 +1,6 @@
 //! Segmentation of a device's log into steps, each with its own peak.
 
+use crate::recording::DeviceView;
 use std::ops::Range;
 
 use super::scopes::OpenByThread;
@@ -78,7 +79,8 @@ impl Part {
 /// The calls in the order of their highest moments (calls of several threads may overlap), which a replay needs. If no call
 /// has the peak, a part without a call has it.
 fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &LogTotals) -> Vec<Part> {
-    let calls = calls(data, device);
+    let view = DeviceView::of(data, device);
+    let calls = calls(&view);
     let named = |call: &Call<'_>| Part {
         records: call.records.clone(),
         context: call.context,

@@ -1,9 +1,9 @@
 //! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stack.
 
+use crate::recording::DeviceView;
 use std::collections::HashMap;
 
-use crate::analysis::{KnownBlock, Moment, NO_STACK, known_blocks, log_start_ns, shorten_path};
-use crate::error::Error;
+use crate::analysis::{KnownBlock, LiveSet, NO_STACK, known_blocks, log_start_ns, shorten_path};
 use crate::export::viewers::{Numbered, ShownFrames, frame_name, rest};
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
@@ -39,17 +39,12 @@ impl HeapPoint {
 /// expects each call path once.
 pub(super) type HeapPoints = Numbered<Vec<usize>, HeapPoint>;
 
-pub(super) fn points(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    names: &mut Numbered<String>,
-) -> Result<HeapPoints, Error> {
-    let end = Moment::End.of(data, device)?;
-    let mut points = PointBuilder::new(data, names);
+pub(super) fn points(device: &DeviceView<'_>, names: &mut Numbered<String>) -> HeapPoints {
+    let mut points = PointBuilder::new(device.data(), names);
     points.totals(device);
     points.replay(device);
-    points.add(device, |point| &mut point.at_peak);
-    points.add(&end, |point| &mut point.at_end);
+    points.add(&LiveSet::at_peak(device), |point| &mut point.at_peak);
+    points.add(&device.at_end(), |point| &mut point.at_end);
     let mut points = points.points;
     for number in 0..points.rows().len() {
         points.update_row(number, |point| {
@@ -57,7 +52,7 @@ pub(super) fn points(
             point.reaches(point.at_end);
         });
     }
-    Ok(points)
+    points
 }
 
 struct PointBuilder<'a, 'n> {
@@ -73,8 +68,8 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
         Self { data, shown: ShownFrames::of(data), names, of_stack: HashMap::new(), points: Numbered::new() }
     }
 
-    fn totals(&mut self, device: &DeviceSnapshot) {
-        for KnownBlock { block, from_ns, to_ns, is_older, .. } in known_blocks(self.data, device) {
+    fn totals(&mut self, device: &DeviceView<'_>) {
+        for KnownBlock { block, from_ns, to_ns, is_older, .. } in known_blocks(device) {
             let lifetime_us = to_ns.saturating_sub(from_ns) as f64 / 1000.0;
             let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
             let weight = device.weight(block.size);
@@ -102,11 +97,11 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
     }
 
     /// Adds what is live at a moment, including what has no stack.
-    fn add(&mut self, device: &DeviceSnapshot, sum: impl Fn(&mut HeapPoint) -> &mut Weight) {
-        for (block, weight) in device.peak_weights() {
+    fn add(&mut self, live: &LiveSet<'_>, sum: impl Fn(&mut HeapPoint) -> &mut Weight) {
+        for (block, weight) in live.weights() {
             self.update(block.stack, |point| *sum(point) += weight);
         }
-        for (label, bytes) in rest(self.data, device) {
+        for (label, bytes) in rest(live) {
             let frames = vec![self.names.number(label)];
             self.points.update(frames, |point| {
                 sum(point).bytes += bytes;

@@ -1,5 +1,7 @@
 //! A device's columns: blocks, log, levels of detail and texts, reduced to a budget.
 
+use crate::recording::DeviceView;
+use crate::recording::Recording;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
@@ -9,10 +11,11 @@ use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
 use super::extras::Most;
 use super::history::{LifetimeRow, PageHistory};
-use super::keys::{BlockKey, KeySource, UsedStacks, keys};
+use super::keys::{BlockKey, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::sources::SourceTexts;
 use super::{extras, words};
+use crate::analysis::KeySource;
 use crate::analysis::{label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
@@ -68,17 +71,17 @@ struct FixedPart {
 
 impl FixedPart {
     fn of(
-        data: &SnapshotData,
-        device: &DeviceSnapshot,
+        data: &Recording<'_>,
+        device: &DeviceView<'_>,
         (stacks, keys, end_ns): (&UsedStacks, &[BlockKey], u64),
         (prefix, has_sources): (&str, bool),
         most: Most,
     ) -> Result<Self, Error> {
         let options = ReportOptions { device: Some(device.device), rows: most.rows, ..ReportOptions::default() };
-        let report = words::report(&Report::of(data, &options)?);
+        let report = words::report(&Report::of_recording(data, &options)?);
         let mut columns = ColumnStore::named(prefix);
         let frames = extras::stacks(data, stacks, &mut columns);
-        let (call_texts, calls, calls_left_out) = extras::calls(data, device, most.calls, &mut columns);
+        let (call_texts, calls, calls_left_out) = extras::calls(device, most.calls, &mut columns);
         let spans_left_out = extras::spans(data, device, end_ns, most.spans, &mut columns);
         let segments_left_out = extras::segments(device, most.segments, &mut columns);
         let labels: serde_json::Map<String, Value> =
@@ -114,15 +117,15 @@ impl FixedPart {
 
 /// Packs a device into at most `max_bytes`, if its peak, its end and its curves leave room for more.
 pub(super) fn part(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
+    data: &Recording<'_>,
+    device: &DeviceView<'_>,
     prefix: &str,
     max_bytes: u64,
     has_sources: bool,
 ) -> Result<DevicePart, Error> {
     let history = PageHistory::of(device);
     let stacks = UsedStacks::of(&history);
-    let keys = keys(data, device, &history, &stacks);
+    let keys = keys(device, &history, &stacks);
     let start_ns = log_start_ns(device);
     let last_ns = history.steps.last().map_or(0, |step| step.time_ns);
     let end_ns = data.process.duration_ns.max(last_ns).max(start_ns + 1);
@@ -139,7 +142,7 @@ pub(super) fn part(
     }
     let room = room.saturating_sub(fixed_part.size() as u64);
     let (blocks, left_out) = fitting(&history, &stacks, &keys, device, prefix, room);
-    let holders = holders(data, device, HOLDERS);
+    let holders = holders(device, HOLDERS);
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
     let early: u64 = history.rows.iter().take(history.early).filter(|row| !row.is_gone).map(|row| row.weight).sum();

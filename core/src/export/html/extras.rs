@@ -1,5 +1,6 @@
 //! Columns beside the blocks: stacks, scopes over time, segments, operator calls.
 
+use crate::recording::DeviceView;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
@@ -153,13 +154,8 @@ pub(super) fn segments(device: &DeviceSnapshot, most: usize, columns: &mut Colum
 
 /// The operator calls, at most `most`: those that changed most. Returns their texts, how many are listed, and how many are
 /// left out.
-pub(super) fn calls(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    most: usize,
-    columns: &mut ColumnStore,
-) -> (Value, usize, usize) {
-    let mut calls = operators(data, device).calls;
+pub(super) fn calls(device: &DeviceView<'_>, most: usize, columns: &mut ColumnStore) -> (Value, usize, usize) {
+    let mut calls = operators(device).calls;
     let left_out = calls.len().saturating_sub(most);
     if left_out > 0 {
         calls.sort_by_key(|call| {

@@ -5,30 +5,9 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::history::{LifetimeRow, PageHistory};
-use crate::analysis::{
-    NO_PARAMETER, UNKNOWN_THREAD, UNNAMED, function_label, line_label, module_label, operator_label, parameter_label,
-    scope_label, stream_label, thread_names,
-};
-use crate::attribute::Categories;
-use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
-
-/// What decides the label of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeySource {
-    Stack,
-    Context,
-    Block,
-}
-
-impl KeySource {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Stack => "stack",
-            Self::Context => "context",
-            Self::Block => "block",
-        }
-    }
-}
+use crate::analysis::{Key, KeySource, Labels, NO_PARAMETER};
+use crate::recording::DeviceView;
+use crate::snapshot::StackId;
 
 /// A key with its labels.
 #[derive(Debug)]
@@ -80,73 +59,37 @@ impl UsedStacks {
     }
 }
 
-/// Numbers labels; equal labels have one number.
-#[derive(Default)]
-struct LabelNumbers {
-    labels: Vec<String>,
-    numbers: HashMap<String, u32, RandomState>,
-}
-
-impl LabelNumbers {
-    fn number(&mut self, label: &str) -> u32 {
-        if let Some(number) = self.numbers.get(label) {
-            return *number;
-        }
-        let number = self.labels.len() as u32;
-        self.labels.push(label.to_owned());
-        self.numbers.insert(label.to_owned(), number);
-        number
-    }
-
-    fn key(mut self, name: &'static str, source: KeySource, labels: impl Iterator<Item = String>) -> BlockKey {
-        let numbers = labels.map(|label| self.number(&label)).collect();
-        BlockKey { name, source, labels: self.labels, numbers }
+impl BlockKey {
+    /// The labels of the rows by a key, each made once.
+    fn of(device: &DeviceView<'_>, key: Key, history: &PageHistory, stacks: &UsedStacks) -> Self {
+        let mut labels = Labels::by(device, key, 0);
+        let source = labels.source();
+        let numbers: Vec<usize> = match source {
+            KeySource::Stack => stacks.ids.iter().map(|stack| labels.number_at(stack.0)).collect(),
+            KeySource::Context => {
+                (0..device.data().contexts.len().max(1) as u32).map(|id| labels.number_at(id)).collect()
+            }
+            KeySource::Block => history.rows.iter().map(|row| labels.number(&row.block)).collect(),
+        };
+        let labels = labels.names().map(str::to_owned).collect();
+        Self { name: key.word(), source, labels, numbers: numbers.into_iter().map(|number| number as u32).collect() }
     }
 }
 
 /// The keys of a device's blocks. Module, name and parameter are left out where no block has one, thread and stream where all
 /// blocks have the same.
-pub(super) fn keys(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    history: &PageHistory,
-    stacks: &UsedStacks,
-) -> Vec<BlockKey> {
-    type Label = fn(&SnapshotData, u32) -> String;
-    let by_stack = |name, label: Label| {
-        let labels = stacks.ids.iter().map(|stack| label(data, stack.0));
-        LabelNumbers::default().key(name, KeySource::Stack, labels)
-    };
-    let by_context = |name, label: Label| {
-        let labels = (0..data.contexts.len().max(1) as u32).map(|context| label(data, context));
-        LabelNumbers::default().key(name, KeySource::Context, labels)
-    };
-    let categories = Categories::of(data, device);
-    let by_block = |name, label: &dyn Fn(&LifetimeRow) -> String| {
-        LabelNumbers::default().key(name, KeySource::Block, history.rows.iter().map(label))
-    };
-    let mut keys = vec![
-        by_block("category", &|row| categories.label(row.block.seq).to_owned()),
-        by_stack("line", line_label),
-        by_stack("function", function_label),
-        by_stack("operator", operator_label),
-        by_context("scope", scope_label),
-    ];
-    if data.contexts.iter().any(|context| context.module) {
-        keys.push(by_context("module", module_label));
+pub(super) fn keys(device: &DeviceView<'_>, history: &PageHistory, stacks: &UsedStacks) -> Vec<BlockKey> {
+    let by = |key| BlockKey::of(device, key, history, stacks);
+    let mut keys: Vec<BlockKey> =
+        [Key::Category, Key::Line, Key::Function, Key::Operator, Key::Scope].into_iter().map(by).collect();
+    if device.data().contexts.iter().any(|context| context.module) {
+        keys.push(by(Key::Module));
     }
-    let names = device.names_by_seq();
     if !device.names.is_empty() {
-        keys.push(by_block("name", &|row| names.get(row.block.seq).unwrap_or(UNNAMED).to_owned()));
-        let parameter =
-            |row: &LifetimeRow| parameter_label(categories.get(row.block.seq), names.get(row.block.seq)).to_owned();
-        let parameters = by_block("parameter", &parameter);
+        keys.push(by(Key::Name));
+        let parameters = by(Key::Parameter);
         keys.extend(Some(parameters).filter(|key| key.labels.iter().any(|label| label != NO_PARAMETER)));
     }
-    let threads = thread_names(data);
-    let thread =
-        |row: &LifetimeRow| threads.get(&row.block.thread).map_or_else(|| UNKNOWN_THREAD.to_owned(), Clone::clone);
-    let several = [by_block("thread", &thread), by_block("stream", &|row| stream_label(row.block.stream))];
-    keys.extend(several.into_iter().filter(|key| key.labels.len() > 1));
+    keys.extend([Key::Thread, Key::Stream].into_iter().map(by).filter(|key| key.labels.len() > 1));
     keys
 }

@@ -16,6 +16,8 @@ mod sources;
 mod tests;
 mod words;
 
+use crate::recording::DeviceView;
+use crate::recording::Recording;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::Write;
@@ -117,11 +119,12 @@ impl HtmlPage<'_> {
         let changes = self.changes(data)?.unwrap_or_default();
         let mut room = max_bytes.saturating_sub(size(&changes) + PAGE.len() as u64);
         for (number, data) in all.iter().enumerate() {
+            let views = Recording::new(data);
             let mut share = room / (all.len() - number) as u64;
             let (contexts, unnamed) = contexts(data, share / 2);
-            let used = used(data);
+            let used = used(&views);
             share = share.saturating_sub(size(&contexts));
-            let parts = self.kept(data, self.parts(data, &used, number, share)?, share);
+            let parts = self.kept(data, self.parts(&views, &used, number, share)?, share);
             let beyond = LeftOut { devices: (used.len() - parts.len()) as u64, ..left_out.clone() };
             left_out.devices += beyond.devices;
             room = room.saturating_sub(size(&contexts));
@@ -147,19 +150,19 @@ impl HtmlPage<'_> {
     /// they leave.
     fn parts(
         &self,
-        data: &SnapshotData,
-        used: &[&DeviceSnapshot],
+        recording: &Recording<'_>,
+        used: &[&DeviceView<'_>],
         number: usize,
         mut room: u64,
     ) -> Result<Vec<DevicePart>, Error> {
-        let mut order: Vec<(usize, &DeviceSnapshot)> = used.iter().copied().enumerate().collect();
+        let mut order: Vec<(usize, &DeviceView<'_>)> = used.iter().copied().enumerate().collect();
         order.sort_by_key(|(_, device)| device.records.len());
         let mut records: u64 = used.iter().map(|device| weight(device)).sum();
         let mut parts = Vec::new();
         for (at, device) in order {
             let share = (u128::from(room) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
             let least = share.max(room / LEAST_SHARE);
-            let part = device::part(data, device, &format!("{number}.{at}."), least, self.sources)?;
+            let part = device::part(recording, device, &format!("{number}.{at}."), least, self.sources)?;
             room = room.saturating_sub(part.size() as u64);
             records = records.saturating_sub(weight(device));
             parts.push((at, part));
@@ -189,8 +192,8 @@ impl HtmlPage<'_> {
     }
 }
 
-fn used(data: &SnapshotData) -> Vec<&DeviceSnapshot> {
-    data.devices.iter().filter(|device| device.peak.total() > 0 || !device.records.is_empty()).collect()
+fn used<'r>(recording: &'r Recording<'_>) -> Vec<&'r DeviceView<'r>> {
+    recording.devices().iter().filter(|device| device.peak.total() > 0 || !device.records.is_empty()).collect()
 }
 
 /// What a device needs of the budget.

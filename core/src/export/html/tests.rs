@@ -1,5 +1,8 @@
 //! The page: texts are data, a budget keeps the peak, curves keep every extreme.
 
+use crate::analysis::Key;
+use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -107,7 +110,7 @@ fn levels_keep_every_extreme_and_a_mix_adds_up() {
     assert_eq!(curve.highest.iter().max().copied(), totals().max());
     assert_eq!(curve.last.last().copied(), totals().last());
     assert!(curve.lowest.iter().zip(&curve.highest).all(|(lowest, highest)| lowest <= highest));
-    for key in keys(&data, device, &history, &stacks) {
+    for key in keys(&DeviceView::of(&data, device), &history, &stacks) {
         let mix = levels::mix(&history, &key, &stacks, scales[0]);
         for (at, highest) in curve.highest.iter().enumerate() {
             let sum: u64 = mix.bytes.iter().map(|series| series[at]).sum();
@@ -134,7 +137,7 @@ fn every_key_sums_the_peak_as_its_table_does() {
     let device = &data.devices[0];
     let history = PageHistory::of(device);
     let stacks = UsedStacks::of(&history);
-    let found = keys(&data, device, &history, &stacks);
+    let found = keys(&DeviceView::of(&data, device), &history, &stacks);
     let of = |name: &str| {
         let key = found.iter().find(|key| key.name == name).unwrap_or_else(|| panic!("no key {name}"));
         let mut sums = BTreeMap::new();
@@ -144,12 +147,12 @@ fn every_key_sums_the_peak_as_its_table_does() {
         }
         sums
     };
-    let told = |table: crate::analysis::Breakdown| {
-        table.rows.into_iter().map(|row| (row.label, row.bytes)).collect::<BTreeMap<_, u64>>()
+    let told = |table: &crate::analysis::Breakdown| {
+        table.rows.iter().map(|row| (row.label.clone(), row.bytes)).collect::<BTreeMap<_, u64>>()
     };
-    assert_eq!(of("thread"), told(crate::analysis::by_thread(&data, device)));
-    assert_eq!(of("stream"), told(crate::analysis::by_stream(&data, device)));
-    assert_eq!(of("line"), told(crate::analysis::by_line(&data, device)));
+    assert_eq!(of("thread"), told(DeviceView::of(&data, device).by(Key::Thread)));
+    assert_eq!(of("stream"), told(DeviceView::of(&data, device).by(Key::Stream)));
+    assert_eq!(of("line"), told(DeviceView::of(&data, device).by(Key::Line)));
     assert!(found.iter().all(|key| key.name != "parameter"), "no block is a parameter");
 }
 

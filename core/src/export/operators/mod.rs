@@ -17,6 +17,7 @@ pub use svg::{Figure, OperatorsSvg};
 use super::{Export, LeftOut, budget};
 use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};
 use crate::error::Error;
+use crate::recording::Recording;
 use crate::snapshot::{Device, SnapshotData};
 use crate::visible;
 
@@ -37,7 +38,7 @@ impl<F: ExportOperators> Export for F {
 
 /// The operator calls on a device (the main one if `None`); empty if the device was not used.
 pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeries {
-    analysis::device_or_main(data, device).map(|device| analysis::operators(data, device)).unwrap_or_default()
+    Recording::new(data).device_or_main(device).map(analysis::operators).unwrap_or_default()
 }
 
 /// The values of the first two fields.

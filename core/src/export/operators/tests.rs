@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::analysis::{MarkerKind, operators};
+use crate::recording::DeviceView;
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
 fn series() -> OperatorSeries {
     let data = two_lines_and_a_temporary();
-    operators(&data, &data.devices[0])
+    operators(&DeviceView::of(&data, &data.devices[0]))
 }
 
 /// The same call many times, the peak in one that added little.

@@ -1,7 +1,8 @@
+use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use super::Pprof;
-use crate::analysis::{Moment, by_category, by_operator};
+use crate::analysis::{Key, Moment};
 use crate::export::naive_protobuf::NaiveMessage;
 use crate::export::viewer_tests::{hostile, hostile_names, written};
 use crate::snapshot::DeviceSnapshot;
@@ -48,7 +49,7 @@ fn pprof_has_the_peak_of_each_device_to_the_byte() {
             let name = device.device.to_string();
             assert_eq!(sums("inuse_space")[&name], device.peak.total());
             for (sample_type, moment) in [("alloc_space", Moment::Allocated), ("live_space", Moment::End)] {
-                let expected = moment.of(&data, device).unwrap().peak.total();
+                let expected = DeviceView::of(&data, device).at(&moment).unwrap().total();
                 assert_eq!(sums(sample_type)[&name], expected, "{sample_type}");
             }
         }
@@ -60,14 +61,17 @@ fn labels_of_pprof_are_the_rows_of_the_report() {
     let data = two_lines_and_a_temporary();
     let device = &data.devices[0];
     let bytes = written(&Pprof::default(), &data);
-    for (key, table) in [("operator", by_operator(&data, device)), ("category", by_category(&data, device))] {
+    for (key, table) in [
+        ("operator", DeviceView::of(&data, device).by(Key::Operator)),
+        ("category", DeviceView::of(&data, device).by(Key::Category)),
+    ] {
         let mut sums = pprof_sums(&bytes, "inuse_space", key);
         // What has no block has no label.
         let rest = device.peak.not_recorded + device.peak.below_threshold;
         assert_eq!(sums.remove(&("cpu".into(), String::new())), Some(rest));
         sums.retain(|_, bytes| *bytes > 0);
-        let blocks = table.rows.into_iter().filter(|row| row.count.is_some());
-        assert_eq!(sums, of_device(device, blocks.map(|row| (row.label, row.bytes))));
+        let blocks = table.rows.iter().filter(|row| row.count.is_some());
+        assert_eq!(sums, of_device(device, blocks.map(|row| (row.label.clone(), row.bytes))));
     }
     let scopes = pprof_sums(&bytes, "inuse_objects", "scope");
     assert_eq!(scopes[&("cpu".into(), "forward".into())], 2);

@@ -9,6 +9,7 @@ mod placed;
 mod shared;
 mod words;
 
+use crate::recording::Recording;
 use std::io::Write;
 
 use self::placed::placed;
@@ -44,9 +45,12 @@ impl Default for Pickle {
 impl Export for Pickle {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let devices = numbered(data, self.device);
-        let advised =
-            |&(number, device): &(u64, &DeviceSnapshot)| advice(data, device).into_iter().map(move |row| (number, row));
-        let advice: Vec<(u64, Advice)> = devices.iter().flat_map(advised).collect();
+        let recording = Recording::new(data);
+        let rows = |(number, device): &(u64, &DeviceSnapshot)| {
+            let of_device = recording.device(device.device).map(advice).unwrap_or_default();
+            of_device.into_iter().map(|row| (*number, row)).collect::<Vec<_>>()
+        };
+        let advice: Vec<(u64, Advice)> = devices.iter().flat_map(rows).collect();
         budget::records(data, self.max_bytes, out, |selection, out| {
             write_selection(data, &devices, &advice, selection, out)
         })

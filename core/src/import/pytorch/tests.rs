@@ -1,9 +1,12 @@
 //! What a recording says after each age and kind of snapshot was read.
 
+use crate::analysis::Key;
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::fixtures::{Python, block, dict, entry, frame, segment, snapshot, stack};
-use crate::attribute::{AllocationSite, Categories, allocation_site, operator};
+use crate::attribute::{AllocationSite, allocation_site, operator};
 use crate::export::{Export, Pickle};
 use crate::parse_pytorch;
 use crate::snapshot::{Category, Device, DeviceSnapshot, RecordKind, Replay, SnapshotData, StackId};
@@ -97,10 +100,11 @@ fn a_complete_log_is_all_there() {
 fn frames_tell_of_lines_functions_and_operators() {
     let data = read(&complete());
     let stack = data.devices[0].records[0].stack;
-    let AllocationSite::User(line) = allocation_site(&data, stack) else { panic!("no user line") };
+    let attribution = Attribution::new(&data);
+    let AllocationSite::User(line) = allocation_site(&attribution, stack) else { panic!("no user line") };
     assert_eq!((line.function_or_empty(), line.file_or_empty()), ("forward", "/home/u/net/model.py"));
     assert_eq!(line.line, NonZeroU32::new(1));
-    assert_eq!(operator(&data, stack).unwrap().to_string(), "mm");
+    assert_eq!(operator(&Attribution::new(&data), stack).unwrap().to_string(), "mm");
     assert_eq!(data.devices[0].records[2].alloc_stack, stack);
     assert_ne!(data.devices[0].records[2].stack, stack);
 }
@@ -121,7 +125,7 @@ fn blocks_from_before_the_log_are_said_to_be() {
     assert_eq!((device.peak.bytes, device.peak.seq), (2 * MIB - 3, None));
     assert_ne!(device.live[0].stack, StackId::NONE);
     // The block that is freed has no frames: that is no line.
-    let lines = crate::analysis::by_line(&data, device);
+    let lines = DeviceView::of(&data, device).by(Key::Line).clone();
     let of = |label| lines.rows.iter().find(|row| row.label == label).map(|row| row.bytes);
     assert!(notes(&data).contains("512.0 KiB more than they asked for"), "{}", notes(&data));
     assert_eq!((of(crate::analysis::BEFORE_RECORDING), of("(no stack)")), (Some(MIB), None));
@@ -262,7 +266,7 @@ fn annotations_and_metadata_are_scopes() {
     let step = format!("iteration > {optimizer}");
     assert_eq!(paths, ["iteration > attention", &*step, &*step, &*step, ""]);
     assert_eq!(device.marks.len(), 4);
-    let categories = Categories::of(&data, device);
+    let categories = DeviceView::of(&data, device).categories().clone();
     let found = [1, 3, 5].map(|at| categories.get(seq(at)));
     assert_eq!(found, [Category::Unknown, Category::Temporary, Category::Unknown]);
 }

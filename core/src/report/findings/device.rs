@@ -1,13 +1,15 @@
 //! Findings on device memory held by frameworks, libraries and the driver.
 
 use super::finding::{Confidence, Cost, Finding, is_large, lines};
-use crate::analysis::{Churn, Row, by_allocator, by_operator, churn, fragmentation};
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::analysis::Key;
+use crate::analysis::{Churn, Row, by_allocator, churn, fragmentation};
+use crate::recording::DeviceView;
+use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
 
 /// A framework has a suballocator.
-pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let rows = by_allocator(data, device).into_iter().filter(|row| is_large(row.bytes, device));
+pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
+    let rows = by_allocator(device).into_iter().filter(|row| is_large(row.bytes, device));
     let finding = |row: Row| Finding {
         kind: "given_out_in_parts",
         what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
@@ -21,12 +23,12 @@ pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -
 }
 
 /// A native library such as cuBLAS holds much memory itself.
-pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn one_library(device: &DeviceView<'_>) -> Vec<Finding> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let is_library = |label: &str| label.starts_with("(lib") && label.ends_with(')');
-    let rows = by_operator(data, device).rows.into_iter();
+    let rows = device.by(Key::Operator).rows.iter();
     let large = rows.filter(|row| is_library(&row.label) && is_large(row.bytes, device));
-    let finding = |row: Row| Finding {
+    let finding = |row: &Row| Finding {
         kind: "one_library",
         what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
@@ -39,8 +41,8 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
 }
 
 /// Pool churn: the pool releases memory at each synchronisation and reserves it again.
-pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let churn = churn(device).filter(|churn| churn.ns.saturating_mul(100) >= data.process.duration_ns);
+pub(super) fn release_threshold(device: &DeviceView<'_>) -> Vec<Finding> {
+    let churn = churn(device).filter(|churn| churn.ns.saturating_mul(100) >= device.data().process.duration_ns);
     let finding = |churn: Churn| Finding {
         kind: "release_threshold",
         what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
@@ -60,7 +62,7 @@ pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) ->
 }
 
 /// External fragmentation, which may have caused a refused allocation.
-pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn fragmented(device: &DeviceView<'_>) -> Vec<Finding> {
     let all = fragmentation(device);
     let in_holes = all.unused().saturating_sub(all.empty);
     // A single large hole is usable.

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::analysis::line_and_callers;
+use crate::attribute::Attribution;
 use crate::attribute::is_python;
 use crate::report::device_memory::time;
-use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
+use crate::snapshot::{Block, DeviceSnapshot, Weight};
 use crate::units::{Bytes, grouped};
 
 /// A finding: something that could be better.
@@ -98,7 +99,7 @@ impl Finding {
 }
 
 /// The advice in the program's language.
-pub(super) fn in_its_language(data: &SnapshotData, rust: &[&str], python: &[&str]) -> Vec<String> {
+pub(super) fn in_its_language(data: &Attribution<'_>, rust: &[&str], python: &[&str]) -> Vec<String> {
     lines(if is_python(data) { python } else { rust })
 }
 
@@ -132,6 +133,6 @@ pub(super) fn large<'a>(
     Some((blocks.len() as u64, bytes, largest))
 }
 
-pub(super) fn line_of(data: &SnapshotData, block: &Block) -> String {
+pub(super) fn line_of(data: &Attribution<'_>, block: &Block) -> String {
     line_and_callers(data, block.stack, 0).concat()
 }

@@ -5,25 +5,26 @@ use std::collections::{HashMap, HashSet};
 use super::finding::{Confidence, Cost, Finding, in_its_language, large, line_of, lines, then_at_most};
 use super::growth::growth;
 use crate::analysis::{StackTest, Ungraphed, is_left_by_a_pass, past_their_pass, without_a_pass};
-use crate::attribute::{Categories, has_backward_pass, has_variables, operator};
-use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
+use crate::attribute::{has_backward_pass, has_variables, operator};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, StackId};
 use crate::units::grouped;
 
 /// Results of a forward pass are live at the end.
-pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let categories = Categories::of(data, device);
+pub(super) fn kept_graph(device: &DeviceView<'_>) -> Vec<Finding> {
+    let categories = device.categories();
     let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
-    let is_left = is_left_by_a_pass(data, device);
+    let is_left = is_left_by_a_pass(device);
     let kept = large(device.live_weights().filter(|(block, _)| of_graph(block) || is_left(block)), device);
     let finding = |(count, bytes, largest)| Finding {
         kind: "kept_graph",
         what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
-        line: Some(line_of(data, largest)),
+        line: Some(line_of(device.data(), largest)),
         cost: Cost::AtEnd(bytes),
         confidence: Confidence::Likely,
         why: "they are live; a graph that is still needed is no mistake.",
         advice: in_its_language(
-            data,
+            device.data(),
             &[
                 "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
                 "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
@@ -38,13 +39,14 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
 }
 
 /// Tensors are concatenated repeatedly from variables, so each retains the one before it.
-pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let found = without_a_pass(data, device).filter(|found| is_worth(found, device));
+pub(super) fn kept_by_variables(device: &DeviceView<'_>) -> Vec<Finding> {
+    let found = without_a_pass(device).filter(|found| is_worth(found, device));
     let results = found.map(|found| never_needed(&found, device));
-    results.into_iter().chain(kept_joins(data, device)).max_by_key(Finding::rank).into_iter().collect()
+    results.into_iter().chain(kept_joins(device)).max_by_key(Finding::rank).into_iter().collect()
 }
 
-fn kept_joins(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Finding> {
+fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
+    let data = device.data();
     /// A cache whose blocks replace each other does not have this many sizes at once.
     const SIZES: usize = 8;
     // Training needs them for the backward pass.
@@ -103,10 +105,10 @@ fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
 }
 
 /// The graph of a loss lives on after its backward pass.
-pub(super) fn kept_loss(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let found = past_their_pass(data, device).filter(|found| is_worth(found, device));
+pub(super) fn kept_loss(device: &DeviceView<'_>) -> Vec<Finding> {
+    let found = past_their_pass(device).filter(|found| is_worth(found, device));
     // What accumulates is growth. Where every use is known, `past_last_use` decides it.
-    let found = found.filter(|_| device.uses.is_empty() && growth(data, device).is_empty());
+    let found = found.filter(|_| device.uses.is_empty() && growth(device).is_empty());
     let finding = |found: Ungraphed| Finding {
         kind: "kept_loss",
         what: format!("{} results of a forward pass are kept after their backward pass", grouped(found.blocks)),

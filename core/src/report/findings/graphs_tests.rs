@@ -1,5 +1,6 @@
 //! Graphs that are kept in vain, and values that only look so.
 
+use crate::recording::DeviceView;
 use crate::report::{Cost, Finding, findings};
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, StackId};
@@ -42,7 +43,7 @@ fn variables() -> String {
 
 fn found(story: &Story) -> Vec<Finding> {
     let data = story.build();
-    let found = findings(&data, &data.devices[0]);
+    let found = findings(&DeviceView::of(&data, &data.devices[0]));
     found
         .into_iter()
         .filter(|finding| ["kept_by_variables", "kept_loss", "kept_graph"].contains(&finding.kind))
@@ -158,7 +159,10 @@ fn used_last_before_a_pass(on: StackId) -> Vec<Finding> {
     let used = BlockUse { operation: 1, after_alloc: 1, stack: on, ..BlockUse::default() };
     let uses = BlockUses::new(std::num::NonZeroU64::MIN, 0);
     data.devices[0].uses = vec![BlockUses { count: 1, first: Some(used), last: Some(used), ..uses }];
-    findings(&data, &data.devices[0]).into_iter().filter(|finding| finding.kind == "past_last_use").collect()
+    findings(&DeviceView::of(&data, &data.devices[0]))
+        .into_iter()
+        .filter(|finding| finding.kind == "past_last_use")
+        .collect()
 }
 
 #[test]

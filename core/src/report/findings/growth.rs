@@ -5,8 +5,10 @@ use std::num::NonZeroU64;
 
 use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of, lines, then_at_most};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
-use crate::attribute::{Categories, has_backward_pass, has_variables, is_native};
-use crate::snapshot::{Block, Category, ContextId, ContextNode, DeviceSnapshot, SnapshotData, StackId, ThreadId};
+use crate::attribute::Attribution;
+use crate::attribute::{has_backward_pass, has_variables, is_native};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Category, ContextId, ContextNode, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
 const STEPS: usize = 4;
@@ -33,7 +35,7 @@ const GRAPH_STAYS: [&str; 2] = [
     "(`to_scalar()`), and a tensor as `x.detach()`; compute with `var.as_detached_tensor()` what no backward pass needs.",
 ];
 
-fn release(data: &SnapshotData) -> Vec<String> {
+fn release(data: &Attribution<'_>) -> Vec<String> {
     if is_native(data) { lines(&STAYS_IN_C) } else { in_its_language(data, &STAYS, &STAYS_IN_PYTHON) }
 }
 
@@ -45,14 +47,14 @@ struct LoopSteps {
     times: Vec<(u64, u64)>,
 }
 
-pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let loops = Loops::of(data, device);
-    accumulates(data, device, &loops).or_else(|| left_by_steps(data, device, loops)).into_iter().collect()
+pub(super) fn growth(device: &DeviceView<'_>) -> Vec<Finding> {
+    let loops = Loops::of(device);
+    accumulates(device, &loops).or_else(|| left_by_steps(device, loops)).into_iter().collect()
 }
 
 /// What lines leave again and again, as a sum.
-fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> Option<Finding> {
-    let all = accumulation(data, device);
+fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
+    let all = accumulation(device);
     let fullest = all.first()?;
     let mut stays: Vec<_> = all.iter().flat_map(|line| &line.stays).map(|block| block.seq).collect();
     stays.sort_unstable();
@@ -68,7 +70,7 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
         1 => ", here and at another line".to_owned(),
         others => format!(", here and at {} other lines", grouped(others as u64)),
     };
-    let what = match steps_of(data, &fullest.stays, loops) {
+    let what = match steps_of(device.data(), &fullest.stays, loops) {
         Some((left, LoopSteps { of, .. })) => format!("{} of {of} left blocks that stay", grouped(left)),
         None => format!(
             "{} of the {} blocks allocated here stay, {} each",
@@ -77,7 +79,7 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
             Bytes(fullest.bytes / stay.max(1))
         ),
     };
-    let (why, advice) = cause_of(data, device, &stays, all.iter().flat_map(|line| &line.stays));
+    let (why, advice) = cause_of(device, &stays, all.iter().flat_map(|line| &line.stays));
     Some(Finding {
         kind: "growth",
         what: format!("memory accumulates{here}: {what}"),
@@ -91,14 +93,14 @@ fn accumulates(data: &SnapshotData, device: &DeviceSnapshot, loops: &Loops) -> O
 
 /// Why it stays, and what helps. `stays` are the sorted numbers of the blocks.
 fn cause_of<'a>(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
+    device: &DeviceView<'_>,
     stays: &[Option<NonZeroU64>],
     blocks: impl Iterator<Item = &'a Block> + Clone,
 ) -> (&'static str, Vec<String>) {
+    let data = device.data();
     let is_one = |seq| stays.binary_search(&Some(seq)).is_ok();
     let all: u64 = blocks.clone().map(|block| block.size).sum();
-    match peak_without_graphs(data, device, is_one).filter(|(bytes, _)| *bytes >= all / 4) {
+    match peak_without_graphs(device, is_one).filter(|(bytes, _)| *bytes >= all / 4) {
         Some((_, peak)) => (
             "they outlive their statements and are dropped as a graph is.",
             lines(&GRAPH_STAYS).into_iter().chain([then_at_most(peak)]).collect(),
@@ -121,7 +123,7 @@ fn cause_of<'a>(
 }
 
 /// The loop around a block whose steps left most of these blocks, and how many did.
-fn steps_of<'a>(data: &SnapshotData, stays: &[Block], loops: &'a Loops) -> Option<(u64, &'a LoopSteps)> {
+fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Option<(u64, &'a LoopSteps)> {
     let block = stays.get(stays.len() / 2)?;
     let left = |steps: &LoopSteps| {
         let step_of = |block: &Block| {
@@ -140,8 +142,8 @@ fn steps_of<'a>(data: &SnapshotData, stays: &[Block], loops: &'a Loops) -> Optio
 }
 
 /// What nearly all steps of a loop left that is live at the end.
-fn left_by_steps(data: &SnapshotData, device: &DeviceSnapshot, loops: Loops) -> Option<Finding> {
-    let live = LiveByTime::of(no_state(data, device));
+fn left_by_steps(device: &DeviceView<'_>, loops: Loops) -> Option<Finding> {
+    let live = LiveByTime::of(no_state(device));
     let found = loops.of.into_values().filter_map(|steps| Some((live.left_by(&steps.times)?, steps)));
     let (left, LoopSteps { of, times }) = found
         .max_by(|(a, of_a), (b, of_b)| (a.bytes, &of_a.of).cmp(&(b.bytes, &of_b.of)))
@@ -153,17 +155,17 @@ fn left_by_steps(data: &SnapshotData, device: &DeviceSnapshot, loops: Loops) -> 
             grouped(left.steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),
-        line: live.fullest_line(data, &times),
+        line: live.fullest_line(device.data(), &times),
         cost: Cost::AtEnd(left.bytes),
         confidence: Confidence::Likely,
         why: "a list of results or a cache grows like this as well.",
-        advice: release(data),
+        advice: release(device.data()),
     })
 }
 
 /// Live blocks and their bytes, except parameters and optimizer state, which are meant to stay.
-fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Block, u64)> {
-    let categories = Categories::of(data, device);
+fn no_state<'a>(device: &'a DeviceView<'_>) -> Vec<(&'a Block, u64)> {
+    let categories = device.categories();
     let is_state = |block: &Block| matches!(categories.get(block.seq), Category::Parameter | Category::OptimizerState);
     let live = device.live_weights().filter(|(block, _)| block.time_ns > 0 && !is_state(block));
     live.map(|(block, weight)| (block, weight.bytes)).collect()
@@ -176,8 +178,8 @@ struct Loops {
 }
 
 impl Loops {
-    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        let patterns = ScopePatterns::of(data);
+    fn of(device: &DeviceView<'_>) -> Self {
+        let patterns = ScopePatterns::of(device.data());
         let mut times: HashMap<(ThreadId, usize), Vec<(u64, u64)>> = HashMap::new();
         let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
         for mark in &device.marks {
@@ -207,7 +209,7 @@ struct ScopePatterns {
 }
 
 impl ScopePatterns {
-    fn of(data: &SnapshotData) -> Self {
+    fn of(data: &Attribution<'_>) -> Self {
         let (mut known, mut names) = (HashMap::new(), Vec::new());
         let mut number = |node: &ContextNode| {
             let name = name_pattern(&node.name);
@@ -268,7 +270,7 @@ impl<'a> LiveByTime<'a> {
     }
 
     /// The line with most bytes of what the steps left.
-    fn fullest_line(&self, data: &SnapshotData, steps: &[(u64, u64)]) -> Option<String> {
+    fn fullest_line(&self, data: &Attribution<'_>, steps: &[(u64, u64)]) -> Option<String> {
         let is_left = |block: &Block| {
             let at = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1);
             at.filter(|at| *at > 0).and_then(|at| steps.get(at)).is_some_and(|(_, to)| block.time_ns <= *to)

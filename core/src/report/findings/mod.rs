@@ -16,9 +16,9 @@ use self::graphs::{kept_by_variables, kept_graph, kept_loss};
 use self::growth::growth;
 use self::model::{optimizer_transient, square, twice};
 use self::uses::{idle, over_inputs, temporaries, wasted, written_twice};
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::recording::DeviceView;
 
-type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
+type Detector = fn(&DeviceView<'_>) -> Vec<Finding>;
 
 const DETECTORS: [Detector; 16] = [
     twice,
@@ -40,8 +40,8 @@ const DETECTORS: [Detector; 16] = [
 ];
 
 /// The findings on a device, most expensive first; growth after a cause of it at the same line.
-pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(data, device)).collect();
+pub fn findings(device: &DeviceView<'_>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));
     if let Some(growth) = found.iter().position(|finding| finding.kind == "growth")
         && let Some(cause) =

@@ -1,22 +1,23 @@
 //! Findings on the tensors of models and of training.
 
 use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then, then_at_most};
-use crate::analysis::{LiveTwice, StackTest, live_twice, peak_in_parts, peak_with_own_step};
-use crate::attribute::{Categories, squared_by};
+use crate::analysis::{LiveTwice, StackTest, peak_in_parts, peak_with_own_step};
+use crate::attribute::squared_by;
+use crate::recording::DeviceView;
 use crate::report::tables::first_lines;
-use crate::snapshot::{Block, Category, DeviceSnapshot, GpuWork, SnapshotData};
+use crate::snapshot::{Block, Category, GpuWork};
 use crate::units::{Bytes, grouped};
 
 /// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
-pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let is_whole = |work: &GpuWork| work.opaque_operations() == 0 && work.totals.lost == 0;
-    if !device.uses.is_empty() && data.gpu_work.as_ref().is_some_and(is_whole) {
+    if !device.uses.is_empty() && device.data().gpu_work.as_ref().is_some_and(is_whole) {
         return Vec::new();
     }
     let saved = |then: Option<u64>, older| then.map_or(older, |then| device.peak.bytes.saturating_sub(then));
-    let rows = live_twice(data, device).into_iter();
+    let rows = device.live_twice().iter();
     let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));
-    let finding = |row: LiveTwice| Finding {
+    let finding = |row: &LiveTwice| Finding {
         kind: "live_twice",
         what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(first_lines(&row.lines).join(", then ")),
@@ -24,7 +25,7 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
         confidence: Confidence::Likely,
         why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
         advice: in_its_language(
-            data,
+            device.data(),
             &["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."],
             &["Drop each once the next exists: `x = f(x)`, or `del x`."],
         ),
@@ -33,7 +34,8 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
 }
 
 /// candle's `AdamW::step` computes with variables, so each intermediate result retains the one before it.
-pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
+    let data = device.data();
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
     let steps: Vec<bool> = data.stacks.frames.iter().map(|frame| is_step(frame.function_or_empty())).collect();
     if !steps.contains(&true) {
@@ -41,7 +43,7 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
     }
     let mut in_step =
         StackTest::that(|stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
-    let categories = Categories::of(data, device);
+    let categories = device.categories();
     let is_transient = |block: &Block| {
         !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
             && device.name(block.seq).is_none()
@@ -75,7 +77,8 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
 }
 
 /// An operator makes a square matrix from a row.
-pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn square(device: &DeviceView<'_>) -> Vec<Finding> {
+    let data = device.data();
     let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
     let found = large(device.peak_weights().filter(|(block, _)| squares.has(block.stack)), device);
     let finding = |(_, bytes, largest): (u64, u64, &Block)| Finding {
@@ -91,7 +94,7 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
             "Work on 16 parts of the tensor or more, and carry the last value over, or sum in a loop of your own.",
         ])
         .into_iter()
-        .chain(peak_in_parts(data, device).map(then_at_most))
+        .chain(peak_in_parts(device).map(then_at_most))
         .collect(),
     };
     found.map(finding).into_iter().collect()

@@ -1,12 +1,13 @@
 //! Each kind of finding: a recording that has it, and one that nearly has it.
 
 use super::*;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks, two_lines_and_a_temporary};
 use crate::snapshot::{BlockUse, BlockUses, CallTime, Category, Frame, LoadedObject, Pool, SnapshotData, StackId};
 
 fn found(trace: &Story) -> Vec<Finding> {
     let data = trace.build();
-    findings(&data, &data.devices[0])
+    findings(&DeviceView::of(&data, &data.devices[0]))
 }
 
 fn kinds(trace: &Story) -> Vec<&'static str> {
@@ -35,7 +36,7 @@ const STEP: StackId = StackId(3);
 #[test]
 fn an_ordinary_recording_has_none() {
     let data = two_lines_and_a_temporary();
-    assert_eq!(findings(&data, &data.devices[0]), []);
+    assert_eq!(findings(&DeviceView::of(&data, &data.devices[0])), []);
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
 fn what_a_library_takes_for_itself_is_its_own() {
     let found = |function: &str, size| {
         let data = beside_a_tensor(frame(function, "", 0), size);
-        findings(&data, &data.devices[0]).into_iter().next()
+        findings(&DeviceView::of(&data, &data.devices[0])).into_iter().next()
     };
     let finding = found("cublasCreate_v2", 5000).unwrap();
     assert_eq!((finding.kind, finding.cost), ("one_library", Cost::OfPeak(5000)));
@@ -272,7 +273,7 @@ fn what_a_library_takes_for_itself_is_its_own() {
 fn an_allocator_of_a_framework_gives_its_pages_out_in_parts() {
     let found = |file: &str| {
         let data = beside_a_tensor(frame("alloc", &registry(file), 174), 5000);
-        findings(&data, &data.devices[0]).into_iter().next()
+        findings(&DeviceView::of(&data, &data.devices[0])).into_iter().next()
     };
     let finding = found("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs").unwrap();
     assert_eq!((finding.kind, finding.cost), ("given_out_in_parts", Cost::OfPeak(5000)));
@@ -344,7 +345,7 @@ fn found_beside(weights: &str, alloc: StackId, last: StackId) -> Option<String> 
     let used = BlockUse { operation: 1, after_alloc: 1, stack: last, ..BlockUse::default() };
     let uses = BlockUses::new(std::num::NonZeroU64::MIN, 0);
     data.devices[0].uses = vec![BlockUses { count: 1, first: Some(used), last: Some(used), ..uses }];
-    let found = findings(&data, &data.devices[0]);
+    let found = findings(&DeviceView::of(&data, &data.devices[0]));
     let found = found.iter().find(|finding| finding.kind == "past_last_use")?;
     Some(found.advice.join(" "))
 }

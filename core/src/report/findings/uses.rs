@@ -1,5 +1,6 @@
 //! Findings from uses of blocks: memory that no GPU operation needs at the peak, and writes that nothing reads.
 
+use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use super::finding::{Confidence, Cost, Finding, lines, then, then_at_most};
@@ -11,12 +12,12 @@ use crate::analysis::{
 };
 use crate::attribute::operator;
 use crate::report::device_memory::time;
-use crate::snapshot::{DeadWrite, DeviceSnapshot, SnapshotData, StackId};
+use crate::snapshot::{DeadWrite, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Memory that could be freed earlier, allocated later, or not at all.
-pub(super) fn wasted(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    waste(data, device).iter().map(wasted_by).collect()
+pub(super) fn wasted(device: &DeviceView<'_>) -> Vec<Finding> {
+    waste(device).iter().map(wasted_by).collect()
 }
 
 fn wasted_by(row: &Waste) -> Finding {
@@ -80,8 +81,8 @@ fn after(row: &Waste) -> Vec<String> {
 }
 
 /// Memory that could be recomputed, or be on the host, while nothing uses it.
-pub(super) fn idle(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    idle_memory(data, device).iter().map(idle_by).collect()
+pub(super) fn idle(device: &DeviceView<'_>) -> Vec<Finding> {
+    idle_memory(device).iter().map(idle_by).collect()
 }
 
 fn idle_by(row: &IdleMemory) -> Finding {
@@ -118,8 +119,8 @@ fn idle_by(row: &IdleMemory) -> Finding {
 }
 
 /// Outputs of element-wise operators that could be written over an input.
-pub(super) fn over_inputs(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    in_place(data, device).iter().map(over_input).collect()
+pub(super) fn over_inputs(device: &DeviceView<'_>) -> Vec<Finding> {
+    in_place(device).iter().map(over_input).collect()
 }
 
 fn over_input(row: &InPlace) -> Finding {
@@ -152,9 +153,9 @@ fn over_input(row: &InPlace) -> Finding {
 }
 
 /// An operator whose workspace is many times what it reads and returns. `square` and `optimizer_transient` cover theirs.
-pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let is_covered = || !square(data, device).is_empty() || !optimizer_transient(data, device).is_empty();
-    let found = operator_temporaries(data, device).filter(|_| !is_covered());
+pub(super) fn temporaries(device: &DeviceView<'_>) -> Vec<Finding> {
+    let is_covered = || !square(device).is_empty() || !optimizer_transient(device).is_empty();
+    let found = operator_temporaries(device).filter(|_| !is_covered());
     found.iter().map(temporaries_of).collect()
 }
 
@@ -180,7 +181,8 @@ fn temporaries_of(row: &OperatorTemporaries) -> Finding {
 }
 
 /// Blocks that are filled or copied to twice before anything reads them.
-pub(super) fn written_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+pub(super) fn written_twice(device: &DeviceView<'_>) -> Vec<Finding> {
+    let data = device.data();
     let Some(work) = &data.gpu_work else { return Vec::new() };
     let mut sites: BTreeMap<(StackId, u32, u32), (u64, u64)> = BTreeMap::new();
     for uses in &device.uses {

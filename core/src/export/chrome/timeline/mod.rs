@@ -8,6 +8,7 @@
 mod advice;
 mod memory;
 
+use crate::recording::Recording;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
@@ -71,7 +72,7 @@ impl Known {
         let threads = threads(data).into_iter().map(track).collect();
         let start = |device: &DeviceSnapshot| (device.device, allocated_at_start(device));
         let at_start = data.devices.iter().map(start).collect();
-        let advice = data.devices.iter().map(|device| (device.device, advice(data, device))).collect();
+        let advice = Recording::new(data).devices().iter().map(|device| (device.device, advice(device))).collect();
         Self { names, frames, at_start, process: Track::process(pid), threads, edges: scopes::nested(data), advice }
     }
 }

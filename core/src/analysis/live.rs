@@ -1,0 +1,43 @@
+//! Live sets: the blocks that are live at a moment, and the bytes that no block stands for.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, Peak, Weight};
+
+/// What is live on a device at a moment. It is a [`Peak`]: bytes, time, blocks, and what is not recorded.
+#[derive(Clone, Debug)]
+pub struct LiveSet<'r> {
+    /// The device.
+    pub device: &'r DeviceView<'r>,
+    state: Cow<'r, Peak>,
+}
+
+impl<'r> LiveSet<'r> {
+    /// The device's peak.
+    pub fn at_peak(device: &'r DeviceView<'r>) -> Self {
+        Self { device, state: Cow::Borrowed(&device.snapshot().peak) }
+    }
+
+    pub(super) fn of(device: &'r DeviceView<'r>, state: Peak) -> Self {
+        Self { device, state: Cow::Owned(state) }
+    }
+
+    pub(crate) fn is_peak(&self) -> bool {
+        matches!(self.state, Cow::Borrowed(_))
+    }
+
+    /// The blocks with their weights, as [`peak_weights`](crate::snapshot::DeviceSnapshot::peak_weights).
+    pub fn weights(&self) -> impl Iterator<Item = (&Block, Weight)> {
+        self.state.weights(self.device.sampling)
+    }
+}
+
+impl Deref for LiveSet<'_> {
+    type Target = Peak;
+
+    fn deref(&self) -> &Peak {
+        &self.state
+    }
+}

@@ -1,0 +1,88 @@
+//! Memory that only graphs keep: at the end, at the peak, and what the peak would be without it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
+
+use super::graph::KeptByGraph;
+use super::replay::ReplayedLog;
+use crate::analysis::{line_and_callers, line_label};
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, DeviceSnapshot, RecordKind};
+
+/// Blocks that a graph keeps at the peak, and the peak without them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ungraphed {
+    pub(crate) blocks: u64,
+    pub(crate) bytes: u64,
+    /// The line with most of them.
+    pub(crate) line: String,
+    /// The line of the backward pass that needed them, or empty.
+    pub(crate) pass: String,
+    pub(crate) peak_without: u64,
+}
+
+/// Is the block a temporary of the last backward pass that is live at the end? Only a graph can hold it.
+pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> bool {
+    let graphs = device.graphs();
+    move |block| block.seq.is_some_and(|seq| graphs.left.contains(&seq))
+}
+
+/// Intermediate results that no backward pass needs.
+pub(crate) fn without_a_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
+    let graphs = device.graphs();
+    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
+    let kept: Vec<&KeptByGraph> =
+        graphs.blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect();
+    ungraphed(device.data(), log, &kept, at, String::new())
+}
+
+/// What is kept after its backward pass and up to the peak, and what other iterations keep likewise. The next pass does not need it: it has
+/// fewer nodes than there are results.
+pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
+    let graphs = device.graphs();
+    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
+    let mut by_pass: Vec<Vec<&KeptByGraph>> = vec![Vec::new(); graphs.passes.len()];
+    for kept in &graphs.blocks {
+        kept.pass.into_iter().for_each(|pass| by_pass[pass].push(kept));
+    }
+    let not_needed = |(pass, kept)| graphs.not_needed(device.data(), device, kept, pass);
+    let kept: Vec<&KeptByGraph> = by_pass.into_iter().enumerate().flat_map(not_needed).collect();
+    let pass = kept.iter().find(|kept| kept.is_at(at)).and_then(|kept| graphs.passes.get(kept.pass?))?;
+    ungraphed(device.data(), log, &kept, at, line_and_callers(device.data(), pass.stack, 0).concat())
+}
+
+/// The peak if a graph kept none of these blocks any longer than needed.
+pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZeroU64) -> bool) -> Option<(u64, u64)> {
+    let graphs = device.graphs();
+    let kept: Vec<&KeptByGraph> = graphs.blocks.iter().filter(|kept| kept.is_temporary && is_one(kept.seq)).collect();
+    let bytes = kept.iter().map(|kept| kept.size).sum();
+    Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.changes()))))
+}
+
+fn ungraphed(
+    data: &Attribution<'_>,
+    log: &ReplayedLog,
+    kept: &[&KeptByGraph],
+    at: usize,
+    pass: String,
+) -> Option<Ungraphed> {
+    let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.is_at(at)).collect();
+    let (mut by_stack, mut by_line) = (HashMap::new(), BTreeMap::new());
+    at_peak.iter().for_each(|kept| *by_stack.entry(kept.stack).or_insert(0u64) += kept.size);
+    by_stack.into_iter().for_each(|(stack, bytes)| *by_line.entry(line_label(data, stack.0)).or_insert(0) += bytes);
+    let (line, _) = by_line.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+    Some(Ungraphed {
+        blocks: at_peak.len() as u64,
+        bytes: at_peak.iter().map(|kept| kept.size).sum(),
+        line,
+        pass,
+        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.changes())),
+    })
+}
+
+fn peak_at(device: &DeviceSnapshot) -> Option<usize> {
+    device.records.iter().position(|record| {
+        record.kind == RecordKind::Alloc && record.alloc_seq.is_some() && record.alloc_seq == device.peak.seq
+    })
+}

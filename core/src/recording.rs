@@ -1,0 +1,117 @@
+//! A finished recording with what is known of it. Whoever asks for an analysis of a whole device gets the same one, computed
+//! when somebody asked first.
+
+use std::cell::OnceCell;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, main_device};
+use crate::attribute::{Attribution, Categories};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// A recording: its data, and a view of each device.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
+/// # let data = memtrace_core::read_capture(path, |_, _| {})?;
+/// use memtrace_core::Recording;
+/// use memtrace_core::analysis::Key;
+///
+/// let recording = Recording::new(&data);
+/// let device = recording.device_or_main(None).expect("a device was used");
+/// assert_eq!(device.by(Key::Line).rows[0].label, "src/model.rs:7 (Net::forward)");
+/// # Ok::<(), memtrace_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Recording<'a> {
+    data: Rc<Attribution<'a>>,
+    devices: Vec<DeviceView<'a>>,
+}
+
+impl<'a> Recording<'a> {
+    /// Computes nothing yet.
+    pub fn new(data: &'a SnapshotData) -> Self {
+        let attribution = Rc::new(Attribution::new(data));
+        let devices = data.devices.iter().map(|device| DeviceView::new(attribution.clone(), device)).collect();
+        Self { data: attribution, devices }
+    }
+
+    /// A view of each device, in the order of [`SnapshotData::devices`].
+    pub fn devices(&self) -> &[DeviceView<'a>] {
+        &self.devices
+    }
+
+    /// The view of a device; `None` if the program did not use it.
+    pub fn device(&self, device: Device) -> Option<&DeviceView<'a>> {
+        self.devices.iter().find(|view| view.snapshot.device == device)
+    }
+
+    /// The view of a device, or of the main one: that with the largest peak, CUDA devices before host memory.
+    pub fn device_or_main(&self, device: Option<Device>) -> Option<&DeviceView<'a>> {
+        self.device(device.or_else(|| main_device(self))?)
+    }
+}
+
+impl<'a> Deref for Recording<'a> {
+    type Target = Attribution<'a>;
+
+    fn deref(&self) -> &Attribution<'a> {
+        &self.data
+    }
+}
+
+/// A device of a recording. It is its [`DeviceSnapshot`], with the analyses of it that several readers ask for.
+#[derive(Debug)]
+pub struct DeviceView<'a> {
+    data: Rc<Attribution<'a>>,
+    snapshot: &'a DeviceSnapshot,
+    categories: OnceCell<Categories>,
+    pub(crate) at_peak: [OnceCell<Breakdown>; Key::ALL.len()],
+    twice: OnceCell<Vec<LiveTwice>>,
+    graphs: OnceCell<Graphs>,
+}
+
+impl<'a> DeviceView<'a> {
+    fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
+        let at_peak = [const { OnceCell::new() }; Key::ALL.len()];
+        Self { data, snapshot, categories: OnceCell::new(), at_peak, twice: OnceCell::new(), graphs: OnceCell::new() }
+    }
+
+    /// The view of a single device. Views of one [`Recording`] share more.
+    pub fn of(data: &'a SnapshotData, snapshot: &'a DeviceSnapshot) -> Self {
+        Self::new(Rc::new(Attribution::new(data)), snapshot)
+    }
+
+    /// The recording's data.
+    pub fn data(&self) -> &Attribution<'a> {
+        &self.data
+    }
+
+    /// The device's data.
+    pub fn snapshot(&self) -> &'a DeviceSnapshot {
+        self.snapshot
+    }
+
+    /// The categories of the device's blocks.
+    pub fn categories(&self) -> &Categories {
+        self.categories.get_or_init(|| Categories::of(&self.data, self.snapshot))
+    }
+
+    /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
+    pub fn live_twice(&self) -> &[LiveTwice] {
+        self.twice.get_or_init(|| live_twice(&self.data, self.snapshot))
+    }
+
+    /// What graphs keep in vain; nothing in programs without variables, and if the log has lost records.
+    pub(crate) fn graphs(&self) -> &Graphs {
+        self.graphs.get_or_init(|| Graphs::of(&self.data, self.snapshot))
+    }
+}
+
+impl Deref for DeviceView<'_> {
+    type Target = DeviceSnapshot;
+
+    fn deref(&self) -> &DeviceSnapshot {
+        self.snapshot
+    }
+}
