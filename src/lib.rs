@@ -271,7 +271,7 @@ pub use hook::mappings;
 pub use layer::{SpanLayer, layer};
 use memtrace_core::units;
 #[doc(inline)]
-pub use memtrace_core::{analysis, attribute, export, report, snapshot};
+pub use memtrace_core::{DeviceView, Recording, analysis, attribute, export, report, snapshot};
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;

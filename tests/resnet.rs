@@ -1,5 +1,7 @@
 //! The network of the example resnet under memtrace, compared with its memory in theory.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use memtrace::{analysis, scope};
@@ -49,9 +51,9 @@ fn check_sums(snapshot: &memtrace::Snapshot) {
         assert_eq!(breakdown.total, peak);
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), peak);
     }
-    let live = analysis::live_by_line(snapshot, device);
+    let live = DeviceView::of(snapshot, device).at_end().by(Key::Line).into_owned();
     assert_eq!(live.total, device.stats.allocated_bytes.current + device.below_threshold);
-    let lines = analysis::by_line(snapshot, device);
+    let lines = DeviceView::of(snapshot, device).by(Key::Line).clone();
     let in_model = lines.rows.iter().filter(|row| row.label.contains("resnet"));
     assert!(in_model.map(|row| row.bytes).sum::<u64>() * 10 > peak * 8, "lines of this program hold most: {lines:?}");
 }

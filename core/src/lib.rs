@@ -35,7 +35,7 @@
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
 //! # let data = memtrace_core::read_capture(path, |_, _| {})?;
 //! let device = analysis::device_or_main(&data, None).expect("a device was used");
-//! let lines = analysis::by_line(&data, device);
+//! let lines = DeviceView::of(&data, device).by(Key::Line).clone();
 //! assert_eq!(lines.rows[0].label, "src/model.rs:7 (Net::forward)");
 //! assert_eq!(Bytes(lines.rows[0].bytes).to_string(), "2.930 KiB");
 //! assert_eq!(lines.total, device.peak.total());

@@ -4,6 +4,8 @@
 
 mod support;
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -132,7 +134,7 @@ fn c_programs_have_the_bytes_and_the_peak_that_they_count() {
         if threads == 1 {
             assert_eq!(cpu.peak.bytes, counted[1], "{case}");
         }
-        let report = memtrace::analysis::by_line(&data, cpu);
+        let report = DeviceView::of(&data, cpu).by(Key::Line).clone();
         assert!(report.rows.iter().any(|row| row.label.ends_with("(new_block)")), "{:?}", report.rows);
     }
 }
@@ -148,7 +150,7 @@ fn a_library_without_names_is_not_taken_for_the_program() {
     let cpu = data.device(Device::Cpu).unwrap();
     let libraries = cpu.peak.blocks.iter().filter_map(|block| memtrace::attribute::library(&data, block.stack));
     assert_eq!(libraries.collect::<Vec<_>>(), Vec::<&str>::new());
-    let rows = memtrace::analysis::by_line(&data, cpu).rows;
+    let rows = DeviceView::of(&data, cpu).by(Key::Line).rows.clone();
     assert!(rows.iter().any(|row| row.label.ends_with("(new_block)")), "{rows:?}");
 }
 
@@ -176,7 +178,7 @@ fn stripped_programs_and_libraries_have_lines_from_their_separate_debug_files() 
     let lines = |debug: &str| {
         let sources = SymbolSources { debug_dirs: vec![at(debug)], ..SymbolSources::default() };
         let data = read_capture_with(at("heap.memtrace"), &sources, |_, _| {}).unwrap();
-        let rows = memtrace::analysis::by_line(&data, data.device(Device::Cpu).unwrap()).rows;
+        let rows = DeviceView::of(&data, data.device(Device::Cpu).unwrap()).by(Key::Line).rows.clone();
         rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
     };
     let found = lines("debug");
@@ -194,7 +196,7 @@ fn an_interpreters_own_lines_are_not_shown() {
     std::fs::rename(compiled(folder.path(), PROGRAM), &interpreter).unwrap();
     assert!(recorded(folder.path(), &interpreter, &["1", "1"]).status.success());
     let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
-    let rows = memtrace::analysis::by_line(&data, data.device(Device::Cpu).unwrap()).rows;
+    let rows = DeviceView::of(&data, data.device(Device::Cpu).unwrap()).by(Key::Line).rows.clone();
     assert!(rows.iter().any(|row| row.label == "(python3.11)" && row.bytes > 0), "{rows:?}");
     assert!(rows.iter().all(|row| row.label.starts_with('(')), "{rows:?}");
 }

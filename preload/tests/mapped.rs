@@ -4,6 +4,7 @@
 
 mod support;
 
+use memtrace::DeviceView;
 use std::fs;
 
 use memtrace::analysis::{Balance, BalanceItem, balance, line_and_callers, mapped};
@@ -90,7 +91,7 @@ fn close_to(found: i64, mib: i64) -> bool {
 #[test]
 fn each_part_of_resident_memory_has_its_row_and_nothing_is_unexplained() {
     let data = recording();
-    let found = balance(&data, &data.devices[0]).unwrap();
+    let found = balance(&DeviceView::of(&data, &data.devices[0])).unwrap();
     let of = |item| bytes_of(&found, &item);
     let expected = [
         (BalanceItem::Live(MemoryKind::Heap), 290),

@@ -3,10 +3,12 @@
 //! They are text without hashes, and lines are matched by line number or by function, so that a review shows what
 //! changed.
 
+use memtrace_core::DeviceView;
+use memtrace_core::analysis::Key;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use memtrace_core::analysis::{by_line, device_or_main};
+use memtrace_core::analysis::{device_or_main};
 use memtrace_core::export::table;
 use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::units::{Bytes, grouped, signed};
@@ -264,7 +266,7 @@ fn entry_of((name, row): (&str, String), peak: u64, lines: Vec<(u64, String)>, r
 
 fn peak_lines(data: &SnapshotData, device: Device) -> Vec<(u64, String)> {
     let Some(device) = device_or_main(data, Some(device)) else { return Vec::new() };
-    by_line(data, device).rows.into_iter().map(|row| (row.bytes, row.label)).collect()
+    DeviceView::of(data, device).by(Key::Line).rows.clone().into_iter().map(|row| (row.bytes, row.label)).collect()
 }
 
 /// The failure for a peak over its baseline, with the changes by line.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use memtrace_core::analysis::line_and_callers;
+use memtrace_core::attribute::Attribution;
 use memtrace_core::analysis::runs::{BlockOrigin, is_the_harnesses};
 use memtrace_core::snapshot::{Device, SnapshotData, StackId};
 
@@ -22,12 +23,14 @@ impl NamedOrigins {
     pub(super) fn of(measured: &Measured) -> Self {
         let data = measured.snapshot();
         let stacks = in_snapshot(measured, &data);
+        let attribution = Attribution::new(&data);
         let mut first: HashMap<(Device, Vec<String>), BlockOrigin> = HashMap::new();
         let one_of = |(origin, stack): (&BlockOrigin, &StackId)| {
-            let line = (origin.device, line_and_callers(&data, *stack, 0));
+            let line = (origin.device, line_and_callers(&attribution, *stack, 0));
             (*origin, *first.entry(line).or_insert(*origin))
         };
         let lines = stacks.iter().map(one_of).collect();
+        drop(attribution);
         Self { stacks, lines, data }
     }
 

@@ -2,7 +2,7 @@
 
 use memtrace_core::analysis::line_and_callers;
 use memtrace_core::analysis::runs::BlockOrigin;
-use memtrace_core::attribute::operator;
+use memtrace_core::attribute::{Attribution, operator};
 use memtrace_core::export::table::{Cut, TextTable};
 use memtrace_core::snapshot::{SnapshotData, StackId};
 
@@ -28,7 +28,7 @@ pub(super) fn table(
     measured: &Measured,
     data: &SnapshotData,
 ) -> String {
-    let numbers = in_snapshot(measured, data);
+    let (numbers, data) = (in_snapshot(measured, data), &Attribution::new(data));
     let several = measured.devices().len() > 1;
     let header: Vec<&'static str> = header.iter().copied().chain(["Operator", "Location"]).collect();
     let mut table = TextTable::new(&header, Cut::Start);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroU64;
 
 use memtrace_core::analysis::line_and_callers;
+use memtrace_core::attribute::Attribution;
 use memtrace_core::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
 use memtrace_core::units::{Bytes, grouped};
 use memtrace_core::visible;
@@ -126,7 +127,7 @@ fn snapshot_of(measured: Vec<MeasuredCopy>) -> SnapshotData {
 }
 
 fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {
-    for line in line_and_callers(data, stack, 2) {
+    for line in line_and_callers(&Attribution::new(data), stack, 2) {
         _ = writeln!(text, "        {} at {}", Bytes(size), visible::line(&line));
     }
 }

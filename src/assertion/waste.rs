@@ -5,9 +5,10 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use memtrace_core::{DeviceView, Recording};
 use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
 use memtrace_core::report::findings;
-use memtrace_core::snapshot::{Device, DeviceSnapshot};
+use memtrace_core::snapshot::{Device};
 use memtrace_core::units::{Bytes, grouped};
 use memtrace_core::visible;
 
@@ -133,8 +134,9 @@ impl NoWaste {
     fn judge(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         let (limit, tolerance) = self.parsed()?;
         let device = self.device.or_else(|| main_device(snapshot)).unwrap_or(Device::Cuda(0));
-        let on = snapshot.device(device).filter(|on| matches!(on.device, Device::Cuda(_)));
-        let found = on.and_then(|on| Some((on, waste_at_peak(snapshot, on)?)));
+        let recording = Recording::new(snapshot);
+        let on = recording.device(device).filter(|_| matches!(device, Device::Cuda(_)));
+        let found = on.and_then(|on| Some((on, waste_at_peak(on)?)));
         let (on, rows) = found.ok_or_else(|| Error::wrong(nothing_known(device, on)))?;
         note_unknown(snapshot);
         let wasted = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
@@ -151,7 +153,7 @@ impl NoWaste {
 }
 
 /// Passing without knowledge would hide waste.
-fn nothing_known(device: Device, on: Option<&DeviceSnapshot>) -> String {
+fn nothing_known(device: Device, on: Option<&DeviceView<'_>>) -> String {
     match on {
         None => format!("no memory of {device} was recorded, so nothing would be checked; open the GPU in the code"),
         Some(on) if on.overwritten > 0 => format!(
@@ -173,7 +175,7 @@ fn note_unknown(snapshot: &Snapshot) {
     }
 }
 
-fn failure(snapshot: &Snapshot, on: &DeviceSnapshot, rows: &[Waste], wasted: u64, over: &str) -> Failure {
+fn failure(snapshot: &Snapshot, on: &DeviceView<'_>, rows: &[Waste], wasted: u64, over: &str) -> Failure {
     let mut text = format!(
         "{} ({} bytes) of the peak of {} on {} are past their last use or never used, over {over}\n",
         Bytes(wasted),
@@ -188,7 +190,7 @@ fn failure(snapshot: &Snapshot, on: &DeviceSnapshot, rows: &[Waste], wasted: u64
         };
         _ = writeln!(text, "{:>12}  {what}, {}", Bytes(row.bytes).to_string(), visible::line(&row.line));
     }
-    let advised = findings(snapshot, on).into_iter();
+    let advised = findings(on).into_iter();
     for finding in advised.filter(|finding| matches!(finding.kind, "past_last_use" | "never_used")) {
         _ = writeln!(text, "\n{}: {}", finding.cost, visible::line(&finding.what));
         finding.line.iter().for_each(|line| _ = writeln!(text, "   at {}", visible::line(line)));

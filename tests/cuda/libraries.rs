@@ -1,5 +1,6 @@
 //! Libraries that a program loads at run time, and that call the driver.
 
+use memtrace::DeviceView;
 use cudarc::driver::CudaContext;
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::{Device, attribute};
@@ -45,14 +46,14 @@ fn calls_of_a_library_are_seen(binding: &str) {
         assert_equals_truth(&snapshot, true);
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!((gpu.records.len(), gpu.live.len()), (12, 6));
-        let categories = attribute::Categories::of(&snapshot, gpu);
+        let categories = DeviceView::of(&snapshot, gpu).categories().clone();
         // The stack keeps the call that entered the library, which attributes the block to it.
         for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
             assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
             assert_eq!(categories.get(block.seq), memtrace::Category::Workspace);
             assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function.as_deref() == Some(name)));
         }
-        let rows = analysis::balance(&snapshot, gpu).unwrap().rows;
+        let rows = analysis::balance(&DeviceView::of(&snapshot, gpu)).unwrap().rows;
         let taken: Vec<i64> = rows
             .iter()
             .filter(|row| row.item == BalanceItem::Library("plugin.so".into()))

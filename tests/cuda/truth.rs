@@ -1,5 +1,6 @@
 //! The simulator's event log, and comparisons with it. Programs that are linked against the driver use this file, too.
 
+use memtrace::DeviceView;
 use std::collections::BTreeMap;
 
 use memtrace::analysis::{self, BalanceItem};
@@ -114,7 +115,7 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
 /// and modules.
 fn assert_balances(snapshot: &Snapshot, device: &DeviceSnapshot) {
     let Device::Cuda(ordinal) = device.device else { return };
-    let Some(balance) = analysis::balance(snapshot, device) else { return };
+    let Some(balance) = analysis::balance(&DeviceView::of(snapshot, device)) else { return };
     assert_eq!(balance.rows.iter().map(|row| row.bytes).sum::<i64>(), balance.used as i64);
     assert_eq!(balance.used, of_device(c"memtrace_cusim_taken", ordinal), "{balance:?}");
     let unexplained: i64 =

@@ -1,5 +1,6 @@
 //! Planted waste: the findings name the line and the kernel, and the peak of the program that follows them, to the byte.
 
+use memtrace::DeviceView;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUfunction, CUstream};
 use memtrace::analysis::{Waste, WasteKind, idle_memory, waste};
@@ -73,11 +74,11 @@ fn peak(snapshot: &Snapshot) -> u64 {
 }
 
 fn wastes(snapshot: &Snapshot) -> Vec<Waste> {
-    waste(snapshot, snapshot.device(Device::Cuda(0)).unwrap())
+    waste(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()))
 }
 
 fn kinds(snapshot: &Snapshot) -> Vec<&'static str> {
-    findings(snapshot, snapshot.device(Device::Cuda(0)).unwrap()).iter().map(|finding| finding.kind).collect()
+    findings(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap())).iter().map(|finding| finding.kind).collect()
 }
 
 /// The number of the line in this file that a row names.
@@ -216,7 +217,7 @@ fn idle_at_the_peak(gpu: Gpu, cured: bool) {
 fn an_idle_block_is_named_with_the_exact_peak_of_the_program_that_moves_it() {
     on_gpu(&[], || {
         let (kept, cured) = (record(|gpu| idle_at_the_peak(gpu, false)), record(|gpu| idle_at_the_peak(gpu, true)));
-        let rows = |snapshot: &Snapshot| idle_memory(snapshot, snapshot.device(Device::Cuda(0)).unwrap());
+        let rows = |snapshot: &Snapshot| idle_memory(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()));
         let [found] = &rows(&kept)[..] else { panic!("{:?}", rows(&kept)) };
         assert_eq!((found.bytes, found.operations, found.kernel.as_str()), (8 << 20, 20, "add"));
         assert_eq!((found.peak_without, found.saves), (peak(&cured), peak(&kept) - peak(&cured)));

@@ -1,6 +1,8 @@
 //! A small network in training, for processes that end in the middle of it, with checks that every recording of it must
 //! pass.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -83,7 +85,7 @@ pub(crate) fn say(line: &str) {
 /// Checks sums and scopes, and that most of the memory has a line of the network.
 pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     let device = snapshot.device(memtrace::Device::Cpu).unwrap();
-    let lines = analysis::by_line(snapshot, device);
+    let lines = DeviceView::of(snapshot, device).by(Key::Line).clone();
     assert_eq!(lines.total, device.peak.total());
     let ours = ["training.rs", "sgd.rs"];
     let of_network = lines.rows.iter().filter(|row| ours.iter().any(|file| row.label.contains(file)));
@@ -91,7 +93,7 @@ pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     assert!(share > 0.9, "{share}");
     let live: u64 = device.live.iter().map(|block| block.size).sum();
     assert_eq!(live + device.not_recorded, device.stats.allocated_bytes.current);
-    let paths: Vec<String> = analysis::scopes(snapshot, device).into_iter().map(|row| row.path).collect();
+    let paths: Vec<String> = analysis::scopes(&DeviceView::of(snapshot, device)).into_iter().map(|row| row.path).collect();
     scopes.iter().for_each(|scope| assert!(paths.iter().any(|path| path == scope), "{scope}: {paths:?}"));
     assert!(snapshot.health.unreadable_objects.is_empty(), "{:?}", snapshot.health);
 }

@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU64;
@@ -111,7 +113,7 @@ fn a_capture_without_its_binary_is_read_and_missing_names_are_reported() {
     copy_of_this_program(&program);
     ended(command_of(&program, &test_name()).env("TEST_OUT", &capture)).well();
     let named = |snapshot: &Snapshot| {
-        let lines = memtrace::analysis::live_by_line(snapshot, cpu(snapshot));
+        let lines = DeviceView::of(snapshot, cpu(snapshot)).at_end().by(Key::Line).into_owned();
         lines.rows.iter().any(|row| row.label.contains("Raw::with") && row.bytes == 4 * MIB as u64)
     };
     let before = read_capture(&capture).unwrap();

@@ -1,14 +1,14 @@
 //! Categories compared with the program's knowledge of its own tensors, by address: an MLP trained with AdamW.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::{
-    by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope,
-};
+use memtrace::analysis::{};
 use memtrace::attribute::{Categories, Either, operator};
 use memtrace::snapshot::{Block, RecordKind};
 use memtrace::{Category, Snapshot, scope};
@@ -83,7 +83,7 @@ fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<Option<NonZ
 /// Known bytes whose category is right, unknown or wrong.
 fn compared(snapshot: &Snapshot, known: &HashMap<Option<NonZeroU64>, Category>) -> [u64; 3] {
     let device = cpu(snapshot);
-    let categories = Categories::of(snapshot, device);
+    let categories = DeviceView::of(snapshot, device).categories().clone();
     let mut sums = [0; 3];
     for block in device.live.iter().filter(|block| known.contains_key(&block.seq)) {
         let place = match categories.get(block.seq) {
@@ -109,7 +109,7 @@ fn tagged_tensors_and_conclusions_from_tags_are_right() {
     assert_eq!((wrong, unknown), (0, INPUT), "data that was brought in once and stays may be weights");
     // Other tensors in the gradients' graphs are no gradients, because the gradients are named now.
     let device = cpu(&snapshot);
-    let categories = Categories::of(&snapshot, device);
+    let categories = DeviceView::of(&snapshot, device).categories().clone();
     let of_pass = |block: &&Block| operator(&snapshot, block.stack).is_some_and(|operator| operator.is_backward);
     let found: Vec<Category> = device.live.iter().filter(of_pass).map(|block| categories.get(block.seq)).collect();
     let count = |category| found.iter().filter(|found| **found == category).count();
@@ -129,7 +129,7 @@ fn tensors_that_outlive_an_optimizers_step_are_its_state() {
     let after = ones.affine(4., 0.).unwrap();
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
-    let categories = Categories::of(&snapshot, device);
+    let categories = DeviceView::of(&snapshot, device).categories().clone();
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size == 64 * 64 * 4);
     let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
     assert_eq!(found, [Category::Unknown, Category::Temporary, Category::OptimizerState, Category::Unknown]);
@@ -145,10 +145,10 @@ fn without_tags_gradients_are_counted_and_nothing_is_wrong() {
         println!("untagged, scopes {in_scopes}: {right} bytes right, {unknown} unknown, {wrong} wrong");
         assert_eq!((wrong, unknown), (0, INPUT));
         let device = cpu(&snapshot);
-        let categories = Categories::of(&snapshot, device);
+        let categories = DeviceView::of(&snapshot, device).categories().clone();
         let input = device.live.iter().find(|block| known.get(&block.seq) == Some(&Category::Input)).unwrap();
         assert_eq!(categories.either(input.seq), Some(Either::InputOrWeights));
-        assert!(by_category(&snapshot, device).rows.iter().any(|row| row.label == "unknown (input or weights)"));
+        assert!(DeviceView::of(&snapshot, device).by(Key::Category).rows.iter().any(|row| row.label == "unknown (input or weights)"));
     }
 }
 
@@ -158,7 +158,7 @@ fn the_optimizers_state_is_twice_the_parameters() {
     let _alone = alone();
     let (snapshot, _known) = train(true, true).unwrap();
     let device = cpu(&snapshot);
-    let categories = Categories::of(&snapshot, device);
+    let categories = DeviceView::of(&snapshot, device).categories().clone();
     let sum = |category| {
         let of = |seq: &Option<NonZeroU64>| categories.get(*seq) == category;
         device.live.iter().filter(|block| of(&block.seq)).map(|block| block.size).sum::<u64>()
@@ -189,7 +189,7 @@ fn every_record_has_a_category_and_a_named_one_wins() {
     assert!(memtrace::candle::tag_as(&tensor, "keys", Category::KvCache));
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
-    let categories = Categories::of(&snapshot, device);
+    let categories = DeviceView::of(&snapshot, device).categories().clone();
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
     assert_eq!(found, [Category::Unknown, Category::KvCache]);
@@ -223,7 +223,7 @@ fn a_cache_that_grows_by_cat_is_recognized_and_its_repetition_is_not() {
     decode(6, &mut keep).unwrap();
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
-    let categories = Categories::of(&snapshot, device);
+    let categories = DeviceView::of(&snapshot, device).categories().clone();
     let of = |category: Category| {
         let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size % 2048 == 0);
         let found = allocs.filter(|record| categories.get(record.alloc_seq) == category);

@@ -1,12 +1,14 @@
 //! The category timeline of a training program, compared with its log, tables and live blocks.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::collections::HashMap;
 use std::io::Read;
 
 use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::{by_category, category_timeline};
+use memtrace::analysis::{category_timeline};
 use memtrace::attribute::Categories;
 use memtrace::export::{CategoriesJson, CategoriesRaw, Export, TimelineSvg};
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};
@@ -60,11 +62,11 @@ fn the_sum_of_the_categories_is_the_total_at_every_record() {
     for max_entries in [100_000, 50] {
         let snapshot = trained(max_entries);
         let device = cpu(&snapshot);
-        let timeline = category_timeline(&snapshot, device);
+        let timeline = category_timeline(&DeviceView::of(&snapshot, device));
         let sums: Vec<u64> = timeline.steps().map(|step| step.bytes.total()).collect();
         assert!(sums.len() >= 50 && sums == totals(device));
         let last = timeline.steps().last().unwrap().bytes;
-        let categories = Categories::of(&snapshot, device);
+        let categories = DeviceView::of(&snapshot, device).categories().clone();
         let mut live: HashMap<Category, u64> = HashMap::from([(Category::Unknown, device.not_recorded)]);
         device.live.iter().for_each(|block| *live.entry(categories.get(block.seq)).or_default() += block.size);
         for category in Category::ALL {
@@ -78,9 +80,9 @@ fn at_the_peak_the_timeline_equals_the_table() {
     let _alone = alone();
     let snapshot = trained(100_000);
     let device = cpu(&snapshot);
-    let (time_ns, bytes) = category_timeline(&snapshot, device).peak();
+    let (time_ns, bytes) = category_timeline(&DeviceView::of(&snapshot, device)).peak();
     assert_eq!((time_ns, bytes.total()), (device.peak.time_ns, device.peak.bytes));
-    let table = by_category(&snapshot, device);
+    let table = DeviceView::of(&snapshot, device).by(Key::Category).clone();
     for category in Category::ALL.into_iter().filter(|category| *category != Category::Unknown) {
         let row = table.rows.iter().find(|row| row.label == category.word());
         assert_eq!(bytes.get(category), row.map_or(0, |row| row.bytes), "{category}");
@@ -93,7 +95,7 @@ fn blocks_from_before_the_recording_are_unknown_until_they_are_freed() {
     let _alone = alone();
     let snapshot = trained(100_000);
     let device = cpu(&snapshot);
-    let timeline = category_timeline(&snapshot, device);
+    let timeline = category_timeline(&DeviceView::of(&snapshot, device));
     assert!(timeline.start().get(Category::Unknown) >= 100_000);
     assert_eq!(timeline.start().get(Category::Unknown), timeline.start().total());
     let before = timeline.steps().take_while(|step| step.change != -100_000);

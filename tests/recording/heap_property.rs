@@ -9,6 +9,7 @@
 mod oracle;
 mod program;
 
+use memtrace::DeviceView;
 use std::collections::BTreeMap;
 
 use self::oracle::{Known, Oracle};
@@ -82,7 +83,7 @@ fn check_breakdowns(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracl
         assert_eq!(breakdown.total, device.peak.total());
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
     }
-    let scopes = analysis::scopes(data, device);
+    let scopes = analysis::scopes(&DeviceView::of(data, device));
     let used = scopes.iter().filter(|row| row.allocations > 0);
     assert_eq!(used.map(|row| (row.path.clone(), row.own_peak)).collect::<BTreeMap<_, _>>(), oracle.own_peaks);
 }

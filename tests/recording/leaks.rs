@@ -1,5 +1,6 @@
 //! What `cargo memtrace check --no-leak` says of a recording's scopes is what `NoLeak` says of the code in them.
 
+use memtrace::DeviceView;
 use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::mem::forget;
@@ -111,7 +112,7 @@ fn recorded(mut program: RepeatedCode) -> LeakVerdict {
     }
     let snapshot = session.snapshot();
     drop(program);
-    left_by_scopes(&snapshot, cpu(&snapshot))
+    left_by_scopes(&DeviceView::of(&snapshot, cpu(&snapshot)))
 }
 
 #[test]

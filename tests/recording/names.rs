@@ -1,5 +1,7 @@
 //! Names of blocks and tensors: which blocks get one, and which outputs show it.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -7,7 +9,7 @@ use crate::child::eventually;
 use crate::support::{MIB, Raw, alone, cpu, record_large};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use memtrace::analysis::{BEFORE_RECORDING, UNNAMED, by_name};
+use memtrace::analysis::{BEFORE_RECORDING, UNNAMED};
 use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
 use memtrace::{Category, Snapshot, SnapshotData, name, name_on, read_capture};
@@ -146,7 +148,7 @@ fn the_table_by_name_adds_up_to_the_peak() {
     let _alone = alone();
     let snapshot = program();
     let device = cpu(&snapshot);
-    let table = by_name(&snapshot, device);
+    let table = DeviceView::of(&snapshot, device).by(Key::Name).clone();
     assert_eq!(table.total, device.peak.total());
     assert_eq!(table.rows.iter().map(|row| row.bytes).sum::<u64>(), table.total);
     let row = |label: &str| table.rows.iter().find(|row| row.label == label).map(|row| (row.bytes, row.count));

@@ -1,6 +1,7 @@
 //! Accuracy of separating operator calls by stacks. Each call has a scope of its own as the truth, and the scopes'
 //! marks are removed before the analysis, so that they cannot help.
 
+use memtrace::DeviceView;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,7 +170,7 @@ fn rate(program: &str, run: impl FnOnce(&Numbered) -> Result<()>) -> Rate {
         .filter(|(path, _)| path.contains('#'))
         .collect();
     let mut found: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for call in analysis::operators(&data, cpu).calls.iter().filter(|call| call.scope.contains('#')) {
+    for call in analysis::operators(&DeviceView::of(&data, cpu)).calls.iter().filter(|call| call.scope.contains('#')) {
         *found.entry((call.scope.to_string(), call.operator.to_string())).or_default() += 1;
     }
     let merged: Vec<_> = truth.iter().filter(|call| !found.contains_key(call)).collect();
@@ -188,7 +189,7 @@ fn backward_calls(run: impl FnOnce() -> Result<()>) -> BTreeMap<String, u64> {
     let session = memtrace::builder().min_size(THRESHOLD).start().unwrap();
     run().unwrap();
     let snapshot = session.snapshot();
-    let series = analysis::operators(&snapshot, snapshot.device(memtrace::Device::Cpu).unwrap());
+    let series = analysis::operators(&DeviceView::of(&snapshot, snapshot.device(memtrace::Device::Cpu).unwrap()));
     let mut counts = BTreeMap::new();
     for call in series.calls.iter().filter(|call| call.is_backward) {
         let count = counts.entry(call.operator.to_string()).or_default();

@@ -1,5 +1,7 @@
 //! Independence of recordings from each other, and unusual programs.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::collections::HashMap;
 
 use crate::schema::{checked_json, violations};
@@ -124,7 +126,7 @@ fn growth_of_a_hash_map_is_attributed_to_the_caller() {
     let mut map: HashMap<u64, [u64; 64]> = HashMap::new();
     map.reserve(20_000);
     let snapshot = session.snapshot();
-    let lines = analysis::live_by_line(&snapshot, cpu(&snapshot));
+    let lines = DeviceView::of(&snapshot, cpu(&snapshot)).at_end().by(Key::Line).into_owned();
     let first = lines.rows.iter().find(|row| row.count.is_some()).unwrap();
     assert!(first.label.contains("recordings.rs"), "{lines:?}");
 }
@@ -142,7 +144,7 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
     for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new\\nline\\u{1}];", "[größe];"] {
         assert_eq!(out.matches(name).count(), 1, "{name} in {out}");
     }
-    let rows = analysis::by_scope(&snapshot, cpu(&snapshot)).rows;
+    let rows = DeviceView::of(&snapshot, cpu(&snapshot)).by(Key::Scope).rows.clone();
     assert_eq!(rows.iter().filter(|row| row.bytes == MIB as u64).count(), 5, "{rows:?}");
     let report = Text::default().render(&snapshot).unwrap();
     assert!(report.contains("new\\nline\\u{1}") && !report.contains('\u{1}'));

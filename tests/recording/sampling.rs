@@ -1,6 +1,8 @@
 //! Poisson sampling of small blocks: estimates are unbiased and add up, and accounts are exact.
 #![cfg(target_os = "linux")]
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -87,7 +89,7 @@ fn estimates_are_near() {
     assert!(device.sampling == sampling() && device.live.len() < COUNT, "{}", device.live.len());
     assert_just_below(device.peak.bytes, device.not_recorded + mixed(COUNT).sum::<usize>() as u64);
     assert_near(device.stats.allocated_bytes.allocated, mixed(COUNT));
-    let lines = analysis::by_function(&snapshot, device);
+    let lines = DeviceView::of(&snapshot, device).by(Key::Function).clone();
     let of = |name: &str| lines.rows.iter().find(|row| row.label.contains(name)).unwrap();
     let sizes = |one: bool| mixed(COUNT).enumerate().filter(move |row| is_one(row) == one).map(|(_, size)| size);
     assert_near(of("one_line").bytes, sizes(true));
@@ -171,23 +173,23 @@ fn check_sums(data: &SnapshotData) {
         assert_eq!(breakdown.total, device.peak.total());
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
     }
-    let live = analysis::live_by_line(data, device);
+    let live = DeviceView::of(data, device).at_end().by(Key::Line).into_owned();
     assert_eq!(live.total, device.stats.allocated_bytes.current + device.below_threshold);
     assert_eq!(live.rows.iter().map(|row| row.bytes).sum::<u64>(), live.total);
-    let by_scope = analysis::by_scope(data, device).rows;
+    let by_scope = DeviceView::of(data, device).by(Key::Scope).rows.clone();
     assert!(device.scopes.iter().all(|scope| scope.total_peak <= Some(device.peak.bytes)));
-    for scope in analysis::scopes(data, device).iter().filter(|scope| scope.at_peak > 0) {
+    for scope in analysis::scopes(&DeviceView::of(data, device)).iter().filter(|scope| scope.at_peak > 0) {
         assert_eq!(by_scope.iter().find(|row| row.label == scope.path).map(|row| row.bytes), Some(scope.at_peak));
     }
-    let timeline = analysis::category_timeline(data, device);
+    let timeline = analysis::category_timeline(&DeviceView::of(data, device));
     let last = timeline.steps().last().map_or(timeline.start(), |step| step.bytes);
     assert_eq!(last.total(), device.not_recorded + by_sizes);
-    let categories = Categories::of(data, device);
+    let categories = DeviceView::of(data, device).categories().clone();
     for category in Category::ALL.into_iter().filter(|category| *category != Category::Unknown) {
         let is_of = |block: &&Block| categories.get(block.seq) == category;
         assert_eq!(last.get(category), device.live.iter().filter(is_of).map(stands_for).sum::<u64>());
     }
-    let series = analysis::operators(data, device);
+    let series = analysis::operators(&DeviceView::of(data, device));
     let added: i64 = series.calls.iter().map(|call| call.added).sum();
     let start = timeline.start().total() as i64;
     assert_eq!(start + added + series.added_elsewhere, (device.not_recorded + by_sizes) as i64);
@@ -391,7 +393,7 @@ fn blocks_sampled_by_one_session_are_known_to_the_next() {
         let device = cpu(&snapshot);
         // No sampled block carries weight for small blocks.
         assert_eq!(device.not_recorded, held(&blocks));
-        let live = analysis::live_by_line(&snapshot, device);
+        let live = DeviceView::of(&snapshot, device).at_end().by(Key::Line).into_owned();
         assert!(
             live.rows.iter().any(|row| (row.label.as_str(), row.bytes) == (analysis::NOT_IN_SAMPLE, held(&blocks)))
         );
@@ -419,7 +421,7 @@ fn blocks_sampled_in_a_warm_up_step_are_in_active_steps() {
     drop(blocks.split_off(70));
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
-    let lines = analysis::live_by_line(&snapshot, device);
+    let lines = DeviceView::of(&snapshot, device).at_end().by(Key::Line).into_owned();
     assert_eq!(lines.total, device.stats.allocated_bytes.current + device.below_threshold);
     let held = blocks.iter().map(Raw::size).sum::<u64>();
     assert_eq!(device.stats.counted.unwrap().now, counted.now - mixed(100).sum::<usize>() as u64 + held);

@@ -2,6 +2,7 @@
 //!
 //! `cargo test --test recording shadowed -- --nocapture`
 
+use memtrace::DeviceView;
 use candle_core::{DType, Device, Result, Tensor};
 use memtrace::snapshot::DeviceSnapshot;
 use memtrace::{Snapshot, analysis};
@@ -44,7 +45,7 @@ fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
     let ended = in_child(&[], || {
         let kept = recorded("let x = f(&x)", || shadowing(WIDTH));
         let cured = recorded("x = f(&x)", || replacing(WIDTH));
-        let found = analysis::live_twice(&kept, cpu(&kept));
+        let found = DeviceView::of(&kept, cpu(&kept)).live_twice().to_vec();
         assert_eq!(found.len(), 1, "{found:?}");
         let row = &found[0];
         assert_eq!((row.count, row.size, row.older), (3, SQUARE, 2 * SQUARE));
@@ -58,8 +59,8 @@ fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
             |snapshot: &Snapshot| cpu(snapshot).peak.blocks.iter().filter(|block| block.size == SQUARE).count();
         assert_eq!([squares(&kept), squares(&cured)], [3, 2]);
         assert_eq!(row.peak_without, Some(peak(&kept) - SQUARE), "what it says comes true");
-        assert_eq!(analysis::live_twice(&cured, cpu(&cured)), []);
-        let findings = |snapshot: &Snapshot| memtrace::report::findings(snapshot, cpu(snapshot));
+        assert_eq!(DeviceView::of(&cured, cpu(&cured)).live_twice(), []);
+        let findings = |snapshot: &Snapshot| memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot)));
         assert_eq!(findings(&kept).iter().map(|finding| finding.kind).collect::<Vec<_>>(), ["live_twice"]);
         assert_eq!(findings(&cured), []);
         let report = kept.report().to_string();

@@ -1,5 +1,6 @@
 //! `tracing` spans as scopes, beside other layers and in futures.
 
+use memtrace::DeviceView;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{MIB, Raw, alone, cpu, record_large};
@@ -221,7 +222,7 @@ fn a_span_counts_its_calls_and_its_bytes() {
     let session = record_large();
     with_layer(|| (0..5).for_each(|_| span!(Level::TRACE, "step").in_scope(|| drop([block(), block()]))));
     let snapshot = session.snapshot();
-    let rows = analysis::scopes(&snapshot, cpu(&snapshot));
+    let rows = analysis::scopes(&DeviceView::of(&snapshot, cpu(&snapshot)));
     let step = rows.iter().find(|row| row.path == "step").unwrap();
     assert_eq!((step.calls, step.allocations, step.own_peak), (5, 10, 2 * MIB as u64));
 }

@@ -1,5 +1,6 @@
 //! Operators whose temporaries are many times their inputs and outputs.
 
+use memtrace::DeviceView;
 use candle_core::{DType, Device, Tensor};
 use memtrace::analysis::{OperatorTemporaries, operator_temporaries};
 use memtrace::{Snapshot, report};
@@ -16,7 +17,7 @@ fn recorded(program: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Sna
 }
 
 fn found(snapshot: &Snapshot) -> Option<OperatorTemporaries> {
-    operator_temporaries(snapshot, snapshot.device(memtrace::Device::Cpu).unwrap())
+    operator_temporaries(&DeviceView::of(snapshot, snapshot.device(memtrace::Device::Cpu).unwrap()))
 }
 
 /// candle sums with a triangular matrix of `f32`, which it converts from one of `u8`.
@@ -31,7 +32,7 @@ fn cumsum_takes_five_bytes_for_each_pair_of_values() {
         assert_eq!(row.times(), 640);
         assert!(row.line.contains("workspace.rs:"), "{row:?}");
         let device = snapshot.device(memtrace::Device::Cpu).unwrap();
-        let found = report::findings(&snapshot, device);
+        let found = report::findings(&DeviceView::of(&snapshot, device));
         let [square] = &found[..] else { panic!("{found:?}") };
         assert!(square.advice.last().unwrap().starts_with("The peak would be "), "{square:?}");
     });

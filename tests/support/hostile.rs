@@ -1,5 +1,7 @@
 //! Captures cut from arbitrary input, and all uses of a readable capture: for `tests/hostile.rs` and the fuzz targets.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::io;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -7,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace::export::{
     CategoriesJson, CategoriesRaw, Export, ExportOperators, Folded, Json, Measure, OperatorsJson, Pickle,
-    parse_operators,
-};
+    parse_operators};
 use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;
@@ -89,11 +90,11 @@ fn analyses(data: &SnapshotData) {
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
         let recorded: u64 = device.live_weights().map(|(_, weight)| weight.bytes).sum();
         let live = recorded + device.not_recorded + device.below_threshold;
-        assert_eq!(analysis::live_by_line(data, device).total, live);
-        analysis::scopes(data, device);
-        analysis::temporaries(data, device);
-        analysis::category_timeline(data, device).steps().for_each(drop);
-        let operators = analysis::operators(data, device);
+        assert_eq!(DeviceView::of(data, device).at_end().by(Key::Line).total, live);
+        analysis::scopes(&DeviceView::of(data, device));
+        analysis::temporaries(&DeviceView::of(data, device));
+        analysis::category_timeline(&DeviceView::of(data, device)).steps().for_each(drop);
+        let operators = analysis::operators(&DeviceView::of(data, device));
         let mut out = Vec::new();
         OperatorsJson::default().write_operators(&operators, &mut out).unwrap();
         assert_eq!(parse_operators(&out).unwrap(), operators);

@@ -3,6 +3,8 @@
 //!
 //! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::backprop::GradStore;
@@ -46,7 +48,7 @@ fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
 
 /// Kinds of the report's findings.
 fn findings(snapshot: &Snapshot) -> Vec<&'static str> {
-    memtrace::report::findings(snapshot, cpu(snapshot)).iter().map(|finding| finding.kind).collect()
+    memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot))).iter().map(|finding| finding.kind).collect()
 }
 
 // ---- gradients keep the graph ----
@@ -98,7 +100,7 @@ fn gradients_keep_the_graph_until_they_are_detached() {
     };
     assert_eq!([tensors(&kept), tensors(&cured)], [4 * SQUARE, 0]);
     let lines = |snapshot: &Snapshot| {
-        let rows = analysis::live_by_line(snapshot, cpu(snapshot)).rows;
+        let rows = DeviceView::of(snapshot, cpu(snapshot)).at_end().by(Key::Line).into_owned().rows;
         rows.iter().filter(|row| row.label.contains("(gradients::") && row.bytes == 2 * SQUARE).count()
     };
     assert_eq!([lines(&kept), lines(&cured)], [2, 0], "the table names the lines of both layers");
@@ -193,7 +195,7 @@ fn two_steps(
         }
         Ok(())
     });
-    let scopes = analysis::scopes(&snapshot, cpu(&snapshot));
+    let scopes = analysis::scopes(&DeviceView::of(&snapshot, cpu(&snapshot)));
     let step = scopes.iter().find(|row| row.path == "step").unwrap();
     (step.own_peak as f64 / SQUARE as f64, findings(&snapshot), var.flatten_all().unwrap().to_vec1().unwrap())
 }
@@ -263,7 +265,7 @@ fn a_kv_cache_of_variables_keeps_each_earlier_one() {
     let lengths: u64 = (1..=TOKENS).map(|made| cache(4 + made)).sum();
     let layers = LAYERS as u64;
     assert_eq!(joined(&leaking), (LAYERS * (TOKENS + 1), layers * (cache(4 + TOKENS) + lengths)));
-    let at_peak = analysis::by_operator(&leaking, cpu(&leaking));
+    let at_peak = DeviceView::of(&leaking, cpu(&leaking)).by(Key::Operator).clone();
     let cat = at_peak.rows.iter().find(|row| row.label.starts_with("cat/")).unwrap();
     assert!(cat.count > Some((LAYERS * TOKENS) as u64), "the table by operator names it: {at_peak:?}");
     assert_eq!(findings(&plain), [] as [&str; 0]);

@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p llama-example --test followed -- --nocapture`; `MEMTRACE_CASES=1` runs ten programs of each kind that is certain.
 
+use memtrace::DeviceView;
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -98,7 +99,7 @@ fn recorded(program: impl Fn(bool) -> Result<Kept>, cured: bool) -> Recorded {
     drop(kept);
     let device = snapshot.device(memtrace::Device::Cpu).expect("it allocates");
     let at_end = device.live.iter().map(|block| block.size).sum();
-    Recorded { peak: device.peak.bytes, at_end, found: memtrace::report::findings(&snapshot, device) }
+    Recorded { peak: device.peak.bytes, at_end, found: memtrace::report::findings(&DeviceView::of(&snapshot, device)) }
 }
 
 /// The peak that the advice predicts.

@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p llama-example --test growth -- --nocapture`
 
+use memtrace::DeviceView;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::mpsc;
 
@@ -383,7 +384,7 @@ fn growth<E: std::fmt::Debug>(
     program().expect(name);
     let snapshot = session.snapshot();
     let device = snapshot.device(memtrace::Device::Cpu).expect("it allocates");
-    let found = memtrace::report::findings(&snapshot, device);
+    let found = memtrace::report::findings(&DeviceView::of(&snapshot, device));
     let all: Vec<_> = found.iter().map(|finding| (finding.kind, &finding.what, &finding.line)).collect();
     println!("{name}: {all:?}");
     let growth = found.into_iter().find(|finding| finding.kind == "growth")?;

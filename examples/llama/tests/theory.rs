@@ -3,6 +3,8 @@
 //!
 //! Each number is the live bytes of one scope in a snapshot; each test states its tolerance.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Module, Result, Tensor};
@@ -35,7 +37,7 @@ fn recorded(test: impl FnOnce(&Session) -> Result<()>) {
 fn live_in(session: &Session, path: &str) -> f64 {
     let snapshot = session.snapshot();
     let device = snapshot.device(memtrace::Device::Cpu).unwrap();
-    let rows = analysis::live_by_scope(&snapshot, device).rows;
+    let rows = DeviceView::of(&snapshot, device).at_end().by(Key::Scope).into_owned().rows;
     rows.iter().find(|row| row.label == path).map_or(0., |row| row.bytes as f64)
 }
 

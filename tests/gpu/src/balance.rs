@@ -1,5 +1,6 @@
 //! The balance of a device's memory: the sum of its rows must be what the driver reports as taken.
 
+use memtrace::DeviceView;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -73,7 +74,7 @@ fn judge(which: &str, session: &Session, ordinal: u32, table: &mut Table) -> Out
         let before = calls::taken()?;
         let snapshot = session.snapshot();
         let device = snapshot.device(Device::Cuda(ordinal));
-        found = (device.and_then(|device| balance(&snapshot, device)), before);
+        found = (device.and_then(|device| balance(&DeviceView::of(&snapshot, device))), before);
         if found.0.as_ref().is_some_and(|balance| balance.used == before) {
             break;
         }

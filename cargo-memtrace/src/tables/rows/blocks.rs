@@ -1,5 +1,6 @@
 //! Blocks with their lifetimes, and what each counts for at the peak and at the end.
 
+use memtrace_core::DeviceView;
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU64;
@@ -44,7 +45,7 @@ fn of_device(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWr
     let (at_peak, at_end) = (by_number(device.peak_weights()), by_number(device.live_weights()));
     let categories = Categories::of(run.data, device);
     let name = device.device.to_string();
-    for known in known_blocks(run.data, device) {
+    for known in known_blocks(&DeviceView::of(run.data, device)) {
         let block = &known.block;
         let bytes = |at: &HashMap<NonZeroU64, u64>| block.seq.and_then(|seq| at.get(&seq).copied()).into();
         let is_alloc_known = !known.is_older || block.time_ns > 0;

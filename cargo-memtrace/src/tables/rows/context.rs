@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use memtrace_core::DeviceView;
 use memtrace_core::analysis::operators as operators_of;
 use memtrace_core::snapshot::{ContextId, ScopeStats};
 
@@ -78,7 +79,7 @@ pub(super) const OPERATORS: TableSpec = TableSpec {
 pub(super) fn operators(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     for device in &run.data.devices {
         let name = device.device.to_string();
-        for call in operators_of(run.data, device).calls {
+        for call in operators_of(&DeviceView::of(run.data, device)).calls {
             out.row(&[
                 (&name).into(),
                 (&*call.operator).into(),

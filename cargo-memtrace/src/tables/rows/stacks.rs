@@ -3,7 +3,7 @@
 use std::io;
 
 use memtrace_core::analysis::{line_and_callers, operator_label, shorten_path};
-use memtrace_core::attribute::{AllocationSite, allocation_site};
+use memtrace_core::attribute::{AllocationSite, Attribution, allocation_site};
 use memtrace_core::snapshot::{Frame, StackId};
 
 use crate::tables::ColumnKind::{Flag, Number, Text};
@@ -23,7 +23,7 @@ pub(super) const STACKS: TableSpec = TableSpec {
 
 /// A row for each stack, and number 0 for blocks without one.
 pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
-    let data = run.data;
+    let data = &Attribution::new(run.data);
     (0..data.stacks.len() as u32).try_for_each(|number| {
         let site = match allocation_site(data, StackId(number)) {
             AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(frame),

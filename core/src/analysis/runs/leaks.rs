@@ -2,7 +2,6 @@
 
 use super::samples::{BlockOrigin, LiveTotals, Samples};
 use super::slope::{ends_higher, is_frequent, rise, trend};
-use crate::attribute::Attribution;
 use crate::attribute::Origin;
 use crate::snapshot::{Frame, StackId};
 
@@ -58,7 +57,7 @@ fn sorted(mut leaks: Vec<(BlockOrigin, LiveTotals)>) -> Vec<(BlockOrigin, LiveTo
 }
 
 /// Text that the test harness keeps of what is printed, also of a panic's message. What the printed values allocate is theirs.
-pub fn is_the_harnesses(data: &Attribution<'_>, stack: StackId) -> bool {
+pub fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
     let is_kept = |frame: &Frame| KEEPS_TEXT.iter().any(|function| frame.function_or_empty().starts_with(function));
     let rules = &data.settings.rules;
     let inner = data.stacks.frames(stack).find(|frame| is_kept(frame) || Origin::of(rules, frame) != Origin::Std);

@@ -1,7 +1,6 @@
 //! How much is known about uses.
 
-use crate::attribute::Attribution;
-use crate::snapshot::{BlockUses, Device, RecordKind};
+use crate::snapshot::{BlockUses, Device, RecordKind, SnapshotData};
 
 /// Bytes allocated on CUDA devices, by whether their last use is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct UseCoverage {
 }
 
 /// How much is known about uses, over all CUDA devices.
-pub fn use_coverage(data: &Attribution<'_>) -> UseCoverage {
+pub fn use_coverage(data: &SnapshotData) -> UseCoverage {
     let mut coverage = UseCoverage::default();
     for device in data.devices.iter().filter(|device| matches!(device.device, Device::Cuda(_))) {
         for record in device.records.iter().filter(|record| record.kind == RecordKind::Alloc) {

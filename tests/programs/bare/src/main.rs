@@ -1,6 +1,8 @@
 //! Allocates known blocks at known sites and prints memtrace's report. `cargo xtask builds` checks the report of each
 //! kind of build.
 
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use std::hint::black_box;
 
 #[global_allocator]
@@ -34,7 +36,7 @@ fn main() {
     println!("{}", snapshot.report());
     let device = snapshot.device(memtrace::Device::Cpu).expect("the CPU is recorded");
     assert_eq!(device.live.iter().map(|block| block.size).sum::<u64>(), (1 << 20) + (3 << 20));
-    assert_eq!(memtrace::analysis::by_line(&snapshot, device).total, device.peak.total());
+    assert_eq!(DeviceView::of(&snapshot, device).by(Key::Line).total, device.peak.total());
     let deep = device.live.iter().find(|block| block.size == 3 << 20).expect("it is live");
     println!("frames of the deep stack: {}", snapshot.stacks.addresses(deep.stack).count());
     println!("shortened: {}", snapshot.health.shortened_stacks);

@@ -1,11 +1,12 @@
 //! `diff` on recordings of a real program: pairs of equal runs have no change, and a planted regression is the first
 //! row, with its line and its bytes. `MEMTRACE_TEST_DIFFERENCES=full` runs twenty pairs and all regressions.
 
+use memtrace::analysis::Key;
 use std::path::Path;
 use std::process::Command;
 
 use memtrace_core::SnapshotData;
-use memtrace_core::analysis::{Diff, DiffKey, DiffRow, Moment, device_or_main};
+use memtrace_core::analysis::{Diff, DiffRow, Moment, device_or_main};
 use memtrace_core::report::{DiffOptions, Report};
 
 /// `diff` folds smaller changes by default. Equal runs differ by less: the one block whose operator depends on the order
@@ -84,7 +85,7 @@ fn equal_runs_do_not_differ_and_a_regression_is_the_first_row() {
 /// Over all tables. Nothing may reach the threshold.
 fn largest_change(before: &SnapshotData, after: &SnapshotData) -> u64 {
     let keys =
-        [DiffKey::Line, DiffKey::Function, DiffKey::Operator, DiffKey::Category, DiffKey::Scope, DiffKey::Module];
+        [Key::Line, Key::Function, Key::Operator, Key::Category, Key::Scope, Key::Module];
     let changes = keys.map(|key| {
         let diff = diff(before, after, key);
         let row = diff.rows.first().unwrap();
@@ -98,7 +99,7 @@ fn largest_change(before: &SnapshotData, after: &SnapshotData) -> u64 {
 
 /// The row that the report shows first, which is the planted line's.
 fn first_row(before: &SnapshotData, after: &SnapshotData, regression: &str) -> DiffRow {
-    let row = diff(before, after, DiffKey::Line).rows.remove(0);
+    let row = diff(before, after, Key::Line).rows.remove(0);
     let report = Report::of_diff(before, after, &DiffOptions::default()).unwrap();
     assert!(report.answer[1].starts_with(&format!("Largest change: {}", row.label)), "{:?}", report.answer);
     if regression == "losses" {
@@ -118,6 +119,6 @@ fn the_fix_of_the_leaf_gradients(kept: &SnapshotData, fixed: &SnapshotData) {
     let line = format!("src/main.rs:{} ", line_of("gradients"));
     println!("{}", report.answer.join("\n"));
     assert!(report.answer[1].contains(&line) && report.answer[1].ends_with("(shrunk)."), "{:?}", report.answer);
-    let gone = diff(kept, fixed, DiffKey::Line).rows[0].change();
+    let gone = diff(kept, fixed, Key::Line).rows[0].change();
     assert!(gone < -2 * PARAMETERS as i64, "the graph of the gradients is twice the weights: {gone}");
 }

@@ -1,5 +1,6 @@
 //! Comparison of categories with the truth, in bytes.
 
+use memtrace::DeviceView;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -57,7 +58,7 @@ pub(crate) struct Rates {
 impl Rates {
     pub(crate) fn of(truth: &Truth, data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let mut rates = Self::default();
-        let categories = Categories::of(data, device);
+        let categories = DeviceView::of(data, device).categories().clone();
         let at_peak: Vec<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
         for (record, known) in truth.of(device) {
             let Some(known) = known.filter(|_| !is_kernels(data, &record)) else {

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "launches a kernel")]
 
+use memtrace::DeviceView;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaStorage, WrapErr, kernels};
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor};
@@ -24,13 +25,13 @@ pub(crate) fn check() -> Outcome<bool> {
         x.to_vec2::<f32>().map(drop)
     })?;
     let device = apart.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
-    let rows = in_place(&apart, device);
+    let rows = in_place(&DeviceView::of(&apart, device));
     let predicted = rows.last().map_or(0, |row| row.peak_without);
     println!("| in place | {} | {} | {} |", Bytes(peak(&apart)?), Bytes(predicted), Bytes(peak(&in_one)?));
     let place = format!("src/in_place.rs:{line} ");
-    let is_found = findings(&apart, device).iter().any(|row| row.kind == "in_place")
+    let is_found = findings(&DeviceView::of(&apart, device)).iter().any(|row| row.kind == "in_place")
         && matches!(&rows[..], [row] if row.line.contains(&place) && row.operator == "silu");
-    let left = in_place(&in_one, in_one.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?);
+    let left = in_place(&DeviceView::of(&in_one, in_one.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?));
     let is_ok = is_found && predicted == peak(&in_one)? && left.is_empty();
     if !is_ok {
         println!("in place: line {line}; {rows:#?}; left: {left:#?}");

@@ -14,6 +14,7 @@ mod training;
 mod unet;
 mod whisper;
 
+use memtrace::DeviceView;
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
@@ -183,7 +184,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 fn print_findings(snapshot: &Snapshot) {
     let Some(device) = snapshot.device(memtrace::Device::Cuda(0)) else { return };
-    for finding in findings(snapshot, device) {
+    for finding in findings(&DeviceView::of(snapshot, device)) {
         println!("{finding:#?}");
     }
 }
@@ -191,7 +192,7 @@ fn print_findings(snapshot: &Snapshot) {
 fn print_waste(snapshot: &Snapshot) -> Outcome<()> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("the GPU was not recorded")?;
     println!("peak of {} bytes", device.peak.bytes);
-    for row in waste(snapshot, device) {
+    for row in waste(&DeviceView::of(snapshot, device)) {
         println!("{:?}: {} bytes of {}", row.kind, row.bytes, row.line);
         println!(
             "    last used by {} at {}; without, the peak is {} bytes",

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "allocates without a fill")]
 
+use memtrace::DeviceView;
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};
 use candle_nn::Linear;
@@ -61,13 +62,13 @@ pub(crate) fn peak(snapshot: &Snapshot) -> Outcome<u64> {
 }
 
 fn wastes(snapshot: &Snapshot) -> Outcome<Vec<Waste>> {
-    Ok(waste(snapshot, snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?))
+    Ok(waste(&DeviceView::of(snapshot, snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?)))
 }
 
 /// The kinds of findings without `in_place`: these programs do not write in place.
 pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
-    Ok(findings(snapshot, device).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
+    Ok(findings(&DeviceView::of(snapshot, device)).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
 }
 
 /// The number of the line of this file; 0 if it is of another file.
