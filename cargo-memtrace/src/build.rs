@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use cargo_metadata::{Message, Package};
 
-use crate::cli::CargoArgs;
+use crate::arguments::CargoArgs;
 use crate::failure::CommandFailure;
 
 /// An executable that cargo built.

@@ -8,7 +8,7 @@ use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::symbol::SymbolSources;
 
-use crate::cli::SelectionArgs;
+use crate::arguments::SelectionArgs;
 use crate::failure::CommandFailure;
 use crate::output;
 use crate::progress::Progress;

@@ -1,10 +1,10 @@
 //! `cargo memtrace`: records programs, and reads, compares and checks recordings.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
+mod arguments;
 mod build;
 mod cache;
 mod cargo_runner;
-mod cli;
 mod commands;
 mod elf;
 mod failure;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use memtrace_core::visible;
 
-use cli::Cli;
+use commands::Cli;
 
 fn main() -> ExitCode {
     signals::files_too_large_are_errors();
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_understood(error),
     };
-    match commands::run(cli.command) {
+    match cli.command.run() {
         Ok(code) => code,
         Err(failure) => {
             output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));

@@ -10,7 +10,7 @@ use memtrace_core::report::Report;
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::visible;
 
-use crate::cli::{ColorWhen, SelectionArgs};
+use crate::arguments::{ColorWhen, SelectionArgs};
 use crate::failure::CommandFailure;
 
 /// Prints a report as text or JSON.

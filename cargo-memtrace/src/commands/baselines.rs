@@ -3,21 +3,74 @@
 mod pending;
 mod prune;
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::{Args, Subcommand};
 use memtrace_core::Bytes;
 use memtrace_core::baseline::{BaselineEntry, LineChange, changes};
 use memtrace_core::units::{grouped, signed};
 
-use crate::cli::BaselinesAction;
 use crate::failure::CommandFailure;
 use crate::output;
 use pending::{PendingFile, read};
 
-pub(crate) fn baselines(action: &BaselinesAction) -> Result<ExitCode, CommandFailure> {
-    match action {
+/// Show and accept changed peaks of tests
+#[derive(Args)]
+#[command(after_help = "A test whose peak differs from its baseline leaves the new peak below cargo's target folder.
+Review what changed, line by line, and accept it:
+
+  cargo test                              a peak is over its baseline
+  cargo memtrace baselines review         shows the change, and asks
+  git diff                                the accepted baselines, to be committed
+
+Where there is no terminal, `review` lists the changes and ends with 1 if there are any.")]
+pub(crate) struct BaselinesArgs {
+    #[command(subcommand)]
+    action: BaselinesAction,
+}
+
+#[derive(Subcommand)]
+enum BaselinesAction {
+    /// Show each changed peak by line, and ask whether to accept it
+    Review {
+        /// Accept all of them
+        #[arg(long)]
+        accept: bool,
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+    },
+    /// Accept all changed peaks
+    Update {
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+    },
+    /// Remove baselines that no test has any more
+    #[command(
+        after_help = "Runs the whole of `cargo test`, with the arguments after `--`. A baseline is removed if the run passed, used other
+baselines of that file for that device but not this one, and if the source file beside it no longer has its name.
+So the baselines of ignored tests, of other features and of GPUs that are not there stay.
+
+Examples:
+  cargo memtrace baselines prune
+  cargo memtrace baselines prune --accept -- --workspace"
+    )]
+    Prune {
+        /// Remove them without a question
+        #[arg(long)]
+        accept: bool,
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+        /// Arguments of `cargo test`
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+}
+
+pub(crate) fn run(args: &BaselinesArgs) -> Result<ExitCode, CommandFailure> {
+    match &args.action {
         BaselinesAction::Review { accept, paths } => review(paths, *accept),
         BaselinesAction::Update { paths } => update(paths),
         BaselinesAction::Prune { accept, paths, args } => prune::prune(paths, *accept, args),

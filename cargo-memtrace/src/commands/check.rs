@@ -1,5 +1,8 @@
 //! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not tell.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use memtrace_core::analysis::device_or_main;
 use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
 use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
@@ -7,9 +10,35 @@ use memtrace_core::units::{grouped, round};
 use memtrace_core::{Bytes, Device};
 use serde_json::json;
 
-use crate::cli::CheckArgs;
+use crate::arguments::ReadingArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
+use crate::{input, moment, output};
+
+/// Fail if a recording's peak or leaks are over a limit
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace check --peak 6GiB
+  cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%
+  cargo memtrace check --no-leak
+
+--no-leak judges each scope that ran repeatedly as `assert_no_leak!` judges code: caches that fill up and what is allocated once
+are no leak. It needs scopes that run 5 times, or 12 times if memory grows, and a whole log.")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    reading: ReadingArgs,
+    /// The largest peak that is allowed
+    #[arg(long, value_name = "SIZE", value_parser = moment::size)]
+    peak: Option<u64>,
+    /// The peak of this recording is the largest that is allowed
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// How far the peak may be over the baseline, in per cent
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = moment::percent)]
+    tolerance: f64,
+    /// No scope may leave more memory behind the more often it runs; undecided (exit code 3) if the recording does not tell
+    #[arg(long)]
+    no_leak: bool,
+}
 
 /// One limit and whether it holds.
 struct CheckOutcome {
@@ -34,7 +63,7 @@ impl CheckVerdict {
     }
 }
 
-pub(crate) fn check(args: &CheckArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
         return Err(CommandFailure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use memtrace_core::Bytes;
 use memtrace_core::report::Report;
 
-use crate::cli::RunArgs;
+use super::run::RunArgs;
 use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
 use crate::{input, output};

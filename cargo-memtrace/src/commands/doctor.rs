@@ -1,16 +1,31 @@
 //! `doctor`: what is installed, and what of a program can be recorded.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::Args;
+
 use crate::cache::cache;
-use crate::cli::DoctorArgs;
 use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
 use crate::{build, kit, output};
 
-pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
+/// Print what is installed, and what of a program can be recorded
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace doctor                         is everything there that the commands need?
+  cargo memtrace doctor target/release/train    what of this program can be recorded, and why not the rest
+  cargo memtrace doctor --gpu                   does this machine's GPU behave as memtrace expects?")]
+pub(crate) struct DoctorArgs {
+    /// A program's file
+    program: Option<PathBuf>,
+    /// Check on the first GPU of this machine what memtrace expects of NVIDIA's driver: takes seconds, and 300 MiB
+    #[arg(long, conflicts_with = "program")]
+    gpu: bool,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
     if args.gpu {
         return check_gpu();
     }

@@ -2,14 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use memtrace_core::analysis::Subject;
 use memtrace_core::report::{Report, ReportOptions};
 
-use crate::cli::ExplainArgs;
+use crate::arguments::SelectionArgs;
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
-pub(crate) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
+/// Print all blocks of a line or operator, or the life of one block
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace explain src/train.rs:32
+  cargo memtrace explain run.memtrace matmul
+  cargo memtrace explain 0x7f3a94000000")]
+pub(crate) struct ExplainArgs {
+    /// A line (train.rs:32), a function, an operator (matmul) or an address (0x7f…), and the recording, in any order
+    #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
+    what: Vec<PathBuf>,
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let (file, subject) = file_and_subject(&args.what)?;
     let subject = subject.to_string_lossy();
     let recording = input::read_selected(file, &args.selection)?;

@@ -4,18 +4,94 @@ mod search;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use memtrace_core::Bytes;
 use memtrace_core::analysis::{Card, Fit, FitVerdict, cards, device_or_main};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use memtrace_core::snapshot::{Device, SnapshotData};
 use serde_json::{Value, json};
 
-use super::run;
-use crate::cli::{FitArgs, RunArgs, Vary};
+use super::run::{self, RunArgs};
+use crate::arguments::CargoArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
+use crate::{input, moment, output};
+
+/// Say whether a program fits on GPUs, and up to which size
+#[derive(Args)]
+#[command(
+    after_help = "Runs the program on a simulated GPU that is larger than any: what it asks for is exact. What CUDA takes beside that is a range,
+whose upper end counts. Without --gpus, a line for each card that is known.
+
+NAME=1,2,4 or NAME=512..32768 (NAME=512..32768/128: multiples of 128) is given to the program as the variable NAME, and in place of
+{NAME} in its arguments.
+Exit codes: 0 it fits, 1 it does not, 3 undecided; of several cards, all count.
+
+Examples:
+  cargo memtrace fit --release --features cuda
+  cargo memtrace fit --gpus RTX-4090,A10G,48GiB --release --features cuda
+  cargo memtrace fit --gpus RTX-4090 --vary batch=1..256 --features cuda -- --batch {batch}
+  cargo memtrace fit --gpus A10G --recording run.memtrace"
+)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    cargo: CargoArgs,
+    /// The cards, by name (RTX-4090) or by memory as CUDA reports it (48GiB)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    gpus: Vec<String>,
+    /// Run the program with each of these values; of a range, look for the largest that fits
+    #[arg(long, value_name = "NAME=VALUES", value_parser = vary)]
+    vary: Option<Vary>,
+    /// What other processes and the display use of each card
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = moment::size)]
+    reserve: u64,
+    /// Judge this recording, and run nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "vary")]
+    recording: Option<PathBuf>,
+    /// Print a Markdown table of all values that were tried, for a README
+    #[arg(long, requires = "vary", conflicts_with = "json")]
+    md: bool,
+    /// Run this program, and build nothing
+    #[arg(long, value_name = "PROGRAM")]
+    exec: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Arguments of the program
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+/// What varies from run to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Vary {
+    name: String,
+    values: VaryValues,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum VaryValues {
+    List(Vec<u64>),
+    Range { from: u64, to: u64, step: u64 },
+}
+
+fn vary(text: &str) -> Result<Vary, String> {
+    let wrong = || "write NAME=1,2,4 or NAME=512..32768 or, in multiples of 128, NAME=512..32768/128".to_owned();
+    let (name, values) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(wrong);
+    let values = match values.split_once("..") {
+        Some((from, to)) => {
+            let (to, step) = to.split_once('/').unwrap_or((to, "1"));
+            VaryValues::Range { from: number(from)?, to: number(to)?, step: number(step)? }
+        }
+        None => VaryValues::List(values.split(',').map(number).collect::<Result<_, _>>()?),
+    };
+    match values {
+        VaryValues::Range { from, to, .. } if from > to => Err(wrong()),
+        values => Ok(Vary { name: name.to_owned(), values }),
+    }
+}
 
 /// A simulated GPU takes addresses only, so this is more than any card has.
 const MEMORY: &str = "1TiB";
@@ -26,7 +102,7 @@ struct Judged {
     answer: Vec<String>,
 }
 
-pub(crate) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     let asked: Vec<Card> = args.gpus.iter().map(|name| card(name)).collect::<Result<_, _>>()?;
     let cards = if asked.is_empty() { cards().collect() } else { asked.clone() };
     let Some(vary) = &args.vary else {

@@ -1,64 +1,81 @@
-//! The commands, a file each.
+//! The commands: each is a file here, with its arguments, its help and what it does, and a row of the list below.
 
+mod advise;
 mod baselines;
 mod check;
+mod completions;
 mod conclusion;
 mod diff;
 mod doctor;
 mod explain;
-pub(crate) mod export;
+mod export;
 mod fit;
 mod flamegraph;
-mod help;
+mod leaks;
+mod man;
 mod report;
 mod run;
+mod temporaries;
 mod test;
 mod timeline;
 mod view;
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
-use crate::cli::{By, Command};
+use clap::{Parser, Subcommand};
+
 use crate::failure::CommandFailure;
 
-pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
-    match command {
-        Command::Run(args) => return run::run(&args),
-        Command::Test(args) => return test::test(&args),
-        Command::Doctor(args) => return doctor::doctor(&args),
-        Command::Report(args) => report::report(&args)?,
-        Command::Advise(args) => report::advise(&args.reading)?,
-        Command::Leaks(reading) => report::leaks(&reading)?,
-        Command::Temporaries(reading) => report::temporaries(&reading)?,
-        Command::Explain(args) => explain::explain(&args)?,
-        Command::Diff(args) => diff::diff(&args)?,
-        Command::Flamegraph(args) => flamegraph::flamegraph(&args)?,
-        Command::Timeline(args) => timeline::timeline(&args)?,
-        Command::View(args) => view::view(&args)?,
-        Command::Baselines(args) => return baselines::baselines(&args.action),
-        Command::Export(args) => export::export(&args)?,
-        Command::Check(args) => check::check(&args)?,
-        Command::Fit(args) => fit::fit(&args)?,
-        Command::Completions { shell } => help::completions(shell)?,
-        Command::Man => help::man()?,
-    }
-    Ok(ExitCode::SUCCESS)
+/// Records Rust programs that use candle or cudarc, and says who held the memory at the peak: source line, operator,
+/// module, parameter and scope, to the byte.
+#[derive(Parser)]
+#[command(
+    name = "cargo memtrace",
+    bin_name = "cargo memtrace",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  cargo memtrace run --release                     build, run and record this package\n  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU\n  cargo memtrace report                            who held the memory at the peak of the newest recording\n  cargo memtrace explain src/train.rs:32           all blocks of this line\n  cargo memtrace diff before.memtrace after.memtrace      what a change did\n  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher\n  cargo memtrace help run                          more about a command, with examples\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input, 3 a check is undecided."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
 }
 
-/// The key of the section of a report.
-fn section(by: By) -> &'static str {
-    match by {
-        By::Line => "peak_by_line",
-        By::Function => "peak_by_function",
-        By::Operator => "peak_by_operator",
-        By::Module => "peak_by_module",
-        By::Category => "peak_by_category",
-        By::Scope => "peak_by_scope",
-        By::Parameter => "peak_by_parameter",
-        By::Name => "peak_by_name",
-        By::Age => "peak_by_age",
-        By::Thread => "peak_by_thread",
-        By::Stream => "peak_by_stream",
-        By::Crate => "peak_by_crate",
-    }
+macro_rules! commands {
+    ($($name:ident($module:ident::$args:ident),)*) => {
+        #[derive(Subcommand)]
+        pub(crate) enum Command {
+            $($name($module::$args),)*
+        }
+
+        impl Command {
+            pub(crate) fn run(&self) -> Result<ExitCode, CommandFailure> {
+                match self {
+                    $(Self::$name(args) => $module::run(args).map(Termination::report),)*
+                }
+            }
+        }
+    };
+}
+
+// In the order of the help.
+commands! {
+    Run(run::RunArgs),
+    Test(test::TestArgs),
+    Report(report::ReportArgs),
+    Advise(advise::AdviseArgs),
+    Explain(explain::ExplainArgs),
+    Leaks(leaks::LeaksArgs),
+    Temporaries(temporaries::TemporariesArgs),
+    Diff(diff::DiffArgs),
+    Flamegraph(flamegraph::FlamegraphArgs),
+    Timeline(timeline::TimelineArgs),
+    View(view::ViewArgs),
+    Export(export::ExportArgs),
+    Check(check::CheckArgs),
+    Fit(fit::FitArgs),
+    Baselines(baselines::BaselinesArgs),
+    Doctor(doctor::DoctorArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }

@@ -1,56 +1,68 @@
-//! `report`, `advise`, `leaks` and `temporaries`: parts of one report.
+//! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it.
 
+use clap::Args;
 use memtrace_core::analysis::Moment;
 use memtrace_core::report::{Report, ReportOptions};
 
-use super::section;
-use crate::cli::{ReadingArgs, ReportArgs};
+use crate::arguments::{By, ReadingArgs};
 use crate::failure::CommandFailure;
 use crate::input::RecordingFile;
 use crate::progress::Progress;
-use crate::{input, output};
+use crate::{input, moment, output};
 
-pub(crate) fn report(args: &ReportArgs) -> Result<(), CommandFailure> {
+/// Print the answer, then tables: by line, function, operator, category, scope …
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace report
+  cargo memtrace report run.memtrace --by line,operator --top 5
+  cargo memtrace report --at step:3
+  cargo memtrace report --at scope:forward --by line")]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    reading: ReadingArgs,
+    /// Tables to print
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    by: Vec<By>,
+    /// The moment: peak, end, a time in seconds, step:N, scope:NAME
+    #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = moment::parse)]
+    at: Moment,
+}
+
+pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
     let sections = args.by.iter().map(|by| section(*by).to_owned()).collect();
     show(&args.reading, args.at.clone(), sections)
 }
 
-pub(crate) fn leaks(reading: &ReadingArgs) -> Result<(), CommandFailure> {
-    show(reading, Moment::End, Vec::new())
-}
-
-pub(crate) fn temporaries(reading: &ReadingArgs) -> Result<(), CommandFailure> {
-    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = report_of(&recording, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
-    (report.findings, report.totals) = (Vec::new(), Vec::new());
-    if report.sections.is_empty() {
-        report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
-    }
-    output::print(&report, &reading.selection)
-}
-
-pub(crate) fn advise(reading: &ReadingArgs) -> Result<(), CommandFailure> {
-    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
-    (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
-    if report.findings.is_empty() {
-        report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
-    }
-    output::print(&report, &reading.selection)
-}
-
-fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
+pub(super) fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = report_of(&recording, &options(reading, moment, sections))?;
     report.notes.splice(0..0, recording.notes);
     output::print(&report, &reading.selection)
 }
 
-fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {
+pub(super) fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {
     let _progress = Progress::of("computing the report");
     Ok(Report::of(&recording.data, options)?)
 }
 
-fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
+pub(super) fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
     ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
+}
+
+/// The key of a table's section.
+fn section(by: By) -> &'static str {
+    match by {
+        By::Line => "peak_by_line",
+        By::Function => "peak_by_function",
+        By::Operator => "peak_by_operator",
+        By::Module => "peak_by_module",
+        By::Category => "peak_by_category",
+        By::Scope => "peak_by_scope",
+        By::Parameter => "peak_by_parameter",
+        By::Name => "peak_by_name",
+        By::Age => "peak_by_age",
+        By::Thread => "peak_by_thread",
+        By::Stream => "peak_by_stream",
+        By::Crate => "peak_by_crate",
+    }
 }

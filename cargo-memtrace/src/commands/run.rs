@@ -5,19 +5,70 @@ mod preload;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
+use clap::Args;
 use memtrace_core::Bytes;
 use memtrace_core::export::Format;
 
 use super::conclusion;
-use crate::cli::RunArgs;
+use crate::arguments::CargoArgs;
 use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
 use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, cargo_runner, kit, output, signals};
+use crate::{build, cargo_runner, kit, moment, output, signals};
+
+/// Build, run and record a program
+#[derive(Args, Default)]
+#[command(
+    after_help = "Builds as `cargo build` does, with line tables for this build only. Signals go to the program; its exit code is the command's.
+
+Any program is recorded as it is: with a preloaded library, its heap (C's malloc, which Rust's default allocator calls) and its CUDA
+memory; only with an allocator of its own or without dynamic linking its heap is not seen, which is said. A program with memtrace in
+it records itself, with scopes and names, from before `main`.
+
+Examples:
+  cargo memtrace run --release
+  cargo memtrace run --release --example train -- --epochs 1
+  cargo memtrace run --release --features cuda --simulate 24GiB
+  cargo memtrace run --exec ./server -- --port 8080"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+    /// Run on a simulated GPU with this memory; several, separated by commas
+    #[arg(long, value_name = "MEM[,MEM…]")]
+    pub(crate) simulate: Option<String>,
+    /// Record blocks of at least this size; smaller ones are only counted
+    #[arg(long, value_name = "SIZE", value_parser = moment::size)]
+    pub(crate) min_size: Option<u64>,
+    /// Sample smaller blocks: one sample point every SIZE bytes on average
+    #[arg(long, value_name = "SIZE", value_parser = moment::size)]
+    pub(crate) sample_interval: Option<u64>,
+    /// Record which kernel, copy or fill uses each GPU block first and last
+    #[arg(long)]
+    pub(crate) uses: bool,
+    /// Record the processes that the program starts, too, and keep those that held at least SIZE [default: 1 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = moment::size, num_args = 0..=1, require_equals = true, default_missing_value = "1MiB")]
+    pub(crate) children: Option<u64>,
+    /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
+    #[arg(long, short, visible_alias = "output", value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Remove older recordings of the program in the default folder beyond N
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) keep: usize,
+    /// Run this program, and build nothing
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) exec: Option<PathBuf>,
+    /// Arguments of the program
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+    /// Further variables of the program
+    #[arg(skip)]
+    pub(crate) variables: Vec<(String, String)>,
+}
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut prepared = Prepared::of(args)?;

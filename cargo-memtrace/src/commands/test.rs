@@ -3,12 +3,31 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
+use clap::Args;
+
+use crate::arguments::CargoArgs;
 use crate::build::{self, cargo};
-use crate::cli::{CargoArgs, TestArgs};
 use crate::failure::CommandFailure;
 use crate::{cargo_runner, kit, output};
 
-pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
+/// Run tests, on a real or a simulated GPU
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace test --release --simulate 24GiB --features cuda
+  cargo memtrace test --release -- nextest run
+  cargo memtrace test -- forward -- --nocapture")]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    cargo: CargoArgs,
+    /// Run on a simulated GPU with this memory [default: a real GPU if there is one, else a simulated one]
+    #[arg(long, value_name = "MEM[,MEM…]")]
+    simulate: Option<String>,
+    /// Arguments of `cargo test`, or `nextest` and its arguments
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     let (nextest, rest) = match args.args.split_first() {
         Some((first, rest)) if first == "nextest" => (true, rest),
         _ => (false, &*args.args),
@@ -51,7 +70,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::commands::{Cli, Command};
 
     #[test]
     fn cargos_selection_is_taken_before_the_two_dashes_as_run_takes_it() {

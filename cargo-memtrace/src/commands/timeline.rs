@@ -1,5 +1,8 @@
 //! `timeline`: live memory over time, as a picture in the terminal or as SVG.
 
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
 use memtrace_core::Bytes;
 use memtrace_core::analysis::{Curve, KeyTimeline, TimelineKey, TimelineRow, curve, device_or_main, key_timeline};
 use memtrace_core::export::TimelineSvg;
@@ -7,13 +10,37 @@ use memtrace_core::snapshot::DeviceSnapshot;
 use memtrace_core::visible;
 use serde_json::json;
 
-use crate::cli::{OverTime, TimelineArgs};
+use crate::arguments::ReadingArgs;
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
+/// Draw live memory over time
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace timeline                        the total, in the terminal
+  cargo memtrace timeline --by operator          a row for each of the largest operators
+  cargo memtrace timeline --by line -o lines.svg")]
+pub(crate) struct TimelineArgs {
+    #[command(flatten)]
+    reading: ReadingArgs,
+    /// A row or an area for each of the largest; the terminal shows only the total by default, SVG categories
+    #[arg(long, value_name = "KEY")]
+    by: Option<OverTime>,
+    /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OverTime {
+    Category,
+    Operator,
+    Line,
+}
+
 const ROWS: usize = 16;
 
-pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {

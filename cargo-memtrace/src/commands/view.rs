@@ -1,16 +1,47 @@
 //! `view`: the offline page of a recording, or of two, opened in a browser.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use clap::Args;
 use memtrace_core::export::HtmlPage;
 
-use crate::cli::ViewArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
+use crate::{input, moment, output};
 
-pub(crate) fn view(args: &ViewArgs) -> Result<(), CommandFailure> {
+/// Make the offline page of a recording, and open it in a browser
+#[derive(Args)]
+#[command(after_help = "The page is one file. It needs no network and no memtrace: send it to whom you like.
+
+Examples:
+  cargo memtrace view
+  cargo memtrace view run.memtrace -o report.html --no-open
+  cargo memtrace view before.memtrace after.memtrace      what changed, too
+  cargo memtrace view snapshot.pickle                     a snapshot of PyTorch")]
+pub(crate) struct ViewArgs {
+    /// The recording [default: the newest one under cargo's target folder]; of two the older one
+    file: Option<PathBuf>,
+    /// The recording after a change
+    other: Option<PathBuf>,
+    /// The HTML file, or - for the standard output [default: beside FILE]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Open the page in a browser, also if this is no terminal
+    #[arg(long)]
+    open: bool,
+    /// Do not open the page
+    #[arg(long, conflicts_with = "open")]
+    no_open: bool,
+    /// Largest size of the page; beyond it, small blocks are left out
+    #[arg(long, value_name = "SIZE", default_value = "32 MiB", value_parser = moment::size)]
+    max_size: u64,
+    /// Embed the source text around your own lines; anyone with the page can read it
+    #[arg(long)]
+    sources: bool,
+}
+
+pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
     let first = input::read(args.file.as_deref())?;
     let second = args.other.as_deref().map(|other| input::read(Some(other))).transpose()?;
     let (shown, before) = match &second {

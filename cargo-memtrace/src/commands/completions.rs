@@ -1,13 +1,23 @@
-//! `completions` and `man`, from the same definitions as `--help`.
+//! `completions`, from the same definitions as `--help`.
 
-use clap::CommandFactory;
+use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use super::Cli;
 use crate::failure::CommandFailure;
 use crate::output;
 
-pub(crate) fn completions(shell: Shell) -> Result<(), CommandFailure> {
+/// Print completions for a shell
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace completions bash >~/.local/share/bash-completion/completions/cargo-memtrace
+  cargo memtrace completions zsh >~/.zfunc/_cargo-memtrace")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(&CompletionsArgs { shell }: &CompletionsArgs) -> Result<(), CommandFailure> {
     let mut script = Vec::new();
     // In bash's script commands of a program with a hyphen are not found.
     let name = if shell == Shell::Bash { "cargo_memtrace" } else { "cargo-memtrace" };
@@ -38,15 +48,3 @@ _cargo_or_memtrace() {
 }
 complete -F _cargo_or_memtrace -o bashdefault -o default cargo
 "#;
-
-/// The page of the tool, then those of its commands.
-pub(crate) fn man() -> Result<(), CommandFailure> {
-    let mut command = Cli::command();
-    command.build();
-    let mut page = Vec::new();
-    let pages = std::iter::once(command.clone()).chain(command.get_subcommands().cloned());
-    for command in pages {
-        clap_mangen::Man::new(command).render(&mut page).map_err(|error| CommandFailure::usage(error.to_string()))?;
-    }
-    output::print_shown(&String::from_utf8_lossy(&page))
-}

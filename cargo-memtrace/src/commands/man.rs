@@ -1,0 +1,25 @@
+//! `man`, from the same definitions as `--help`.
+
+use clap::{Args, CommandFactory};
+
+use super::Cli;
+use crate::failure::CommandFailure;
+use crate::output;
+
+/// Print the manual page
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace man | man -l -")]
+pub(crate) struct ManArgs;
+
+/// The page of the tool, then those of its commands.
+pub(crate) fn run(_: &ManArgs) -> Result<(), CommandFailure> {
+    let mut command = Cli::command();
+    command.build();
+    let mut page = Vec::new();
+    let pages = std::iter::once(command.clone()).chain(command.get_subcommands().cloned());
+    for command in pages {
+        clap_mangen::Man::new(command).render(&mut page).map_err(|error| CommandFailure::usage(error.to_string()))?;
+    }
+    output::print_shown(&String::from_utf8_lossy(&page))
+}
