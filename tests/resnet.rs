@@ -1,9 +1,9 @@
 //! The network of the example resnet under memtrace, compared with its memory in theory.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
+use memtrace::DeviceView;
+use memtrace::analysis::Key;
 use memtrace::{analysis, scope};
 
 #[path = "support/child.rs"]

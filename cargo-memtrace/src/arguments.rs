@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use memtrace_core::Device;
-use memtrace_core::analysis::Moment;
+use memtrace_core::analysis::{Key, Moment};
 
 use crate::moment;
 
@@ -89,21 +90,9 @@ pub(crate) struct SelectionArgs {
     pub(crate) color: ColorWhen,
 }
 
-/// What a table is by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    Line,
-    Function,
-    Operator,
-    Module,
-    Category,
-    Scope,
-    Parameter,
-    Name,
-    Age,
-    Thread,
-    Stream,
-    Crate,
+/// What a table is by, as a word of [`Key`].
+pub(crate) fn key() -> impl TypedValueParser<Value = Key> {
+    PossibleValuesParser::new(Key::ALL.map(Key::word)).map(|word| Key::from_word(&word).unwrap_or_default())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,7 +8,7 @@ use memtrace_core::analysis::Key;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use memtrace_core::analysis::{device_or_main};
+use memtrace_core::analysis::device_or_main;
 use memtrace_core::export::table;
 use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::units::{Bytes, grouped, signed};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use memtrace_core::analysis::line_and_callers;
-use memtrace_core::attribute::Attribution;
 use memtrace_core::analysis::runs::{BlockOrigin, is_the_harnesses};
+use memtrace_core::attribute::Attribution;
 use memtrace_core::snapshot::{Device, SnapshotData, StackId};
 
 use super::measure::Measured;

@@ -5,12 +5,12 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use memtrace_core::{DeviceView, Recording};
 use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
 use memtrace_core::report::findings;
-use memtrace_core::snapshot::{Device};
+use memtrace_core::snapshot::Device;
 use memtrace_core::units::{Bytes, grouped};
 use memtrace_core::visible;
+use memtrace_core::{DeviceView, Recording};
 
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;

@@ -1,7 +1,7 @@
 //! The program's own pools, physical memory and its mappings, arrays.
 
-use memtrace::DeviceView;
 use cudarc::driver::CudaContext;
+use memtrace::DeviceView;
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::export::Text;
 use memtrace::report::ReportOptions;
@@ -280,7 +280,9 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         let snapshot = session.snapshot();
         assert_live_equals_truth(&snapshot);
         let unexplained = |ordinal| {
-            let rows = analysis::balance(&DeviceView::of(&snapshot, snapshot.device(Device::Cuda(ordinal)).unwrap())).unwrap().rows;
+            let rows = analysis::balance(&DeviceView::of(&snapshot, snapshot.device(Device::Cuda(ordinal)).unwrap()))
+                .unwrap()
+                .rows;
             rows.iter().find(|row| row.item == BalanceItem::Unexplained).unwrap().bytes
         };
         assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));

@@ -1,7 +1,7 @@
 //! Libraries that a program loads at run time, and that call the driver.
 
-use memtrace::DeviceView;
 use cudarc::driver::CudaContext;
+use memtrace::DeviceView;
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::{Device, attribute};
 

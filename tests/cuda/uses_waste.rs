@@ -1,8 +1,8 @@
 //! Planted waste: the findings name the line and the kernel, and the peak of the program that follows them, to the byte.
 
-use memtrace::DeviceView;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUfunction, CUstream};
+use memtrace::DeviceView;
 use memtrace::analysis::{Waste, WasteKind, idle_memory, waste};
 use memtrace::report::findings;
 use memtrace::{Device, Failure, NoWaste, Snapshot};
@@ -78,7 +78,10 @@ fn wastes(snapshot: &Snapshot) -> Vec<Waste> {
 }
 
 fn kinds(snapshot: &Snapshot) -> Vec<&'static str> {
-    findings(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap())).iter().map(|finding| finding.kind).collect()
+    findings(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()))
+        .iter()
+        .map(|finding| finding.kind)
+        .collect()
 }
 
 /// The number of the line in this file that a row names.
@@ -217,7 +220,8 @@ fn idle_at_the_peak(gpu: Gpu, cured: bool) {
 fn an_idle_block_is_named_with_the_exact_peak_of_the_program_that_moves_it() {
     on_gpu(&[], || {
         let (kept, cured) = (record(|gpu| idle_at_the_peak(gpu, false)), record(|gpu| idle_at_the_peak(gpu, true)));
-        let rows = |snapshot: &Snapshot| idle_memory(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()));
+        let rows =
+            |snapshot: &Snapshot| idle_memory(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()));
         let [found] = &rows(&kept)[..] else { panic!("{:?}", rows(&kept)) };
         assert_eq!((found.bytes, found.operations, found.kernel.as_str()), (8 << 20, 20, "add"));
         assert_eq!((found.peak_without, found.saves), (peak(&cured), peak(&kept) - peak(&cured)));

@@ -93,7 +93,8 @@ pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     assert!(share > 0.9, "{share}");
     let live: u64 = device.live.iter().map(|block| block.size).sum();
     assert_eq!(live + device.not_recorded, device.stats.allocated_bytes.current);
-    let paths: Vec<String> = analysis::scopes(&DeviceView::of(snapshot, device)).into_iter().map(|row| row.path).collect();
+    let paths: Vec<String> =
+        analysis::scopes(&DeviceView::of(snapshot, device)).into_iter().map(|row| row.path).collect();
     scopes.iter().for_each(|scope| assert!(paths.iter().any(|path| path == scope), "{scope}: {paths:?}"));
     assert!(snapshot.health.unreadable_objects.is_empty(), "{:?}", snapshot.health);
 }

@@ -8,7 +8,6 @@ use std::num::NonZeroU64;
 use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::{};
 use memtrace::attribute::{Categories, Either, operator};
 use memtrace::snapshot::{Block, RecordKind};
 use memtrace::{Category, Snapshot, scope};
@@ -148,7 +147,13 @@ fn without_tags_gradients_are_counted_and_nothing_is_wrong() {
         let categories = DeviceView::of(&snapshot, device).categories().clone();
         let input = device.live.iter().find(|block| known.get(&block.seq) == Some(&Category::Input)).unwrap();
         assert_eq!(categories.either(input.seq), Some(Either::InputOrWeights));
-        assert!(DeviceView::of(&snapshot, device).by(Key::Category).rows.iter().any(|row| row.label == "unknown (input or weights)"));
+        assert!(
+            DeviceView::of(&snapshot, device)
+                .by(Key::Category)
+                .rows
+                .iter()
+                .any(|row| row.label == "unknown (input or weights)")
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::Read;
 use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::{category_timeline};
+use memtrace::analysis::category_timeline;
 use memtrace::attribute::Categories;
 use memtrace::export::{CategoriesJson, CategoriesRaw, Export, TimelineSvg};
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};

@@ -2,8 +2,8 @@
 //!
 //! `cargo test --test recording shadowed -- --nocapture`
 
-use memtrace::DeviceView;
 use candle_core::{DType, Device, Result, Tensor};
+use memtrace::DeviceView;
 use memtrace::snapshot::DeviceSnapshot;
 use memtrace::{Snapshot, analysis};
 

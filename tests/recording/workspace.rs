@@ -1,7 +1,7 @@
 //! Operators whose temporaries are many times their inputs and outputs.
 
-use memtrace::DeviceView;
 use candle_core::{DType, Device, Tensor};
+use memtrace::DeviceView;
 use memtrace::analysis::{OperatorTemporaries, operator_temporaries};
 use memtrace::{Snapshot, report};
 

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace::export::{
     CategoriesJson, CategoriesRaw, Export, ExportOperators, Folded, Json, Measure, OperatorsJson, Pickle,
-    parse_operators};
+    parse_operators,
+};
 use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use memtrace_core::analysis::device_or_main;
 use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
-use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
+use memtrace_core::snapshot::DeviceSnapshot;
 use memtrace_core::units::{grouped, round};
 use memtrace_core::{Bytes, Device};
+use memtrace_core::{DeviceView, Recording};
 use serde_json::json;
 
 use crate::arguments::ReadingArgs;
@@ -67,9 +67,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
         return Err(CommandFailure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
     }
-    let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
-    let (data, selection) = (&recording.data, &args.reading.selection);
-    let device = device_or_main(data, selection.device).ok_or_else(|| missing("the recording"))?;
+    let selection = &args.reading.selection;
+    let file = input::read_selected(args.reading.file.as_deref(), selection)?;
+    let recording = Recording::new(&file.data);
+    let device = recording.device_or_main(selection.device).ok_or_else(|| missing("the recording"))?;
     let mut outcomes = Vec::new();
     outcomes.extend(args.peak.map(|limit| under(device, limit, "the limit of")));
     if let Some(baseline) = &args.baseline {
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
         outcomes.push(under(device, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
     }
     if args.no_leak {
-        outcomes.extend(no_leak(data, selection.device));
+        outcomes.extend(no_leak(&recording, selection.device));
     }
     print(outcomes, selection.json)
 }
@@ -101,18 +102,18 @@ fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> CheckOutcome {
 }
 
 /// What scopes leak on the selected device, or on any.
-fn no_leak(data: &SnapshotData, selected: Option<Device>) -> Vec<CheckOutcome> {
+fn no_leak(recording: &Recording<'_>, selected: Option<Device>) -> Vec<CheckOutcome> {
     let is_asked =
-        |device: &&DeviceSnapshot| selected.map_or(device.peak.total() > 0, |selected| selected == device.device);
-    data.devices.iter().filter(is_asked).map(|device| no_leak_on(data, device)).collect()
+        |device: &&DeviceView<'_>| selected.map_or(device.peak.total() > 0, |selected| selected == device.device);
+    recording.devices().iter().filter(is_asked).map(no_leak_on).collect()
 }
 
-fn no_leak_on(data: &SnapshotData, device: &DeviceSnapshot) -> CheckOutcome {
+fn no_leak_on(device: &DeviceView<'_>) -> CheckOutcome {
     let on = device.device;
-    let (verdict, what) = match left_by_scopes(data, device) {
+    let (verdict, what) = match left_by_scopes(device) {
         LeakVerdict::Nothing(scopes) => {
             let scopes: Vec<String> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
-            let size = match data.settings.min_size {
+            let size = match device.data().settings.min_size {
                 0 => String::new(),
                 size => format!(", in blocks of {} or more", round(size)),
             };

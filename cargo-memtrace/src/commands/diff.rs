@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use memtrace_core::analysis::{DiffKey, Moment};
+use memtrace_core::analysis::{Key, Moment};
 use memtrace_core::export::markdown;
 use memtrace_core::report::{DiffOptions, Report};
 
-use crate::arguments::{By, SelectionArgs};
+use crate::arguments::{self, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::progress::Progress;
 use crate::{input, moment, output};
@@ -26,8 +26,8 @@ pub(crate) struct DiffArgs {
     /// The recording after the change
     after: PathBuf,
     /// Tables to print. By operator, a PyTorch snapshot and a recording of candle are paired
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    by: Vec<By>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::key())]
+    by: Vec<Key>,
     /// The moment of both: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = moment::parse)]
     at: Moment,
@@ -45,9 +45,8 @@ pub(crate) struct DiffArgs {
 }
 
 pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
-    let keys = args.by.iter().map(|by| key(*by)).collect::<Result<Vec<_>, _>>()?;
     let options = DiffOptions {
-        keys,
+        keys: args.by.clone(),
         device: args.selection.device,
         before: args.at.clone(),
         after: args.at_after.clone().unwrap_or_else(|| args.at.clone()),
@@ -63,24 +62,4 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);
     if args.md { output::print_shown(&markdown(&report)) } else { output::print(&report, &args.selection) }
-}
-
-fn key(by: By) -> Result<DiffKey, CommandFailure> {
-    Ok(match by {
-        By::Line => DiffKey::Line,
-        By::Function => DiffKey::Function,
-        By::Operator => DiffKey::Operator,
-        By::Module => DiffKey::Module,
-        By::Category => DiffKey::Category,
-        By::Scope => DiffKey::Scope,
-        By::Parameter => DiffKey::Parameter,
-        By::Name => DiffKey::Name,
-        By::Thread => DiffKey::Thread,
-        By::Stream => DiffKey::Stream,
-        By::Crate => DiffKey::Crate,
-        By::Age => {
-            let message = "a difference has no table by age; `cargo memtrace report --by age` has";
-            return Err(CommandFailure::usage(message));
-        }
-    })
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use memtrace_core::Bytes;
-use memtrace_core::analysis::{Card, Fit, FitVerdict, cards, device_or_main};
+use memtrace_core::Recording;
+use memtrace_core::analysis::{Card, Fit, FitVerdict, cards};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use memtrace_core::snapshot::{Device, SnapshotData};
 use serde_json::{Value, json};
@@ -175,12 +176,13 @@ fn judge(args: &FitArgs, cards: &[Card], varied: Option<(&str, u64)>) -> Result<
 }
 
 fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
-    let device = device_or_main(data, None).filter(|device| matches!(device.device, Device::Cuda(_)));
+    let recording = Recording::new(data);
+    let device = recording.device_or_main(None).filter(|device| matches!(device.device, Device::Cuda(_)));
     let device = device.ok_or_else(|| CommandFailure::usage("the program used no GPU memory"))?;
-    if let Some(why) = Fit::doubt(data, device) {
+    if let Some(why) = Fit::doubt(device) {
         return Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]));
     }
-    let fits = cards.iter().map(|card| Fit::of(data, device, card.clone(), args.reserve)).collect();
+    let fits = cards.iter().map(|card| Fit::of(device, card.clone(), args.reserve)).collect();
     Ok(Judged { fits, answer: Report::first_look(data)?.answer })
 }
 

@@ -1,10 +1,10 @@
 //! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it.
 
 use clap::Args;
-use memtrace_core::analysis::Moment;
+use memtrace_core::analysis::{Key, Moment};
 use memtrace_core::report::{Report, ReportOptions};
 
-use crate::arguments::{By, ReadingArgs};
+use crate::arguments::{self, ReadingArgs};
 use crate::failure::CommandFailure;
 use crate::input::RecordingFile;
 use crate::progress::Progress;
@@ -21,15 +21,15 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     reading: ReadingArgs,
     /// Tables to print
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    by: Vec<By>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::key())]
+    by: Vec<Key>,
     /// The moment: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = moment::parse)]
     at: Moment,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
-    let sections = args.by.iter().map(|by| section(*by).to_owned()).collect();
+    let sections = args.by.iter().map(|by| by.section().to_owned()).collect();
     show(&args.reading, args.at.clone(), sections)
 }
 
@@ -47,22 +47,4 @@ pub(super) fn report_of(recording: &RecordingFile, options: &ReportOptions) -> R
 
 pub(super) fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
     ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
-}
-
-/// The key of a table's section.
-fn section(by: By) -> &'static str {
-    match by {
-        By::Line => "peak_by_line",
-        By::Function => "peak_by_function",
-        By::Operator => "peak_by_operator",
-        By::Module => "peak_by_module",
-        By::Category => "peak_by_category",
-        By::Scope => "peak_by_scope",
-        By::Parameter => "peak_by_parameter",
-        By::Name => "peak_by_name",
-        By::Age => "peak_by_age",
-        By::Thread => "peak_by_thread",
-        By::Stream => "peak_by_stream",
-        By::Crate => "peak_by_crate",
-    }
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use memtrace_core::Bytes;
-use memtrace_core::analysis::{Curve, KeyTimeline, TimelineKey, TimelineRow, curve, device_or_main, key_timeline};
+use clap::Args;
+use memtrace_core::analysis::{Curve, Key, KeyTimeline, TimelineRow, curve, key_timeline};
 use memtrace_core::export::TimelineSvg;
 use memtrace_core::snapshot::DeviceSnapshot;
 use memtrace_core::visible;
+use memtrace_core::{Bytes, Recording};
 use serde_json::json;
 
-use crate::arguments::ReadingArgs;
+use crate::arguments::{self, ReadingArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
@@ -24,18 +24,11 @@ pub(crate) struct TimelineArgs {
     #[command(flatten)]
     reading: ReadingArgs,
     /// A row or an area for each of the largest; the terminal shows only the total by default, SVG categories
-    #[arg(long, value_name = "KEY")]
-    by: Option<OverTime>,
+    #[arg(long, value_name = "KEY", value_parser = arguments::key())]
+    by: Option<Key>,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OverTime {
-    Category,
-    Operator,
-    Line,
 }
 
 const ROWS: usize = 16;
@@ -44,32 +37,26 @@ pub(crate) fn run(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
-        let by = args.by.map_or(TimelineKey::Category, key);
+        let by = args.by.unwrap_or(Key::Category);
         let path = output::named(Some(path), &recording.path, "svg")?;
         return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, &path);
     }
-    let device = device_or_main(&recording.data, selection.device)
+    let views = Recording::new(&recording.data);
+    let device = views
+        .device_or_main(selection.device)
         .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
     let columns = output::columns().clamp(40, 160) - 12;
     match (args.by, selection.json) {
-        (None, true) => output::print_json(as_json(device, curve(&recording.data, device, 1000))),
-        (None, false) => output::print_lines(picture(device, &curve(&recording.data, device, columns)).lines()),
+        (None, true) => output::print_json(as_json(device, curve(device, 1000))),
+        (None, false) => output::print_lines(picture(device, &curve(device, columns)).lines()),
         (Some(by), true) => {
-            let timeline = key_timeline(&recording.data, device, key(by), 1000, selection.top);
+            let timeline = key_timeline(device, by, 1000, selection.top);
             output::print_json(rows_as_json(device, &timeline))
         }
         (Some(by), false) => {
-            let timeline = key_timeline(&recording.data, device, key(by), columns, selection.top.min(ROWS));
+            let timeline = key_timeline(device, by, columns, selection.top.min(ROWS));
             output::print_lines(rows_of(device, &timeline))
         }
-    }
-}
-
-fn key(by: OverTime) -> TimelineKey {
-    match by {
-        OverTime::Category => TimelineKey::Category,
-        OverTime::Operator => TimelineKey::Operator,
-        OverTime::Line => TimelineKey::Line,
     }
 }
 

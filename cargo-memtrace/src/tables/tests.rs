@@ -2,12 +2,12 @@
 
 use memtrace_core::DeviceView;
 use memtrace_core::analysis::Key;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
 use memtrace_core::snapshot::SnapshotData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 use super::rows::TABLES;
 use super::{RunTables, TableFormat};
@@ -88,7 +88,8 @@ fn lines_blocks_and_events_add_up_to_the_report_in_both_formats() {
                 *lines.entry(line).or_default() += row["peak_bytes"].parse::<u64>().unwrap();
             }
             assert_eq!(lines.values().sum::<u64>(), device.peak.total());
-            let report = DeviceView::of(&data, device).by(Key::Line).rows.clone().into_iter().filter(|row| row.count.is_some());
+            let report =
+                DeviceView::of(&data, device).by(Key::Line).rows.clone().into_iter().filter(|row| row.count.is_some());
             for row in report {
                 assert_eq!(lines[&row.label], row.bytes, "{}", row.label);
             }

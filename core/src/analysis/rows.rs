@@ -74,6 +74,11 @@ impl Key {
         WORDS[self as usize].0
     }
 
+    /// The key with this name on a command line.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.word() == word)
+    }
+
     /// The key of the report's section that has it at the peak.
     pub const fn section(self) -> &'static str {
         WORDS[self as usize].1
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn a_key_has_its_own_words() {
         for (at, key) in Key::ALL.into_iter().enumerate() {
-            assert_eq!(key as usize, at);
+            assert_eq!((key as usize, Key::from_word(key.word())), (at, Some(key)));
             assert_eq!(format!("{key:?}").to_lowercase(), key.word().replace('-', ""));
             assert_eq!(key.section(), format!("peak_by_{}", key.word().replace('-', "_")));
         }

@@ -78,7 +78,10 @@ fn check_files(dir: &Path) {
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
     assert_eq!(report["devices"][0]["peak"]["total_bytes"], peak);
     let in_attention = |row: &analysis::ScopeRow| row.path.ends_with("variables > decode > block[1] > attn[1]");
-    assert!(analysis::scopes(&DeviceView::of(&snapshot, device)).iter().any(in_attention), "the model's spans are scopes");
+    assert!(
+        analysis::scopes(&DeviceView::of(&snapshot, device)).iter().any(in_attention),
+        "the model's spans are scopes"
+    );
 }
 
 /// Writes random weights and their configuration: a vocabulary of 64, one layer and two heads of 64 values.

@@ -6,7 +6,6 @@ use std::io;
 use std::num::NonZeroU64;
 
 use memtrace_core::analysis::known_blocks;
-use memtrace_core::attribute::Categories;
 use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
 
 use crate::tables::ColumnKind::{Number, Rising, Text};
@@ -43,9 +42,10 @@ pub(super) fn blocks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
 
 fn of_device(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWriter) -> io::Result<()> {
     let (at_peak, at_end) = (by_number(device.peak_weights()), by_number(device.live_weights()));
-    let categories = Categories::of(run.data, device);
+    let view = DeviceView::of(run.data, device);
+    let categories = view.categories();
     let name = device.device.to_string();
-    for known in known_blocks(&DeviceView::of(run.data, device)) {
+    for known in known_blocks(&view) {
         let block = &known.block;
         let bytes = |at: &HashMap<NonZeroU64, u64>| block.seq.and_then(|seq| at.get(&seq).copied()).into();
         let is_alloc_known = !known.is_older || block.time_ns > 0;

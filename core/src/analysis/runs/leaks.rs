@@ -3,7 +3,7 @@
 use super::samples::{BlockOrigin, LiveTotals, Samples};
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use crate::attribute::Origin;
-use crate::snapshot::{Frame, StackId};
+use crate::snapshot::{Frame, SnapshotData, StackId};
 
 /// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
 const LEAST_RISE: f64 = 4.0;

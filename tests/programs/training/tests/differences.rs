@@ -84,8 +84,7 @@ fn equal_runs_do_not_differ_and_a_regression_is_the_first_row() {
 
 /// Over all tables. Nothing may reach the threshold.
 fn largest_change(before: &SnapshotData, after: &SnapshotData) -> u64 {
-    let keys =
-        [Key::Line, Key::Function, Key::Operator, Key::Category, Key::Scope, Key::Module];
+    let keys = [Key::Line, Key::Function, Key::Operator, Key::Category, Key::Scope, Key::Module];
     let changes = keys.map(|key| {
         let diff = diff(before, after, key);
         let row = diff.rows.first().unwrap();

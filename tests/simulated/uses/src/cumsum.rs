@@ -1,8 +1,8 @@
 //! The running sum of 32,000 values: candle's `cumsum` makes a square matrix of 4 GB; in parts of 64 values it does not.
 
-use memtrace::DeviceView;
 use candle_core::{DType, Device, Result, Tensor};
 use memtrace::Bytes;
+use memtrace::DeviceView;
 use memtrace::report::findings;
 
 use crate::Outcome;
@@ -19,7 +19,9 @@ pub(crate) fn check() -> Outcome<bool> {
     println!("| cumsum | {} | | {} |", Bytes(peak(&whole)?), Bytes(peak(&in_parts)?));
     let device = whole.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
     let line = format!("src/cumsum.rs:{allocated} ");
-    let is_named = findings(&DeviceView::of(&whole, device)).iter().any(|row| row.line.as_ref().is_some_and(|at| at.contains(&line)));
+    let is_named = findings(&DeviceView::of(&whole, device))
+        .iter()
+        .any(|row| row.line.as_ref().is_some_and(|at| at.contains(&line)));
     let is_ok = is_right && is_named && peak(&whole)? > 4 << 30 && kinds(&in_parts)?.is_empty();
     if !is_ok {
         println!("cumsum: {:?}; in parts: {:?}", kinds(&whole)?, kinds(&in_parts)?);

@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code, reason = "launches a kernel")]
 
-use memtrace::DeviceView;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaStorage, WrapErr, kernels};
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor};
 use cudarc::driver::{DevicePtrMut, LaunchConfig, PushKernelArg};
 use memtrace::Bytes;
+use memtrace::DeviceView;
 use memtrace::analysis::in_place;
 use memtrace::report::findings;
 

@@ -3,10 +3,10 @@
 
 #![allow(unsafe_code, reason = "allocates without a fill")]
 
-use memtrace::DeviceView;
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};
 use candle_nn::Linear;
+use memtrace::DeviceView;
 use memtrace::analysis::{Waste, WasteKind, waste};
 use memtrace::report::findings;
 use memtrace::{Bytes, Snapshot};
@@ -68,7 +68,11 @@ fn wastes(snapshot: &Snapshot) -> Outcome<Vec<Waste>> {
 /// The kinds of findings without `in_place`: these programs do not write in place.
 pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
-    Ok(findings(&DeviceView::of(snapshot, device)).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
+    Ok(findings(&DeviceView::of(snapshot, device))
+        .iter()
+        .map(|finding| finding.kind)
+        .filter(|kind| *kind != "in_place")
+        .collect())
 }
 
 /// The number of the line of this file; 0 if it is of another file.
