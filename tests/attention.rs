@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use memtrace::analysis::{DiffRow, OperatorPairs};
+use memtrace::DeviceView;
+use memtrace::analysis::{DiffRow, LiveSet, OperatorPairs};
 
 #[path = "support/child.rs"]
 mod child;
@@ -47,7 +48,8 @@ fn the_port_has_a_partner_for_nearly_all_that_the_script_held_at_its_peak() {
         model::forward_and_backward(shape, &candle_core::Device::Cpu).unwrap();
         let port = session.snapshot();
         let cpu = port.device(memtrace::Device::Cpu).unwrap();
-        let pairs = OperatorPairs::of((&script, &script.devices[0]), (&port, cpu)).unwrap();
+        let (script, port) = (DeviceView::of(&script, &script.devices[0]), DeviceView::of(&port, cpu));
+        let pairs = OperatorPairs::of(&LiveSet::at_peak(&script), &LiveSet::at_peak(&port)).unwrap();
 
         let rows = &pairs.at_peak.rows;
         for (title, bytes) in BY_HAND {

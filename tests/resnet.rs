@@ -2,9 +2,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use memtrace::DeviceView;
 use memtrace::analysis::Key;
-use memtrace::{analysis, scope};
+use memtrace::{DeviceView, scope};
 
 #[path = "support/child.rs"]
 mod child;
@@ -47,7 +46,7 @@ fn train() -> candle_core::Result<()> {
 fn check_sums(snapshot: &memtrace::Snapshot) {
     let device = snapshot.device(memtrace::Device::Cpu).expect("the CPU is recorded");
     let peak = device.peak.total();
-    for breakdown in [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(snapshot, device)) {
+    for breakdown in [Key::Line, Key::Function, Key::Scope].map(|by| DeviceView::of(snapshot, device).by(by).clone()) {
         assert_eq!(breakdown.total, peak);
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), peak);
     }

@@ -22,9 +22,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use memtrace_core::visible;
-
 use commands::Cli;
+use memtrace_core::visible;
 
 fn main() -> ExitCode {
     signals::files_too_large_are_errors();

@@ -4,12 +4,11 @@
 
 mod support;
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use memtrace::{Device, read_capture};
+use memtrace::analysis::Key;
+use memtrace::{Device, DeviceView, read_capture};
 use memtrace_core::read_capture_with;
 use memtrace_core::symbol::SymbolSources;
 use support::{built, compile, preloaded};
@@ -148,7 +147,8 @@ fn a_library_without_names_is_not_taken_for_the_program() {
     assert!(recorded_by(&library, folder.path(), &program, &["1", "1"]).status.success());
     let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
     let cpu = data.device(Device::Cpu).unwrap();
-    let libraries = cpu.peak.blocks.iter().filter_map(|block| memtrace::attribute::library(&data, block.stack));
+    let attribution = memtrace::attribute::Attribution::new(&data);
+    let libraries = cpu.peak.blocks.iter().filter_map(|block| memtrace::attribute::library(&attribution, block.stack));
     assert_eq!(libraries.collect::<Vec<_>>(), Vec::<&str>::new());
     let rows = DeviceView::of(&data, cpu).by(Key::Line).rows.clone();
     assert!(rows.iter().any(|row| row.label.ends_with("(new_block)")), "{rows:?}");

@@ -4,12 +4,11 @@
 
 mod support;
 
-use memtrace::DeviceView;
 use std::fs;
 
 use memtrace::analysis::{Balance, BalanceItem, balance, line_and_callers, mapped};
 use memtrace::snapshot::{MappingKind, MemoryKind};
-use memtrace::{SnapshotData, read_capture};
+use memtrace::{Device, DeviceView, Recording, SnapshotData, read_capture};
 use memtrace_core::analysis::at_reading;
 use support::{built, compile, preloaded, recorded};
 
@@ -115,11 +114,12 @@ fn each_part_of_resident_memory_has_its_row_and_nothing_is_unexplained() {
 #[test]
 fn what_was_mapped_has_its_line_wherever_it_moved() {
     let data = recording();
-    let (mappings, then) = at_reading(&data).unwrap();
+    let recording = Recording::new(&data);
+    let (mappings, then) = recording.device(Device::Cpu).and_then(at_reading).unwrap();
     let rows: Vec<_> = mapped(mappings, &then.blocks).collect();
     let line = |kind| {
         let row = rows.iter().filter(|row| row.kind == kind).max_by_key(|row| row.resident).unwrap();
-        (line_and_callers(&data, row.stack, 2), row.size as i64, row.resident as i64)
+        (line_and_callers(&recording, row.stack, 2), row.size as i64, row.resident as i64)
     };
     let (lines, size, resident) = line(MappingKind::Anonymous);
     assert!(lines[0].ends_with("program.c:13 (map)") && lines[1].contains("program.c:30 (main)"), "{lines:?}");

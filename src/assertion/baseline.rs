@@ -3,16 +3,15 @@
 //! They are text without hashes, and lines are matched by line number or by function, so that a review shows what
 //! changed.
 
-use memtrace_core::DeviceView;
-use memtrace_core::analysis::Key;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use memtrace_core::analysis::device_or_main;
+use memtrace_core::analysis::{Key, device_or_main};
+use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes};
 use memtrace_core::export::table;
 use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::units::{Bytes, grouped, signed};
-use memtrace_core::visible;
+use memtrace_core::{DeviceView, visible};
 
 use super::baseline_file::{entries_of, put};
 use super::failure::Failure;
@@ -23,7 +22,6 @@ use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::variable;
-use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes};
 
 /// A percentage, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

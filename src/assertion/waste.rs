@@ -9,8 +9,7 @@ use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste
 use memtrace_core::report::findings;
 use memtrace_core::snapshot::Device;
 use memtrace_core::units::{Bytes, grouped};
-use memtrace_core::visible;
-use memtrace_core::{DeviceView, Recording};
+use memtrace_core::{DeviceView, Recording, visible};
 
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;

@@ -1,12 +1,11 @@
 //! The program's own pools, physical memory and its mappings, arrays.
 
 use cudarc::driver::CudaContext;
-use memtrace::DeviceView;
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::export::Text;
 use memtrace::report::ReportOptions;
 use memtrace::snapshot::{MemoryKind, RecordKind, StackContext};
-use memtrace::{Device, scope};
+use memtrace::{Device, DeviceView, scope};
 
 use super::schema::checked_json;
 use super::support::on_gpu;

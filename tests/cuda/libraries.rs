@@ -1,9 +1,8 @@
 //! Libraries that a program loads at run time, and that call the driver.
 
 use cudarc::driver::CudaContext;
-use memtrace::DeviceView;
 use memtrace::analysis::{self, BalanceItem};
-use memtrace::{Device, attribute};
+use memtrace::{Device, DeviceView, attribute};
 
 use crate::support::{build_c, driver_folder, function, on_gpu, open};
 use crate::truth::assert_equals_truth;
@@ -49,7 +48,7 @@ fn calls_of_a_library_are_seen(binding: &str) {
         let categories = DeviceView::of(&snapshot, gpu).categories().clone();
         // The stack keeps the call that entered the library, which attributes the block to it.
         for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
-            assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
+            assert_eq!(attribute::library(&attribute::Attribution::new(&snapshot), block.stack), Some("plugin.so"));
             assert_eq!(categories.get(block.seq), memtrace::Category::Workspace);
             assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function.as_deref() == Some(name)));
         }

@@ -1,11 +1,10 @@
 //! The simulator's event log, and comparisons with it. Programs that are linked against the driver use this file, too.
 
-use memtrace::DeviceView;
 use std::collections::BTreeMap;
 
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::snapshot::{DeviceSnapshot, MemoryKind, RecordKind};
-use memtrace::{Device, Snapshot};
+use memtrace::{Device, DeviceView, Snapshot};
 
 /// A function of the simulator, past all hooks.
 pub(crate) fn simulator(name: &std::ffi::CStr) -> usize {

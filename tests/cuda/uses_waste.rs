@@ -2,10 +2,9 @@
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUfunction, CUstream};
-use memtrace::DeviceView;
 use memtrace::analysis::{Waste, WasteKind, idle_memory, waste};
 use memtrace::report::findings;
-use memtrace::{Device, Failure, NoWaste, Snapshot};
+use memtrace::{Device, DeviceView, Failure, NoWaste, Snapshot};
 
 use super::kernels;
 use super::support::on_gpu;

@@ -1,15 +1,14 @@
 //! A small network in training, for processes that end in the middle of it, with checks that every recording of it must
 //! pass.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::io::Write;
 use std::path::PathBuf;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{BatchNorm, Linear, Module, ModuleT, VarBuilder, VarMap, batch_norm, linear};
+use memtrace::analysis::Key;
 use memtrace::snapshot::Replay;
-use memtrace::{Builder, Snapshot, analysis, scope};
+use memtrace::{Builder, DeviceView, Snapshot, analysis, scope};
 
 #[path = "../../examples/resnet/sgd.rs"]
 mod sgd;

@@ -2,18 +2,18 @@
 
 #![cfg(target_os = "linux")]
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU64;
 use std::path::Path;
 
+use memtrace::analysis::Key;
+use memtrace::snapshot::{Block, DeviceSnapshot, MappingKind, Record, RecordKind, ScopeStats, StackId};
+use memtrace::{DeviceView, Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
+use proptest::prelude::*;
+
 use crate::child::{command_of, copy_of_this_program, ended, if_child, test_name};
 use crate::support::{MIB, Raw, alone, cpu};
-use memtrace::snapshot::{Block, DeviceSnapshot, MappingKind, Record, RecordKind, ScopeStats, StackId};
-use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
-use proptest::prelude::*;
 
 /// A capture read from a file and written again, twice.
 fn written_twice(path: &Path) -> [Vec<u8>; 2] {

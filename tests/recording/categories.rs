@@ -1,16 +1,16 @@
 //! Categories compared with the program's knowledge of its own tensors, by address: an MLP trained with AdamW.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::attribute::{Categories, Either, operator};
+use memtrace::analysis::Key;
+use memtrace::attribute::{Attribution, Either, operator};
 use memtrace::snapshot::{Block, RecordKind};
-use memtrace::{Category, Snapshot, scope};
+use memtrace::{Category, DeviceView, Snapshot, scope};
+
+use crate::support::{alone, cpu};
 
 /// The known blocks: address, category, and range of records in the log.
 #[derive(Default)]
@@ -109,7 +109,8 @@ fn tagged_tensors_and_conclusions_from_tags_are_right() {
     // Other tensors in the gradients' graphs are no gradients, because the gradients are named now.
     let device = cpu(&snapshot);
     let categories = DeviceView::of(&snapshot, device).categories().clone();
-    let of_pass = |block: &&Block| operator(&snapshot, block.stack).is_some_and(|operator| operator.is_backward);
+    let attribution = Attribution::new(&snapshot);
+    let of_pass = |block: &&Block| operator(&attribution, block.stack).is_some_and(|operator| operator.is_backward);
     let found: Vec<Category> = device.live.iter().filter(of_pass).map(|block| categories.get(block.seq)).collect();
     let count = |category| found.iter().filter(|found| **found == category).count();
     assert_eq!(count(Category::Gradient), 9, "{found:?}");
@@ -177,9 +178,18 @@ fn all_tables_add_up_to_the_peak() {
     let _alone = alone();
     let (snapshot, _known) = train(true, true).unwrap();
     let device = cpu(&snapshot);
-    let tables =
-        [by_line, by_model_line, by_function, by_operator, by_module, by_parameter, by_category, by_name, by_scope];
-    for table in tables.map(|table| table(&snapshot, device)) {
+    let tables = [
+        Key::Line,
+        Key::ModelLine,
+        Key::Function,
+        Key::Operator,
+        Key::Module,
+        Key::Parameter,
+        Key::Category,
+        Key::Name,
+        Key::Scope,
+    ];
+    for table in tables.map(|key| DeviceView::of(&snapshot, device).by(key).clone()) {
         assert_eq!(table.total, device.peak.total());
         assert_eq!(table.rows.iter().map(|row| row.bytes).sum::<u64>(), table.total);
     }

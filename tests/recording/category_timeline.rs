@@ -1,18 +1,16 @@
 //! The category timeline of a training program, compared with its log, tables and live blocks.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::collections::HashMap;
 use std::io::Read;
 
-use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::category_timeline;
-use memtrace::attribute::Categories;
+use memtrace::analysis::{Key, category_timeline};
 use memtrace::export::{CategoriesJson, CategoriesRaw, Export, TimelineSvg};
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};
-use memtrace::{Category, Snapshot, scope};
+use memtrace::{Category, DeviceView, Snapshot, scope};
+
+use crate::support::{alone, cpu};
 
 /// Three steps of an MLP. It frees blocks from before the recording, and others are live at its end.
 fn trained(max_entries: usize) -> Snapshot {

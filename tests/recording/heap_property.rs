@@ -9,15 +9,16 @@
 mod oracle;
 mod program;
 
-use memtrace::DeviceView;
 use std::collections::BTreeMap;
+
+use memtrace::analysis::Key;
+use memtrace::snapshot::{Block, DeviceSnapshot, RecordKind, Replay};
+use memtrace::{Device, DeviceView, SnapshotData, analysis};
+use proptest::prelude::*;
 
 use self::oracle::{Known, Oracle};
 use self::program::{Program, Step, step};
 use crate::support::{MIB, alone, cpu};
-use memtrace::snapshot::{Block, DeviceSnapshot, RecordKind, Replay};
-use memtrace::{Device, SnapshotData, analysis};
-use proptest::prelude::*;
 
 fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
     blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
@@ -79,7 +80,7 @@ fn check_log(device: &DeviceSnapshot, oracle: &Oracle, base: u64, max_entries: u
 }
 
 fn check_breakdowns(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracle) {
-    for breakdown in [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(data, device)) {
+    for breakdown in [Key::Line, Key::Function, Key::Scope].map(|by| DeviceView::of(data, device).by(by).clone()) {
         assert_eq!(breakdown.total, device.peak.total());
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
     }

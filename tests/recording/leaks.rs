@@ -1,13 +1,12 @@
 //! What `cargo memtrace check --no-leak` says of a recording's scopes is what `NoLeak` says of the code in them.
 
-use memtrace::DeviceView;
 use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::mem::forget;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{AdamW, Linear, Module, Optimizer, VarBuilder, VarMap};
-use memtrace::{NoLeak, scope};
+use memtrace::{DeviceView, NoLeak, scope};
 use memtrace_core::analysis::runs::{LeakVerdict, left_by_scopes};
 
 use crate::support::{alone, cpu};

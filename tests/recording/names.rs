@@ -1,18 +1,17 @@
 //! Names of blocks and tensors: which blocks get one, and which outputs show it.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use crate::child::eventually;
-use crate::support::{MIB, Raw, alone, cpu, record_large};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use memtrace::analysis::{BEFORE_RECORDING, UNNAMED};
+use memtrace::analysis::{BEFORE_RECORDING, Key, UNNAMED};
 use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
-use memtrace::{Category, Snapshot, SnapshotData, name, name_on, read_capture};
+use memtrace::{Category, DeviceView, Snapshot, SnapshotData, name, name_on, read_capture};
+
+use crate::child::eventually;
+use crate::support::{MIB, Raw, alone, cpu, record_large};
 
 /// Names with the sizes of their blocks, in the order of allocation.
 fn named(snapshot: &SnapshotData) -> Vec<(String, u64)> {

@@ -1,14 +1,13 @@
 //! Accuracy of separating operator calls by stacks. Each call has a scope of its own as the truth, and the scopes'
 //! marks are removed before the analysis, so that they cannot help.
 
-use memtrace::DeviceView;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use memtrace::snapshot::RecordKind;
-use memtrace::{SnapshotData, analysis, attribute, scope};
+use memtrace::{DeviceView, SnapshotData, analysis, attribute, scope};
 
 use crate::support::alone;
 
@@ -162,8 +161,9 @@ fn rate(program: &str, run: impl FnOnce(&Numbered) -> Result<()>) -> Rate {
     cpu.marks.clear();
     let cpu = data.device(memtrace::Device::Cpu).unwrap();
     let allocs = cpu.records.iter().filter(|record| record.kind == RecordKind::Alloc);
+    let attribution = attribute::Attribution::new(&data);
     let operator =
-        |record: &memtrace::snapshot::Record| Some(attribute::operator(&data, record.stack)?.root.to_owned());
+        |record: &memtrace::snapshot::Record| Some(attribute::operator(&attribution, record.stack)?.root.to_owned());
     // A scope contains one call of each operator.
     let truth: BTreeSet<(String, String)> = allocs
         .filter_map(|record| Some((data.context_path(record.context), operator(record)?)))

@@ -82,13 +82,14 @@ fn the_root_operator_is_the_programs_call() {
     let cpu = snapshot.device(memtrace::Device::Cpu).unwrap();
     let (mut right, mut unknown, mut wrong, mut backward) = (0, 0, Vec::new(), 0);
     let mut seen = std::collections::BTreeSet::new();
+    let attribution = attribute::Attribution::new(&snapshot);
     for record in cpu.records.iter().filter(|record| record.kind == memtrace::snapshot::RecordKind::Alloc) {
         let path = snapshot.context_path(record.context);
         if path.is_empty() {
             continue;
         }
         let besides = BESIDES.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, besides)| *besides);
-        match attribute::operator(&snapshot, record.stack) {
+        match attribute::operator(&attribution, record.stack) {
             Some(operator) if path == "backward" => backward += usize::from(operator.is_backward),
             Some(operator) if operator.root == path || besides.contains(&operator.root) => {
                 right += 1;

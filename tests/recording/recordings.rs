@@ -1,13 +1,13 @@
 //! Independence of recordings from each other, and unusual programs.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::collections::HashMap;
+
+use memtrace::analysis::Key;
+use memtrace::export::{Export, Folded, Text};
+use memtrace::{Device, DeviceView, scope, scope_guard};
 
 use crate::schema::{checked_json, violations};
 use crate::support::{MIB, Raw, alone, cpu, record_large};
-use memtrace::export::{Export, Folded, Text};
-use memtrace::{Device, analysis, scope, scope_guard};
 
 #[inline(never)]
 fn deep(levels: usize) -> Raw {

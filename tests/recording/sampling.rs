@@ -1,18 +1,17 @@
 //! Poisson sampling of small blocks: estimates are unbiased and add up, and accounts are exact.
 #![cfg(target_os = "linux")]
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use memtrace::analysis::Key;
+use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling, Weight};
+use memtrace::{Category, Device, DeviceView, Session, SnapshotData, analysis, read_capture, scope, stats};
+use proptest::prelude::*;
+
 use crate::child::in_child;
 use crate::support::{MIB, Raw, alone, cpu};
-use memtrace::attribute::Categories;
-use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling, Weight};
-use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
-use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
 /// The test harness has no blocks of this size.
@@ -159,17 +158,10 @@ fn check_sums(data: &SnapshotData) {
     let stands_for = |block: &Block| device.sampling.bytes(block.size);
     let (by_sizes, whole) = (device.live.iter().map(stands_for).sum::<u64>(), device.overwritten == 0);
     assert!(!whole || by_sizes == flows.allocated - (flows.freed - unknown_freed(device)));
-    for by in [
-        analysis::by_line,
-        analysis::by_function,
-        analysis::by_operator,
-        analysis::by_category,
-        analysis::by_module,
-        analysis::by_parameter,
-        analysis::by_scope,
-        analysis::by_name,
-    ] {
-        let breakdown = by(data, device);
+    for by in
+        [Key::Line, Key::Function, Key::Operator, Key::Category, Key::Module, Key::Parameter, Key::Scope, Key::Name]
+    {
+        let breakdown = DeviceView::of(data, device).by(by).clone();
         assert_eq!(breakdown.total, device.peak.total());
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
     }

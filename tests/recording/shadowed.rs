@@ -3,9 +3,8 @@
 //! `cargo test --test recording shadowed -- --nocapture`
 
 use candle_core::{DType, Device, Result, Tensor};
-use memtrace::DeviceView;
 use memtrace::snapshot::DeviceSnapshot;
-use memtrace::{Snapshot, analysis};
+use memtrace::{DeviceView, Snapshot};
 
 use crate::child::in_child;
 

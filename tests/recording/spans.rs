@@ -1,14 +1,14 @@
 //! `tracing` spans as scopes, beside other layers and in futures.
 
-use memtrace::DeviceView;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{MIB, Raw, alone, cpu, record_large};
-use memtrace::{FutureExt, analysis, scope};
+use memtrace::{DeviceView, FutureExt, analysis, scope};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, span};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
+
+use crate::support::{MIB, Raw, alone, cpu, record_large};
 
 /// Context paths of the live blocks, in the order of allocation.
 fn contexts(session: &memtrace::Session) -> Vec<String> {

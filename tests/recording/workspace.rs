@@ -1,9 +1,8 @@
 //! Operators whose temporaries are many times their inputs and outputs.
 
 use candle_core::{DType, Device, Tensor};
-use memtrace::DeviceView;
 use memtrace::analysis::{OperatorTemporaries, operator_temporaries};
-use memtrace::{Snapshot, report};
+use memtrace::{DeviceView, Snapshot, report};
 
 use crate::child::in_child;
 

@@ -1,18 +1,17 @@
 //! Captures cut from arbitrary input, and all uses of a readable capture: for `tests/hostile.rs` and the fuzz targets.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::io;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace::analysis::Key;
 use memtrace::export::{
     CategoriesJson, CategoriesRaw, Export, ExportOperators, Folded, Json, Measure, OperatorsJson, Pickle,
     parse_operators,
 };
 use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
-use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
+use memtrace::{DeviceView, Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;
 
 /// Valid tags; the cutter takes the first byte modulo these and a few more.
@@ -86,8 +85,8 @@ fn sum(device: &DeviceSnapshot, blocks: &[Block]) -> u64 {
 
 fn analyses(data: &SnapshotData) {
     for device in &data.devices {
-        let by = [analysis::by_line, analysis::by_function, analysis::by_scope, analysis::by_name]
-            .map(|by| by(data, device));
+        let by =
+            [Key::Line, Key::Function, Key::Scope, Key::Name].map(|by| DeviceView::of(data, device).by(by).clone());
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
         let recorded: u64 = device.live_weights().map(|(_, weight)| weight.bytes).sum();
         let live = recorded + device.not_recorded + device.below_threshold;

@@ -12,10 +12,10 @@ use clap::{Args, Subcommand};
 use memtrace_core::Bytes;
 use memtrace_core::baseline::{BaselineEntry, LineChange, changes};
 use memtrace_core::units::{grouped, signed};
+use pending::{PendingFile, read};
 
 use crate::failure::CommandFailure;
 use crate::output;
-use pending::{PendingFile, read};
 
 /// Show and accept changed peaks of tests
 #[derive(Args)]

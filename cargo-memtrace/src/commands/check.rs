@@ -6,8 +6,7 @@ use clap::Args;
 use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
 use memtrace_core::snapshot::DeviceSnapshot;
 use memtrace_core::units::{grouped, round};
-use memtrace_core::{Bytes, Device};
-use memtrace_core::{DeviceView, Recording};
+use memtrace_core::{Bytes, Device, DeviceView, Recording};
 use serde_json::json;
 
 use crate::arguments::ReadingArgs;

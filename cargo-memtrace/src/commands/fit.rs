@@ -7,11 +7,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use memtrace_core::Bytes;
-use memtrace_core::Recording;
 use memtrace_core::analysis::{Card, Fit, FitVerdict, cards};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use memtrace_core::snapshot::{Device, SnapshotData};
+use memtrace_core::{Bytes, Recording};
 use serde_json::{Value, json};
 
 use super::run::{self, RunArgs};

@@ -6,8 +6,7 @@ use clap::Args;
 use memtrace_core::analysis::{Curve, Key, KeyTimeline, TimelineRow, curve, key_timeline};
 use memtrace_core::export::TimelineSvg;
 use memtrace_core::snapshot::DeviceSnapshot;
-use memtrace_core::visible;
-use memtrace_core::{Bytes, Recording};
+use memtrace_core::{Bytes, Recording, visible};
 use serde_json::json;
 
 use crate::arguments::{self, ReadingArgs};

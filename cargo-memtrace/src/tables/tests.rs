@@ -1,13 +1,14 @@
 //! The tables are read back: as Parquet by the library, as CSV by a small reader here.
 
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
 use memtrace_core::DeviceView;
 use memtrace_core::analysis::Key;
 use memtrace_core::snapshot::SnapshotData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
 
 use super::rows::TABLES;
 use super::{RunTables, TableFormat};

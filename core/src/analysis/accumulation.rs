@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
-use crate::attribute::Attribution;
-use crate::attribute::{AllocationSite, Lifetime, NEVER, allocation_site, is_interpreter};
+use crate::attribute::{AllocationSite, Attribution, Lifetime, NEVER, allocation_site, is_interpreter};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, StackId};
 

@@ -148,12 +148,12 @@ fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
 
 #[cfg(test)]
 mod tests {
-    use crate::snapshot::SnapshotData;
     use std::iter;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::Story;
 
     /// Blocks with a size and a category, each live from one record to another or to the end; some are from before the recording.

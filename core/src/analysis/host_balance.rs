@@ -1,12 +1,11 @@
 //! Balance of the process: its resident memory, at the reading when most was resident, split into rows that add up to it.
 
-use crate::analysis::LiveSet;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::balance::{Balance, BalanceItem, BalanceRow, row};
 use super::fragmentation::by_address;
-use crate::analysis::Moment;
+use crate::analysis::{LiveSet, Moment};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Device, Mapping, MappingKind, Mappings, MemoryKind, Peak, StackId};
 

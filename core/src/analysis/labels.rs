@@ -8,9 +8,9 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use super::rows::Key;
-use crate::attribute::package_and_path;
 use crate::attribute::{
     AllocationSite, Attribution, Origin, allocation_site, allocator, library, model_line, module, operator,
+    package_and_path,
 };
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Frame, SnapshotData, StackId, SymbolName, Thread, ThreadId};

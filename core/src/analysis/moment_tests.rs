@@ -1,6 +1,5 @@
 //! Moments against a naive replay of random programs.
 
-use crate::snapshot::SnapshotData;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -8,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::analysis::{Key, scopes as scope_rows};
 use crate::recording::DeviceView;
+use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
 
 const SCOPES: [&str; 3] = ["a", "a > b", "step 3"];

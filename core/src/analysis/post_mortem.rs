@@ -62,9 +62,8 @@ fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Pool;
-    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{LINE_7, Story, WORKER};
+    use crate::snapshot::{Pool, SnapshotData};
 
     /// A device with a block of a line and a block of a worker without a line; it refuses an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {

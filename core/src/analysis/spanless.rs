@@ -5,11 +5,10 @@
 //! bound on purpose, so no alarm is false. A context knows whether a span took its path; a path shared with a scope of the
 //! program counts as the span's.
 
-use crate::attribute::Attribution;
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 
-use crate::attribute::belongs_to_a_span;
+use crate::attribute::{Attribution, belongs_to_a_span};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, Spans, StackId};
 use crate::units::{Bytes, grouped};
 

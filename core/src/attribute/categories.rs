@@ -7,7 +7,6 @@
 //! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
-use super::Attribution;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::copies::copies_of_models;
@@ -17,13 +16,11 @@ use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
-use super::model_functions;
 use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
 use super::torch::is_python;
-use super::torch_gradients;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use super::workers::{PartOf, ProgramsWork};
-use super::{AllocationSite, allocation_site};
+use super::{AllocationSite, Attribution, allocation_site, model_functions, torch_gradients};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.

@@ -1,10 +1,10 @@
 //! Copies of a model: one block for each variable, of its size, made by one function before the first backward pass. A frozen reference and
 //! averaged weights begin so.
 
-use super::Attribution;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use super::Attribution;
 use super::gradients::is_variable;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;

@@ -1,10 +1,9 @@
 //! Element-wise operators of candle: each element of the output needs one element of each operand, so the output may be written
 //! over an operand.
 
-use super::Attribution;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
-use super::{Origin, operator};
+use super::{Attribution, Origin, operator};
 use crate::snapshot::StackId;
 
 /// Functions of `candle_core::Tensor` with one operand.

@@ -209,12 +209,12 @@ impl GradientCounts {
 
 #[cfg(test)]
 mod tests {
-    use crate::attribute::Attribution;
     use proptest::prelude::*;
 
     use super::super::lifetimes::lifetimes;
     use super::super::passes::{exits, passes};
     use super::*;
+    use crate::attribute::Attribution;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
     use crate::snapshot::{SnapshotData, StackId};
 

@@ -203,11 +203,11 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use crate::attribute::Attribution;
     use proptest::prelude::*;
 
     use super::super::lifetimes::lifetimes;
     use super::*;
+    use crate::attribute::Attribution;
     use crate::snapshot::testing::{LINE_7, Story};
 
     /// By a look at all runs for each block.

@@ -1,9 +1,8 @@
 //! Category hints: what a stack alone says about the purpose of a block.
 
-use super::Attribution;
 use super::matched_frame::{MatchedFrame, matched_frames};
 use super::torch::is_script;
-use super::{Origin, allocator, is_pool, library, operator};
+use super::{Attribution, Origin, allocator, is_pool, library, operator};
 use crate::snapshot::{Category, ContextId, Fact, StackId};
 
 /// What a stack says about a block's purpose.
@@ -162,11 +161,11 @@ pub(super) fn is_step(data: &Attribution<'_>, context: ContextId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::recording::DeviceView;
-    use crate::snapshot::SnapshotData;
     use std::num::NonZeroU64;
 
     use super::*;
+    use crate::recording::DeviceView;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
 
     #[test]

@@ -1,8 +1,7 @@
 //! Native libraries that allocate device memory on their own, such as cuBLAS.
 
-use super::Attribution;
-use super::Origin;
 use super::matched_frame::matched_at;
+use super::{Attribution, Origin};
 use crate::snapshot::{CodeAddress, Fact, Frame, Rules, StackId};
 
 /// File name of the native library that allocated the block itself: `libcublas.so.13`.

@@ -1,8 +1,8 @@
 //! Lifetimes of all blocks, as positions in the log.
 
-use super::Attribution;
 use std::num::NonZeroU64;
 
+use super::Attribution;
 use super::hashed::HashMap;
 use super::hint::{Hint, StackHint, is_step};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};

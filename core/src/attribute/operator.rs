@@ -1,12 +1,11 @@
 //! Operator attribution: the tensor operation that allocated a block, from the frames of its stack.
 
-use super::Attribution;
 use std::fmt;
 
-use super::Origin;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
 use super::torch::{self, TorchCall};
+use super::{Attribution, Origin};
 use crate::snapshot::{Fact, Frame, Rules, StackId};
 
 /// A tensor operation, as a stack shows it.

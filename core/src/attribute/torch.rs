@@ -1,9 +1,8 @@
 //! Frames of PyTorch programs: whose code a Python or C++ frame is, and the operator or the backward pass that it tells of.
 
-use super::Attribution;
 use std::borrow::Cow;
 
-use super::Origin;
+use super::{Attribution, Origin};
 use crate::snapshot::Frame;
 
 /// Python packages that are the framework's.

@@ -1,10 +1,10 @@
 //! Categories of small training programs, told event by event.
 
-use crate::recording::DeviceView;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use super::Either;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, Category, Frame, IdleTime, StackId, Stacks};
 

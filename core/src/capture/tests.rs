@@ -1,6 +1,5 @@
 //! Round trips of captures, and errors for damaged, foreign and hostile bytes.
 
-use crate::snapshot::SnapshotData;
 use std::num::NonZeroU64;
 
 use super::*;
@@ -8,7 +7,7 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
     Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, Mapping, MappingKind, Mappings, MemoryKind,
-    Process, Spans, StackId, UnseenCalls,
+    Process, SnapshotData, Spans, StackId, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {

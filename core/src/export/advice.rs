@@ -1,9 +1,9 @@
 //! Annotations from uses of blocks: when memory at the peak is not needed, and what to do about it.
 
-use crate::recording::DeviceView;
 use std::num::NonZeroU64;
 
 use crate::analysis::{IdleMemory, Waste, WasteKind, idle_memory, waste};
+use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, DeviceSnapshot};
 use crate::units::Bytes;
 
@@ -65,14 +65,13 @@ pub(super) fn last_use(device: &DeviceSnapshot, seq: Option<NonZeroU64>) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use crate::snapshot::SnapshotData;
     use serde_json::Value;
 
     use super::super::naive_unpickle::unpickle;
     use super::super::{ChromeTrace, Export, Pickle};
     use super::*;
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
-    use crate::snapshot::{BlockUses, GpuWork, KernelId};
+    use crate::snapshot::{BlockUses, GpuWork, KernelId, SnapshotData};
 
     /// `w` is used last at 1.5 µs, held over the peak at 2 µs, and freed at 4 µs.
     fn program() -> SnapshotData {

@@ -1,18 +1,15 @@
 //! Sampled recordings in every format: marked as estimates, with sums that hold.
 
-use crate::analysis::Key;
-use crate::recording::DeviceView;
 use serde_json::Value;
 
-use crate::analysis::{self, operators};
+use crate::analysis::{self, Key, operators};
 #[cfg(feature = "flamegraph")]
-use crate::export::Flamegraph;
 use crate::export::golden_tests::check;
 use crate::export::{
-    ChromeTrace, Dhat, Export, ExportOperators, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Pprof, Text, folded,
-    parse_operators,
+    ChromeTrace, Dhat, Export, ExportOperators, Flamegraph, Folded, Json, MemoryLayout, OperatorsJson, OperatorsSvg,
+    Pickle, Pprof, Text, TimelineSvg, folded, parse_operators,
 };
-use crate::export::{OperatorsSvg, TimelineSvg};
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
 use crate::snapshot::{Device, SnapshotData};
 

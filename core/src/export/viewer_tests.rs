@@ -1,6 +1,5 @@
 //! Tests of the formats for profile viewers: each is read by a small reader here, which adds up the bytes itself.
 
-use crate::recording::DeviceView;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -8,6 +7,7 @@ use serde_json::Value;
 use super::golden_tests::Full;
 use super::{Dhat, Export, Pprof};
 use crate::analysis::Moment;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, a_sample, empty, frame, stacks, two_lines_and_a_temporary};
 use crate::snapshot::{SnapshotData, StackId};
 

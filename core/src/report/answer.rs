@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::sampled;
+use super::summary::{after, seconds};
 use crate::analysis::{
     BEFORE_RECORDING, Breakdown, Key, KnownBlock, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, known_blocks,
     line_label, operator_of_line,
@@ -9,9 +11,6 @@ use crate::analysis::{
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, MappingKind, StackId};
 use crate::units::{Bytes, grouped};
-
-use super::sampled;
-use super::summary::{after, seconds};
 
 /// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
@@ -214,9 +213,8 @@ fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::SnapshotData;
-    use crate::snapshot::StackId;
     use crate::snapshot::testing::{LINE_7, Story, frame, registry, stacks};
+    use crate::snapshot::{SnapshotData, StackId};
 
     fn held_most(trace: &Story) -> String {
         let data = trace.build();

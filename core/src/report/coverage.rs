@@ -132,9 +132,8 @@ mod tests {
     use super::*;
     use crate::analysis::Key;
     use crate::export::{Export, Json};
-    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
-    use crate::snapshot::{Pool, StackId, UnseenCalls};
+    use crate::snapshot::{Pool, SnapshotData, StackId, UnseenCalls};
 
     #[test]
     fn the_pool_stands_beside_the_recording() {

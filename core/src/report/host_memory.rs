@@ -3,8 +3,7 @@
 use super::device_memory::balance_table;
 use super::summary::{after, relative, seconds};
 use super::{Cell, Section};
-use crate::analysis::LiveSet;
-use crate::analysis::{BalanceItem, BalanceRow, MappedRow, at_reading, balance, line_label, mapped};
+use crate::analysis::{BalanceItem, BalanceRow, LiveSet, MappedRow, at_reading, balance, line_label, mapped};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{MappingKind, Mappings, StackId};

@@ -1,8 +1,7 @@
 //! The totals section of a device.
 
 use super::{coverage, sampled};
-use crate::attribute::Attribution;
-use crate::attribute::is_python;
+use crate::attribute::{Attribution, is_python};
 use crate::recording::DeviceView;
 use crate::snapshot::{Device, DeviceSnapshot, HostMemory};
 use crate::units::{Bytes, grouped, round};

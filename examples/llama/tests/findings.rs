@@ -3,16 +3,14 @@
 //!
 //! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
-use memtrace::analysis;
+use memtrace::analysis::Key;
 use memtrace::snapshot::{Block, DeviceSnapshot};
-use memtrace::{Snapshot, attribute, scope};
+use memtrace::{DeviceView, Snapshot, analysis, attribute, scope};
 
 #[path = "followed/frugal.rs"]
 mod frugal;
@@ -244,7 +242,8 @@ fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
 
 /// Number and bytes of live blocks that an operation created by concatenation.
 fn joined(snapshot: &Snapshot) -> (usize, u64) {
-    let by_cat = |stack| attribute::operator(snapshot, stack).is_some_and(|operator| operator.root == "cat");
+    let attribution = attribute::Attribution::new(snapshot);
+    let by_cat = |stack| attribute::operator(&attribution, stack).is_some_and(|operator| operator.root == "cat");
     let sizes = cpu(snapshot).live.iter().filter(|block| by_cat(block.stack)).map(|block| block.size);
     (sizes.clone().count(), sizes.sum())
 }

@@ -3,14 +3,13 @@
 //!
 //! `cargo test -p llama-example --test followed -- --nocapture`; `MEMTRACE_CASES=1` runs ten programs of each kind that is certain.
 
-use memtrace::DeviceView;
 use std::any::Any;
 use std::collections::HashMap;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, SGD};
 use memtrace::report::{Confidence, Cost, Finding};
-use memtrace::{Bytes, Snapshot};
+use memtrace::{Bytes, DeviceView, Snapshot};
 
 #[path = "../../../tests/support/child.rs"]
 mod child;

@@ -3,13 +3,12 @@
 //!
 //! `cargo test -p llama-example --test growth -- --nocapture`
 
-use memtrace::DeviceView;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::mpsc;
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer};
-use memtrace::scope;
+use memtrace::{DeviceView, scope};
 
 mod held_out;
 

@@ -1,12 +1,12 @@
 //! The example llama in a small size: its output and files agree with theory.
 
-use memtrace::DeviceView;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
 use candle_core::{DType, Device::Cpu, Tensor};
-use memtrace::{Device, analysis};
+use memtrace::analysis::Key;
+use memtrace::{Device, DeviceView, analysis};
 
 #[path = "../main.rs"]
 mod example;
@@ -69,8 +69,8 @@ fn check_files(dir: &Path) {
     let snapshot = memtrace::read_capture(dir.join("recording.memtrace")).unwrap();
     let device = snapshot.device(Device::Cpu).unwrap();
     let peak = device.peak.total();
-    for by in [analysis::by_line, analysis::by_function, analysis::by_operator, analysis::by_scope] {
-        let breakdown = by(&snapshot, device);
+    for by in [Key::Line, Key::Function, Key::Operator, Key::Scope] {
+        let breakdown = DeviceView::of(&snapshot, device).by(by).clone();
         assert_eq!(breakdown.total, peak);
         assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), peak);
     }

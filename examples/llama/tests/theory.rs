@@ -3,14 +3,13 @@
 //!
 //! Each number is the live bytes of one scope in a snapshot; each test states its tolerance.
 
-use memtrace::DeviceView;
-use memtrace::analysis::Key;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
+use memtrace::analysis::Key;
 use memtrace::snapshot::Block;
-use memtrace::{Session, analysis, attribute, scope};
+use memtrace::{DeviceView, Session, attribute, scope};
 
 #[path = "../generate.rs"]
 #[expect(dead_code, reason = "the example looks at more")]
@@ -45,7 +44,8 @@ fn live_in(session: &Session, path: &str) -> f64 {
 fn joined(session: &Session) -> f64 {
     let snapshot = session.snapshot();
     let live = &snapshot.device(memtrace::Device::Cpu).unwrap().live;
-    let operator = |block: &Block| attribute::operator(&snapshot, block.stack).map(|operator| operator.to_string());
+    let attribution = attribute::Attribution::new(&snapshot);
+    let operator = |block: &Block| attribute::operator(&attribution, block.stack).map(|operator| operator.to_string());
     let joined = live.iter().filter(|block| operator(block).is_some_and(|name| name.starts_with("cat/")));
     joined.map(|block| block.size as f64).sum()
 }

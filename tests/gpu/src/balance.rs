@@ -1,18 +1,16 @@
 //! The balance of a device's memory: the sum of its rows must be what the driver reports as taken.
 
-use memtrace::DeviceView;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use memtrace::analysis::{Balance, BalanceItem, balance};
-use memtrace::{Device, Session};
+use memtrace::{Device, DeviceView, Session};
 
-use crate::calls;
 use crate::gpu::Gpu;
 use crate::graphs::{done, holding};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
-use crate::watch;
+use crate::{calls, watch};
 
 const MIB: usize = 1 << 20;
 

@@ -1,10 +1,10 @@
 //! Blocks with their lifetimes, and what each counts for at the peak and at the end.
 
-use memtrace_core::DeviceView;
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU64;
 
+use memtrace_core::DeviceView;
 use memtrace_core::analysis::known_blocks;
 use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
 

@@ -1,9 +1,8 @@
 use super::*;
 use crate::analysis::Key;
 use crate::recording::DeviceView;
-use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
-use crate::snapshot::{StackId, Thread, ThreadId};
+use crate::snapshot::{SnapshotData, StackId, Thread, ThreadId};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
     let [before, after] = [before, after].map(|data| DeviceView::of(data, &data.devices[0]));

@@ -4,8 +4,7 @@ mod cards;
 
 pub use cards::{Card, cards};
 
-use crate::attribute::Attribution;
-use crate::attribute::is_python;
+use crate::attribute::{Attribution, is_python};
 use crate::recording::DeviceView;
 use crate::snapshot::DeviceSnapshot;
 
@@ -150,9 +149,8 @@ fn is_cublas(data: &Attribution<'_>, stack: crate::snapshot::StackId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::Story;
-    use crate::snapshot::{MemoryKind, Pool, UnseenCalls};
+    use crate::snapshot::{MemoryKind, Pool, SnapshotData, UnseenCalls};
 
     fn fit(live: u64, memory: u64) -> Fit {
         let mut story = Story::cuda(0);

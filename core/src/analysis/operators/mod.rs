@@ -31,9 +31,10 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use std::sync::Arc;
 
 pub(crate) use calls::{Call, calls};
 pub use markers::{Marker, MarkerKind};

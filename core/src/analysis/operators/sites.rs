@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::attribute::Attribution;
-use crate::attribute::{self, allocates_once};
+use crate::attribute::{self, Attribution, allocates_once};
 use crate::snapshot::{Frame, StackId};
 
 /// An operator and all calls outside of it, which stacks of one operator call share.

@@ -1,12 +1,11 @@
 //! Compares operator series of random two-thread logs with an oracle of thirty obvious lines.
 
-use crate::recording::DeviceView;
-use crate::snapshot::SnapshotData;
 use proptest::prelude::*;
 
 use super::*;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
-use crate::snapshot::{Record, RecordKind, StackId, Stacks, ThreadId};
+use crate::snapshot::{Record, RecordKind, SnapshotData, StackId, Stacks, ThreadId};
 
 /// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 the same from elsewhere, 5 no operator.
 fn program() -> Stacks {

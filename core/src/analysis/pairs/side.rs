@@ -6,8 +6,7 @@ use super::table::{PairNumber, operator_of_node};
 use crate::analysis::labels::operator_label;
 use crate::analysis::live::LiveSet;
 use crate::analysis::temporaries::short_lived;
-use crate::attribute::Attribution;
-use crate::attribute::{Operator, is_of_optimizer, is_python, library, operator};
+use crate::attribute::{Attribution, Operator, is_of_optimizer, is_python, library, operator};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, ContextId, RecordKind, StackId, Weight};
 

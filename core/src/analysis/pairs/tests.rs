@@ -1,8 +1,7 @@
 use super::*;
 use crate::recording::DeviceView;
-use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
-use crate::snapshot::{Frame, StackId};
+use crate::snapshot::{Frame, SnapshotData, StackId};
 
 const ATEN: &str = "??";
 const SCRIPT: &str = "/home/u/net.py";

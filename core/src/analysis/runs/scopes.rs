@@ -1,8 +1,6 @@
 //! What the scopes of a recording leak, judged as the library's `assert_no_leak!` judges runs: each time that a scope is
 //! left is the end of a run.
 
-use crate::attribute::Attribution;
-use crate::recording::DeviceView;
 use std::collections::{HashMap, HashSet};
 
 use super::leaks::{is_the_harnesses, leaks, leaks_of_its_own};
@@ -10,6 +8,8 @@ use super::samples::{BlockOrigin, LiveByOrigin, LiveTotals, Samples};
 use super::slope::{is_unsettled, keeps_step, late_maxima};
 use super::{FEW, MOST};
 use crate::analysis::{KnownBlock, known_blocks, line_label, name_pattern};
+use crate::attribute::Attribution;
+use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, DeviceSnapshot, ThreadId};
 use crate::units::grouped;
 

@@ -6,8 +6,7 @@ use std::num::NonZeroU64;
 use super::replay::{LogChange, ReplayedLog};
 use super::{LineCache, MovedBlocks, WasteKind, followed};
 use crate::analysis::StackTest;
-use crate::attribute::Attribution;
-use crate::attribute::{Elementwise, elementwise, operator};
+use crate::attribute::{Attribution, Elementwise, elementwise, operator};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind, StackId};
 

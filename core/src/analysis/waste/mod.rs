@@ -18,14 +18,13 @@ mod temporaries;
 mod tests;
 mod ungraphed;
 
-use crate::attribute::Attribution;
-use crate::recording::DeviceView;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use self::replay::{LogChange, ReplayedLog};
 use super::labels::line_and_callers;
-use crate::attribute::{AllocationSite, allocation_site};
+use crate::attribute::{AllocationSite, Attribution, allocation_site};
+use crate::recording::DeviceView;
 use crate::snapshot::StackId;
 pub use coverage::{UseCoverage, use_coverage};
 pub(crate) use graph::Graphs;

@@ -6,8 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::line_label;
-use crate::attribute::Attribution;
-use crate::attribute::{AllocationSite, allocation_site, is_made_anew, is_of_optimizer, operator};
+use crate::attribute::{AllocationSite, Attribution, allocation_site, is_made_anew, is_of_optimizer, operator};
 use crate::snapshot::{ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// A backward pass, and what its thread does at the same line.

@@ -5,8 +5,7 @@ use std::num::NonZeroU64;
 
 use super::replay::{LogChange, ReplayedLog};
 use crate::analysis::{Call, StackTest, calls, line_and_callers};
-use crate::attribute::Attribution;
-use crate::attribute::{operator, squared_by};
+use crate::attribute::{Attribution, operator, squared_by};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
@@ -243,10 +242,10 @@ fn is_read(uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use crate::snapshot::SnapshotData;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
 
     /// Stacks 1 and 2 are `cumsum` of one line, 3 `relu`, 4 no operator.

@@ -1,12 +1,11 @@
 //! Waste and the peak without it, compared with the program that does without.
 
-use crate::recording::DeviceView;
-use crate::snapshot::SnapshotData;
 use std::num::NonZeroU64;
 
 use super::*;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks};
-use crate::snapshot::{BlockUse, BlockUses, Device, GpuWork, IdleTime};
+use crate::snapshot::{BlockUse, BlockUses, Device, GpuWork, IdleTime, SnapshotData};
 
 /// A program on a GPU: `alloc`, `free` and `use_` of blocks by name.
 pub(super) struct Planted {

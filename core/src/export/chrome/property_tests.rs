@@ -1,6 +1,5 @@
 //! Random programs of allocs, frees and scopes, against a naive oracle.
 
-use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -8,6 +7,7 @@ use proptest::prelude::*;
 use super::tests::{blocks, events, layout_of, timeline_of};
 use super::{ChromeTrace, MemoryLayout, Steps};
 use crate::export::Export;
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, Story};
 use crate::snapshot::{Record, RecordKind, SnapshotData};
 

@@ -1,11 +1,11 @@
 //! Segmentation of a device's log into steps, each with its own peak.
 
-use crate::recording::DeviceView;
 use std::ops::Range;
 
 use super::scopes::OpenByThread;
 use crate::analysis::log::{allocated_at_start, entries};
 use crate::analysis::{Call, call_name, calls};
+use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// The events that begin a new step.

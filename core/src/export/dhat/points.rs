@@ -1,10 +1,10 @@
 //! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stack.
 
-use crate::recording::DeviceView;
 use std::collections::HashMap;
 
 use crate::analysis::{KnownBlock, LiveSet, NO_STACK, known_blocks, log_start_ns, shorten_path};
 use crate::export::viewers::{Numbered, ShownFrames, frame_name, rest};
+use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
 /// What the blocks of a point add up to.

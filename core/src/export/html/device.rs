@@ -1,7 +1,5 @@
 //! A device's columns: blocks, log, levels of detail and texts, reduced to a budget.
 
-use crate::recording::DeviceView;
-use crate::recording::Recording;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
@@ -15,10 +13,10 @@ use super::keys::{BlockKey, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::sources::SourceTexts;
 use super::{extras, words};
-use crate::analysis::KeySource;
-use crate::analysis::{label_of_rest, log_start_ns};
+use crate::analysis::{KeySource, label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
+use crate::recording::{DeviceView, Recording};
 use crate::report::{Report, ReportOptions, holders};
 use crate::snapshot::{Device, DeviceSnapshot, MADE_UP, SnapshotData, ThreadId};
 use crate::units::grouped;

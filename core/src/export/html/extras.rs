@@ -1,6 +1,5 @@
 //! Columns beside the blocks: stacks, scopes over time, segments, operator calls.
 
-use crate::recording::DeviceView;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use super::column::ColumnStore;
 use super::keys::UsedStacks;
 use crate::analysis::{OperatorCall, operators, shorten_path};
 use crate::attribute::Origin;
+use crate::recording::DeviceView;
 use crate::snapshot::{
     ContextId, DeviceSnapshot, Frame, OpenStack, RecordKind, Segment, SnapshotData, SymbolName, ThreadId,
 };

@@ -16,8 +16,6 @@ mod sources;
 mod tests;
 mod words;
 
-use crate::recording::DeviceView;
-use crate::recording::Recording;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::Write;
@@ -28,6 +26,7 @@ use self::device::DevicePart;
 use super::{Export, LeftOut};
 use crate::analysis::{device_or_main, main_device};
 use crate::error::Error;
+use crate::recording::{DeviceView, Recording};
 use crate::report::{DiffOptions, Report, ReportOptions};
 use crate::snapshot::{ContextNode, Device, DeviceSnapshot, SnapshotData};
 use crate::units::grouped;

@@ -1,20 +1,17 @@
 //! The page: texts are data, a budget keeps the peak, curves keep every extreme.
 
-use crate::analysis::Key;
-use crate::recording::DeviceView;
-use crate::snapshot::SnapshotData;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
-use super::levels;
 use super::sources::SourceTexts;
-use super::*;
-use crate::analysis::log;
+use super::{levels, *};
+use crate::analysis::{Key, log};
+use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, two_lines_and_a_temporary};
-use crate::snapshot::{Device, Thread, ThreadId};
+use crate::snapshot::{Device, SnapshotData, Thread, ThreadId};
 
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u{202e}; \u{2028}";
 

@@ -1,10 +1,10 @@
-use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use super::Pprof;
 use crate::analysis::{Key, Moment};
 use crate::export::naive_protobuf::NaiveMessage;
 use crate::export::viewer_tests::{hostile, hostile_names, written};
+use crate::recording::DeviceView;
 use crate::snapshot::DeviceSnapshot;
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
 

@@ -9,7 +9,6 @@ mod placed;
 mod shared;
 mod words;
 
-use crate::recording::Recording;
 use std::io::Write;
 
 use self::placed::placed;
@@ -20,6 +19,7 @@ use super::budget::{self, Selection};
 use super::pickle::{Pickler, Word};
 use super::{Export, LeftOut};
 use crate::error::Error;
+use crate::recording::Recording;
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 

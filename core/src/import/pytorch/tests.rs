@@ -1,14 +1,13 @@
 //! What a recording says after each age and kind of snapshot was read.
 
-use crate::analysis::Key;
-use crate::attribute::Attribution;
-use crate::recording::DeviceView;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::fixtures::{Python, block, dict, entry, frame, segment, snapshot, stack};
-use crate::attribute::{AllocationSite, allocation_site, operator};
+use crate::analysis::Key;
+use crate::attribute::{AllocationSite, Attribution, allocation_site, operator};
 use crate::export::{Export, Pickle};
 use crate::parse_pytorch;
+use crate::recording::DeviceView;
 use crate::snapshot::{Category, Device, DeviceSnapshot, RecordKind, Replay, SnapshotData, StackId};
 
 const MIB: u64 = 1 << 20;

@@ -1,8 +1,7 @@
 //! Findings on device memory held by frameworks, libraries and the driver.
 
 use super::finding::{Confidence, Cost, Finding, is_large, lines};
-use crate::analysis::Key;
-use crate::analysis::{Churn, Row, by_allocator, churn, fragmentation};
+use crate::analysis::{Churn, Key, Row, by_allocator, churn, fragmentation};
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};

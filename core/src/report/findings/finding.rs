@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::analysis::line_and_callers;
-use crate::attribute::Attribution;
-use crate::attribute::is_python;
+use crate::attribute::{Attribution, is_python};
 use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, Weight};
 use crate::units::{Bytes, grouped};

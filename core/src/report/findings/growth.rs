@@ -5,8 +5,7 @@ use std::num::NonZeroU64;
 
 use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of, lines, then_at_most};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
-use crate::attribute::Attribution;
-use crate::attribute::{has_backward_pass, has_variables, is_native};
+use crate::attribute::{Attribution, has_backward_pass, has_variables, is_native};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, ContextNode, StackId, ThreadId};
 use crate::units::{Bytes, grouped};

@@ -1,6 +1,5 @@
 //! Findings from uses of blocks: memory that no GPU operation needs at the peak, and writes that nothing reads.
 
-use crate::recording::DeviceView;
 use std::collections::BTreeMap;
 
 use super::finding::{Confidence, Cost, Finding, lines, then, then_at_most};
@@ -11,6 +10,7 @@ use crate::analysis::{
     operator_temporaries, waste,
 };
 use crate::attribute::operator;
+use crate::recording::DeviceView;
 use crate::report::device_memory::time;
 use crate::snapshot::{DeadWrite, StackId};
 use crate::units::{Bytes, grouped};

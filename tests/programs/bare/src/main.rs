@@ -1,9 +1,10 @@
 //! Allocates known blocks at known sites and prints memtrace's report. `cargo xtask builds` checks the report of each
 //! kind of build.
 
+use std::hint::black_box;
+
 use memtrace::DeviceView;
 use memtrace::analysis::Key;
-use std::hint::black_box;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

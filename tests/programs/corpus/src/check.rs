@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memtrace::attribute::{AllocationSite, allocation_site, operator};
+use memtrace::attribute::{AllocationSite, Attribution, allocation_site, operator};
 use memtrace::snapshot::{ContextId, Frame, Record, RecordKind};
 use memtrace::{Device, SnapshotData};
 
@@ -48,14 +48,17 @@ pub(crate) struct Rates {
 
 impl Rates {
     pub(crate) fn of(data: &SnapshotData) -> Self {
-        let mut rates = Self::default();
+        let (mut rates, attribution) = (Self::default(), Attribution::new(data));
         let device = data.device(Device::Cpu);
         let records = device.map_or(&[][..], |device| &device.records);
-        records.iter().filter(|record| record.kind == RecordKind::Alloc).for_each(|record| rates.record(data, record));
+        records
+            .iter()
+            .filter(|record| record.kind == RecordKind::Alloc)
+            .for_each(|record| rates.record(&attribution, record));
         rates
     }
 
-    fn record(&mut self, data: &SnapshotData, record: &Record) {
+    fn record(&mut self, data: &Attribution<'_>, record: &Record) {
         let Some(label) = label(data, record.context) else {
             self.unlabelled = [self.unlabelled[0] + 1, self.unlabelled[1] + record.size];
             return;

@@ -18,6 +18,7 @@ use candle_transformers::models::llama::{Cache, Config, Llama};
 use candle_transformers::models::resnet;
 use child::in_child;
 use memtrace::analysis::{Spanless, spanless};
+use memtrace::attribute::Attribution;
 use memtrace::export::{Export, Json};
 use memtrace::snapshot::{Record, RecordKind};
 use memtrace::{Session, Snapshot};
@@ -142,7 +143,7 @@ fn print_shares(pass: &str, snapshot: &Snapshot) -> (f64, f64) {
 }
 
 fn assert_silent(snapshot: &Snapshot) {
-    assert_eq!(spanless(snapshot), Spanless::default());
+    assert_eq!(spanless(&Attribution::new(snapshot)), Spanless::default());
     assert!(!snapshot.report().to_string().contains("never became scopes"));
     assert!(json(snapshot)["health"]["spanless"]["note"].is_null());
 }
@@ -155,7 +156,7 @@ fn json(snapshot: &Snapshot) -> serde_json::Value {
 
 /// Asserts that the report mentions missing spans and `cause`; most of the known missing bytes are in linear layers.
 fn assert_said(snapshot: &Snapshot, cause: &str) {
-    let Spanless { blocks, bytes } = spanless(snapshot);
+    let Spanless { blocks, bytes } = spanless(&Attribution::new(snapshot));
     let all = allocated(snapshot, |_| true);
     println!("without a span: {bytes} B of {all} B, in {blocks} blocks ({cause})");
     assert!(bytes * 3 > all && bytes < all, "{bytes} of {all}");

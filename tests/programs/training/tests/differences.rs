@@ -1,13 +1,12 @@
 //! `diff` on recordings of a real program: pairs of equal runs have no change, and a planted regression is the first
 //! row, with its line and its bytes. `MEMTRACE_TEST_DIFFERENCES=full` runs twenty pairs and all regressions.
 
-use memtrace::analysis::Key;
 use std::path::Path;
 use std::process::Command;
 
-use memtrace_core::SnapshotData;
-use memtrace_core::analysis::{Diff, DiffRow, Moment, device_or_main};
+use memtrace_core::analysis::{Diff, DiffRow, Key, LiveSet, Moment};
 use memtrace_core::report::{DiffOptions, Report};
+use memtrace_core::{Recording, SnapshotData};
 
 /// `diff` folds smaller changes by default. Equal runs differ by less: the one block whose operator depends on the order
 /// of a hash map, candle's gradient of a bias, has 4 KiB, and the stacks of threads are allocated at different times.
@@ -47,9 +46,10 @@ fn run(folder: &Path, regression: &str) -> SnapshotData {
     memtrace_core::read_capture(&file, |_, _| {}).unwrap()
 }
 
-fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
-    let device = |data| device_or_main(data, None).unwrap();
-    Diff::of((before, device(before)), (after, device(after)), key)
+fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
+    let [before, after] = [before, after].map(Recording::new);
+    let at_peak = |recording| LiveSet::at_peak(Recording::device_or_main(recording, None).unwrap());
+    Diff::of(&at_peak(&before), &at_peak(&after), key)
 }
 
 /// The line of the program that plants a regression.

@@ -1,12 +1,11 @@
 //! Comparison of categories with the truth, in bytes.
 
-use memtrace::DeviceView;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use memtrace::attribute::{AllocationSite, Categories, Either, allocation_site};
 use memtrace::snapshot::{DeviceSnapshot, Record};
-use memtrace::{Category, SnapshotData};
+use memtrace::{Category, DeviceView, SnapshotData};
 
 use crate::truth::Truth;
 

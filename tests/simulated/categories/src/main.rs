@@ -40,13 +40,13 @@ mod threads;
 mod told;
 mod turns;
 
-use memtrace::DeviceView;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use candle_core::{Device, Result, Var};
 use candle_nn::VarMap;
 use check::Rates;
+use memtrace::DeviceView;
 use memtrace::report::findings;
 use memtrace::snapshot::{DeviceSnapshot, SnapshotData};
 use truth::Truth;

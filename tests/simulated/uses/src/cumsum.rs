@@ -1,9 +1,8 @@
 //! The running sum of 32,000 values: candle's `cumsum` makes a square matrix of 4 GB; in parts of 64 values it does not.
 
 use candle_core::{DType, Device, Result, Tensor};
-use memtrace::Bytes;
-use memtrace::DeviceView;
 use memtrace::report::findings;
+use memtrace::{Bytes, DeviceView};
 
 use crate::Outcome;
 use crate::planted::{kinds, peak, record};

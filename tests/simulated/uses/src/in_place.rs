@@ -6,10 +6,9 @@ use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaStorage, WrapErr, kernels};
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor};
 use cudarc::driver::{DevicePtrMut, LaunchConfig, PushKernelArg};
-use memtrace::Bytes;
-use memtrace::DeviceView;
 use memtrace::analysis::in_place;
 use memtrace::report::findings;
+use memtrace::{Bytes, DeviceView};
 
 use crate::Outcome;
 use crate::planted::{peak, record};

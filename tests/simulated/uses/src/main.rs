@@ -14,7 +14,6 @@ mod training;
 mod unet;
 mod whisper;
 
-use memtrace::DeviceView;
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
@@ -22,7 +21,7 @@ use candle_core::{Device, Result};
 use memtrace::analysis::{use_coverage, waste};
 use memtrace::report::findings;
 use memtrace::snapshot::{BlockUses, RecordKind};
-use memtrace::{Bytes, Snapshot};
+use memtrace::{Bytes, DeviceView, Snapshot};
 
 type Outcome<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -6,10 +6,9 @@
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};
 use candle_nn::Linear;
-use memtrace::DeviceView;
 use memtrace::analysis::{Waste, WasteKind, waste};
 use memtrace::report::findings;
-use memtrace::{Bytes, Snapshot};
+use memtrace::{Bytes, DeviceView, Snapshot};
 
 use crate::{Outcome, cumsum, in_place};
 

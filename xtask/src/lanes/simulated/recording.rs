@@ -1,6 +1,5 @@
 //! Comparison of a report with the simulator's log: allocations and peak of every device, and no loss in the recording.
 
-use memtrace::DeviceView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::Path;
@@ -59,7 +58,7 @@ fn differences(report: &JsonReport, log: &SimulatorLog, source: Option<&str>) ->
             pool(&mut differences, device, found);
         }
         if let Some(found) = &device.balance {
-            balance(&DeviceView::of(&mut differences, device), found);
+            balance(&mut differences, device, found);
         }
         if let Some(source) = source {
             files(&mut differences, device, source);

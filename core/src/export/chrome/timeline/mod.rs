@@ -8,7 +8,6 @@
 mod advice;
 mod memory;
 
-use crate::recording::Recording;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
@@ -21,6 +20,7 @@ use crate::error::Error;
 use crate::export::advice::{Advice, advice};
 use crate::export::budget::{self, Selection};
 use crate::export::{Export, LeftOut};
+use crate::recording::Recording;
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, Thread, ThreadId};
 
