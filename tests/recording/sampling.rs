@@ -9,7 +9,7 @@ use crate::child::in_child;
 use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::attribute::Categories;
 use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling, Weight};
-use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
+use memtrace::{Category, Device, Session, SnapshotData, analysis, open, scope, stats};
 use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
@@ -255,7 +255,7 @@ proptest! {
         if blocks.len().is_multiple_of(4) {
             // Not always, because symbols are read each time.
             session.flush();
-            check_sums(&read_capture(&streamed).unwrap());
+            check_sums(&open(&streamed).unwrap());
         }
         session.end().unwrap();
         check_sums(&snapshot);
@@ -263,10 +263,10 @@ proptest! {
         prop_assert_eq!(cpu(&snapshot).peak.bytes, highest.bytes);
         prop_assert_eq!(cpu(&snapshot).stats.allocated_bytes.peak, highest.bytes.max(empty + held));
         snapshot.write(&written).unwrap();
-        let back = read_capture(&written).unwrap();
+        let back = open(&written).unwrap();
         prop_assert_eq!(&*back, &*snapshot);
         // A stream does not contain live and peak blocks; they follow from its records.
-        let streamed = read_capture(&streamed).unwrap();
+        let streamed = open(&streamed).unwrap();
         check_sums(&streamed);
         let told = |device: &DeviceSnapshot| (device.peak.bytes, device.stats.allocations, device.scopes.clone());
         prop_assert_eq!(told(cpu(&streamed)), told(cpu(&snapshot)));

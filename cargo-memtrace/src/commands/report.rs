@@ -1,6 +1,6 @@
 //! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use memtrace_core::analysis::Moment;
 use memtrace_core::report::{Report, ReportOptions};
 
@@ -29,7 +29,8 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
-    let sections = args.by.iter().map(|by| section(*by).to_owned()).collect();
+    let by = args.by.iter().filter_map(By::to_possible_value);
+    let sections = by.map(|by| format!("peak_by_{}", by.get_name())).collect();
     show(&args.reading, args.at.clone(), sections)
 }
 
@@ -47,22 +48,4 @@ pub(super) fn report_of(recording: &RecordingFile, options: &ReportOptions) -> R
 
 pub(super) fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
     ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
-}
-
-/// The key of a table's section.
-fn section(by: By) -> &'static str {
-    match by {
-        By::Line => "peak_by_line",
-        By::Function => "peak_by_function",
-        By::Operator => "peak_by_operator",
-        By::Module => "peak_by_module",
-        By::Category => "peak_by_category",
-        By::Scope => "peak_by_scope",
-        By::Parameter => "peak_by_parameter",
-        By::Name => "peak_by_name",
-        By::Age => "peak_by_age",
-        By::Thread => "peak_by_thread",
-        By::Stream => "peak_by_stream",
-        By::Crate => "peak_by_crate",
-    }
 }
