@@ -157,7 +157,7 @@ fn table(records: usize, runs: usize, first: &str, folder: &Path) {
         let cost = least(runs, || export(&snapshot, &path, write));
         row(name, cost, std::fs::metadata(&path).ok().map(|file| file.len()), logged);
     }
-    let read = || measured(|| memtrace::read_capture(folder.join("whole.memtrace")).expect("it was just written")).1;
+    let read = || measured(|| memtrace::open(folder.join("whole.memtrace")).expect("it was just written")).1;
     row("capture, read", least(runs, read), None, logged);
 }
 

@@ -72,7 +72,7 @@ fn recording() -> SnapshotData {
 }
 
 fn memtrace_core_data(path: &Path) -> SnapshotData {
-    memtrace_core::read_capture(path, |_, _| {}).expect("it was just written")
+    memtrace_core::open(path).expect("it was just written")
 }
 
 /// The recording, repeated until its CPU log has so many records.

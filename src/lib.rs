@@ -157,7 +157,7 @@
 //! ```
 //!
 //! # When the program dies
-//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`read_capture`] reads
+//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`open`] reads
 //! it, later and on other machines, too. [`Builder::dump_on_panic`], [`dump_on_signal`](Builder::dump_on_signal),
 //! [`dump_at_end`](Builder::dump_at_end) and [`dump_on_oom`](Builder::dump_on_oom) write snapshots. The first refused
 //! allocation of a recording is explained on stderr in any case.
@@ -284,8 +284,8 @@ pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 #[doc(hidden)]
 pub use session::end_with_threads;
 pub use session::{
-    Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start,
-    output_dir, parse_capture, read_capture, read_operators, reset_peak, start, stats, trace_handler,
+    Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start, open,
+    output_dir, read_operators, reset_peak, start, stats, trace_handler,
 };
 #[doc(inline)]
 pub use snapshot::{

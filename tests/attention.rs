@@ -42,7 +42,7 @@ fn the_port_has_a_partner_for_nearly_all_that_the_script_held_at_its_peak() {
     };
     let pickle = if given.is_dir() { given.join("silmont2000-mem_snapshot.pickle") } else { given };
     child::in_child(&[("RAYON_NUM_THREADS", "1"), (PICKLE, pickle.to_str().unwrap())], || {
-        let script = memtrace::read_capture(&pickle).unwrap();
+        let script = memtrace::open(&pickle).unwrap();
         let session = memtrace::builder().min_size("256").start().unwrap();
         let shape = model::Shape { sequence: 256, ..model::Shape::default() };
         model::forward_and_backward(shape, &candle_core::Device::Cpu).unwrap();

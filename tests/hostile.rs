@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex};
 
 use flate2::read::GzDecoder;
 use hostile::{capture_of, input_of, read_and_use};
-use memtrace::{Builder, StackContext, parse_capture, scope};
+use memtrace::{Builder, Snapshot, StackContext, scope};
 use proptest::prelude::*;
 
 #[global_allocator]
@@ -128,11 +128,11 @@ proptest! {
 fn the_unchanged_capture_is_accepted() {
     let capture = capture_of(&WHOLE);
     // The test harness allocates meanwhile, so only this file's scope counts.
-    let snapshot = parse_capture(&capture).unwrap();
+    let snapshot = Snapshot::parse(&capture).unwrap();
     assert_eq!(snapshot.devices[0].records.iter().filter(|r| r.context != Default::default()).count(), 8);
     read_and_use(&capture);
     let sampled = capture_of(&SAMPLED);
-    assert!(parse_capture(&sampled).unwrap().devices[0].sampling.is_on());
+    assert!(Snapshot::parse(&sampled).unwrap().devices[0].sampling.is_on());
     read_and_use(&sampled);
 }
 
@@ -145,7 +145,7 @@ fn the_fuzzers_seeds_are_accepted() {
     for (name, input) in &seeds {
         println!("{name}");
         let capture = capture_of(input);
-        assert!(name.ends_with("-half") || parse_capture(&capture).is_ok(), "{name} is read");
+        assert!(name.ends_with("-half") || Snapshot::parse(&capture).is_ok(), "{name} is read");
         read_and_use(&capture);
     }
     assert_eq!(seeds.len(), 10);

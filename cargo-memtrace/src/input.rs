@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use memtrace_core::ReadOptions;
 use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, main_device, window, window_notes};
 use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
@@ -30,7 +31,7 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
             return Err(CommandFailure::usage(format!("cannot read {}: {error}", path.display())));
         }
     }
-    let recording = read_with(file, &sources)?;
+    let recording = read_with(file, sources)?;
     if main_device(&recording.data).is_none() {
         output::tell(Report::of(&recording.data, &ReportOptions::default())?.answer);
         return Err(CommandFailure::usage(format!("nothing was recorded in {}", recording.path.display())));
@@ -50,25 +51,22 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
 
 /// Reads a recording, with its progress on a terminal if it takes a while.
 pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure> {
-    read_with(file, &SymbolSources::default())
+    read_with(file, SymbolSources::default())
 }
 
-fn read_with(file: Option<&Path>, sources: &SymbolSources) -> Result<RecordingFile, CommandFailure> {
+fn read_with(file: Option<&Path>, sources: SymbolSources) -> Result<RecordingFile, CommandFailure> {
     let path = match file {
         Some(path) if path.is_dir() => newest_in(path).ok_or_else(|| none_in(path))?,
         Some(path) => path.to_owned(),
         None => newest()?,
     };
     let progress = Progress::of(format!("reading {}", path.display()));
-    let data = if is_pickle(&path) {
-        memtrace_core::read_pytorch(&path)
-    } else {
-        memtrace_core::read_capture_with(&path, sources, |done, all| {
-            if done.is_multiple_of(64) {
-                progress.now(format!("finding names of functions: {} %", 100 * done / all.max(1)));
-            }
-        })
+    let found = |done: u64, all: u64| {
+        if done.is_multiple_of(64) {
+            progress.now(format!("finding names of functions: {} %", 100 * done / all.max(1)));
+        }
     };
+    let data = ReadOptions::default().sources(sources).progress(found).open(&path);
     drop(progress);
     Ok(RecordingFile { data: data?, path, notes: Vec::new() })
 }
@@ -93,12 +91,6 @@ fn newest_in(folder: &Path) -> Option<PathBuf> {
     let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     files.filter(|path| is_capture(path)).max_by_key(modified)
-}
-
-/// PyTorch's snapshots, by their names.
-fn is_pickle(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_suffix(".gz").unwrap_or(&name).ends_with(".pickle")
 }
 
 fn is_capture(path: &Path) -> bool {

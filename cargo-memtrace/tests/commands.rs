@@ -48,7 +48,7 @@ fn every_reading_command_prints_text_and_json_of_one_version() {
 
 /// The recording as one of a GPU, on which it held 2,000 bytes or so.
 fn on_a_gpu(folder: &Path, refusals: u64) -> PathBuf {
-    let mut data = memtrace_core::read_capture(recording(), |_, _| {}).unwrap();
+    let mut data = memtrace_core::open(recording()).unwrap();
     data.devices.truncate(1);
     (data.devices[0].device, data.health) = (memtrace_core::Device::Cuda(0), Default::default());
     data.devices[0].stats.num_ooms = refusals;
@@ -89,7 +89,7 @@ fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
 #[test]
 fn the_reports_figures_are_those_of_the_recording() {
     let file = recording();
-    let data = memtrace_core::read_capture(&file, |_, _| {}).unwrap();
+    let data = memtrace_core::open(&file).unwrap();
     let json: serde_json::Value =
         serde_json::from_str(&prints(&["report", file.to_str().unwrap(), "--by", "line", "--json"])).unwrap();
     let sections = json["sections"].as_array().unwrap();

@@ -47,7 +47,7 @@ fn files() -> Vec<Hostile> {
     let block_of_frames = begun_dict(&[("state", &text("active_allocated"))], "frames");
     let top = |inner: &[u8]| [b"\x80\x04", &*begun_dict(&[], "segments"), b"](", inner].concat();
     vec![
-        ("os_system.pickle", "GLOBAL is refused", vec![once(b"cos\nsystem\n(Vecho\ntR.")]),
+        ("os_system.pickle", "GLOBAL is refused", vec![once(b"\x80\x02cos\nsystem\n(Vecho\ntR.")]),
         (
             "stack_global.pickle",
             "STACK_GLOBAL is refused",

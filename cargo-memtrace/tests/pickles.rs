@@ -132,7 +132,7 @@ fn every_command_takes(pickle: &Path, folder: &Path) {
     let sum = |key: &str| {
         section(key)["rows"].as_array().unwrap().iter().map(|row| row["mem"].as_u64().unwrap()).sum::<u64>()
     };
-    let data = memtrace_core::read_pytorch(pickle).unwrap();
+    let data = memtrace_core::open(pickle).unwrap();
     let peak = memtrace_core::analysis::device_or_main(&data, None).unwrap().peak.total();
     assert_eq!([sum("peak_by_line"), sum("peak_by_function")], [peak; 2], "{file}");
     for command in ["report", "advise", "leaks", "temporaries"] {
@@ -157,7 +157,7 @@ fn every_command_takes(pickle: &Path, folder: &Path) {
         prints(&["export", file, "--to", to, "-o", out.to_str().unwrap()]);
         assert!(std::fs::metadata(&out).unwrap().len() > 0, "{to} {file}");
     }
-    assert!(memtrace_core::read_pytorch(folder.join("pytorch")).is_ok(), "{file}");
+    assert!(memtrace_core::open(folder.join("pytorch")).is_ok(), "{file}");
 }
 
 #[test]

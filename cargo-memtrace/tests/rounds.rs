@@ -173,7 +173,7 @@ fn recording_of(folder: &TempDir, pid: u32) -> Option<(String, SnapshotData)> {
     let name = |file: &fs::DirEntry| file.file_name().into_string().unwrap();
     let captures = files.filter(|file| name(file).ends_with(".memtrace"));
     let read = |file: fs::DirEntry| {
-        let data = memtrace_core::read_capture(file.path(), |_, _| {}).ok()?;
+        let data = memtrace_core::open(file.path()).ok()?;
         (data.process.pid == pid).then(|| (name(&file), data))
     };
     let mut found: Vec<_> = captures.filter_map(read).collect();

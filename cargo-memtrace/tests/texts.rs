@@ -29,7 +29,7 @@ fn golden_file() -> PathBuf {
 }
 
 fn golden() -> SnapshotData {
-    memtrace_core::read_capture(golden_file(), |_, _| {}).unwrap()
+    memtrace_core::open(golden_file()).unwrap()
 }
 
 /// The recording of the goldens and a GPU that ran out of memory, with a hostile end of every text.

@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let file = arguments.first().ok_or("usage: pytorch_cost FILE [--report]")?;
     let begin = Instant::now();
-    let data = memtrace_core::read_capture(file, |_, _| {})?;
+    let data = memtrace_core::open(file)?;
     let seconds = begin.elapsed().as_secs_f64();
     let records: usize = data.devices.iter().map(|device| device.records.len()).sum();
     let length = fs::metadata(file)?.len();

@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Output { path: PathBuf, source: Io, then: Option<&'static str> },
     Write(Io),
     Read { path: PathBuf, source: Io },
-    Parse { path: PathBuf, format: &'static str, reason: String, next: &'static str },
+    Parse { path: PathBuf, format: &'static str, reason: String, next: String },
 }
 
 /// A cloneable I/O error: the clone has the same code, or the same kind and text.
@@ -96,18 +96,9 @@ impl Error {
         Kind::Message(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
     }
 
-    pub(crate) fn capture(reason: String) -> Self {
-        let next = "captures are written by `cargo memtrace run`, `Snapshot::write` and `Builder::stream`";
-        Kind::Parse { path: PathBuf::new(), format: "a memtrace capture", reason, next }.into()
-    }
-
-    pub(crate) fn pytorch(reason: String) -> Self {
-        let next = "`torch.cuda.memory._dump_snapshot` writes them";
-        Kind::Parse { path: PathBuf::new(), format: "a PyTorch memory snapshot", reason, next }.into()
-    }
-    pub(crate) fn operators(reason: String) -> Self {
-        let next = "`Operators::write` writes them as .operators.json";
-        Kind::Parse { path: PathBuf::new(), format: "a series of operators", reason, next }.into()
+    /// Of a format with its article; the path follows.
+    pub(crate) fn parse(format: &'static str, reason: String, next: impl Into<String>) -> Self {
+        Kind::Parse { path: PathBuf::new(), format, reason, next: next.into() }.into()
     }
 
     /// Adds the path of the file that was being written or read.

@@ -175,7 +175,11 @@ mod tests {
     use super::*;
 
     fn wanted(begins: fn(&[u8]) -> bool, most: u64) -> Wanted {
-        Wanted { begins, most, most_unpacked: most, refused: Error::capture }
+        Wanted { begins, most, most_unpacked: most, refused }
+    }
+
+    fn refused(reason: String) -> Error {
+        Error::parse("a test", reason, "next")
     }
 
     fn is_x(bytes: &[u8]) -> bool {

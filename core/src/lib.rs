@@ -12,12 +12,11 @@
 //! blocks and counters are complete.
 //!
 //! # How do I read one?
-//! [`read_capture`] reads a `.memtrace` file, compressed or not, also of a program that was killed. [`read_pytorch`] reads
-//! PyTorch's memory snapshots.
+//! [`open`] reads a `.memtrace` file, compressed or not, also of a program that was killed, and PyTorch's memory snapshots.
 //!
 //! ```
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
-//! let data = memtrace_core::read_capture(path, |_done, _all| {})?;
+//! let data = memtrace_core::open(path)?;
 //! assert_eq!(data.process.program, "net");
 //! assert!(!data.health.cut_off); // the recording ended in order
 //! for device in &data.devices {
@@ -33,7 +32,7 @@
 //! use memtrace_core::{Bytes, analysis};
 //!
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
-//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! # let data = memtrace_core::open(path)?;
 //! let device = analysis::device_or_main(&data, None).expect("a device was used");
 //! let lines = DeviceView::of(&data, device).by(Key::Line).clone();
 //! assert_eq!(lines.rows[0].label, "src/model.rs:7 (Net::forward)");
@@ -51,7 +50,7 @@
 //! use memtrace_core::export::{Export, Folded, Measure};
 //!
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
-//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! # let data = memtrace_core::open(path)?;
 //! let mut stacks = Vec::new();
 //! Folded { measure: Measure::Count, ..Folded::default() }.write(&data, &mut stacks)?;
 //! assert!(stacks.ends_with(b" 2\n")); // two blocks have the last stack
@@ -79,7 +78,7 @@
 //! }
 //!
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
-//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! # let data = memtrace_core::open(path)?;
 //! let mut text = Vec::new();
 //! Peaks.write(&data, &mut text)?;
 //! assert_eq!(text, b"cpu 4652\n");
@@ -87,8 +86,7 @@
 //! ```
 //!
 //! # Parts
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`read_capture`], [`read_pytorch`], [`read_operators`] and
-//! [`export::file`] touch files.
+//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`export::read_operators`] and [`export::file`] touch files.
 //!
 //! | module | content |
 //! |---|---|
@@ -111,7 +109,6 @@ pub mod baseline;
 pub mod capture;
 mod error;
 pub mod export;
-mod import;
 #[doc(hidden)]
 pub mod input;
 #[cfg(test)]
@@ -129,10 +126,9 @@ pub mod units;
 pub mod visible;
 
 pub use error::Error;
-pub use import::{parse_pytorch, read_pytorch};
+pub use read::{ReadOptions, open, store_names};
 #[doc(hidden)]
-pub use read::{has_ended, is_capture};
-pub use read::{parse_capture, read_capture, read_capture_with, read_operators, store_names};
+pub use read::{has_ended, is_capture, readable};
 pub use recording::{DeviceView, Recording};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

@@ -17,7 +17,7 @@ pub(crate) const FILES: [(&str, &str); 9] = [
     ("memory.layout.json", "open on https://ui.perfetto.dev: address ranges of blocks over time"),
     ("report.html", "open in a browser: the page that answers what held the memory"),
     ("report.json", "the report's numbers, to compare runs"),
-    ("recording.memtrace", "everything, for memtrace::read_capture"),
+    ("recording.memtrace", "everything, for memtrace::open"),
 ];
 const COUNT_FLAMEGRAPH: &str = "peak-count.svg";
 

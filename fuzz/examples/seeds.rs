@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let capture = capture_of(&input);
         let mut seeds = Vec::new();
         // A capture that was cut in the middle may be refused.
-        if let Ok(snapshot) = memtrace::parse_capture(&capture) {
+        if let Ok(snapshot) = memtrace::Snapshot::parse(&capture) {
             let mut pickle = Vec::new();
             Pickle::default().write(&snapshot, &mut pickle)?;
             // The target adds the protocol.

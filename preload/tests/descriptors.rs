@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 
 /// The first argument says what it does. What it finds wrong it prints.
 const PROGRAM: &str = r#"
@@ -189,7 +189,7 @@ impl Programs {
         let _ = std::fs::remove_file(&file);
         command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", &file);
         let output = command.output().unwrap();
-        let capture = read_capture(&file).unwrap();
+        let capture = open(&file).unwrap();
         assert!(!capture.health.cut_off && capture.device(Device::Cpu).is_some(), "{output:?}");
         output
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use memtrace::analysis::Key;
-use memtrace::{Device, DeviceView, read_capture};
-use memtrace_core::read_capture_with;
+use memtrace::{Device, DeviceView, open};
+use memtrace_core::ReadOptions;
 use memtrace_core::symbol::SymbolSources;
 use support::{built, compile, preloaded};
 
@@ -124,7 +124,7 @@ fn c_programs_have_the_bytes_and_the_peak_that_they_count() {
         let counted: Vec<u64> =
             str::from_utf8(&output.stdout).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
         let file = folder.path().join("heap.memtrace");
-        let data = read_capture(&file).unwrap();
+        let data = open(&file).unwrap();
         std::fs::remove_file(file).unwrap();
         let cpu = data.device(Device::Cpu).unwrap();
         let live: u64 = cpu.live.iter().map(|block| block.size).sum();
@@ -145,7 +145,7 @@ fn a_library_without_names_is_not_taken_for_the_program() {
     std::fs::copy(built("libmemtrace_preload.so"), &library).unwrap();
     assert!(Command::new("strip").arg(&library).status().unwrap().success());
     assert!(recorded_by(&library, folder.path(), &program, &["1", "1"]).status.success());
-    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let data = open(folder.path().join("heap.memtrace")).unwrap();
     let cpu = data.device(Device::Cpu).unwrap();
     let attribution = memtrace::attribute::Attribution::new(&data);
     let libraries = cpu.peak.blocks.iter().filter_map(|block| memtrace::attribute::library(&attribution, block.stack));
@@ -177,7 +177,7 @@ fn stripped_programs_and_libraries_have_lines_from_their_separate_debug_files() 
     assert!(recorded(folder.path(), &at("app"), &[]).status.success());
     let lines = |debug: &str| {
         let sources = SymbolSources { debug_dirs: vec![at(debug)], ..SymbolSources::default() };
-        let data = read_capture_with(at("heap.memtrace"), &sources, |_, _| {}).unwrap();
+        let data = ReadOptions::default().sources(sources).open(at("heap.memtrace")).unwrap();
         let rows = DeviceView::of(&data, data.device(Device::Cpu).unwrap()).by(Key::Line).rows.clone();
         rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
     };
@@ -195,7 +195,7 @@ fn an_interpreters_own_lines_are_not_shown() {
     let interpreter = folder.path().join("python3.11");
     std::fs::rename(compiled(folder.path(), PROGRAM), &interpreter).unwrap();
     assert!(recorded(folder.path(), &interpreter, &["1", "1"]).status.success());
-    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let data = open(folder.path().join("heap.memtrace")).unwrap();
     let rows = DeviceView::of(&data, data.device(Device::Cpu).unwrap()).by(Key::Line).rows.clone();
     assert!(rows.iter().any(|row| row.label == "(python3.11)" && row.bytes > 0), "{rows:?}");
     assert!(rows.iter().all(|row| row.label.starts_with('(')), "{rows:?}");

@@ -8,7 +8,7 @@ use std::fs;
 
 use memtrace::analysis::{Balance, BalanceItem, balance, line_and_callers, mapped};
 use memtrace::snapshot::{MappingKind, MemoryKind};
-use memtrace::{Device, DeviceView, Recording, SnapshotData, read_capture};
+use memtrace::{Device, DeviceView, Recording, SnapshotData, open};
 use memtrace_core::analysis::at_reading;
 use support::{built, compile, preloaded, recorded};
 
@@ -76,7 +76,7 @@ fn recording() -> SnapshotData {
     let library = built("libmemtrace_preload.so");
     let output = recorded(preloaded(folder.path(), &[&library], folder.path().join("program")));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    (*read_capture(folder.path().join("heap.memtrace")).unwrap()).clone()
+    (*open(folder.path().join("heap.memtrace")).unwrap()).clone()
 }
 
 fn bytes_of(balance: &Balance, item: &BalanceItem) -> i64 {

@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 use support::{built, compile, preloaded, recorded};
 
 /// Compiles `counter.c` and the random programs: in C, C++ and Rust.
@@ -34,7 +34,7 @@ fn counted_and_recorded(folder: &Path, program: &str, threads: u64, seed: u64) -
     std::fs::remove_file(counted).unwrap();
     let counted: Vec<u64> = numbers.split_whitespace().take(3).map(|number| number.parse().unwrap()).collect();
     let file = folder.join("heap.memtrace");
-    let data = read_capture(&file).unwrap();
+    let data = open(&file).unwrap();
     std::fs::remove_file(file).unwrap();
     let cpu = data.device(Device::Cpu).unwrap();
     let recorded = [cpu.stats.allocated_bytes.current, cpu.peak.bytes, cpu.stats.allocations.allocated];
@@ -155,7 +155,7 @@ fn a_stub_of_malloc_in_a_program_is_no_allocator() {
     compile(folder.path(), "cc", "-w -no-pie -fno-pie -fno-builtin -o app app.c");
     let (code, _, said) = outcome(&recorded(preloaded(folder.path(), &[&built("libmemtrace_preload.so")], "./app")));
     assert!(code == Some(0) && said.is_empty(), "{code:?} {said}");
-    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let data = open(folder.path().join("heap.memtrace")).unwrap();
     assert_eq!(data.device(Device::Cpu).unwrap().stats.allocated_bytes.current, 30000);
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use memtrace::{Device, Snapshot, SnapshotData, read_capture};
+use memtrace::{Device, Snapshot, SnapshotData, open};
 
 /// Does what NVTX's headers do: loads the variable's library, and calls what that puts into the tables. One case a run.
 const PROGRAM: &str = include_str!("nvtx.c");
@@ -51,7 +51,7 @@ fn recorded(case: &str) -> Snapshot {
     let (folder, program) = folder();
     let output = run(folder.path(), &program, case, &[]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    read_capture(folder.path().join("nvtx.memtrace")).unwrap()
+    open(folder.path().join("nvtx.memtrace")).unwrap()
 }
 
 /// The scopes of the blocks that are live at the end, by their size in KiB, which numbers them from 101 on.
@@ -153,5 +153,5 @@ fn a_program_that_another_tool_is_attached_to_is_recorded_without_its_ranges() {
     // No library: the program goes on without a tool.
     let output = run(folder.path(), &program, "elsewhere", &[("NVTX_INJECTION64_PATH", Path::new("/dev/null"))]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_eq!(scopes(&read_capture(folder.path().join("nvtx.memtrace")).unwrap()), [""]);
+    assert_eq!(scopes(&open(folder.path().join("nvtx.memtrace")).unwrap()), [""]);
 }

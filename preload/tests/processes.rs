@@ -6,7 +6,7 @@ mod support;
 
 use std::process::Output;
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 use support::{built, compile, preloaded, recorded};
 
 /// A folder with a program in C.
@@ -129,7 +129,7 @@ fn programs_that_restrict_themselves_behave_as_without_us() {
         let is_said = text(&output.stderr).contains("the recording ends here");
         assert_eq!(is_said, how != "7", "{how} {output:?}");
         let file = folder.path().join("heap.memtrace");
-        let allocations = read_capture(&file).unwrap().device(Device::Cpu).unwrap().stats.allocations.allocated;
+        let allocations = open(&file).unwrap().device(Device::Cpu).unwrap().stats.allocations.allocated;
         std::fs::remove_file(file).unwrap();
         assert!(if is_said { allocations == 1 } else { allocations > 15_000 }, "{how} {allocations}");
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 
 /// Allocates 1000 bytes and as many more as its arguments say, says so, allocates 500 for each byte of its input, and
 /// ends with the driver's last code for its arguments.
@@ -91,7 +91,7 @@ fn a_program_that_was_not_changed_leaves_a_snapshot() {
     let app = folder.path().join("app");
     let output = run(folder.path(), &app, &[("MEMTRACE_OUT", "a.memtrace")], &["2000", "3000"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let capture = read_capture(folder.path().join("a.memtrace")).unwrap();
+    let capture = open(folder.path().join("a.memtrace")).unwrap();
     let gpu = capture.device(Device::Cuda(0)).unwrap();
     assert_eq!((gpu.peak.bytes, gpu.live.len(), gpu.overwritten), (6000, 3, 0));
     let output = run(folder.path(), &app, &[("MEMTRACE_OUT", "b-%p.pickle")], &[]);
@@ -108,7 +108,7 @@ fn a_refused_allocation_leaves_a_post_mortem_and_the_programs_own_error() {
     assert_eq!(output.status.code(), Some(2), "the driver's code for out of memory");
     let said = text(&output.stderr);
     assert!(said.contains("cuda:0 is out of memory") && said.contains("(200,000,000 bytes)"), "{said}");
-    let capture = read_capture(folder.path().join("c.memtrace")).unwrap();
+    let capture = open(folder.path().join("c.memtrace")).unwrap();
     assert_eq!(capture.device(Device::Cuda(0)).unwrap().stats.num_ooms, 1);
 }
 
@@ -149,7 +149,7 @@ fn a_signal_leaves_a_snapshot_and_the_program_goes_on() {
 fn a_program_that_is_killed_leaves_what_it_had() {
     let folder = folder();
     let file = folder.path().join("f.memtrace");
-    let live = || read_capture(&file).ok()?.device(Device::Cuda(0)).map(|gpu| gpu.live.len());
+    let live = || open(&file).ok()?.device(Device::Cuda(0)).map(|gpu| gpu.live.len());
     let mut app = waiting(folder.path(), &[("MEMTRACE_OUT", "f.memtrace")]);
     eventually(|| live() == Some(3));
     app.stdin.as_mut().unwrap().write_all(b"x").unwrap();

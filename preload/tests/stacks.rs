@@ -6,7 +6,7 @@ mod support;
 
 use std::process::Output;
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 use support::{built, compile, preloaded, recorded};
 
 fn run(source: &str, arguments: &[&str]) -> (Output, u64) {
@@ -16,7 +16,7 @@ fn run(source: &str, arguments: &[&str]) -> (Output, u64) {
     let mut command = preloaded(folder.path(), &[&built("libmemtrace_preload.so")], "./app");
     command.args(arguments);
     let output = recorded(command);
-    let data = read_capture(folder.path().join("heap.memtrace")).unwrap();
+    let data = open(folder.path().join("heap.memtrace")).unwrap();
     (output, data.device(Device::Cpu).unwrap().stats.allocations.allocated)
 }
 

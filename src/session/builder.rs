@@ -217,7 +217,7 @@ impl Builder {
     }
 
     /// Streams the recording to a capture while the program runs, so that it survives whatever ends the program, `kill
-    /// -9` included. [`read_capture`](crate::read_capture) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand
+    /// -9` included. [`open`](crate::open) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand
     /// for program, host, pid, rank and seconds since 1970.
     ///
     /// A thread of memtrace's writes about ten times a second; recorded threads never wait for the disk. If more than

@@ -40,7 +40,7 @@ use std::thread;
 
 pub use builder::{Builder, IntoBytes};
 use builder::{SessionPlan, TraceReady};
-pub use captures::{parse_capture, read_capture};
+pub use captures::open;
 pub(crate) use collect::measured_snapshot;
 pub(crate) use files::{base_dir, write_new};
 use memtrace_core::export::file;

@@ -73,5 +73,5 @@ impl Operators {
 /// # Errors
 /// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series.
 pub fn read_operators(path: impl AsRef<Path>) -> Result<Operators, Error> {
-    Ok(Operators { series: Own::try_make(|| memtrace_core::read_operators(path))? })
+    Ok(Operators { series: Own::try_make(|| memtrace_core::export::read_operators(path))? })
 }

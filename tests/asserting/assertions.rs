@@ -59,8 +59,7 @@ fn names_in_failures_and_errors_are_visible() {
     is_safe(&text);
     saved(&failure);
 
-    let errors =
-        [memtrace::read_capture(HOSTILE).unwrap_err(), memtrace::output_dir("\0\u{1b}\n::error::").unwrap_err()];
+    let errors = [memtrace::open(HOSTILE).unwrap_err(), memtrace::output_dir("\0\u{1b}\n::error::").unwrap_err()];
     errors.iter().for_each(|error| is_safe(&error.to_string()));
     is_safe(&memtrace::builder().dump_to(HOSTILE).start().unwrap_err().to_string());
 }

@@ -2,7 +2,7 @@
 
 use cudarc::driver::CudaContext;
 use memtrace::snapshot::RecordKind;
-use memtrace::{Device, StackContext, read_capture, scope};
+use memtrace::{Device, StackContext, open, scope};
 
 use crate::child::eventually;
 use crate::raw;
@@ -168,11 +168,11 @@ fn a_stream_has_the_drivers_figures_of_a_device_that_came_just_before_its_end() 
         let out = std::env::var("TEST_OUT").unwrap();
         let context = CudaContext::new(0).unwrap();
         let session = memtrace::builder().stream(&out).start().unwrap();
-        let written = || read_capture(&out).is_ok_and(|read| read.device(Device::Cpu).is_some());
+        let written = || open(&out).is_ok_and(|read| read.device(Device::Cpu).is_some());
         eventually("it was written for the first time", written);
         raw::alloc_async(3000, raw::LEGACY).unwrap();
         drop(session);
-        let read = read_capture(&out).unwrap();
+        let read = open(&out).unwrap();
         let gpu = read.device(Device::Cuda(0)).unwrap();
         assert_eq!(gpu.pool.map(|pool| pool.used), Some(3072));
         assert!(gpu.memory.is_some() && live(&read) == [3000]);

@@ -4,7 +4,7 @@ use std::fs;
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError};
-use memtrace::{Device, SnapshotData, analysis, read_capture, scope};
+use memtrace::{Device, SnapshotData, analysis, open, scope};
 
 use crate::raw;
 use crate::schema::checked_json;
@@ -40,7 +40,7 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     ] {
         assert!(errors.contains(expected), "{expected}: {errors}");
     }
-    let capture = read_capture(&path).unwrap();
+    let capture = open(&path).unwrap();
     let gpu = capture.device(Device::Cuda(0)).unwrap();
     assert_eq!((gpu.peak.bytes, gpu.live.len()), (300 << 20, 1));
     let [oom] = gpu.ooms[..] else { panic!("{:?}", gpu.ooms) };
@@ -252,7 +252,7 @@ fn blocks_that_are_live_at_the_end_are_in_the_last_snapshot() {
         let stream = CudaContext::new(0).unwrap().default_stream();
         std::mem::forget(stream.alloc_zeros::<u8>(1000).unwrap());
     });
-    let capture = read_capture(&path).unwrap();
+    let capture = open(&path).unwrap();
     assert_eq!(capture.device(Device::Cuda(0)).unwrap().live.iter().map(|block| block.size).sum::<u64>(), 1000);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -292,7 +292,7 @@ fn a_streamed_capture_says_where_time_was_spent_and_segments_were_taken() {
         let has_lines = expected.iter().flatten().filter(|(lines, ..)| lines.contains("cuda/faults.rs")).count();
         assert_eq!(has_lines, 4, "all but the segment that was given back: {expected:?}");
         drop(session);
-        assert_eq!(calls_and_segments(&read_capture(&out).unwrap()), expected);
+        assert_eq!(calls_and_segments(&open(&out).unwrap()), expected);
         drop(context);
     });
 }

@@ -73,7 +73,7 @@ fn launches_copies_and_fills_are_uses_with_kernel_and_line() {
         assert_eq!((totals.launches, totals.laid_out, totals.copies, totals.fills), (2, 2, 2, 1));
         let path = std::env::temp_dir().join(format!("uses-{}.memtrace", std::process::id()));
         snapshot.write(&path).unwrap();
-        let read = memtrace::read_capture(&path).unwrap();
+        let read = memtrace::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         assert_eq!((&read.devices[1].uses, &read.gpu_work), (&snapshot.devices[1].uses, &snapshot.gpu_work));
     });
@@ -289,7 +289,7 @@ fn a_streamed_capture_has_the_uses_of_freed_and_live_blocks() {
         kernels::launch(tiles, LaunchForm::Plain, &[vec![kept; 16], vec![0]], stream);
         let snapshot = session.snapshot();
         drop(session);
-        let read = memtrace::read_capture(&path).unwrap();
+        let read = memtrace::open(&path).unwrap();
         assert_eq!(told(&read), told(&snapshot));
         assert_eq!(read.gpu_work, snapshot.gpu_work);
         assert_eq!((read.devices[1].uses.len(), read.devices[1].uses[0].count), (7, 7));

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 
-use memtrace::{Device, read_capture, scope};
+use memtrace::{Device, open, scope};
 
 use crate::child::{eventually, in_child};
 use crate::support::Raw;
@@ -46,7 +46,7 @@ fn a_child_without_fork_handlers_leaves_its_parents_capture_alone() {
         }
         assert!(ended >= 3, "{ended} of 5 children ended");
         session.unwrap().end().unwrap();
-        let read = read_capture(file).unwrap();
+        let read = open(file).unwrap();
         assert!(!read.health.cut_off && read.health.unread_bytes == 0, "{:?}", read.health);
         let live = read.device(Device::Cpu).unwrap().live.iter().filter(|block| block.size >= 5000).count();
         assert!(live >= kept.len(), "{live} of {}", kept.len());
@@ -80,7 +80,7 @@ fn a_signal_to_a_forked_child_does_not_affect_its_parent() {
         unsafe { libc::raise(libc::SIGUSR2) };
         eventually("a snapshot is there", || dump.exists());
         drop(session);
-        let read = read_capture(&dump).unwrap();
+        let read = open(&dump).unwrap();
         assert!(read.contexts.iter().any(|node| node.name == "after the child"), "it was the child's signal");
         assert_eq!(fs::read_dir(out()).unwrap().count(), 1);
     });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use memtrace::read_capture;
+use memtrace::open;
 
 use crate::child::{Ended, command, ended, if_child};
 use crate::training::{ONE_THREAD, Training, check, say};
@@ -60,7 +60,7 @@ fn a_program_is_recorded_from_before_main_and_its_sessions_share_that_recording(
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("a.memtrace");
     asked(dir.path(), &[("MEMTRACE_AUTOSTART", "1"), ("MEMTRACE", "1"), ("MEMTRACE_OUT", out.to_str().unwrap())]);
-    let snapshot = read_capture(&out).unwrap();
+    let snapshot = open(&out).unwrap();
     let device = &snapshot.devices[0];
     assert!(device.peak.blocks.iter().any(|block| block.size == BLOCK as u64));
     assert!(device.live.iter().any(|block| block.size == BLOCK as u64 / 5), "allocated after the session ended");
@@ -79,7 +79,7 @@ fn a_requested_capture_is_the_only_file() {
     let child = with("1");
     assert!(child.said("recording: true"), "{child}");
     assert_eq!(fs::read_to_string(&out).unwrap(), "an earlier run");
-    let snapshot = read_capture(dir.path().join("a-2.memtrace")).unwrap();
+    let snapshot = open(dir.path().join("a-2.memtrace")).unwrap();
     assert!(!snapshot.health.cut_off);
     check(&snapshot, &["step 1", "step 2"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{child}");

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use memtrace::{Device, Snapshot, parse_capture, read_capture, scope};
+use memtrace::{Device, Snapshot, open, scope};
 
 use crate::child::{self, ended, eventually, if_child};
 use crate::training::{ONE_THREAD, OUT, Training, check, check_replay, out, recording, say};
@@ -38,7 +38,7 @@ fn has_scope(capture: &Path, name: &str) -> bool {
     // Names are stored as plain text; parsing the file would take longer.
     let named = |bytes: &Vec<u8>| bytes.windows(name.len()).any(|word| word == name.as_bytes());
     let Some(bytes) = fs::read(capture).ok().filter(named) else { return false };
-    parse_capture(&bytes).is_ok_and(|read| read.contexts.iter().any(|node| node.name == name))
+    Snapshot::parse(&bytes).is_ok_and(|read| read.contexts.iter().any(|node| node.name == name))
 }
 
 /// The child's body: trains until the file `stop` exists.
@@ -89,7 +89,7 @@ fn a_killed_program_leaves_its_capture() {
     eventually("the stream is flushed", || has_scope(&capture, "more"));
     send(&child, SIGKILL);
     assert!(!child.wait().unwrap().success());
-    let snapshot = read_capture(&capture).unwrap();
+    let snapshot = open(&capture).unwrap();
     assert!(snapshot.health.cut_off);
     check(&snapshot, &["step 1", "step 2"]);
     check_replay(&snapshot);
@@ -111,8 +111,8 @@ fn a_signal_writes_a_snapshot_and_the_program_continues() {
     fs::write(dir.path().join("stop"), "").unwrap();
     let peak = wait_for(&mut lines, "peak");
     assert!(child.wait().unwrap().success());
-    files.iter().for_each(|file| check(&read_capture(file).unwrap(), &["step 1", "step 2"]));
-    let whole = read_capture(dir.path().join("streamed.memtrace")).unwrap();
+    files.iter().for_each(|file| check(&open(file).unwrap(), &["step 1", "step 2"]));
+    let whole = open(dir.path().join("streamed.memtrace")).unwrap();
     assert!(!whole.health.cut_off);
     check(&whole, &["step 1", "step 2", "more"]);
     check_replay(&whole);
@@ -135,7 +135,7 @@ fn a_panic_leaves_a_snapshot_of_its_moment() {
     let child = ended(&mut command(dir.path()));
     assert_eq!(child.status.code(), Some(101), "{child}");
     assert!(child.said("in the middle") && child.said("after a panic"), "{child}");
-    let dump = read_capture(dir.path().join("dump.memtrace")).unwrap();
+    let dump = open(dir.path().join("dump.memtrace")).unwrap();
     check(&dump, &["step 1", "step 2", "step 3"]);
     // The panic itself also leaves blocks behind.
     let in_step_3 = |snapshot: &Snapshot| {
@@ -146,7 +146,7 @@ fn a_panic_leaves_a_snapshot_of_its_moment() {
         in_step.filter(|block| in_network(block.stack)).count()
     };
     assert!(in_step_3(&dump) > 50, "{}", in_step_3(&dump));
-    let streamed = read_capture(dir.path().join("streamed.memtrace")).unwrap();
+    let streamed = open(dir.path().join("streamed.memtrace")).unwrap();
     assert!(!streamed.health.cut_off);
     assert_eq!(in_step_3(&streamed), 0, "unwinding freed them");
 }
@@ -166,7 +166,7 @@ fn exit_writes_a_snapshot_and_keeps_the_exit_code() {
     let child = ended(&mut command(dir.path()));
     assert_eq!(child.status.code(), Some(3), "{child}");
     assert_eq!(fs::read_to_string(dir.path().join("dump.memtrace")).unwrap(), "an earlier file");
-    let dump = read_capture(dir.path().join("dump-2.memtrace")).unwrap();
+    let dump = open(dir.path().join("dump-2.memtrace")).unwrap();
     check(&dump, &["step 1", "step 2", "step 3"]);
     check_replay(&dump);
 }
@@ -221,7 +221,7 @@ fn a_full_disk_costs_the_rest_of_the_capture_and_nothing_else() {
     assert!(text.contains("pickle: cannot write") && text.contains("stream: cannot write"), "{text}");
     assert_eq!(fs::read_to_string(dir.path().join("earlier.pickle")).unwrap(), "earlier\n");
     assert!(!dir.path().join("full.pickle").exists());
-    let snapshot = read_capture(dir.path().join("streamed.memtrace")).unwrap();
+    let snapshot = open(dir.path().join("streamed.memtrace")).unwrap();
     assert!(snapshot.health.cut_off && snapshot.health.unread_bytes == 0, "{:?}", snapshot.health);
     check(&snapshot, &["step 1"]);
     check_replay(&snapshot);
@@ -242,7 +242,7 @@ fn the_first_failed_allocation_writes_a_snapshot_and_the_program_continues() {
     let dir = tempfile::tempdir().unwrap();
     let child = ended(&mut command(dir.path())).well();
     assert!(child.said("after an allocation of 64.00 TiB failed"), "{child}");
-    check(&read_capture(dir.path().join("dump.memtrace")).unwrap(), &["step 1", "step 2"]);
+    check(&open(dir.path().join("dump.memtrace")).unwrap(), &["step 1", "step 2"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the first failure");
 }
 
@@ -271,6 +271,6 @@ fn a_forked_child_writes_nothing() {
         fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names.len(), 2, "{names:?}\n{child}");
-    assert!(!read_capture(dir.path().join("streamed.memtrace")).unwrap().health.cut_off);
-    assert!(!read_capture(dir.path().join(&names[0])).unwrap().health.cut_off);
+    assert!(!open(dir.path().join("streamed.memtrace")).unwrap().health.cut_off);
+    assert!(!open(dir.path().join(&names[0])).unwrap().health.cut_off);
 }

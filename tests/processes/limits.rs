@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use memtrace::{Device, read_capture, scope};
+use memtrace::{Device, open, scope};
 
 use crate::child::in_child;
 use crate::support::{MIB, Raw, cpu};
@@ -77,7 +77,7 @@ fn a_limit_on_the_size_of_files_costs_the_files_and_not_the_program() {
     assert!(child.said("cannot write"), "{child}");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["streamed.memtrace"], "{child}");
-    let _ = read_capture(dir.path().join("streamed.memtrace")).unwrap();
+    let _ = open(dir.path().join("streamed.memtrace")).unwrap();
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn running_out_of_memory_in_small_steps_writes_a_snapshot() {
         let session = record_within(1500 * MIB);
         let taken = scope("takes all", take_all);
         set_limit(libc::RLIMIT_AS, libc::RLIM_INFINITY);
-        let read = read_capture(out().join("dump.memtrace")).unwrap();
+        let read = open(out().join("dump.memtrace")).unwrap();
         let device = read.device(Device::Cpu).unwrap();
         let live = device.live.iter().filter(|block| block.size == 4 * MIB as u64).count();
         assert_eq!(live, taken.len());

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 
 use crate::child::{ended, program};
 use crate::support::Raw;
@@ -36,6 +36,6 @@ fn the_process_ends_with_the_programs_last_thread() {
     // The kernel kills a process that hangs.
     let child = ended(program(&std::env::current_exe().unwrap()).arg("--list").env(STREAM, &file));
     assert!(child.status.success() && !child.out.contains("tests"), "{child}");
-    let read = read_capture(&file).unwrap();
+    let read = open(&file).unwrap();
     assert!(read.device(Device::Cpu).unwrap().live.iter().any(|block| block.size == 5000));
 }

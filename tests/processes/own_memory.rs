@@ -138,7 +138,7 @@ fn a_returned_path_is_freed_as_the_programs_memory() {
     in_child(&[], || {
         let path = std::env::temp_dir().join(format!("memtrace-own-path-{}.memtrace", std::process::id()));
         memtrace::start().unwrap().snapshot().write(&path).unwrap();
-        let read = || drop(memtrace::read_capture(path.clone()).unwrap());
+        let read = || drop(memtrace::open(path.clone()).unwrap());
         read();
         let own = own_bytes();
         read();

@@ -1,6 +1,6 @@
 //! Memory of a panic itself is not the program's.
 
-use memtrace::{Device, read_capture};
+use memtrace::{Device, open};
 
 use crate::child::{command, ended, if_child};
 use crate::support::MIB;
@@ -18,7 +18,7 @@ fn a_panics_snapshot_excludes_the_memory_of_its_backtrace() {
     let child = ended(command(&[("RUST_BACKTRACE", "1")]).env(OUT, dir.path()));
     assert_eq!(child.status.code(), Some(101), "{child}");
     assert!(child.said("with 1048576 bytes") && child.said("stack backtrace:"), "{child}");
-    let dump = read_capture(dir.path().join("dump.memtrace")).unwrap();
+    let dump = open(dir.path().join("dump.memtrace")).unwrap();
     let peak = &dump.device(Device::Cpu).unwrap().peak;
     let recorded: u64 = peak.blocks.iter().map(|block| block.size).sum();
     assert!((MIB as u64..2 * MIB as u64).contains(&recorded), "{recorded}");
@@ -30,7 +30,7 @@ fn peak_after_a_caught_panic(hook: &str) -> (u64, u64) {
     let child = ended(command(&[("RUST_BACKTRACE", "1"), ("TEST_HOOK", hook)]).env(OUT, dir.path()));
     assert_eq!(child.status.code(), Some(0), "{child}");
     assert!(hook != "default" || child.said("stack backtrace:"), "{child}");
-    let recording = read_capture(dir.path().join("last.memtrace")).unwrap();
+    let recording = open(dir.path().join("last.memtrace")).unwrap();
     let sizes = || recording.device(Device::Cpu).unwrap().peak.blocks.iter().map(|block| block.size);
     (sizes().sum(), sizes().max().unwrap_or(0))
 }

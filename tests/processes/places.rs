@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use memtrace::read_capture;
+use memtrace::open;
 
 use crate::child::{Ended, command, command_of, copy_of_this_program, ended, if_child, target_folder, test_name};
 use crate::support::Raw;
@@ -38,7 +38,7 @@ fn a_relative_path_belongs_to_the_folder_in_which_the_session_started() {
     assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");
     let name = names(&folder.join("a")).remove(0);
     let path = folder.join("a").join(name);
-    assert!(child.said(&format!("wrote {}", path.display())) || read_capture(&path).is_ok(), "{child}");
+    assert!(child.said(&format!("wrote {}", path.display())) || open(&path).is_ok(), "{child}");
     // Not streamed: the file gets its name when it is written.
     let child = in_folder(&folder, "b/%e.txt");
     assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");

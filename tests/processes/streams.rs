@@ -10,7 +10,7 @@ use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use memtrace::snapshot::RecordKind;
-use memtrace::{Device, Session, SnapshotData, parse_capture, read_capture};
+use memtrace::{Device, Session, Snapshot, SnapshotData, open};
 
 use crate::child::{self, eventually, if_child, in_child};
 
@@ -65,7 +65,7 @@ fn check_log(data: &SnapshotData) {
 fn busy_child(capture: &Path, threads: usize) -> Child {
     let mut command = child::command(&[(THREADS, &threads.to_string())]);
     let child = command.env("TEST_OUT", capture).spawn().unwrap();
-    let has_records = |bytes: &Vec<u8>| parse_capture(bytes).is_ok_and(|read| !read.devices.is_empty());
+    let has_records = |bytes: &Vec<u8>| Snapshot::parse(bytes).is_ok_and(|read| !read.devices.is_empty());
     eventually("something is recorded", || fs::read(capture).is_ok_and(|bytes| has_records(&bytes)));
     child
 }
@@ -95,7 +95,7 @@ fn a_program_killed_while_busy_leaves_all_but_its_last_moment() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let (length, read) = (fs::metadata(&capture).unwrap().len(), read_capture(&capture).unwrap());
+        let (length, read) = (fs::metadata(&capture).unwrap().len(), open(&capture).unwrap());
         check_log(&read);
         assert!(read.health.cut_off);
         let device = read.device(Device::Cpu).unwrap();
@@ -118,7 +118,7 @@ fn a_session_ends_while_its_threads_are_busy() {
             busy_threads(threads);
             eventually("something is recorded", || fs::metadata(&path).unwrap().len() > 1 << 20);
             session.end().unwrap();
-            let read = read_capture(&path).unwrap();
+            let read = open(&path).unwrap();
             assert!(!read.health.cut_off);
             check_log(&read);
         }
@@ -137,7 +137,7 @@ fn a_caught_panic_returns_while_other_threads_are_busy() {
         busy_threads(4);
         assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err());
         session.end().unwrap();
-        check_log(&read_capture(out()).unwrap());
+        check_log(&open(out()).unwrap());
     });
     let dir = tempfile::tempdir().unwrap();
     let mut command = child::command(&[]);
@@ -169,7 +169,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
         assert_eq!(fs::read(&mine).unwrap(), b"mine\n".repeat(3000));
         // memtrace closed none of them.
         assert!(files.iter().all(|file| file.metadata().is_ok()));
-        let read = read_capture(out()).unwrap();
+        let read = open(out()).unwrap();
         check_log(&read);
         let kept = read.device(Device::Cpu).unwrap().live.iter().filter(|block| block.size == 5000).count();
         assert_eq!((kept, read.health.cut_off), (3, false));
@@ -245,7 +245,7 @@ fn a_small_disk_keeps_the_beginning_of_a_capture() {
     let capture = dir.path().join("a.memtrace");
     let mut command = child::command(&[]);
     child::ended(command.env("TEST_OUT", &capture)).well();
-    let read = read_capture(&capture).unwrap();
+    let read = open(&capture).unwrap();
     check_log(&read);
     let (length, records) = (fs::metadata(&capture).unwrap().len(), read.device(Device::Cpu).unwrap().records.len());
     assert!(length > ROOM / 2 && length <= ROOM && records > 5000, "{length} bytes, {records} records");

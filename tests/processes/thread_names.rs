@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::thread;
 
-use memtrace::{Snapshot, read_capture, scope};
+use memtrace::{Snapshot, open, scope};
 
 use crate::child::in_child;
 use crate::support::{Raw, cpu, records};
@@ -52,7 +52,7 @@ fn threads_that_have_ended_keep_their_names() {
         session.end().unwrap();
         drop(go_on);
         alive.join().unwrap();
-        for snapshot in [snapshot, read_capture(file).unwrap()] {
+        for snapshot in [snapshot, open(file).unwrap()] {
             let names = ["ended", "renamed", "lives"].map(|name| who(&snapshot, name));
             assert_eq!(names, ["worker-of-old", "a-better-name", "and-lives-on"], "{}", cpu(&snapshot).records.len());
         }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use memtrace::{Snapshot, StackKind, read_capture};
+use memtrace::{Snapshot, StackKind, open};
 
 use crate::child::in_child;
 use crate::support::{Raw, cpu};
@@ -100,10 +100,10 @@ fn code_at_the_addresses_of_unloaded_code_has_its_own_names() {
         let second = session.snapshot();
         session.end().unwrap();
         assert!(places.iter().all(|place| *place == places[0]), "the loader has put them elsewhere: {places:?}");
-        for snapshot in [&first, &second, &read_capture(&file).unwrap()] {
+        for snapshot in [&first, &second, &open(&file).unwrap()] {
             assert_eq!([5000, 6000].map(|size| plugin(snapshot, size)), ["alpha", "beta"]);
         }
-        for snapshot in [&second, &read_capture(&file).unwrap()] {
+        for snapshot in [&second, &open(&file).unwrap()] {
             assert_eq!([7000, 8000].map(|size| plugin(snapshot, size)), ["alpha", "beta"]);
         }
     });

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use memtrace::analysis::Key;
 use memtrace::snapshot::{Block, DeviceSnapshot, MappingKind, Record, RecordKind, ScopeStats, StackId};
-use memtrace::{DeviceView, Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
+use memtrace::{DeviceView, Session, Snapshot, SnapshotData, open, scope};
 use proptest::prelude::*;
 
 use crate::child::{command_of, copy_of_this_program, ended, if_child, test_name};
@@ -21,7 +21,7 @@ fn written_twice(path: &Path) -> [Vec<u8>; 2] {
     let mut from = path.to_owned();
     [1, 2].map(|number| {
         let to = dir.path().join(format!("{number}.memtrace"));
-        read_capture(&from).unwrap().write(&to).unwrap();
+        open(&from).unwrap().write(&to).unwrap();
         from = to;
         fs::read(&from).unwrap()
     })
@@ -73,16 +73,16 @@ fn a_snapshot_survives_a_capture() {
     drop(scope("gone", || Raw::new(5 * MIB)));
     let snapshot = session.snapshot();
     snapshot.write(&path).unwrap();
-    let back = read_capture(&path).unwrap();
+    let back = open(&path).unwrap();
     assert_eq!(*back, *snapshot);
     assert_eq!(back.report().to_string(), snapshot.report().to_string());
     let bytes = fs::read(&path).unwrap();
     assert_eq!(written_twice(&path), [bytes.clone(), bytes]);
     let packed = dir.path().join("a.memtrace.gz");
     snapshot.write(&packed).unwrap();
-    assert_eq!(*read_capture(&packed).unwrap(), *snapshot);
+    assert_eq!(*open(&packed).unwrap(), *snapshot);
     fs::write(&packed, [0x1f, 0x8b, 8, 0, 1, 2, 3]).unwrap();
-    assert!(read_capture(&packed).unwrap_err().to_string().contains("decompressed"));
+    assert!(open(&packed).unwrap_err().to_string().contains("decompressed"));
     drop(kept);
 }
 
@@ -95,7 +95,7 @@ fn a_gzip_file_of_something_else_is_refused_by_its_beginning() {
     let bytes = encoder.finish().unwrap();
     // Its end is missing, which the reader of the beginning does not notice.
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let errors = [read_capture(&path).unwrap_err(), memtrace::read_operators(&path).unwrap_err()];
+    let errors = [open(&path).unwrap_err(), memtrace::read_operators(&path).unwrap_err()];
     errors.iter().for_each(|error| assert!(error.to_string().contains("content is something else"), "{error}"));
 }
 
@@ -116,13 +116,13 @@ fn a_capture_without_its_binary_is_read_and_missing_names_are_reported() {
         let lines = DeviceView::of(snapshot, cpu(snapshot)).at_end().by(Key::Line).into_owned();
         lines.rows.iter().any(|row| row.label.contains("Raw::with") && row.bytes == 4 * MIB as u64)
     };
-    let before = read_capture(&capture).unwrap();
+    let before = open(&capture).unwrap();
     assert!(named(&before) && before.health.unreadable_objects.is_empty(), "{}", before.report());
     fs::write(&program, "another program").unwrap();
-    let replaced = read_capture(&capture).unwrap();
+    let replaced = open(&capture).unwrap();
     assert!(replaced.health.unreadable_objects[0].contains("has changed"), "{:?}", replaced.health);
     fs::remove_file(&program).unwrap();
-    let after = read_capture(&capture).unwrap();
+    let after = open(&capture).unwrap();
     assert_eq!(cpu(&after), cpu(&before));
     let report = after.report().to_string();
     assert!(
@@ -132,7 +132,7 @@ fn a_capture_without_its_binary_is_read_and_missing_names_are_reported() {
     // A capture that was read while the binaries existed keeps their names.
     let kept = dir.path().join("kept.memtrace");
     before.write(&kept).unwrap();
-    assert!(named(&read_capture(&kept).unwrap()));
+    assert!(named(&open(&kept).unwrap()));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_log_that_outruns_the_stream_has_a_gap_and_exact_sums() {
     }
     let snapshot = session.snapshot();
     session.end().unwrap();
-    let read = read_capture(&path).unwrap();
+    let read = open(&path).unwrap();
     let (read, live) = (cpu(&read), cpu(&snapshot));
     let missing: u64 = read.gaps.iter().map(|gap| gap.records).sum();
     // Of the 804 records, those that the background thread did not write in time are missing. Blocks that are live
@@ -192,8 +192,8 @@ fn check_sums_across_gaps(steps: &[Step]) {
     session.flush();
     let growing = fs::read(&path).unwrap();
     session.end().unwrap();
-    let at_end = read_capture(&path).unwrap();
-    for read in [parse_capture(&growing).unwrap(), at_end] {
+    let at_end = open(&path).unwrap();
+    for read in [Snapshot::parse(&growing).unwrap(), at_end] {
         let (read, expected) = (cpu(&read), cpu(&snapshot));
         let of = |device: &DeviceSnapshot| (device.live.clone(), device.peak.clone(), device.scopes.clone());
         let (mut found, mut expected_state) = (of(read), of(expected));
@@ -307,8 +307,8 @@ fn check_stream_against_session(steps: &[Step]) {
     session.flush();
     let growing = fs::read(&path).unwrap();
     session.end().unwrap();
-    assert_same(&read_capture(&path).unwrap(), &snapshot);
-    let cut = parse_capture(&growing).unwrap();
+    assert_same(&open(&path).unwrap(), &snapshot);
+    let cut = Snapshot::parse(&growing).unwrap();
     assert!(cut.health.cut_off);
     assert_same(&cut, &snapshot);
     let [once, twice] = written_twice(&path);
@@ -331,7 +331,7 @@ fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
     session.flush();
     drop(map);
     session.end().unwrap();
-    let data = read_capture(&path).unwrap();
+    let data = open(&path).unwrap();
     let report = crate::schema::checked_json(&data);
     let balance = &report["devices"][0]["balance"];
     let sum: i64 = balance["rows"].as_array().unwrap().iter().map(|row| row["bytes"].as_i64().unwrap()).sum();

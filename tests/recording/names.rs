@@ -8,7 +8,7 @@ use candle_nn::{VarBuilder, VarMap};
 use memtrace::analysis::{BEFORE_RECORDING, Key, UNNAMED};
 use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
-use memtrace::{Category, DeviceView, Snapshot, SnapshotData, name, name_on, read_capture};
+use memtrace::{Category, DeviceView, Snapshot, SnapshotData, name, name_on, open};
 
 use crate::child::eventually;
 use crate::support::{MIB, Raw, alone, cpu, record_large};
@@ -196,7 +196,7 @@ fn captures_with_names_are_rewritten_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
     let path = |number: u32| dir.path().join(format!("{number}.memtrace"));
     snapshot.write(path(1)).unwrap();
-    let again = read_capture(path(1)).unwrap();
+    let again = open(path(1)).unwrap();
     again.write(path(2)).unwrap();
     assert_eq!(cpu(&again).names, cpu(&snapshot).names);
     assert_eq!(cpu(&again).names.len(), 2);
@@ -211,8 +211,7 @@ fn a_stream_has_the_last_names() {
     let session = memtrace::builder().min_size(MIB).stream(path.display().to_string()).start().unwrap();
     let (first, second) = (Raw::new(MIB), Raw::new(MIB));
     assert!(name(first.address(), "early"));
-    let streamed =
-        || read_capture(&path).unwrap().device(memtrace::Device::Cpu).map_or(Vec::new(), |d| d.names.clone());
+    let streamed = || open(&path).unwrap().device(memtrace::Device::Cpu).map_or(Vec::new(), |d| d.names.clone());
     let named = |seq, name: &str| BlockName {
         seq: NonZeroU64::new(seq).unwrap(),
         name: name.into(),

@@ -7,7 +7,7 @@ use std::thread;
 
 use memtrace::analysis::Key;
 use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling, Weight};
-use memtrace::{Category, Device, DeviceView, Session, SnapshotData, analysis, read_capture, scope, stats};
+use memtrace::{Category, Device, DeviceView, Session, SnapshotData, analysis, open, scope, stats};
 use proptest::prelude::*;
 
 use crate::child::in_child;
@@ -249,7 +249,7 @@ proptest! {
         if blocks.len().is_multiple_of(4) {
             // Not always, because symbols are read each time.
             session.flush();
-            check_sums(&read_capture(&streamed).unwrap());
+            check_sums(&open(&streamed).unwrap());
         }
         session.end().unwrap();
         check_sums(&snapshot);
@@ -257,10 +257,10 @@ proptest! {
         prop_assert_eq!(cpu(&snapshot).peak.bytes, highest.bytes);
         prop_assert_eq!(cpu(&snapshot).stats.allocated_bytes.peak, highest.bytes.max(empty + held));
         snapshot.write(&written).unwrap();
-        let back = read_capture(&written).unwrap();
+        let back = open(&written).unwrap();
         prop_assert_eq!(&*back, &*snapshot);
         // A stream does not contain live and peak blocks; they follow from its records.
-        let streamed = read_capture(&streamed).unwrap();
+        let streamed = open(&streamed).unwrap();
         check_sums(&streamed);
         let told = |device: &DeviceSnapshot| (device.peak.bytes, device.stats.allocations, device.scopes.clone());
         prop_assert_eq!(told(cpu(&streamed)), told(cpu(&snapshot)));

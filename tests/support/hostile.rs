@@ -11,7 +11,7 @@ use memtrace::export::{
     parse_operators,
 };
 use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
-use memtrace::{DeviceView, Snapshot, SnapshotData, analysis, parse_capture};
+use memtrace::{DeviceView, Snapshot, SnapshotData, analysis};
 use tempfile::TempDir;
 
 /// Valid tags; the cutter takes the first byte modulo these and a few more.
@@ -61,7 +61,7 @@ fn chunk(out: &mut Vec<u8>, tag: u8, payload: &[u8]) {
 
 /// Reads a capture and, if it is accepted, uses it.
 pub fn read_and_use(bytes: &[u8]) {
-    let Ok(snapshot) = parse_capture(bytes) else { return };
+    let Ok(snapshot) = Snapshot::parse(bytes) else { return };
     sums(&snapshot);
     analyses(&snapshot);
     exports(&snapshot, bytes.len() <= SMALL);
@@ -128,7 +128,7 @@ fn exports(snapshot: &Snapshot, draw: bool) {
 fn round_trip(snapshot: &Snapshot) {
     let path = new_file("memtrace");
     snapshot.write(&path).unwrap();
-    let again = memtrace::read_capture(&path).unwrap();
+    let again = memtrace::open(&path).unwrap();
     let _ = std::fs::remove_file(&path);
     assert_eq!(**snapshot, *again);
 }

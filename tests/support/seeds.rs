@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use memtrace::{Builder, Error, StackContext, parse_capture, scope};
+use memtrace::{Builder, Error, Snapshot, StackContext, scope};
 
 use crate::hostile::input_of;
 
@@ -58,7 +58,7 @@ fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
 
 /// The paths and build-ids in the capture.
 fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    let snapshot = parse_capture(capture)?;
+    let snapshot = Snapshot::parse(capture)?;
     let names = snapshot
         .objects
         .iter()

@@ -34,11 +34,28 @@ use crate::failure::CommandFailure;
     bin_name = "cargo memtrace",
     version,
     arg_required_else_help = true,
-    after_help = "Examples:\n  cargo memtrace run --release                     build, run and record this package\n  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU\n  cargo memtrace report                            who held the memory at the peak of the newest recording\n  cargo memtrace explain src/train.rs:32           all blocks of this line\n  cargo memtrace diff before.memtrace after.memtrace      what a change did\n  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher\n  cargo memtrace help run                          more about a command, with examples\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input, 3 a check is undecided."
+    after_help = examples()
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+fn examples() -> String {
+    let files = memtrace_core::readable();
+    format!(
+        "Examples:
+  cargo memtrace run --release                     build, run and record this package
+  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU
+  cargo memtrace report                            who held the memory at the peak of the newest recording
+  cargo memtrace explain src/train.rs:32           all blocks of this line
+  cargo memtrace diff before.memtrace after.memtrace      what a change did
+  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher
+  cargo memtrace help run                          more about a command, with examples
+
+FILE is {files}, or nothing: the newest recording under cargo's target folder.
+Exit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input, 3 a check is undecided."
+    )
 }
 
 macro_rules! commands {

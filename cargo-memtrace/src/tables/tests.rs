@@ -18,7 +18,7 @@ type TableRows = Vec<BTreeMap<String, String>>;
 
 pub(crate) fn small() -> SnapshotData {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/docs/small.memtrace");
-    memtrace_core::read_capture(&path, |_, _| {}).unwrap()
+    memtrace_core::open(&path).unwrap()
 }
 
 pub(crate) fn write(data: &SnapshotData, format: TableFormat, folder: &Path) -> PathBuf {

@@ -11,10 +11,7 @@ use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{
     CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, StoredNames, Tag, VERSION, chunk_head,
-    refused,
 };
-use crate::error::Error;
-use crate::input;
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
     HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans, Process, Record, ScopeStats,
@@ -25,15 +22,14 @@ use crate::snapshot::{
 ///
 /// # Errors
 /// If it is no capture, a newer one, or nothing in it can be trusted.
-pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, Error> {
+pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, String> {
     let chunks = committed(bytes)?;
     let commit = chunks.commit.clone();
     let mut reading = Reading::default();
     for (tag, payload) in &chunks.list {
-        reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
+        reading.chunk(*tag, payload).map_err(|Damage(what)| format!("it contains {what}"))?;
     }
-    let mut capture =
-        reading.finish(bytes.len(), commit).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
+    let mut capture = reading.finish(bytes.len(), commit).map_err(|Damage(what)| format!("it contains {what}"))?;
     let health = &mut capture.data.health;
     health.cut_off |= !chunks.ended;
     health.unread_bytes = health.unread_bytes.saturating_add(chunks.unread).min(LARGEST);
@@ -60,12 +56,12 @@ fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
     (version <= u16::MAX.into()).then_some((version, rest))
 }
 
-fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
+fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
     let Some((version, mut rest)) = header(bytes) else {
-        return Err(refused(input::kind_of(bytes).unwrap_or("it does not begin with `memtrace` and a version")));
+        return Err("it does not begin with `memtrace` and a version".to_owned());
     };
     if version != VERSION {
-        return Err(refused(format!("it has version {version} of the format; this memtrace reads version {VERSION}")));
+        return Err(format!("it has version {version} of the format; this memtrace reads version {VERSION}"));
     }
     let mut chunks = Chunks { list: Vec::new(), commit: 0..0, ended: false, unread: 0 };
     let (mut good, mut unread) = (0, rest.len());
@@ -86,7 +82,7 @@ fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
         }
     }
     if good == 0 {
-        return Err(refused("it ends before its first commit"));
+        return Err("it ends before its first commit".to_owned());
     }
     chunks.list.truncate(good);
     chunks.unread = unread as u64;

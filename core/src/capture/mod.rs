@@ -245,10 +245,6 @@ pub(crate) fn check_texts(data: &SnapshotData, length: usize) -> Result<(), &'st
     limits::check(data, &StoredNames { any: true, ..StoredNames::default() }, length).map_err(|Damage(why)| why)
 }
 
-fn refused(reason: impl Into<String>) -> Error {
-    Error::capture(reason.into())
-}
-
 /// Sorts blocks into the order of their allocation.
 fn by_seq(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks.sort_unstable_by_key(|block| block.seq);

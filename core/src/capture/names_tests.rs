@@ -69,8 +69,8 @@ fn of_a_whole_capture_only_labels_are_marked() {
     assert_eq!(names.kinds[0], AddressKind { native: true, unknown: true });
     assert!(names.kinds[1..].iter().all(|kind| *kind == AddressKind::default()));
     // The object is not here either, so what was written is what is read.
-    let read = crate::parse_capture(&bytes_of(&data), |_, _| {}).unwrap();
+    let read = crate::ReadOptions::default().parse(&bytes_of(&data)).unwrap();
     assert_eq!((&read.health, &read.stacks.calls), (&data.health, &data.stacks.calls));
-    let again = crate::parse_capture(&bytes_of(&read), |_, _| {}).unwrap();
+    let again = crate::ReadOptions::default().parse(&bytes_of(&read)).unwrap();
     assert!(again == read && bytes_of(&again) == bytes_of(&read));
 }

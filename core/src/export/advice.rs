@@ -105,7 +105,7 @@ mod tests {
         let (name, start) = (format!("{PREFIX}{NAME}"), data.process.started_unix_us);
         let stage = |word: &str, us| (word.to_owned(), name.clone(), start + us);
         assert_eq!(told, [stage("START", 1), stage("END", 4)]);
-        let read = crate::import::parse_pytorch(&pickle).unwrap();
+        let read = crate::ReadOptions::default().parse(&pickle).unwrap();
         assert!(read.contexts.iter().all(|context| !context.name.contains("advice")), "{:?}", read.contexts);
     }
 

@@ -7,7 +7,7 @@ use crate::capture;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// The whole recording, for [`read_capture`](crate::read_capture), also on another machine.
+/// The whole recording, for [`open`](crate::open), also on another machine.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     /// The size to keep to. The oldest records are left out first, as if the log had been shorter; the blocks of the peak and

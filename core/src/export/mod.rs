@@ -13,7 +13,7 @@
 //! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak, also for speedscope |
 //! | [`Pprof`] | `.pb` | a profile for `go tool pprof` |
 //! | [`Dhat`] | `.dhat.json` | for DHAT's viewer and the Firefox Profiler |
-//! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
+//! | [`Capture`] | `.memtrace` | the whole recording, for [`open`](crate::open) |
 //! | [`OperatorsJson`], [`OperatorsSvg`] | `.operators.json`, `.operators.svg` | the series of operator calls |
 //! | [`CategoriesJson`], [`CategoriesRaw`], [`TimelineSvg`] | `.categories.json`, `.categories.raw.json`, `.categories.svg` | the category timeline |
 //!
@@ -80,7 +80,9 @@ pub use markdown::code as markdown_code;
 #[doc(hidden)]
 pub use markdown::escaped as markdown_text;
 pub use markdown::markdown;
-pub use operators::{ExportOperators, Figure, OperatorsJson, OperatorsSvg, operators_of, parse_operators};
+pub use operators::{
+    ExportOperators, Figure, OperatorsJson, OperatorsSvg, operators_of, parse_operators, read_operators,
+};
 pub use pprof::Pprof;
 pub use pytorch::Pickle;
 pub use report_json::report_json;

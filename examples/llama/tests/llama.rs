@@ -66,7 +66,7 @@ fn check_files(dir: &Path) {
     for (file, _) in example::output::FILES {
         assert!(std::fs::metadata(dir.join(file)).unwrap().len() > 0, "{file}");
     }
-    let snapshot = memtrace::read_capture(dir.join("recording.memtrace")).unwrap();
+    let snapshot = memtrace::open(dir.join("recording.memtrace")).unwrap();
     let device = snapshot.device(Device::Cpu).unwrap();
     let peak = device.peak.total();
     for by in [Key::Line, Key::Function, Key::Operator, Key::Scope] {

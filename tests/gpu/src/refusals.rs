@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::path::PathBuf;
 
 use cudarc::driver::sys::CUresult;
-use memtrace::{Session, read_capture, stats};
+use memtrace::{Session, open, stats};
 
 use crate::gpu::{GPU, Gpu, past_hooks, through_hooks};
 use crate::raw::{self, LEGACY, Outcome};
@@ -58,7 +58,7 @@ fn noted(session: &Session, free: u64, table: &mut Table) {
 /// The capture file that was written when the allocation was refused.
 fn dumped(table: &mut Table, path: PathBuf) {
     const NAME: &str = "out of memory: capture written";
-    match read_capture(&path) {
+    match open(&path) {
         Ok(capture) => {
             let gpu = capture.device(GPU);
             let (live, pool) = gpu.map_or((0, None), |gpu| (gpu.live.len(), gpu.pool));

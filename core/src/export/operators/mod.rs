@@ -11,7 +11,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-pub use read::parse_operators;
+pub use read::{parse_operators, read_operators};
 pub use svg::{Figure, OperatorsSvg};
 
 use super::{Export, LeftOut, budget};

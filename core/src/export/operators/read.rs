@@ -1,26 +1,45 @@
 //! Strict parser for [`OperatorsJson`](super::OperatorsJson).
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::{FORMAT, VERSION};
 use crate::analysis::{Marker, MarkerKind, OperatorCall, OperatorSeries, Texts};
 use crate::error::Error;
+use crate::input::Wanted;
+
+/// Twice the default limit of its writer.
+const SERIES: Wanted =
+    Wanted { begins: |bytes| bytes.starts_with(b"{"), most: 512 << 20, most_unpacked: 512 << 20, refused };
+
+/// Reads a series of operator calls from an `.operators.json` file, which may be compressed.
+///
+/// # Errors
+/// If the file cannot be read, is larger than 512 MiB (decompressed), or is not a series; the error names the field.
+pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
+    let path = path.as_ref();
+    parse_operators(&SERIES.read(path)?.bytes).map_err(|error| error.at(path))
+}
+
+fn refused(reason: String) -> Error {
+    Error::parse("a series of operators", reason, "`Operators::write` writes them as .operators.json")
+}
 
 /// Parses the bytes of an [`OperatorsJson`](super::OperatorsJson); unknown fields are ignored.
 ///
 /// # Errors
 /// If the bytes are not JSON, not a series or of a later version, or if a field is missing or invalid; the error names it.
 pub fn parse_operators(bytes: &[u8]) -> Result<OperatorSeries, Error> {
-    let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("it is not JSON: {error}")))?;
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| refused(format!("it is not JSON: {error}")))?;
     let top = Fields::of(&value, "the file")?;
     match (top.get("format").and_then(Value::as_str), top.number("version")) {
         (Some(FORMAT), Ok(VERSION)) => series(&top),
         (Some(FORMAT), Ok(version)) => {
-            Err(Error::operators(format!("it has version {version}; this memtrace reads version {VERSION}")))
+            Err(refused(format!("it has version {version}; this memtrace reads version {VERSION}")))
         }
         (Some(FORMAT), Err(error)) => Err(error),
-        _ => Err(Error::operators(format!("it does not say \"format\": {FORMAT:?}"))),
+        _ => Err(refused(format!("it does not say \"format\": {FORMAT:?}"))),
     }
 }
 
@@ -90,7 +109,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn of(value: &'a Value, place: &'a str) -> Result<Self, Error> {
-        let object = value.as_object().ok_or_else(|| Error::operators(format!("{place} is not an object")))?;
+        let object = value.as_object().ok_or_else(|| refused(format!("{place} is not an object")))?;
         Ok(Self { object, place })
     }
 
@@ -99,7 +118,7 @@ impl<'a> Fields<'a> {
     }
 
     fn wrong(&self, key: &str, wanted: &str) -> Error {
-        Error::operators(format!("{key:?} of {} is not {wanted}", self.place))
+        refused(format!("{key:?} of {} is not {wanted}", self.place))
     }
 
     fn read<T>(&self, key: &str, read: impl FnOnce(&'a Value) -> Option<T>, wanted: &str) -> Result<T, Error> {

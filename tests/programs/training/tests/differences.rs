@@ -43,7 +43,7 @@ fn run(folder: &Path, regression: &str) -> SnapshotData {
     let mut program = Command::new(env!("CARGO_BIN_EXE_training"));
     program.arg(&file).args([&IMAGE.to_string(), regression]);
     assert!(program.status().unwrap().success(), "{regression}");
-    memtrace_core::read_capture(&file, |_, _| {}).unwrap()
+    memtrace_core::open(&file).unwrap()
 }
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {

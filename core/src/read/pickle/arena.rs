@@ -24,7 +24,7 @@ struct PickleObject<S> {
 }
 
 /// Compact forms of containers that occur very often.
-pub(in crate::import) trait Shapes: Sized {
+pub(in crate::read) trait Shapes: Sized {
     /// A compact form.
     type Shape: Copy;
 
@@ -52,7 +52,7 @@ pub(in crate::import) trait Shapes: Sized {
 }
 
 /// All values of a pickle.
-pub(in crate::import) struct Values<'a, S> {
+pub(in crate::read) struct Values<'a, S> {
     objects: Vec<PickleObject<S>>,
     items: Vec<Vec<PickleValue>>,
     /// Unused elements of `items`.
@@ -122,17 +122,17 @@ impl<'a, S: Copy> Values<'a, S> {
     }
 
     /// Memory that may still be used, for tables beside this one.
-    pub(in crate::import) fn budget(&mut self) -> &mut PickleBudget {
+    pub(in crate::read) fn budget(&mut self) -> &mut PickleBudget {
         &mut self.budget
     }
 
-    pub(in crate::import) fn content(&self, value: PickleValue) -> Option<Content<S>> {
+    pub(in crate::read) fn content(&self, value: PickleValue) -> Option<Content<S>> {
         let PickleValue::Object(id) = value else { return None };
         self.objects.get(id as usize).map(|object| object.content)
     }
 
     /// Replaces what a container is kept as.
-    pub(in crate::import) fn keep(&mut self, value: PickleValue, shape: S) {
+    pub(in crate::read) fn keep(&mut self, value: PickleValue, shape: S) {
         let PickleValue::Object(id) = value else { return };
         let Some(object) = self.objects.get_mut(id as usize) else { return };
         let old = std::mem::replace(&mut object.content, Content::Kept(shape));
@@ -150,7 +150,7 @@ impl<'a, S: Copy> Values<'a, S> {
 
     /// The compact form of a container, if it has one.
     #[inline]
-    pub(in crate::import) fn kept(&self, value: PickleValue) -> Option<S> {
+    pub(in crate::read) fn kept(&self, value: PickleValue) -> Option<S> {
         match self.content(value)? {
             Content::Kept(shape) => Some(shape),
             _ => None,
@@ -162,7 +162,7 @@ impl<'a, S: Copy> Values<'a, S> {
     }
 
     /// The items of a list or a tuple; of anything else none.
-    pub(in crate::import) fn list(&self, value: PickleValue) -> &[PickleValue] {
+    pub(in crate::read) fn list(&self, value: PickleValue) -> &[PickleValue] {
         match self.content(value) {
             Some(Content::List(at) | Content::Tuple(at)) => self.stored(at),
             _ => &[],
@@ -170,7 +170,7 @@ impl<'a, S: Copy> Values<'a, S> {
     }
 
     /// The keys and values of a dict in turn; of anything else none.
-    pub(in crate::import) fn dict(&self, value: PickleValue) -> &[PickleValue] {
+    pub(in crate::read) fn dict(&self, value: PickleValue) -> &[PickleValue] {
         match self.content(value) {
             Some(Content::Dict(at)) => self.stored(at),
             _ => &[],
@@ -185,7 +185,7 @@ impl<'a, S: Copy> Values<'a, S> {
         }
     }
 
-    pub(in crate::import) fn text(&self, value: PickleValue) -> Option<&str> {
+    pub(in crate::read) fn text(&self, value: PickleValue) -> Option<&str> {
         let PickleValue::Text(id) = value else { return None };
         self.texts.get(id as usize).map(|text| &**text)
     }
@@ -196,7 +196,7 @@ impl<'a, S: Copy> Values<'a, S> {
         self.bytes.get(id as usize).copied()
     }
 
-    pub(in crate::import) fn integer(&self, value: PickleValue) -> Option<i128> {
+    pub(in crate::read) fn integer(&self, value: PickleValue) -> Option<i128> {
         match value {
             PickleValue::Int(value) => Some(value.into()),
             PickleValue::Long(id) => self.longs.get(id as usize).copied(),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::fixtures::{Python, block, entry, segment, snapshot};
 use super::tests::check;
-use crate::parse_pytorch;
+use crate::ReadOptions;
 use crate::random::programs;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Replay};
 
@@ -107,7 +107,7 @@ proptest! {
         let from = from.index(all.len());
         let (_, before) = history(&steps[..from]);
         let log = &all[from..];
-        let data = parse_pytorch(&snapshot_of(log, &live).pickled(4)).unwrap();
+        let data = ReadOptions::default().parse(&snapshot_of(log, &live).pickled(4)).unwrap();
         check(&data);
         compare(&data.devices[0], log, &live, &before);
     }
@@ -125,12 +125,12 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        if let Ok(data) = parse_pytorch(&bytes) {
+        if let Ok(data) = ReadOptions::default().parse(&bytes) {
             data.devices.iter().for_each(ends_in_its_live_blocks);
             crate::export::Text::default().render(&data).unwrap();
             let mut capture = Vec::new();
             crate::capture::write(&data, usize::MAX, &mut capture).unwrap();
-            assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == data, "a capture of it differs");
+            assert!(crate::ReadOptions::default().parse(&capture).unwrap() == data, "a capture of it differs");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// A value: itself, or an index into [`Values`](super::Values).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::import) enum PickleValue {
+pub(in crate::read) enum PickleValue {
     None,
     Bool(bool),
     Int(i64),
@@ -16,7 +16,7 @@ pub(in crate::import) enum PickleValue {
 
 /// What a container holds: an index into the lists of items, or what [`Shapes`](super::Shapes) made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::import) enum Content<S> {
+pub(in crate::read) enum Content<S> {
     List(u32),
     Tuple(u32),
     /// Keys and values in turn.

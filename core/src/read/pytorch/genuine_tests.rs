@@ -52,7 +52,7 @@ fn figures(data: &SnapshotData) -> String {
 }
 
 fn check(file: &Path) {
-    let data = crate::read_pytorch(file).unwrap();
+    let data = crate::open(file).unwrap();
     let python = Command::new("python3").args(["-c", SCRIPT]).arg(file).output().unwrap();
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     assert_eq!(figures(&data), String::from_utf8(python.stdout).unwrap(), "{}", file.display());

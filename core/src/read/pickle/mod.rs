@@ -23,7 +23,7 @@ pub(super) use machine::read;
 pub(super) use value::PickleValue;
 
 /// Whether these bytes begin like a pickle: with a protocol, or with the container of protocols 0 and 1.
-pub(crate) fn begins_like_pickle(bytes: &[u8]) -> bool {
+pub(super) fn begins_like_pickle(bytes: &[u8]) -> bool {
     match bytes {
         [0x80, protocol, ..] => *protocol <= opcodes::NEWEST_PROTOCOL,
         [b'(', b'd' | b'l', b'p', ..] | [b'}' | b']', b'q' | b'(' | b'.', ..] => true,

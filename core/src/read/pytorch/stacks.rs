@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use super::rows::{FrameRow, SnapshotValues};
 use super::shapes::SnapshotTables;
-use crate::import::pickle::PickleValue;
+use crate::read::pickle::PickleValue;
 use crate::snapshot::{CodeAddress, DeviceSnapshot, Frame, StackId, Stacks};
 
 /// Frames of snapshots have no code addresses: these stand for them.

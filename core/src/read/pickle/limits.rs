@@ -14,14 +14,14 @@ const FOR_ONE: usize = 4;
 
 /// Why a pickle was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::import) struct Refusal {
+pub(in crate::read) struct Refusal {
     /// The offset of the opcode.
-    pub(in crate::import) offset: Option<usize>,
-    pub(in crate::import) reason: Cow<'static, str>,
+    pub(in crate::read) offset: Option<usize>,
+    pub(in crate::read) reason: Cow<'static, str>,
 }
 
 impl Refusal {
-    pub(in crate::import) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub(in crate::read) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { offset: None, reason: reason.into() }
     }
 
@@ -42,15 +42,15 @@ impl fmt::Display for Refusal {
 
 /// Memory that may still be used.
 #[derive(Debug)]
-pub(in crate::import) struct PickleBudget(usize);
+pub(in crate::read) struct PickleBudget(usize);
 
 impl PickleBudget {
-    pub(in crate::import) fn of(length: usize) -> Self {
+    pub(in crate::read) fn of(length: usize) -> Self {
         Self(length.saturating_mul(FOR_ONE).saturating_add(FREE))
     }
 
     #[inline]
-    pub(in crate::import) fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+    pub(in crate::read) fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.0 =
             self.0.checked_sub(bytes).ok_or_else(|| Refusal::new("it needs far more memory than its length allows"))?;
         Ok(())

@@ -37,6 +37,7 @@ use self::rows::{Shape, SnapshotValues};
 use self::segments::DeviceSegments;
 use self::shapes::SnapshotTables;
 use self::trace::DeviceTrace;
+use super::Reader;
 use super::pickle::{self, PickleValue, Refusal};
 use crate::capture::check_texts;
 use crate::snapshot::{
@@ -44,11 +45,25 @@ use crate::snapshot::{
     StackContext, StackId, StackKind, Stacks,
 };
 
+/// Bytes of a snapshot in a byte of its compressed file, for the limits of memory; real ones have seven.
+const MOST_PACKED: usize = 32;
+
+pub(super) const READER: Reader = Reader {
+    name: "a PyTorch memory snapshot",
+    written_by: "PyTorch memory snapshots are written by `torch.cuda.memory._dump_snapshot`",
+    files: "a PyTorch snapshot (.pickle, .pickle.gz)",
+    begins: pickle::begins_like_pickle,
+    parse: |bytes, stored, _| {
+        let length = bytes.len().min(stored.saturating_mul(MOST_PACKED));
+        read(bytes, length).map_err(|refusal| refusal.to_string())
+    },
+};
+
 /// More devices than any machine has.
 const MOST_DEVICES: u64 = 1024;
 
 /// Reads a pickle, with memory for one of `length` bytes.
-pub(super) fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
+fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     let holds = |word: &str| bytes.windows(word.len()).any(|window| window == word.as_bytes());
     // A recording may leave one of the two out. Blocks that wait for their completed frees tell that those are in it.
     let completes = holds("free_completed") || holds("active_pending_free") || holds("active_awaiting_free");

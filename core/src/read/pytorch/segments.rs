@@ -6,7 +6,7 @@ use super::fields::{DictFields, LARGEST, number};
 use super::rows::{BlockRow, BlockState, Shape, SnapshotValues};
 use super::shapes::SnapshotTables;
 use super::words;
-use crate::import::pickle::{PickleValue, Refusal};
+use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{Segment, SegmentRecord};
 
 /// A block that is not inactive, with its address.

@@ -9,7 +9,7 @@ use super::rows::SnapshotValues;
 use super::segments::{DeviceSegments, whole_pieces};
 use super::stats::count;
 use super::trace::{BEFORE, DeviceTrace};
-use crate::import::pickle::PickleValue;
+use crate::read::pickle::PickleValue;
 use crate::snapshot::{
     Block, ContextId, Device, DeviceSnapshot, Mark, MemoryStats, Peak, Record, RecordKind, Sampling, scopes_of_log,
     segments,

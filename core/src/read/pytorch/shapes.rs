@@ -10,7 +10,7 @@ use super::fields::DictFields;
 use super::rows::{BlockRow, BlockState, FrameRow, Shape, SnapshotValues, stack_number};
 use super::trace::DeviceTrace;
 use super::words;
-use crate::import::pickle::{PickleValue, Refusal, Shapes};
+use crate::read::pickle::{PickleValue, Refusal, Shapes};
 use crate::snapshot::Record;
 
 /// Everything that is kept compactly.

@@ -3,7 +3,7 @@
 use super::fields::{DictFields, number};
 use super::rows::{SnapshotValues, stack_number};
 use super::words;
-use crate::import::pickle::{PickleValue, Refusal};
+use crate::read::pickle::{PickleValue, Refusal};
 
 /// What an entry says happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

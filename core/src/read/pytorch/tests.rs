@@ -3,10 +3,10 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::fixtures::{Python, block, dict, entry, frame, segment, snapshot, stack};
+use crate::ReadOptions;
 use crate::analysis::Key;
 use crate::attribute::{AllocationSite, Attribution, allocation_site, operator};
 use crate::export::{Export, Pickle};
-use crate::parse_pytorch;
 use crate::recording::DeviceView;
 use crate::snapshot::{Category, Device, DeviceSnapshot, RecordKind, Replay, SnapshotData, StackId};
 
@@ -14,9 +14,9 @@ const MIB: u64 = 1 << 20;
 
 /// Reads it at three protocols, and what is written of it.
 fn read(snapshot: &Python) -> SnapshotData {
-    let data = parse_pytorch(&snapshot.pickled(4)).unwrap();
+    let data = ReadOptions::default().parse(&snapshot.pickled(4)).unwrap();
     for protocol in [0, 2] {
-        assert!(parse_pytorch(&snapshot.pickled(protocol)).unwrap() == data, "protocol {protocol}");
+        assert!(ReadOptions::default().parse(&snapshot.pickled(protocol)).unwrap() == data, "protocol {protocol}");
     }
     check(&data);
     data
@@ -34,7 +34,7 @@ pub(super) fn check(data: &SnapshotData) {
     }
     let mut capture = Vec::new();
     crate::capture::write(data, usize::MAX, &mut capture).unwrap();
-    assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == *data, "a capture of it differs");
+    assert!(crate::ReadOptions::default().parse(&capture).unwrap() == *data, "a capture of it differs");
     let again = written_and_read(data);
     let plain = |data: &SnapshotData| (data.devices.clone(), data.stacks.clone(), data.contexts.clone());
     assert_eq!(plain(&again), plain(data));
@@ -43,7 +43,7 @@ pub(super) fn check(data: &SnapshotData) {
 pub(super) fn written_and_read(data: &SnapshotData) -> SnapshotData {
     let mut out = Vec::new();
     Pickle::default().write(data, &mut out).unwrap();
-    parse_pytorch(&out).unwrap()
+    ReadOptions::default().parse(&out).unwrap()
 }
 
 fn seq(number: u64) -> Option<NonZeroU64> {
@@ -55,7 +55,7 @@ fn notes(data: &SnapshotData) -> String {
 }
 
 fn refusal(snapshot: &Python) -> String {
-    parse_pytorch(&snapshot.pickled(4)).unwrap_err().to_string()
+    ReadOptions::default().parse(&snapshot.pickled(4)).unwrap_err().to_string()
 }
 
 fn actions(device: &DeviceSnapshot) -> Vec<(RecordKind, u64)> {
@@ -209,7 +209,7 @@ fn devices_pools_and_host_memory_are_told_apart() {
 
 /// Written pickles have host memory as a device of its own.
 fn read_without_writing(snapshot: &Python) -> SnapshotData {
-    parse_pytorch(&snapshot.pickled(4)).unwrap()
+    ReadOptions::default().parse(&snapshot.pickled(4)).unwrap()
 }
 
 #[test]
@@ -293,10 +293,10 @@ fn one_alloc(address: u64, size: u64) -> Python {
 #[test]
 fn the_largest_sizes_that_are_read_can_be_written_as_a_capture() {
     for snapshot in [one_alloc(1, (1 << 58) - 1), one_alloc((1 << 62) - 3, 1)] {
-        let data = crate::parse_pytorch(&snapshot.pickled(4)).unwrap();
+        let data = crate::ReadOptions::default().parse(&snapshot.pickled(4)).unwrap();
         let mut capture = Vec::new();
         crate::capture::write(&data, usize::MAX, &mut capture).unwrap();
-        assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == data);
+        assert!(crate::ReadOptions::default().parse(&capture).unwrap() == data);
     }
 }
 
@@ -340,6 +340,6 @@ fn compressed_snapshots_are_recognized() {
     let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
     encoder.write_all(&complete().pickled(4)).unwrap();
     encoder.finish().unwrap();
-    assert!(crate::read_capture(file.path(), |_, _| {}).unwrap() == read(&complete()));
-    assert!(crate::read_pytorch(file.path()).unwrap() == read(&complete()));
+    assert!(crate::open(file.path()).unwrap() == read(&complete()));
+    assert!(crate::open(file.path()).unwrap() == read(&complete()));
 }

@@ -1,6 +1,6 @@
 //! Rows of a snapshot's tables, and the indices that stand for them among its values.
 
-use crate::import::pickle::{PickleValue, Values};
+use crate::read::pickle::{PickleValue, Values};
 
 /// What a dict or a list is kept as: an index into one of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

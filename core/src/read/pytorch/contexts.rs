@@ -6,7 +6,7 @@ use super::fields::{DictFields, number};
 use super::rows::SnapshotValues;
 use super::trace::LATEST_US;
 use super::words;
-use crate::import::pickle::{PickleValue, Refusal};
+use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};
 
 /// A path's scopes within scopes.

@@ -2,7 +2,7 @@
 
 use super::rows::SnapshotValues;
 use super::words::WORDS;
-use crate::import::pickle::{PickleValue, Refusal};
+use crate::read::pickle::{PickleValue, Refusal};
 
 /// Addresses, sizes and their sums are below it.
 pub(super) const LARGEST: u64 = 1 << 62;

@@ -1,64 +1,24 @@
-//! File readers for captures and series of operator calls.
+//! Captures: read with the symbols of the program's files, and completed with them.
 
 use std::io::Read;
 use std::path::Path;
 
-use crate::analysis::OperatorSeries;
+use super::{RECORDING, ReadOptions, Reader};
 use crate::attribute::learn_backward_pass;
 use crate::capture::{self, DecodedCapture};
 use crate::error::Error;
-use crate::export::{file, parse_operators};
-use crate::import::{begins_like_pickle, parse_content, parse_pytorch};
-use crate::input::{Wanted, open_regular};
+use crate::export::file;
+use crate::input::open_regular;
 use crate::snapshot::SnapshotData;
-use crate::symbol::{AddressKind, SymbolSources, Symbols, symbolise_files, with_symbols};
+use crate::symbol::{AddressKind, Symbols, symbolise_files, with_symbols};
 
-/// A capture, or a pickle.
-const RECORDING: Wanted = Wanted {
-    begins: |bytes| capture::begins_like_one(bytes) || begins_like_pickle(bytes),
-    most: u64::MAX,
-    most_unpacked: 4 << 30,
-    refused: Error::capture,
+pub(super) const READER: Reader = Reader {
+    name: "a memtrace capture",
+    written_by: "captures are written by `cargo memtrace run`, `Snapshot::write` and `Builder::stream`",
+    files: "a capture (.memtrace), a folder of captures",
+    begins: capture::begins_like_one,
+    parse: |bytes, _, options| Ok(symbolised(capture::read(bytes)?, options)),
 };
-/// Twice the default limit of its writer.
-const SERIES: Wanted = Wanted {
-    begins: |bytes| bytes.starts_with(b"{"),
-    most: 512 << 20,
-    most_unpacked: 512 << 20,
-    refused: Error::operators,
-};
-
-/// Reads a capture: a whole one, or the part that a running or killed program has streamed so far. [`SnapshotData::health`] says
-/// what could not be read.
-///
-/// A streamed capture has only addresses. The reader symbolizes them with the files of the program and its libraries, if their
-/// build-ids still match. It calls `progress` after each address, with the number of finished addresses and of all.
-///
-/// A file that begins like a pickle is read as a PyTorch memory snapshot; see [`read_pytorch`](crate::read_pytorch).
-///
-/// # Errors
-/// If the file cannot be read, is not a capture, or is damaged before its first commit.
-pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
-    read_capture_with(path, &SymbolSources::default(), progress)
-}
-
-/// [`read_capture`] with more places for the files of the program and its libraries.
-///
-/// # Errors
-/// As those of [`read_capture`].
-pub fn read_capture_with(
-    path: impl AsRef<Path>,
-    sources: &SymbolSources,
-    progress: impl FnMut(u64, u64),
-) -> Result<SnapshotData, Error> {
-    let path = path.as_ref();
-    let content = RECORDING.read(path)?;
-    let parsed = match begins_like_pickle(&content.bytes) {
-        true => parse_content(&content),
-        false => capture::read(&content.bytes).map(|capture| symbolised(capture, sources, progress)),
-    };
-    parsed.map_err(|error| error.at(path))
-}
 
 /// Whether a file is a capture, by its first bytes.
 #[doc(hidden)]
@@ -74,22 +34,11 @@ pub fn has_ended(path: &Path) -> bool {
     open_regular(path).and_then(capture::has_end).unwrap_or(false)
 }
 
-/// [`read_capture`] for bytes in memory.
-///
-/// # Errors
-/// If they are not a capture, or damaged before the first commit.
-pub fn parse_capture(bytes: &[u8], progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
-    if begins_like_pickle(bytes) {
-        return parse_pytorch(bytes);
-    }
-    capture::read(bytes).map(|capture| symbolised(capture, &SymbolSources::default(), progress))
-}
-
-fn symbolised(capture: DecodedCapture, sources: &SymbolSources, progress: impl FnMut(u64, u64)) -> SnapshotData {
+fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData {
     if capture.names.are_final() {
         return capture.data;
     }
-    let symbols = symbols_of(&capture, sources, progress);
+    let symbols = symbols_of(&capture, options);
     let DecodedCapture { mut data, names, .. } = capture;
     let had_label = |(index, kind): (usize, &AddressKind)| !kind.unknown && names.has_label(index);
     if names.any && !names.all_calls && !symbols.kinds.iter().enumerate().any(had_label) {
@@ -102,12 +51,14 @@ fn symbolised(capture: DecodedCapture, sources: &SymbolSources, progress: impl F
 }
 
 /// The names that the capture has, and those that files have of its other addresses.
-fn symbols_of(capture: &DecodedCapture, sources: &SymbolSources, mut progress: impl FnMut(u64, u64)) -> Symbols {
+fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, mut progress }: ReadOptions<'_>) -> Symbols {
     let DecodedCapture { data, names, .. } = capture;
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
     let all = addresses.len() as u64;
-    symbolise_files(&addresses, data.objects.clone(), sources, |index| {
-        progress(index as u64 + 1, all);
+    symbolise_files(&addresses, data.objects.clone(), &sources, |index| {
+        if let Some(progress) = &mut progress {
+            progress(index as u64 + 1, all);
+        }
         names.of(index, &data.stacks)
     })
 }
@@ -120,14 +71,14 @@ fn symbols_of(capture: &DecodedCapture, sources: &SymbolSources, mut progress: i
 pub fn store_names(path: impl AsRef<Path>, pid: u32, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let path = path.as_ref();
     let named = |bytes: &[u8]| {
-        let capture = capture::read(bytes)?;
+        let capture = capture::read(bytes).map_err(|reason| READER.refused(reason))?;
         if capture.data.process.pid != pid {
-            return Err(Error::capture(format!("it is of process {}, not of {pid}", capture.data.process.pid)));
+            return Err(READER.refused(format!("it is of process {}, not of {pid}", capture.data.process.pid)));
         }
         if capture.names.any {
             return Ok(None);
         }
-        let symbols = symbols_of(&capture, &SymbolSources::default(), progress);
+        let symbols = symbols_of(&capture, ReadOptions::default().progress(progress));
         capture::with_names(bytes, capture.commit, symbols).map(Some)
     };
     match named(&RECORDING.read(path)?.bytes).map_err(|error| error.at(path))? {
@@ -136,19 +87,12 @@ pub fn store_names(path: impl AsRef<Path>, pid: u32, progress: impl FnMut(u64, u
     }
 }
 
-/// Reads a series of operator calls from an `.operators.json` file, which may be compressed.
-///
-/// # Errors
-/// If the file cannot be read, is larger than 512 MiB (decompressed), or is not a series; the error names the field.
-pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
-    let path = path.as_ref();
-    parse_operators(&SERIES.read(path)?.bytes).map_err(|error| error.at(path))
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::read::open;
     use crate::snapshot::{LoadedObject, Process, StackId};
+    use crate::symbol::SymbolSources;
 
     /// A capture of this process whose only stack is in this function, without the file that names it.
     #[test]
@@ -176,24 +120,24 @@ mod tests {
             binaries: binaries.iter().map(|path| path.to_path_buf()).collect(),
             ..SymbolSources::default()
         };
-        let function = |path: &Path, sources: &SymbolSources| {
-            let data = read_capture_with(path, sources, |_, _| {}).unwrap();
+        let function = |path: &Path, sources: SymbolSources| {
+            let data = ReadOptions::default().sources(sources).open(path).unwrap();
             let name = data.stacks.frames(StackId(1)).next().and_then(|frame| frame.function.clone());
             (name.unwrap_or_default(), data.health.unknown_addresses)
         };
-        let (label, unknown) = function(&path, &sources(&[]));
+        let (label, unknown) = function(&path, sources(&[]));
         assert!(label.starts_with("gone+0x") && unknown == 1, "{label}");
-        let (name, unknown) = function(&path, &sources(&[&program]));
+        let (name, unknown) = function(&path, sources(&[&program]));
         assert!(name.contains("a_label_becomes") && unknown == 0, "{name}");
 
         // The same of a capture that was written whole.
         let whole = folder.path().join("b.memtrace");
-        let data = read_capture(&path, |_, _| {}).unwrap();
+        let data = open(&path).unwrap();
         let mut bytes = Vec::new();
         capture::write(&data, usize::MAX, &mut bytes).unwrap();
         std::fs::write(&whole, bytes).unwrap();
-        assert_eq!(function(&whole, &sources(&[])), (label, 1));
-        let (name, unknown) = function(&whole, &sources(&[&program]));
+        assert_eq!(function(&whole, sources(&[])), (label, 1));
+        let (name, unknown) = function(&whole, sources(&[&program]));
         assert!(name.contains("a_label_becomes") && unknown == 0, "{name}");
     }
 }

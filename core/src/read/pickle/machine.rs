@@ -7,7 +7,7 @@ use super::opcodes as op;
 use super::value::{Content, PickleValue};
 
 /// Reads one pickle, with memory for a pickle of `length` bytes. `words` are strings whose indices the caller knows.
-pub(in crate::import) fn read<'a, K: Shapes>(
+pub(in crate::read) fn read<'a, K: Shapes>(
     bytes: &'a [u8],
     length: usize,
     words: &[&'static str],

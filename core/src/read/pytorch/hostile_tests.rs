@@ -1,6 +1,6 @@
 //! Snapshots that would take all memory or time: few bytes that name the same again and again.
 
-use crate::parse_pytorch;
+use crate::ReadOptions;
 
 fn text(text: &str) -> Vec<u8> {
     [&[0x8c, text.len() as u8][..], text.as_bytes()].concat()
@@ -20,7 +20,7 @@ fn repeated(value: Vec<u8>, number: u8, times: usize) -> Vec<u8> {
 
 fn refusal(snapshot: Vec<u8>) -> String {
     let pickle = [b"\x80\x04".to_vec(), snapshot, b".".to_vec()].concat();
-    parse_pytorch(&pickle).unwrap_err().to_string()
+    ReadOptions::default().parse(&pickle).unwrap_err().to_string()
 }
 
 fn number(value: u32) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn bombs_are_refused_whatever_they_unpack_to() {
         let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
         encoder.write_all(&[&b"\x80\x04("[..], &unit.repeat(times)].concat()).unwrap();
         encoder.finish().unwrap();
-        let message = crate::read_capture(file.path(), |_, _| {}).unwrap_err().to_string();
+        let message = crate::open(file.path()).unwrap_err().to_string();
         assert!(message.contains("memory") || message.contains("too large"), "{message}");
     }
 }

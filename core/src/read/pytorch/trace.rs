@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::entry::{TraceAction, TraceEntry};
 use super::fields::LARGEST;
-use crate::import::pickle::Refusal;
+use crate::read::pickle::Refusal;
 use crate::snapshot::{ContextId, MemoryKind, OutOfMemory, Record, RecordKind, SegmentRecord, StackId, ThreadId};
 
 /// Later times are refused: nanoseconds would not fit.

@@ -36,7 +36,7 @@ macro_rules! dict {
 pub(super) use dict;
 
 impl Python {
-    /// As `pickle.dumps` does it, without the memo.
+    /// As `pickle.dumps` does it, without what is read from the memo.
     pub(super) fn pickled(&self, protocol: u8) -> Vec<u8> {
         let mut out = if protocol > 1 { vec![0x80, protocol] } else { Vec::new() };
         self.write(protocol, &mut out);
@@ -66,7 +66,7 @@ impl Python {
                 out.push(b't');
             }
             Self::List(items) => {
-                out.extend(if is_text { &b"(l"[..] } else { b"]" });
+                out.extend(if is_text { &b"(lp0\n"[..] } else { b"]" });
                 for batch in items.chunks(if is_text { 1 } else { 1000 }) {
                     out.extend(if is_text { &b""[..] } else { b"(" });
                     batch.iter().for_each(|item| item.write(protocol, out));
@@ -74,7 +74,7 @@ impl Python {
                 }
             }
             Self::Dict(items) => {
-                out.extend(if is_text { &b"(d"[..] } else { b"}(" });
+                out.extend(if is_text { &b"(dp0\n"[..] } else { b"}(" });
                 for (key, value) in items {
                     Self::from(*key).write(protocol, out);
                     value.write(protocol, out);

@@ -1,0 +1,129 @@
+//! Readers of recordings: memtrace's captures and the files of other programs, each into [`SnapshotData`], so that every analysis
+//! and export works on them.
+
+mod capture;
+mod pickle;
+mod pytorch;
+
+use std::path::Path;
+
+pub use capture::store_names;
+#[doc(hidden)]
+pub use capture::{has_ended, is_capture};
+
+use crate::error::Error;
+use crate::input::{Wanted, kind_of};
+use crate::snapshot::SnapshotData;
+use crate::symbol::SymbolSources;
+
+/// A new format is a file beside this one with its reader, and a row here.
+static READERS: [Reader; 2] = [capture::READER, pytorch::READER];
+
+/// A format that is read as a recording.
+struct Reader {
+    /// In errors, with an article.
+    name: &'static str,
+    /// What writes such files: the next step in errors.
+    written_by: &'static str,
+    /// The files, for the help.
+    files: &'static str,
+    /// Whether a file of the format begins so.
+    begins: fn(&[u8]) -> bool,
+    /// Reads the content of a file, of which so many bytes are stored, or says why not.
+    parse: fn(&[u8], usize, ReadOptions<'_>) -> Result<SnapshotData, String>,
+}
+
+impl Reader {
+    fn of(bytes: &[u8]) -> Option<&'static Self> {
+        READERS.iter().find(|reader| (reader.begins)(bytes))
+    }
+
+    fn refused(&self, reason: String) -> Error {
+        Error::parse(self.name, reason, self.written_by)
+    }
+}
+
+const RECORDING: Wanted = Wanted {
+    begins: |bytes| Reader::of(bytes).is_some(),
+    most: u64::MAX,
+    most_unpacked: 4 << 30,
+    refused: |reason| {
+        let written_by: Vec<&str> = READERS.iter().map(|reader| reader.written_by).collect();
+        Error::parse("a recording", reason, written_by.join("; "))
+    },
+};
+
+/// Reads a recording: a capture (a whole one, or the part that a running or killed program has streamed so far) or a PyTorch memory
+/// snapshot (`torch.cuda.memory._dump_snapshot`), also one that is compressed with gzip. Its first bytes say which.
+/// [`SnapshotData::health`] says what could not be read, and what another program's file does not say.
+///
+/// A streamed capture has only addresses. They are symbolized with the files of the program and its libraries, if their build-ids
+/// still match; [`ReadOptions`] has more places for those files.
+///
+/// Nothing in a pickle is executed: opcodes that import or call anything are refused.
+///
+/// # Errors
+/// If the file cannot be read, is no recording, or is damaged (a capture: before its first commit).
+pub fn open(path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
+    ReadOptions::default().open(path)
+}
+
+/// How a recording is read.
+///
+/// ```no_run
+/// use memtrace_core::ReadOptions;
+/// use memtrace_core::symbol::SymbolSources;
+///
+/// let sources = SymbolSources { debug_dirs: vec!["debug".into()], ..SymbolSources::default() };
+/// let data = ReadOptions::default().sources(sources).open("run.memtrace")?;
+/// # Ok::<(), memtrace_core::Error>(())
+/// ```
+#[derive(Default)]
+pub struct ReadOptions<'a> {
+    sources: SymbolSources,
+    progress: Option<Box<dyn FnMut(u64, u64) + 'a>>,
+}
+
+impl<'a> ReadOptions<'a> {
+    /// More places for the files of the program and its libraries.
+    #[must_use]
+    pub fn sources(self, sources: SymbolSources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Called after each address that is symbolized, with the number of finished addresses and of all.
+    #[must_use]
+    pub fn progress(self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        Self { progress: Some(Box::new(progress)), ..self }
+    }
+
+    /// [`open`] with these options.
+    ///
+    /// # Errors
+    /// As those of [`open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
+        let path = path.as_ref();
+        let content = RECORDING.read(path)?;
+        self.parsed(&content.bytes, content.stored).map_err(|error| error.at(path))
+    }
+
+    /// [`open`] for bytes in memory, which are not compressed.
+    ///
+    /// # Errors
+    /// As those of [`open`].
+    pub fn parse(self, bytes: &[u8]) -> Result<SnapshotData, Error> {
+        self.parsed(bytes, bytes.len())
+    }
+
+    fn parsed(self, bytes: &[u8], stored: usize) -> Result<SnapshotData, Error> {
+        let unknown = || (RECORDING.refused)(kind_of(bytes).unwrap_or("it begins like none").to_owned());
+        let reader = Reader::of(bytes).ok_or_else(unknown)?;
+        (reader.parse)(bytes, stored, self).map_err(|reason| reader.refused(reason))
+    }
+}
+
+/// What is read, for the help of a command.
+#[doc(hidden)]
+pub fn readable() -> String {
+    READERS.iter().map(|reader| reader.files).collect::<Vec<_>>().join(", ")
+}
