@@ -21,29 +21,32 @@ pub(crate) fn leaks(reading: &ReadingArgs) -> Result<(), CommandFailure> {
 
 pub(crate) fn temporaries(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = report_of(&recording, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
+    let options = options(reading, Moment::Peak, vec!["temporaries".to_owned()]);
+    let mut report = report_of(&recording, &options)?;
     (report.findings, report.totals) = (Vec::new(), Vec::new());
     if report.sections.is_empty() {
         report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
     }
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }
 
 pub(crate) fn advise(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
+    let options = options(reading, Moment::Peak, Vec::new());
+    let mut report = Report::of(&recording.data, &options)?;
     (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
     if report.findings.is_empty() {
         report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
     }
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }
 
 fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = report_of(&recording, &options(reading, moment, sections))?;
+    let options = options(reading, moment, sections);
+    let mut report = report_of(&recording, &options)?;
     report.notes.splice(0..0, recording.notes);
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }
 
 fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {

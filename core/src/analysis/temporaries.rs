@@ -10,7 +10,8 @@ use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SnapshotData, Weight};
 pub const SOON: usize = 10;
 
 /// The temporaries of a line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TemporaryRow {
     /// The user line.
     pub label: String,
@@ -19,6 +20,7 @@ pub struct TemporaryRow {
     /// Number of blocks.
     pub count: u64,
     /// Real size of the largest block.
+    #[serde(rename = "largest_bytes")]
     pub largest: u64,
 }
 

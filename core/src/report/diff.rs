@@ -1,6 +1,6 @@
 //! The report of a difference: what changed between two recordings, or between two moments of one.
 
-use super::diff_rows::{COLUMNS, cells, change_of, fold};
+use super::diff_rows::{COLUMNS, change_of, fill};
 use super::section::Section;
 use super::{Report, pairs};
 use crate::analysis::{Diff, DiffKey, DiffRow, Moment, OperatorPairs, device_or_main};
@@ -174,9 +174,8 @@ fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
         word @ ("new" | "gone") => format!("{} ({word})", row.label),
         _ => row.label.clone(),
     };
-    section.rows = shown.iter().map(|row| cells(row, label(row))).collect();
     let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
-    fold(&hidden, &mut section);
+    fill(&mut section, &shown, &hidden, label);
     section
 }
 

@@ -1,5 +1,7 @@
 //! Sections of a report: tables as values, without formatting.
 
+use super::rows::NamedRows;
+
 /// A table with its explanations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
@@ -17,6 +19,8 @@ pub struct Section {
     pub rows: Vec<Vec<Cell>>,
     /// Lines below the table: what follows from it.
     pub notes: Vec<String>,
+    /// The rows in JSON, unless they are those of a device.
+    pub(crate) named: Option<NamedRows>,
 }
 
 impl Section {
@@ -27,6 +31,11 @@ impl Section {
 
     pub(crate) fn of_columns(key: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
         Self { key, title: title.into(), columns: columns.to_vec(), ..Self::default() }
+    }
+
+    /// Does it only say why there is no table?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.about.is_empty()
     }
 
     /// A row with figures in the first columns only.

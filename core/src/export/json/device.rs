@@ -1,0 +1,210 @@
+//! What the document says of a device.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::FindingFigures;
+use super::parts::{AllocatorRow, DriverTime, Gap, MemoryBalance, OutOfMemory, Peak, Pool, Sample, Segments, stats};
+use crate::analysis::{
+    self, Breakdown, BreakdownTable, Churn, LiveTwice, Moment, ON_REQUEST, ScopeRow, TABLES, TemporaryRow,
+};
+use crate::attribute::Memoized;
+use crate::error::Error;
+use crate::report::{Finding, Report, ReportOptions, Row, findings, shown_scopes};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// A device: its peak and counters, and tables. A report has those of its tables that it shows.
+#[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DeviceFigures {
+    /// `cpu`, `cuda:0`, `pinned`, `managed` or `imported`.
+    #[cfg_attr(test, schemars(regex(pattern = "^(cpu|pinned|managed|imported|cuda:[0-9]+)$")))]
+    device: String,
+    /// Records in the log.
+    records: usize,
+    /// Older records that the log has overwritten.
+    records_overwritten: u64,
+    peak: Peak,
+    /// Findings, the most expensive first.
+    findings: Vec<FindingFigures>,
+    #[serde(flatten)]
+    tables: Tables,
+    /// Scopes in the order of their first use, parents before children. In a report scopes that differ in a number only are one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scopes: Option<Vec<ScopeRow>>,
+    /// User lines whose blocks are freed soon after their allocation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temporaries: Option<Vec<TemporaryRow>>,
+    /// Blocks that replace each other and are live at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_twice: Option<Vec<LiveTwice>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balance: Option<MemoryBalance>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<Segments>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver_time: Option<DriverTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool_churn: Option<Churn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Pool>,
+    /// Memory that frameworks' own allocators hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peak_by_allocator: Vec<AllocatorRow>,
+    /// Gaps in the log of a streamed capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
+    /// Refused allocations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ooms: Vec<OutOfMemory>,
+    /// Counters, with the keys of torch.cuda.memory_stats.
+    stats: BTreeMap<String, u64>,
+    /// True if the small blocks are a sample: sums are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<Sample>,
+}
+
+impl DeviceFigures {
+    /// All that is known of a device.
+    pub(super) fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        let _memo = Memoized::begin(data, device);
+        // The table of names exists only if there are names; the others may be empty.
+        let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
+        // Every recording knows its end.
+        let live = Moment::End.of(data, device).map_or_else(
+            |_| BTreeMap::new(),
+            |end| LIVE.iter().map(|(key, _, make)| (*key, Table::of(&make(data, &end)))).collect(),
+        );
+        let mut tables = Tables::of(data, device, TABLES.iter().filter(is_there));
+        tables.0.extend(live);
+        let found = findings(data, device);
+        Self { tables, scopes: Some(analysis::scopes(data, device)), ..Self::with(data, device, &found, |_| true) }
+    }
+
+    /// What a report shows of a device.
+    pub(super) fn shown(
+        data: &SnapshotData,
+        device: &DeviceSnapshot,
+        report: &Report,
+        options: &ReportOptions,
+    ) -> Result<Self, Error> {
+        let _memo = Memoized::begin(data, device);
+        let is_shown = |key: &str| report.sections.iter().any(|section| section.key == key && !section.is_empty());
+        let then = options.moment.of(data, device)?;
+        let tables = Tables::of(data, &then, TABLES.iter().chain(&ON_REQUEST).filter(|table| is_shown(table.key)));
+        let mut figures = Self { tables, ..Self::with(data, device, &report.findings, is_shown) };
+        figures.keep(options.rows);
+        // Twice as many scopes as other rows, because they are a tree.
+        figures.scopes = is_shown("scopes").then(|| shown_scopes(data, device, options.rows).0);
+        Ok(figures)
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        let lists = [
+            self.tables.0.values().map(|table| table.rows.len()).max(),
+            Some(self.findings.len()),
+            self.scopes.as_ref().map(Vec::len),
+            self.temporaries.as_ref().map(Vec::len),
+            self.live_twice.as_ref().map(Vec::len),
+            self.driver_time.as_ref().map(|time| time.by_line.len().max(time.by_scope.len())),
+            Some(self.peak_by_allocator.len()),
+            Some(self.gaps.len()),
+            Some(self.ooms.len()),
+        ];
+        lists.into_iter().flatten().max().unwrap_or(0)
+    }
+
+    /// Keeps the first rows of each table, and sums the others in one where the rows add up.
+    pub(super) fn keep(&mut self, rows: usize) {
+        self.tables.0.values_mut().for_each(|table| Row::keep(&mut table.rows, rows));
+        self.findings.truncate(rows);
+        self.scopes.iter_mut().for_each(|scopes| scopes.truncate(rows));
+        self.temporaries.iter_mut().for_each(|temporaries| keep_temporaries(temporaries, rows));
+        self.live_twice.iter_mut().for_each(|twice| twice.truncate(rows));
+        if let Some(time) = &mut self.driver_time {
+            time.by_line.truncate(rows);
+            time.by_scope.truncate(rows);
+        }
+        self.peak_by_allocator.truncate(rows);
+        self.gaps.truncate(rows);
+        self.ooms.truncate(rows);
+    }
+
+    /// Without tables of live memory and scopes.
+    fn with(data: &SnapshotData, device: &DeviceSnapshot, found: &[Finding], is_shown: impl Fn(&str) -> bool) -> Self {
+        let twice = || Some(analysis::live_twice(data, device)).filter(|rows| !rows.is_empty());
+        Self {
+            device: device.device.to_string(),
+            records: device.records.len(),
+            records_overwritten: device.overwritten,
+            peak: Peak::of(&device.peak),
+            findings: found.iter().map(FindingFigures::of).collect(),
+            tables: Tables::default(),
+            scopes: None,
+            temporaries: is_shown("temporaries").then(|| analysis::temporaries(data, device)),
+            live_twice: is_shown("live_twice").then(twice).flatten(),
+            balance: is_shown("balance").then(|| analysis::balance(data, device)).flatten().map(MemoryBalance::of),
+            segments: (is_shown("segments") && matches!(device.device, Device::Cuda(_))).then(|| Segments::of(device)),
+            driver_time: is_shown("driver_time").then(|| DriverTime::of(data, device)).flatten(),
+            pool_churn: is_shown("driver_time").then(|| analysis::churn(device)).flatten(),
+            pool: Pool::of(device),
+            peak_by_allocator: AllocatorRow::all(data, device),
+            gaps: device.gaps.iter().map(Gap::of).collect(),
+            ooms: device.ooms.iter().map(OutOfMemory::of).collect(),
+            stats: stats(&device.stats),
+            estimated: device.sample_interval().map(|_| true),
+            sampled: Sample::of(device),
+        }
+    }
+}
+
+/// Live memory at the end; `live_by_line` is among the tables of texts.
+pub(super) const LIVE: [(&str, &str, MakeBreakdown); 4] = [
+    ("live_by_scope", "scope", analysis::by_scope),
+    ("live_by_operator", "operator", analysis::by_operator),
+    ("live_by_module", "module", analysis::by_module),
+    ("live_by_age", "age", analysis::by_age),
+];
+
+type MakeBreakdown = fn(&SnapshotData, &DeviceSnapshot) -> Breakdown;
+
+/// Tables of live memory by key.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Tables(BTreeMap<&'static str, Table>);
+
+impl Tables {
+    fn of<'a>(data: &SnapshotData, device: &DeviceSnapshot, shown: impl Iterator<Item = &'a BreakdownTable>) -> Self {
+        Self(shown.map(|table| (table.key, Table::of(&(table.make)(data, device)))).collect())
+    }
+}
+
+/// Live memory by one key; the rows add up to the total.
+#[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Table {
+    /// The sum of the rows.
+    total_bytes: u64,
+    /// The largest first.
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn of(breakdown: &Breakdown) -> Self {
+        Self { total_bytes: breakdown.total, rows: Row::all(breakdown) }
+    }
+}
+
+fn keep_temporaries(all: &mut Vec<TemporaryRow>, rows: usize) {
+    let rest = all.split_off(rows.min(all.len()));
+    if !rest.is_empty() {
+        all.push(TemporaryRow {
+            label: format!("({} smaller rows)", rest.len()),
+            bytes: rest.iter().map(|row| row.bytes).fold(0, u64::saturating_add),
+            count: rest.iter().map(|row| row.count).sum(),
+            largest: rest.iter().map(|row| row.largest).max().unwrap_or(0),
+        });
+    }
+}
