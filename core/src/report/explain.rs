@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rows::{BlockRow, NamedRows, Row};
+use super::rows::{BlockRow, NamedRows};
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
@@ -92,10 +92,7 @@ fn by(
         "category" => ("by_category", "Category"),
         _ => ("by_size", "Bytes each"),
     };
-    let mut named = Row::all(&breakdown);
-    Row::keep(&mut named, options.rows);
-    let section = of_breakdown(key, &format!("{when}, by {column}"), heading, &breakdown, options);
-    Section { named: Some(NamedRows::Live(named)), ..section }
+    of_breakdown(key, &format!("{when}, by {column}"), heading, &breakdown, options)
 }
 
 /// The stacks that allocated most.

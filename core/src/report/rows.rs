@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::analysis::{self, Breakdown, DiffRow};
 
-/// The rows of a section that is about no single device's state: those of differences and of explained lines.
+/// The rows of a section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -19,13 +19,13 @@ pub(crate) enum NamedRows {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Row {
     /// The key.
-    pub(crate) label: String,
+    label: String,
     /// Bytes of its blocks.
     pub(crate) bytes: u64,
     /// Number of its blocks; null if only bytes are known.
-    pub(crate) count: Option<u64>,
+    count: Option<u64>,
     /// Median size of its blocks.
-    pub(crate) median_bytes: Option<u64>,
+    median_bytes: Option<u64>,
 }
 
 impl Row {
@@ -40,8 +40,8 @@ impl Row {
     }
 
     /// Keeps the first rows, and sums the others in one.
-    pub(crate) fn keep(all: &mut Vec<Self>, most: usize) {
-        let rest = all.split_off(most.min(all.len()));
+    pub(crate) fn keep(all: &mut Vec<Self>, rows: usize) {
+        let rest = all.split_off(rows.min(all.len()));
         if !rest.is_empty() {
             let label = format!("({} smaller rows)", rest.len());
             let bytes = rest.iter().map(|row| row.bytes).sum();

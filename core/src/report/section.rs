@@ -19,7 +19,7 @@ pub struct Section {
     pub rows: Vec<Vec<Cell>>,
     /// Lines below the table: what follows from it.
     pub notes: Vec<String>,
-    /// The rows in JSON, unless they are those of a device.
+    /// The rows as JSON has them; of the others, such as scopes, it has the figures of the device.
     pub(crate) named: Option<NamedRows>,
 }
 
@@ -31,11 +31,6 @@ impl Section {
 
     pub(crate) fn of_columns(key: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
         Self { key, title: title.into(), columns: columns.to_vec(), ..Self::default() }
-    }
-
-    /// Does it only say why there is no table?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.about.is_empty()
     }
 
     /// A row with figures in the first columns only.

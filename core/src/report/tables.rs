@@ -1,6 +1,7 @@
 //! Tables of live memory, scopes, temporaries and shadowed variables.
 
-use super::{Cell, ReportOptions, Section};
+use super::rows::Row as NamedRow;
+use super::{Cell, NamedRows, ReportOptions, Section};
 use crate::analysis::{self, Breakdown, ON_REQUEST, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
@@ -81,6 +82,9 @@ pub(super) fn of_breakdown(
     if breakdown.rows.is_empty() {
         section.notes.push("(nothing)".to_owned());
     }
+    let mut named = NamedRow::all(breakdown);
+    NamedRow::keep(&mut named, options.rows);
+    section.named = Some(NamedRows::Live(named));
     section
 }
 

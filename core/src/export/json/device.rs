@@ -6,12 +6,9 @@ use serde::Serialize;
 
 use super::FindingFigures;
 use super::parts::{AllocatorRow, DriverTime, Gap, MemoryBalance, OutOfMemory, Peak, Pool, Sample, Segments, stats};
-use crate::analysis::{
-    self, Breakdown, BreakdownTable, Churn, LiveTwice, Moment, ON_REQUEST, ScopeRow, TABLES, TemporaryRow,
-};
+use crate::analysis::{self, Breakdown, BreakdownTable, Churn, LiveTwice, Moment, ScopeRow, TABLES, TemporaryRow};
 use crate::attribute::Memoized;
-use crate::error::Error;
-use crate::report::{Finding, Report, ReportOptions, Row, findings, shown_scopes};
+use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
 /// A device: its peak and counters, and tables. A report has those of its tables that it shows.
@@ -74,32 +71,34 @@ impl DeviceFigures {
         // The table of names exists only if there are names; the others may be empty.
         let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
         // Every recording knows its end.
-        let live = Moment::End.of(data, device).map_or_else(
-            |_| BTreeMap::new(),
-            |end| LIVE.iter().map(|(key, _, make)| (*key, Table::of(&make(data, &end)))).collect(),
+        let live: Vec<_> = Moment::End.of(data, device).map_or_else(
+            |_| Vec::new(),
+            |end| LIVE.iter().map(|(key, _, make)| (*key, Table::of(Row::all(&make(data, &end))))).collect(),
         );
-        let mut tables = Tables::of(data, device, TABLES.iter().filter(is_there));
-        tables.0.extend(live);
-        let found = findings(data, device);
-        Self { tables, scopes: Some(analysis::scopes(data, device)), ..Self::with(data, device, &found, |_| true) }
+        let tables =
+            TABLES.iter().filter(is_there).map(|table| (table.key, Table::of(Row::all(&(table.make)(data, device)))));
+        Self {
+            tables: Tables(tables.chain(live).collect()),
+            scopes: Some(analysis::scopes(data, device)),
+            ..Self::with(data, device, &findings(data, device), |_| true)
+        }
     }
 
-    /// What a report shows of a device.
-    pub(super) fn shown(
-        data: &SnapshotData,
-        device: &DeviceSnapshot,
-        report: &Report,
-        options: &ReportOptions,
-    ) -> Result<Self, Error> {
+    /// What a report shows of a device, with so many rows of each table.
+    pub(super) fn shown(data: &SnapshotData, device: &DeviceSnapshot, report: &Report, rows: usize) -> Self {
         let _memo = Memoized::begin(data, device);
-        let is_shown = |key: &str| report.sections.iter().any(|section| section.key == key && !section.is_empty());
-        let then = options.moment.of(data, device)?;
-        let tables = Tables::of(data, &then, TABLES.iter().chain(&ON_REQUEST).filter(|table| is_shown(table.key)));
-        let mut figures = Self { tables, ..Self::with(data, device, &report.findings, is_shown) };
-        figures.keep(options.rows);
-        // Twice as many scopes as other rows, because they are a tree.
-        figures.scopes = is_shown("scopes").then(|| shown_scopes(data, device, options.rows).0);
-        Ok(figures)
+        let of = |section: &Section| match &section.named {
+            Some(NamedRows::Live(rows)) => Some((section.key, Table::of(rows.clone()))),
+            _ => None,
+        };
+        let is_shown = |key: &str| report.sections.iter().any(|section| section.key == key);
+        let mut figures = Self {
+            tables: Tables(report.sections.iter().filter_map(of).collect()),
+            scopes: is_shown("scopes").then(|| shown_scopes(data, device, rows).0),
+            ..Self::with(data, device, &report.findings, is_shown)
+        };
+        figures.keep_tables(rows);
+        figures
     }
 
     pub(super) fn longest(&self) -> usize {
@@ -117,20 +116,24 @@ impl DeviceFigures {
         lists.into_iter().flatten().max().unwrap_or(0)
     }
 
-    /// Keeps the first rows of each table, and sums the others in one where the rows add up.
+    /// Keeps the first rows of each list, and sums the others in one where the rows add up.
     pub(super) fn keep(&mut self, rows: usize) {
+        self.keep_tables(rows);
         self.tables.0.values_mut().for_each(|table| Row::keep(&mut table.rows, rows));
-        self.findings.truncate(rows);
         self.scopes.iter_mut().for_each(|scopes| scopes.truncate(rows));
+        self.findings.truncate(rows);
+        self.peak_by_allocator.truncate(rows);
+        self.gaps.truncate(rows);
+        self.ooms.truncate(rows);
+    }
+
+    fn keep_tables(&mut self, rows: usize) {
         self.temporaries.iter_mut().for_each(|temporaries| keep_temporaries(temporaries, rows));
         self.live_twice.iter_mut().for_each(|twice| twice.truncate(rows));
         if let Some(time) = &mut self.driver_time {
             time.by_line.truncate(rows);
             time.by_scope.truncate(rows);
         }
-        self.peak_by_allocator.truncate(rows);
-        self.gaps.truncate(rows);
-        self.ooms.truncate(rows);
     }
 
     /// Without tables of live memory and scopes.
@@ -148,7 +151,9 @@ impl DeviceFigures {
             live_twice: is_shown("live_twice").then(twice).flatten(),
             balance: is_shown("balance").then(|| analysis::balance(data, device)).flatten().map(MemoryBalance::of),
             segments: (is_shown("segments") && matches!(device.device, Device::Cuda(_))).then(|| Segments::of(device)),
-            driver_time: is_shown("driver_time").then(|| DriverTime::of(data, device)).flatten(),
+            driver_time: (is_shown("driver_time") || is_shown("driver_time_by_scope"))
+                .then(|| DriverTime::of(data, device))
+                .flatten(),
             pool_churn: is_shown("driver_time").then(|| analysis::churn(device)).flatten(),
             pool: Pool::of(device),
             peak_by_allocator: AllocatorRow::all(data, device),
@@ -175,13 +180,7 @@ type MakeBreakdown = fn(&SnapshotData, &DeviceSnapshot) -> Breakdown;
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Tables(BTreeMap<&'static str, Table>);
 
-impl Tables {
-    fn of<'a>(data: &SnapshotData, device: &DeviceSnapshot, shown: impl Iterator<Item = &'a BreakdownTable>) -> Self {
-        Self(shown.map(|table| (table.key, Table::of(&(table.make)(data, device)))).collect())
-    }
-}
-
-/// Live memory by one key; the rows add up to the total.
+/// Live memory by one key.
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Table {
@@ -192,8 +191,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn of(breakdown: &Breakdown) -> Self {
-        Self { total_bytes: breakdown.total, rows: Row::all(breakdown) }
+    fn of(rows: Vec<Row>) -> Self {
+        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows }
     }
 }
 

@@ -4,7 +4,7 @@ mod device;
 mod parts;
 mod recording;
 #[cfg(test)]
-mod schema_tests;
+mod tests;
 
 use std::io::Write;
 
@@ -61,15 +61,19 @@ impl Export for Json {
 /// shows. A report that is not [`Report::of`] a recording, such as a difference, has its rows in `sections`.
 ///
 /// # Errors
-/// If the log does not reach back to the moment.
+/// Never: text can always be written.
 pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>) -> Result<String, Error> {
-    let mut document = Document::in_words(report);
-    if let Some((data, options)) = of {
-        document.recording = Some(Recording::of(data));
-        let device = device_or_main(data, options.device);
-        document.devices =
-            device.map(|device| DeviceFigures::shown(data, device, report, options)).transpose()?.into_iter().collect();
-    }
+    let device = of.and_then(|(data, options)| Some((data, device_or_main(data, options.device)?, options.rows)));
+    let devices = device.map(|(data, device, rows)| DeviceFigures::shown(data, device, report, rows));
+    let document = Document {
+        title: Some(report.title.clone()),
+        answer: Some(report.answer.clone()),
+        notes: Some(report.notes.clone()),
+        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, devices.as_ref())).collect()),
+        devices: devices.into_iter().collect(),
+        recording: of.map(|(data, _)| Recording::of(data)),
+        ..Document::default()
+    };
     document.text(false)
 }
 
@@ -95,8 +99,7 @@ struct Document {
     /// The devices that were used, the heap first; of a report the device that it is about. Empty for a difference and an
     /// explained line.
     devices: Vec<DeviceFigures>,
-    /// The tables that the report shows, in its order. The rows of `peak_by_line` and of others about a device's memory are in
-    /// `devices`, under `key`.
+    /// The tables that the report shows, in its order. Where there is a device, it has their rows, `peak_by_line` under this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<Vec<SectionWords>>,
     /// The parts that were left out to keep to a size.
@@ -127,16 +130,6 @@ impl Default for Document {
 }
 
 impl Document {
-    fn in_words(report: &Report) -> Self {
-        Self {
-            title: Some(report.title.clone()),
-            answer: Some(report.answer.clone()),
-            notes: Some(report.notes.clone()),
-            sections: Some(report.sections.iter().map(SectionWords::of).collect()),
-            ..Self::default()
-        }
-    }
-
     fn longest(&self) -> usize {
         let devices = self.devices.iter().map(DeviceFigures::longest);
         devices.chain(self.modules.iter().map(Vec::len)).max().unwrap_or(0)
@@ -170,15 +163,15 @@ struct SectionWords {
     about: Vec<String>,
     /// What follows from it.
     notes: Vec<String>,
-    /// The rows of a difference, or of an explained line.
+    /// The rows, if they are not in `devices`.
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<NamedRows>,
 }
 
 impl SectionWords {
-    fn of(section: &Section) -> Self {
+    fn of(section: &Section, device: Option<&DeviceFigures>) -> Self {
         let Section { key, title, is_estimate, about, notes, named, .. } = section.clone();
-        Self { key, title, estimate: is_estimate, about, notes, rows: named }
+        Self { key, title, estimate: is_estimate, about, notes, rows: named.filter(|_| device.is_none()) }
     }
 }
 
