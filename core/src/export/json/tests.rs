@@ -40,24 +40,13 @@ impl JsonSchema for Tables {
     }
 }
 
-/// There are no other keys than those that are described, a key that may be absent is never null, and a text is one line.
+/// There are no other keys than those that are described, and a text is one line.
 fn strict(schema: &mut Schema) {
-    let required = schema.get("required").cloned().unwrap_or(json!([]));
-    let is_required = |key: &String| required.as_array().unwrap().iter().any(|name| name == key);
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.iter_mut().filter(|(key, _)| !is_required(key)).for_each(|(_, value)| never_null(value));
+    if schema.get("properties").is_some() {
         schema.ensure_object().entry("additionalProperties").or_insert(false.into());
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = text.replace('\n', " ");
-    }
-}
-
-fn never_null(schema: &mut Value) {
-    if let Some(types) = schema["type"].as_array() {
-        schema["type"] = types.iter().find(|name| *name != "null").cloned().unwrap();
-    } else if let Some(of) = schema["anyOf"].as_array() {
-        *schema = of[0].clone();
     }
 }
 
