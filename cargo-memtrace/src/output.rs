@@ -5,21 +5,21 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use memtrace_core::export::{Export, LeftOut, Text, file};
-use memtrace_core::report::Report;
+use memtrace_core::export::{Export, LeftOut, Text, file, report_json};
+use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::visible;
 
 use crate::arguments::{ColorWhen, SelectionArgs};
 use crate::failure::CommandFailure;
 
-/// Prints a report as text or JSON.
-pub(crate) fn print(report: &Report, selection: &SelectionArgs) -> Result<(), CommandFailure> {
-    if selection.json {
-        print_json(format!("{:#}\n", memtrace_core::export::report_json(report)))
-    } else {
-        print_shown(&text(selection).show(report))
-    }
+/// Prints a report as text or JSON. A report of a recording comes with it: its JSON has the tables whole.
+pub(crate) fn print(
+    report: &Report,
+    of: Option<(&SnapshotData, &ReportOptions)>,
+    selection: &SelectionArgs,
+) -> Result<(), CommandFailure> {
+    if selection.json { print_shown(&report_json(report, of)?) } else { print_shown(&text(selection).show(report)) }
 }
 
 /// Prints a report as text, in colours if this is a terminal.

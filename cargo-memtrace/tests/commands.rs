@@ -34,13 +34,13 @@ fn fails(code: i32, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn every_reading_command_prints_text_and_json_of_one_version() {
+fn every_reading_command_prints_text_and_json_of_its_version() {
     let file = recording();
     let file = file.to_str().unwrap();
-    for command in ["report", "advise", "leaks", "temporaries", "timeline"] {
+    for (command, version) in [("report", 2), ("advise", 2), ("leaks", 2), ("temporaries", 2), ("timeline", 1)] {
         assert!(prints(&[command, file]).contains("cpu"), "{command}");
         let json: serde_json::Value = serde_json::from_str(&prints(&[command, file, "--json"])).unwrap();
-        assert_eq!(json["version"], 1, "{command}");
+        assert_eq!(json["version"], version, "{command}");
     }
     let explained = prints(&["explain", file, "model.rs:7"]);
     assert!(explained.contains("src/model.rs:7 (Net::forward)"), "{explained}");
@@ -90,13 +90,19 @@ fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
 fn the_reports_figures_are_those_of_the_recording() {
     let file = recording();
     let data = memtrace_core::open(&file).unwrap();
-    let json: serde_json::Value =
-        serde_json::from_str(&prints(&["report", file.to_str().unwrap(), "--by", "line", "--json"])).unwrap();
-    let sections = json["sections"].as_array().unwrap();
-    assert_eq!(sections.len(), 1);
-    let sum: u64 = sections[0]["rows"].as_array().unwrap().iter().map(|row| row["mem"].as_u64().unwrap()).sum();
+    let read = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&prints(&[&[args[0], file.to_str().unwrap()], &args[1..]].concat())).unwrap()
+    };
+    let json = read(&["report", "--by", "line", "--json"]);
+    assert_eq!(json["sections"].as_array().unwrap().len(), 1);
+    let table = &json["devices"][0]["peak_by_line"];
+    let sum: u64 = table["rows"].as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
     let device = memtrace_core::analysis::device_or_main(&data, None).unwrap();
     assert_eq!(sum, device.peak.total());
+    let whole = read(&["export", "--to", "json", "-o", "-"]);
+    assert_eq!(*table, whole["devices"][0]["peak_by_line"], "both commands print one document");
+    assert_eq!(json["devices"][0]["peak"], whole["devices"][0]["peak"]);
+    assert!(json["devices"][0].get("peak_by_function").is_none() && json["devices"][0].get("scopes").is_none());
 }
 
 #[test]

@@ -128,18 +128,16 @@ fn json_of(arguments: &[&str]) -> Value {
 fn every_command_takes(pickle: &Path, folder: &Path) {
     let file = pickle.to_str().unwrap();
     let report = json_of(&["report", file, "--top", "1000"]);
-    let section = |key: &str| report["sections"].as_array().unwrap().iter().find(|it| it["key"] == key).unwrap();
-    let sum = |key: &str| {
-        section(key)["rows"].as_array().unwrap().iter().map(|row| row["mem"].as_u64().unwrap()).sum::<u64>()
-    };
+    let rows = |key: &str| report["devices"][0][key]["rows"].as_array().unwrap();
+    let sum = |key: &str| rows(key).iter().map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>();
     let data = memtrace_core::open(pickle).unwrap();
     let peak = memtrace_core::analysis::device_or_main(&data, None).unwrap().peak.total();
     assert_eq!([sum("peak_by_line"), sum("peak_by_function")], [peak; 2], "{file}");
     for command in ["report", "advise", "leaks", "temporaries"] {
         assert!(prints(&[command, file]).contains("cuda:0"), "{command} {file}");
     }
-    let line = section("peak_by_line")["rows"].as_array().unwrap().iter().find_map(|row| {
-        row["location"].as_str()?.split_once(" (").filter(|(line, _)| line.ends_with(|c: char| c.is_ascii_digit()))
+    let line = rows("peak_by_line").iter().find_map(|row| {
+        row["label"].as_str()?.split_once(" (").filter(|(line, _)| line.ends_with(|c: char| c.is_ascii_digit()))
     });
     let (line, _) = line.unwrap();
     assert!(prints(&["explain", file, line]).contains("At the peak: "), "{line}");
@@ -262,7 +260,7 @@ fn a_snapshot_is_held_against_a_recording_of_candle_in_text_markdown_and_json() 
     let bytes = |key: &str| {
         let section = sections.iter().find(|section| section["key"] == key);
         let rows = section.map_or(&[][..], |section| section["rows"].as_array().unwrap());
-        rows.iter().map(|row| row["before"].as_u64().unwrap()).sum::<u64>()
+        rows.iter().map(|row| row["before_bytes"].as_u64().unwrap()).sum::<u64>()
     };
     let peak = (1 << 20) + (1 << 19) + (1 << 18);
     assert_eq!(bytes("diff_by_operator") + bytes("unpaired_operators"), peak, "{report:#}");

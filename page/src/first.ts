@@ -77,7 +77,7 @@ export class FirstScreen {
     return h(
       "li", {},
       h("details", {},
-        h("summary", {}, h("strong", {}, finding.cost), ` ${finding.what}`, then && h("span", { class: "then" }, `. ${then}.`)),
+        h("summary", {}, h("strong", {}, finding.cost_in_words), ` ${finding.what}`, then && h("span", { class: "then" }, `. ${then}.`)),
         line && h("p", {}, "at ", h("button", { class: "link", click: show }, line)),
         h("p", { class: "faint" }, finding.certainty),
         h("pre", { class: "advice" }, finding.advice.join("\n")),

@@ -16,7 +16,7 @@ export interface Finding {
   kind: string;
   what: string;
   line: string | null;
-  cost: string;
+  cost_in_words: string;
   certainty: string;
   advice: string[];
 }

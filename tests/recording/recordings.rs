@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use memtrace::analysis::Key;
-use memtrace::export::{Export, Folded, Text};
+use memtrace::analysis::{Key, Subject};
+use memtrace::export::{Export, Folded, Text, report_json};
+use memtrace::report::{DiffOptions, Report, ReportOptions};
 use memtrace::{Device, DeviceView, scope, scope_guard};
 
 use crate::schema::{checked_json, violations};
@@ -192,12 +193,21 @@ fn the_reports_json_matches_its_schema_and_changed_json_does_not() {
     let _alone = alone();
     let session = memtrace::builder().min_size(1).start().unwrap();
     let _block = scope("load", || Raw::new(MIB));
-    let report = checked_json(&session.snapshot());
+    let snapshot = session.snapshot();
+    let report = checked_json(&snapshot);
     let changed = |at: &str, value: serde_json::Value| {
         let mut report = report.clone();
         *report.pointer_mut(at).unwrap() = value;
         violations(&report).len()
     };
-    assert!(changed("/version", 2.into()) > 0 && changed("/devices/0/peak/bytes", (-1).into()) > 0);
+    assert!(changed("/version", 1.into()) > 0 && changed("/devices/0/peak/bytes", (-1).into()) > 0);
     assert!(changed("/devices/0/scopes/0", serde_json::json!({ "path": "load" })) > 0);
+    let options = ReportOptions::default();
+    let shown = report_json(&Report::of(&snapshot, &options).unwrap(), Some((&snapshot, &options)));
+    let explained = Report::of_subject(&snapshot, &Subject::parse("recordings.rs"), &options).unwrap();
+    let changes = DiffOptions { threshold: 0, ..DiffOptions::default() };
+    let difference = Report::of_diff(&snapshot, &snapshot, &changes).unwrap();
+    for printed in [shown, report_json(&explained, None), report_json(&difference, None)] {
+        assert_eq!(violations(&serde_json::from_str(&printed.unwrap()).unwrap()), [""; 0]);
+    }
 }

@@ -21,10 +21,11 @@ pub(crate) struct AdviseArgs {
 
 pub(crate) fn run(AdviseArgs { reading }: &AdviseArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
+    let options = options(reading, Moment::Peak, Vec::new());
+    let mut report = Report::of(&recording.data, &options)?;
     (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
     if report.findings.is_empty() {
         report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
     }
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }

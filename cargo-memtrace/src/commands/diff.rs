@@ -61,5 +61,5 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     let progress = Progress::of("comparing the recordings");
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);
-    if args.md { output::print_shown(&markdown(&report)) } else { output::print(&report, &args.selection) }
+    if args.md { output::print_shown(&markdown(&report)) } else { output::print(&report, None, &args.selection) }
 }

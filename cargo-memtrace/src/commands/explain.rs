@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
         let known = "`cargo memtrace report --by line,operator,function` lists what there is";
         CommandFailure::usage(format!("no block of {} belongs to {subject:?}; {known}", recording.path.display()))
     })?;
-    output::print(&report, &args.selection)
+    output::print(&report, None, &args.selection)
 }
 
 /// In either order, because other commands take the recording first, and this one without it.

@@ -35,9 +35,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
 
 pub(super) fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = report_of(&recording, &options(reading, moment, sections))?;
+    let options = options(reading, moment, sections);
+    let mut report = report_of(&recording, &options)?;
     report.notes.splice(0..0, recording.notes);
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }
 
 pub(super) fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {

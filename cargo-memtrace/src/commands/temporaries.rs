@@ -20,10 +20,11 @@ pub(crate) struct TemporariesArgs {
 
 pub(crate) fn run(TemporariesArgs { reading }: &TemporariesArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let mut report = report_of(&recording, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
+    let options = options(reading, Moment::Peak, vec!["temporaries".to_owned()]);
+    let mut report = report_of(&recording, &options)?;
     (report.findings, report.totals) = (Vec::new(), Vec::new());
     if report.sections.is_empty() {
         report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
     }
-    output::print(&report, &reading.selection)
+    output::print(&report, Some((&recording.data, &options)), &reading.selection)
 }

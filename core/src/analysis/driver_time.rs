@@ -6,7 +6,8 @@ use crate::recording::DeviceView;
 use crate::snapshot::{CallTime, DeviceSnapshot, RecordKind};
 
 /// Time in the driver calls of one line or scope.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimeRow {
     /// The user line or the scope.
     pub label: String,
@@ -69,17 +70,23 @@ pub fn time_in_driver(device: &DeviceSnapshot) -> TimeRow {
 }
 
 /// Pool churn: a pool released memory to its device and reserved it again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Churn {
     /// Bytes reserved again.
+    #[serde(rename = "bytes_taken_again")]
     pub bytes: u64,
     /// Calls in which the pool grew, including the first times.
+    #[serde(rename = "growing_calls")]
     pub calls: u64,
     /// Nanoseconds in them.
+    #[serde(rename = "growing_ns")]
     pub ns: u64,
     /// The pool's current release threshold.
+    #[serde(rename = "release_threshold_bytes")]
     pub release_threshold: u64,
     /// The release threshold that avoids the churn: the pool's high-water mark.
+    #[serde(rename = "threshold_to_keep_all_bytes")]
     pub keep: u64,
 }
 

@@ -117,21 +117,6 @@ pub struct Breakdown {
     pub total: u64,
 }
 
-impl Breakdown {
-    /// The `count` largest rows, and one row for the others.
-    pub fn largest(&self, count: usize) -> Self {
-        let (kept, rest) = self.rows.split_at(count.min(self.rows.len()));
-        let mut rows = kept.to_vec();
-        if !rest.is_empty() {
-            let label = format!("({} smaller rows)", rest.len());
-            let bytes = rest.iter().map(|row| row.bytes).sum();
-            let count = rest.iter().filter_map(|row| row.count).sum();
-            rows.push(Row { label, bytes, median: 0, count: Some(count) });
-        }
-        Self { rows, total: self.total }
-    }
-}
-
 #[cfg(test)]
 mod tests {
 

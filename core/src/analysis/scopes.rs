@@ -6,19 +6,25 @@ use crate::recording::DeviceView;
 use crate::snapshot::ContextId;
 
 /// A scope.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ScopeRow {
     /// Its path: names from the outermost scope inwards, joined by ` > `.
     pub path: String,
     /// Nesting depth, from 1.
+    #[serde(skip)]
     pub depth: usize,
     /// The scope's own name.
+    #[serde(skip)]
     pub name: String,
     /// Bytes of the peak's blocks allocated directly in it, not in nested scopes; these add up to the total.
+    #[serde(rename = "at_peak_bytes")]
     pub at_peak: u64,
     /// Largest number of bytes live at once among blocks allocated in it or in nested scopes.
+    #[serde(rename = "own_peak_bytes")]
     pub own_peak: u64,
     /// Largest total of the device while it was open.
+    #[serde(rename = "total_peak_bytes")]
     pub total_peak: Option<u64>,
     /// How often it was entered.
     pub calls: u64,
@@ -147,7 +153,11 @@ impl Group {
 
     fn finish(mut self) -> ScopeRow {
         if self.row.name != self.last {
-            self.row.name = format!("{} … {}, most in {}", self.row.name, self.last, self.worst);
+            let merged = format!("{} … {}, most in {}", self.row.name, self.last, self.worst);
+            if let Some(around) = self.row.path.strip_suffix(&self.row.name) {
+                self.row.path = format!("{around}{merged}");
+            }
+            self.row.name = merged;
         }
         self.row
     }

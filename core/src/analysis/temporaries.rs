@@ -11,7 +11,8 @@ use crate::snapshot::{Record, RecordKind, Weight};
 pub const SOON: usize = 10;
 
 /// The temporaries of a line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TemporaryRow {
     /// The user line.
     pub label: String,
@@ -20,6 +21,7 @@ pub struct TemporaryRow {
     /// Number of blocks.
     pub count: u64,
     /// Real size of the largest block.
+    #[serde(rename = "largest_bytes")]
     pub largest: u64,
 }
 

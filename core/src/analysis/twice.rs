@@ -11,7 +11,8 @@ use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LiveTwice {
     /// The function's lines that allocated them, oldest block first.
     pub lines: Vec<String>,
@@ -20,9 +21,11 @@ pub struct LiveTwice {
     /// Number of blocks, at least 2.
     pub count: u64,
     /// Bytes of all blocks but the newest.
+    #[serde(rename = "older_bytes")]
     pub older: u64,
     /// The device's peak if each block but the newest had been freed once the next one was allocated, all other records being
     /// the same. `None` if the log has lost records.
+    #[serde(rename = "peak_without_bytes")]
     pub peak_without: Option<u64>,
 }
 

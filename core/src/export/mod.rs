@@ -49,7 +49,6 @@ mod pprof;
 mod proportion_tests;
 mod protobuf;
 mod pytorch;
-mod report_json;
 #[cfg(test)]
 mod sample_tests;
 mod svg;
@@ -74,7 +73,7 @@ pub use format::Format;
 #[cfg(not(feature = "flamegraph"))]
 use format::MissingFlamegraph as Flamegraph;
 pub use html::HtmlPage;
-pub use json::Json;
+pub use json::{Json, report_json};
 #[doc(hidden)]
 pub use markdown::code as markdown_code;
 #[doc(hidden)]
@@ -85,7 +84,6 @@ pub use operators::{
 };
 pub use pprof::Pprof;
 pub use pytorch::Pickle;
-pub use report_json::report_json;
 pub use text::{Text, at_peak};
 pub use timeline::TimelineSvg;
 

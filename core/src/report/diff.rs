@@ -1,6 +1,6 @@
 //! The report of a difference: what changed between two recordings, or between two moments of one.
 
-use super::diff_rows::{COLUMNS, cells, change_of, fold};
+use super::diff_rows::{COLUMNS, change_of, fill};
 use super::section::Section;
 use super::{Report, pairs};
 use crate::analysis::{Diff, DiffRow, Key, LiveSet, Moment, OperatorPairs};
@@ -176,9 +176,8 @@ fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
         word @ ("new" | "gone") => format!("{} ({word})", row.label),
         _ => row.label.clone(),
     };
-    section.rows = shown.iter().map(|row| cells(row, label(row))).collect();
     let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
-    fold(&hidden, &mut section);
+    fill(&mut section, &shown, &hidden, label);
     section
 }
 

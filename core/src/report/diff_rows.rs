@@ -1,29 +1,39 @@
-//! Rows of a difference as cells.
+//! Rows of a difference, as cells and with names.
 
+use super::rows::{ChangeRow, NamedRows};
 use super::section::{Cell, Section};
 use super::tables::more;
 use crate::analysis::DiffRow;
 
-pub(super) const COLUMNS: [&str; 5] = ["Change", "Before", "After", "Blocks", ""];
+pub(super) const COLUMNS: [&str; 5] = ["Change", "Before", "After", BLOCKS, ""];
+const BLOCKS: &str = "Blocks";
 
 pub(super) fn change_of(before: u64, after: u64) -> i64 {
     DiffRow { before, after, ..DiffRow::default() }.change()
 }
 
-/// Adds one row for all that a table does not show.
-pub(super) fn fold(hidden: &[&DiffRow], section: &mut Section) {
-    if hidden.is_empty() {
-        return;
+/// Adds these rows, and one for all that the table does not show.
+pub(super) fn fill(section: &mut Section, shown: &[&DiffRow], hidden: &[&DiffRow], label: impl Fn(&DiffRow) -> String) {
+    let blocks = |row: &DiffRow| section.columns.contains(&BLOCKS).then(|| blocks(row));
+    let cells = |row: &&DiffRow| front(row).into_iter().chain(blocks(row)).chain([Cell::Text(label(row))]).collect();
+    section.rows = shown.iter().map(cells).collect();
+    let mut named: Vec<ChangeRow> = shown.iter().map(|row| ChangeRow::from(*row)).collect();
+    if !hidden.is_empty() {
+        let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
+        let (before, after) = (sum(|row| row.before), sum(|row| row.after));
+        let rest = DiffRow { label: more(hidden.len()), before, after, ..DiffRow::default() };
+        section.partial_row(front(&rest), rest.label.clone());
+        named.push(ChangeRow::from(&rest));
     }
-    let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
-    let (before, after) = (sum(|row| row.before), sum(|row| row.after));
-    let front = vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)];
-    section.partial_row(front, more(hidden.len()));
+    section.named = Some(NamedRows::Changes(named));
 }
 
-pub(super) fn cells(row: &DiffRow, label: String) -> Vec<Cell> {
-    let blocks = row.blocks_before.zip(row.blocks_after).map_or(Cell::Unknown, |(before, after)| {
+fn front(row: &DiffRow) -> Vec<Cell> {
+    vec![Cell::Change(row.change()), Cell::Sum(row.before), Cell::Sum(row.after)]
+}
+
+fn blocks(row: &DiffRow) -> Cell {
+    row.blocks_before.zip(row.blocks_after).map_or(Cell::Unknown, |(before, after)| {
         Cell::Text(if before == after { before.to_string() } else { format!("{before} → {after}") })
-    });
-    vec![Cell::Change(row.change()), Cell::Sum(row.before), Cell::Sum(row.after), blocks, Cell::Text(label)]
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::rows::{BlockRow, NamedRows};
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
@@ -122,31 +123,42 @@ fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
 fn lives(device: &DeviceView<'_>, found: &Explained, rows: usize) -> Section {
     let mut section =
         Section::of_columns("blocks", "Blocks, the largest first", &["Size", "From", "To", "Peak", "Block"]);
-    let categories = device.categories();
+    let (data, categories) = (device.data(), device.categories());
     let mut blocks: Vec<&BlockLife> = found.blocks.iter().collect();
     blocks.sort_by_key(|life| (std::cmp::Reverse(life.block.size), life.block.seq));
-    for life in blocks.iter().take(rows) {
-        let block = &life.block;
-        let from = if life.alloc_lost { Cell::Unknown } else { Cell::Time(block.time_ns) };
-        let to = life.freed_ns.map_or(Cell::Text("live".to_owned()), Cell::Time);
-        let what = [
-            Some(format!("{:#x}", block.address)),
-            device.name(block.seq).map(str::to_owned),
-            Some(categories.label(block.seq).to_owned()),
-            Some(device.data().context_path(block.context)).filter(|path| !path.is_empty()),
-            line_and_callers(device.data(), life.freed_at, 0)
-                .pop()
-                .filter(|_| life.freed_at != StackId::NONE)
-                .map(|line| format!("freed at {line}")),
-        ];
-        let at_peak = Cell::Text(if life.at_peak { "yes" } else { "" }.to_owned());
-        let what = what.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        section.rows.push(vec![Cell::Bytes(block.size), from, to, at_peak, Cell::Text(what)]);
-    }
+    let named = |life: &&BlockLife| {
+        let BlockLife { block, freed_ns, freed_at, at_peak, alloc_lost } = life;
+        let freed_at = (*freed_at != StackId::NONE).then(|| line_and_callers(data, *freed_at, 0).pop()).flatten();
+        BlockRow {
+            address: format!("{:#x}", block.address),
+            bytes: block.size,
+            from_ns: (!alloc_lost).then_some(block.time_ns),
+            to_ns: *freed_ns,
+            at_peak: *at_peak,
+            name: device.name(block.seq).map(str::to_owned),
+            category: categories.label(block.seq).to_owned(),
+            scope: Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
+            freed_at,
+        }
+    };
+    let named: Vec<BlockRow> = blocks.iter().take(rows).map(named).collect();
+    section.rows = named.iter().map(cells).collect();
     if blocks.len() > rows {
         section.partial_row(Vec::new(), more(blocks.len() - rows));
     }
-    section
+    Section { named: Some(NamedRows::Blocks(named)), ..section }
+}
+
+fn cells(row: &BlockRow) -> Vec<Cell> {
+    let freed = row.freed_at.as_ref().map(|line| format!("freed at {line}"));
+    let what = [Some(&row.address), row.name.as_ref(), Some(&row.category), row.scope.as_ref(), freed.as_ref()];
+    vec![
+        Cell::Bytes(row.bytes),
+        row.from_ns.map_or(Cell::Unknown, Cell::Time),
+        row.to_ns.map_or(Cell::Text("live".to_owned()), Cell::Time),
+        Cell::Text(if row.at_peak { "yes" } else { "" }.to_owned()),
+        Cell::Text(what.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")),
+    ]
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod host_memory;
 mod notes;
 mod pairs;
 mod post_mortem;
+mod rows;
 pub(crate) mod sampled;
 mod section;
 mod summary;
@@ -21,8 +22,9 @@ pub(crate) use answer::holders;
 pub use diff::DiffOptions;
 pub use findings::{Confidence, Cost, Finding, findings};
 pub use fit::{fit_line, fit_section};
+pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
-pub(crate) use tables::CUMULATIVE;
+pub(crate) use tables::{CUMULATIVE, shown_scopes};
 
 use crate::analysis::{LiveSet, Moment, ON_REQUEST, Shown, TABLES};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! The report of a recording of PyTorch beside one of candle: tables of paired operators, and what has no partner.
 
-use super::diff_rows::{COLUMNS, cells, change_of, fold};
-use super::section::{Cell, Section};
+use super::diff_rows::{COLUMNS, fill};
+use super::section::Section;
 use crate::analysis::{Diff, DiffRow, LiveSet, OperatorPairs};
 use crate::snapshot::Weight;
 use crate::units::Bytes;
@@ -49,8 +49,7 @@ fn table(key: &'static str, title: String, diff: &Diff, (most, threshold): (usiz
     rows.sort_by_key(|row| std::cmp::Reverse(row.before.max(row.after)));
     let is_large = |row: &&&DiffRow| row.before.max(row.after) >= threshold;
     let shown = rows.iter().take_while(is_large).take(most).count();
-    section.rows = rows[..shown].iter().map(|row| cells(row, row.label.clone())).collect();
-    fold(&rows[shown..], &mut section);
+    fill(&mut section, &rows[..shown], &rows[shown..], |row| row.label.clone());
     section
 }
 
@@ -67,9 +66,9 @@ fn side_by_side(pairs: &OperatorPairs, old: &LiveSet<'_>, new: &LiveSet<'_>) -> 
         ("temporaries", pairs.temporaries.before, pairs.temporaries.after),
         ("live at the end", live(old), live(new)),
     ];
-    let row = |(label, before, after): (&str, u64, u64)| {
-        vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after), Cell::Text(label.to_owned())]
-    };
-    section.rows = rows.into_iter().map(row).collect();
+    let row =
+        |(label, before, after): (&str, _, _)| DiffRow { label: label.to_owned(), before, after, ..DiffRow::default() };
+    let rows = rows.map(row);
+    fill(&mut section, &rows.each_ref(), &[], |row| row.label.clone());
     section
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::rows::NamedRows;
+
 /// A table with its explanations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
@@ -19,6 +21,8 @@ pub struct Section {
     pub rows: Vec<Vec<Cell>>,
     /// Lines below the table: what follows from it.
     pub notes: Vec<String>,
+    /// The rows as JSON has them; of the others, such as scopes, it has the figures of the device.
+    pub(crate) named: Option<NamedRows>,
 }
 
 impl Section {

@@ -1,6 +1,7 @@
 //! Tables of live memory, scopes, temporaries and shadowed variables.
 
-use super::{Cell, ReportOptions, Section};
+use super::rows::Row as NamedRow;
+use super::{Cell, NamedRows, ReportOptions, Section};
 use crate::analysis::{self, Breakdown, LiveSet, ON_REQUEST, Row, ScopeRow, Shown, TABLES, scopes_by_pattern};
 use crate::recording::DeviceView;
 use crate::units::Bytes;
@@ -75,6 +76,9 @@ pub(super) fn of_breakdown(
     if breakdown.rows.is_empty() {
         section.notes.push("(nothing)".to_owned());
     }
+    let mut named = NamedRow::all(breakdown);
+    NamedRow::keep(&mut named, options.rows);
+    section.named = Some(NamedRows::Live(named));
     section
 }
 
@@ -93,7 +97,7 @@ fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&
 }
 
 pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
-    let rows = scopes_by_pattern(analysis::scopes(device));
+    let (shown, hidden, least) = shown_scopes(device, options.rows);
     let columns = ["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"];
     let mut section = Section::of_columns("scopes", "By scope", &columns);
     section.is_estimate = device.is_sample();
@@ -106,9 +110,7 @@ pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option
     section.about = about.map(str::to_owned).to_vec();
     let total = device.peak.total();
     let share = |bytes| vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }];
-    let least = smallest_shown(&rows, 2 * options.rows);
-    let (shown, hidden): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.own_peak >= least);
-    for row in shown {
+    for row in &shown {
         let name = format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name);
         section.rows.push([share(row.at_peak), scope_cells(row), vec![Cell::Text(name)]].concat());
     }
@@ -116,9 +118,18 @@ pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option
         let label = format!("({} scopes whose own peak is below {})", hidden.len(), Bytes(least));
         section.partial_row(share(hidden.iter().map(|row| row.at_peak).sum()), label);
     }
-    let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
+    let in_scopes: u64 = shown.iter().chain(&hidden).map(|row| row.at_peak).sum();
     section.partial_row(share(total.saturating_sub(in_scopes)), "(everything else)".to_owned());
-    (!rows.is_empty()).then_some(section)
+    (!shown.is_empty() || !hidden.is_empty()).then_some(section)
+}
+
+/// The largest scopes, about twice as many as rows because they are a tree; the others, and the smallest own peak that is shown.
+/// Scopes whose names differ in a number are one.
+pub(crate) fn shown_scopes(device: &DeviceView<'_>, rows: usize) -> (Vec<ScopeRow>, Vec<ScopeRow>, u64) {
+    let all = scopes_by_pattern(analysis::scopes(device));
+    let least = smallest_shown(&all, 2 * rows);
+    let (shown, hidden) = all.into_iter().partition(|row| row.own_peak >= least);
+    (shown, hidden, least)
 }
 
 fn scope_cells(row: &ScopeRow) -> Vec<Cell> {

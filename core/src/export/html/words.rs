@@ -2,28 +2,18 @@
 
 use serde_json::{Value, json};
 
+use crate::export::json::FindingFigures;
 use crate::export::text::cell_text;
-use crate::report::{Cell, Finding, Report, Section, sampled};
+use crate::report::{Cell, Report, Section, sampled};
 
 pub(super) fn report(report: &Report) -> Value {
     json!({
         "title": report.title,
         "answer": report.answer,
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": report.findings.iter().map(FindingFigures::of).collect::<Vec<_>>(),
         "notes": report.notes,
         "totals": report.totals,
         "sections": report.sections.iter().map(section).collect::<Vec<_>>(),
-    })
-}
-
-fn finding(finding: &Finding) -> Value {
-    json!({
-        "kind": finding.kind,
-        "what": finding.what,
-        "line": finding.line,
-        "cost": finding.cost.to_string(),
-        "certainty": finding.certainty(),
-        "advice": finding.advice,
     })
 }
 

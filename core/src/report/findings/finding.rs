@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::analysis::line_and_callers;
 use crate::attribute::{Attribution, is_python};
 use crate::report::device_memory::time;
@@ -9,7 +11,8 @@ use crate::snapshot::{Block, DeviceSnapshot, Weight};
 use crate::units::{Bytes, grouped};
 
 /// A finding: something that could be better.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `kept_loss`, `growth`, `square`,
     /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`, `past_last_use`,
@@ -30,7 +33,9 @@ pub struct Finding {
 }
 
 /// How certain it is that the advice saves what the finding says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// It follows from what was recorded, and the advice of this kind was followed in ten programs: each had the predicted peak, within a
     /// hundredth (`examples/llama/tests/followed.rs`).
@@ -41,29 +46,24 @@ pub enum Confidence {
     Possible,
 }
 
-impl Confidence {
-    /// The word in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Certain => "certain",
-            Self::Likely => "likely",
-            Self::Possible => "possible",
-        }
-    }
-}
-
 /// The cost of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Cost {
     /// Bytes of the peak.
+    #[serde(rename = "peak_bytes")]
     OfPeak(u64),
     /// Bytes live at the end.
+    #[serde(rename = "live_bytes")]
     AtEnd(u64),
     /// Bytes of the device that cannot be used.
+    #[serde(rename = "unusable_bytes")]
     Unusable(u64),
     /// Nanoseconds.
+    #[serde(rename = "ns")]
     Time(u64),
     /// Bytes written for nothing.
+    #[serde(rename = "written_bytes")]
     Written(u64),
 }
 

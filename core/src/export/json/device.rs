@@ -1,0 +1,205 @@
+//! What the document says of a device.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::FindingFigures;
+use super::parts::{AllocatorRow, DriverTime, Gap, MemoryBalance, OutOfMemory, Peak, Pool, Sample, Segments, stats};
+use crate::analysis::{self, BreakdownTable, Churn, Key, LiveSet, LiveTwice, ScopeRow, TABLES, TemporaryRow};
+use crate::recording::DeviceView;
+use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
+use crate::snapshot::Device;
+
+/// A device: its peak and counters, and tables. A report has those of its tables that it shows.
+#[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DeviceFigures {
+    /// `cpu`, `cuda:0`, `pinned`, `managed` or `imported`.
+    #[cfg_attr(test, schemars(regex(pattern = "^(cpu|pinned|managed|imported|cuda:[0-9]+)$")))]
+    device: String,
+    /// Records in the log.
+    records: usize,
+    /// Older records that the log has overwritten.
+    records_overwritten: u64,
+    peak: Peak,
+    /// Findings, the most expensive first.
+    findings: Vec<FindingFigures>,
+    #[serde(flatten)]
+    tables: Tables,
+    /// Scopes in the order of their first use, parents before children. In a report scopes that differ in a number only are one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scopes: Option<Vec<ScopeRow>>,
+    /// User lines whose blocks are freed soon after their allocation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temporaries: Option<Vec<TemporaryRow>>,
+    /// Blocks that replace each other and are live at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_twice: Option<Vec<LiveTwice>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balance: Option<MemoryBalance>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<Segments>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver_time: Option<DriverTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool_churn: Option<Churn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Pool>,
+    /// Memory that frameworks' own allocators hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peak_by_allocator: Vec<AllocatorRow>,
+    /// Gaps in the log of a streamed capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
+    /// Refused allocations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ooms: Vec<OutOfMemory>,
+    /// Counters, with the keys of torch.cuda.memory_stats.
+    stats: BTreeMap<String, u64>,
+    /// True if the small blocks are a sample: sums are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<Sample>,
+}
+
+impl DeviceFigures {
+    /// All that is known of a device.
+    pub(super) fn of(device: &DeviceView<'_>) -> Self {
+        let (at_peak, end) = (LiveSet::at_peak(device), device.at_end());
+        // The table of names exists only if there are names; the others may be empty.
+        let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
+        let live = LIVE.iter().map(|(name, key)| (Cow::Borrowed(*name), Table::of(Row::all(&end.by(*key)))));
+        let tables = TABLES
+            .iter()
+            .filter(is_there)
+            .map(|table| (Cow::Borrowed(table.key), Table::of(Row::all(&table.of(&at_peak)))));
+        Self {
+            tables: Tables(tables.chain(live).collect()),
+            scopes: Some(analysis::scopes(device)),
+            ..Self::with(device, &findings(device), |_| true)
+        }
+    }
+
+    /// What a report shows of a device, with so many rows of each table.
+    pub(super) fn shown(device: &DeviceView<'_>, report: &Report, rows: usize) -> Self {
+        let of = |section: &Section| match &section.named {
+            Some(NamedRows::Live(rows)) => Some((section.key.clone(), Table::of(rows.clone()))),
+            _ => None,
+        };
+        let is_shown = |key: &str| report.sections.iter().any(|section| section.key == key);
+        let mut figures = Self {
+            tables: Tables(report.sections.iter().filter_map(of).collect()),
+            scopes: is_shown("scopes").then(|| shown_scopes(device, rows).0),
+            ..Self::with(device, &report.findings, is_shown)
+        };
+        figures.keep_tables(rows);
+        figures
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        let lists = [
+            self.tables.0.values().map(|table| table.rows.len()).max(),
+            Some(self.findings.len()),
+            self.scopes.as_ref().map(Vec::len),
+            self.temporaries.as_ref().map(Vec::len),
+            self.live_twice.as_ref().map(Vec::len),
+            self.driver_time.as_ref().map(|time| time.by_line.len().max(time.by_scope.len())),
+            Some(self.peak_by_allocator.len()),
+            Some(self.gaps.len()),
+            Some(self.ooms.len()),
+        ];
+        lists.into_iter().flatten().max().unwrap_or(0)
+    }
+
+    /// Keeps the first rows of each list, and sums the others in one where the rows add up.
+    pub(super) fn keep(&mut self, rows: usize) {
+        self.keep_tables(rows);
+        self.tables.0.values_mut().for_each(|table| Row::keep(&mut table.rows, rows));
+        self.scopes.iter_mut().for_each(|scopes| scopes.truncate(rows));
+        self.findings.truncate(rows);
+        self.peak_by_allocator.truncate(rows);
+        self.gaps.truncate(rows);
+        self.ooms.truncate(rows);
+    }
+
+    fn keep_tables(&mut self, rows: usize) {
+        self.temporaries.iter_mut().for_each(|temporaries| keep_temporaries(temporaries, rows));
+        self.live_twice.iter_mut().for_each(|twice| twice.truncate(rows));
+        if let Some(time) = &mut self.driver_time {
+            time.by_line.truncate(rows);
+            time.by_scope.truncate(rows);
+        }
+    }
+
+    /// Without tables of live memory and scopes.
+    fn with(device: &DeviceView<'_>, found: &[Finding], is_shown: impl Fn(&str) -> bool) -> Self {
+        let twice = || Some(device.live_twice().to_vec()).filter(|rows| !rows.is_empty());
+        Self {
+            device: device.device.to_string(),
+            records: device.records.len(),
+            records_overwritten: device.overwritten,
+            peak: Peak::of(&device.peak),
+            findings: found.iter().map(FindingFigures::of).collect(),
+            tables: Tables::default(),
+            scopes: None,
+            temporaries: is_shown("temporaries").then(|| analysis::temporaries(device)),
+            live_twice: is_shown("live_twice").then(twice).flatten(),
+            balance: is_shown("balance").then(|| analysis::balance(device)).flatten().map(MemoryBalance::of),
+            segments: (is_shown("segments") && matches!(device.device, Device::Cuda(_))).then(|| Segments::of(device)),
+            driver_time: (is_shown("driver_time") || is_shown("driver_time_by_scope"))
+                .then(|| DriverTime::of(device))
+                .flatten(),
+            pool_churn: is_shown("driver_time").then(|| analysis::churn(device)).flatten(),
+            pool: Pool::of(device),
+            peak_by_allocator: AllocatorRow::all(device),
+            gaps: device.gaps.iter().map(Gap::of).collect(),
+            ooms: device.ooms.iter().map(OutOfMemory::of).collect(),
+            stats: stats(&device.stats),
+            estimated: device.sample_interval().map(|_| true),
+            sampled: Sample::of(device),
+        }
+    }
+}
+
+/// Live memory at the end; `live_by_line` is among the tables of texts.
+pub(super) const LIVE: [(&str, Key); 4] = [
+    ("live_by_scope", Key::Scope),
+    ("live_by_operator", Key::Operator),
+    ("live_by_module", Key::Module),
+    ("live_by_age", Key::Age),
+];
+
+/// Tables of live memory by key.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Tables(BTreeMap<Cow<'static, str>, Table>);
+
+/// Live memory by one key.
+#[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Table {
+    /// The sum of the rows.
+    total_bytes: u64,
+    /// The largest first.
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn of(rows: Vec<Row>) -> Self {
+        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows }
+    }
+}
+
+fn keep_temporaries(all: &mut Vec<TemporaryRow>, rows: usize) {
+    let rest = all.split_off(rows.min(all.len()));
+    if !rest.is_empty() {
+        all.push(TemporaryRow {
+            label: format!("({} smaller rows)", rest.len()),
+            bytes: rest.iter().map(|row| row.bytes).fold(0, u64::saturating_add),
+            count: rest.iter().map(|row| row.count).sum(),
+            largest: rest.iter().map(|row| row.largest).max().unwrap_or(0),
+        });
+    }
+}

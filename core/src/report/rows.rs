@@ -1,0 +1,107 @@
+//! Rows with named fields, as JSON has them.
+
+use serde::Serialize;
+
+use crate::analysis::{self, Breakdown, DiffRow};
+
+/// The rows of a section.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum NamedRows {
+    Live(Vec<Row>),
+    Changes(Vec<ChangeRow>),
+    Blocks(Vec<BlockRow>),
+}
+
+/// Live memory of one line, function, scope or other key.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Row {
+    /// The key.
+    label: String,
+    /// Bytes of its blocks.
+    pub(crate) bytes: u64,
+    /// Number of its blocks; null if only bytes are known.
+    count: Option<u64>,
+    /// Median size of its blocks.
+    median_bytes: Option<u64>,
+}
+
+impl Row {
+    pub(crate) fn all(breakdown: &Breakdown) -> Vec<Self> {
+        let named = |row: &analysis::Row| Self {
+            label: row.label.clone(),
+            bytes: row.bytes,
+            count: row.count,
+            median_bytes: row.count.map(|_| row.median),
+        };
+        breakdown.rows.iter().map(named).collect()
+    }
+
+    /// Keeps the first rows, and sums the others in one.
+    pub(crate) fn keep(all: &mut Vec<Self>, rows: usize) {
+        let rest = all.split_off(rows.min(all.len()));
+        if !rest.is_empty() {
+            let label = format!("({} smaller rows)", rest.len());
+            let bytes = rest.iter().map(|row| row.bytes).sum();
+            let count = rest.iter().map(|row| row.count).sum();
+            all.push(Self { label, bytes, count, median_bytes: None });
+        }
+    }
+}
+
+/// What one key holds before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ChangeRow {
+    /// The key.
+    label: String,
+    /// `after_bytes` minus `before_bytes`.
+    change_bytes: i64,
+    /// Bytes in the first recording.
+    before_bytes: u64,
+    /// Bytes in the second one.
+    after_bytes: u64,
+    /// Number of blocks in the first recording; null if unknown.
+    blocks_before: Option<u64>,
+    /// Number of blocks in the second one; null if unknown.
+    blocks_after: Option<u64>,
+}
+
+impl From<&DiffRow> for ChangeRow {
+    fn from(row: &DiffRow) -> Self {
+        Self {
+            label: row.label.clone(),
+            change_bytes: row.change(),
+            before_bytes: row.before,
+            after_bytes: row.after,
+            blocks_before: row.blocks_before,
+            blocks_after: row.blocks_after,
+        }
+    }
+}
+
+/// The life of a block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct BlockRow {
+    /// Its address, hexadecimal after `0x`.
+    pub(crate) address: String,
+    /// Its real size.
+    pub(crate) bytes: u64,
+    /// When it was allocated, in nanoseconds since the recording began; null if that was not seen.
+    pub(crate) from_ns: Option<u64>,
+    /// When it was freed; null if it is live.
+    pub(crate) to_ns: Option<u64>,
+    /// It was live at the peak.
+    pub(crate) at_peak: bool,
+    /// Its name.
+    pub(crate) name: Option<String>,
+    /// Its category, in torch.profiler's words.
+    pub(crate) category: String,
+    /// Its scope with those around it; null outside of scopes.
+    pub(crate) scope: Option<String>,
+    /// The line that freed it; null if unknown.
+    pub(crate) freed_at: Option<String>,
+}
