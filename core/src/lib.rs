@@ -26,15 +26,18 @@
 //! ```
 //!
 //! # What held the peak?
-//! [`analysis`] has tables by line, function, operator, scope, category and more. Their rows add up to the total, to the byte.
+//! A [`Recording`] has what is known of one: a view of each device, with tables by line, function, operator, scope, category and
+//! more ([`analysis::Key`]). Their rows add up to the total, to the byte.
 //!
 //! ```
-//! use memtrace_core::{Bytes, analysis};
+//! use memtrace_core::analysis::Key;
+//! use memtrace_core::{Bytes, Recording};
 //!
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
 //! # let data = memtrace_core::open(path)?;
-//! let device = analysis::device_or_main(&data, None).expect("a device was used");
-//! let lines = DeviceView::of(&data, device).by(Key::Line).clone();
+//! let recording = Recording::new(&data);
+//! let device = recording.device_or_main(None).expect("a device was used");
+//! let lines = device.by(Key::Line);
 //! assert_eq!(lines.rows[0].label, "src/model.rs:7 (Net::forward)");
 //! assert_eq!(Bytes(lines.rows[0].bytes).to_string(), "2.930 KiB");
 //! assert_eq!(lines.total, device.peak.total());

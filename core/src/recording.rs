@@ -13,7 +13,7 @@ use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
-/// # let data = memtrace_core::read_capture(path, |_, _| {})?;
+/// # let data = memtrace_core::open(path)?;
 /// use memtrace_core::Recording;
 /// use memtrace_core::analysis::Key;
 ///
