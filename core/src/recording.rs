@@ -2,12 +2,12 @@
 //! when somebody asked first.
 
 use std::cell::OnceCell;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, main_device};
+use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, log_start_ns, main_device};
 use crate::attribute::{Attribution, Categories};
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, Lifetime, Lifetimes, SnapshotData};
 
 /// A recording: its data, and a view of each device.
 ///
@@ -65,6 +65,7 @@ impl<'a> Deref for Recording<'a> {
 pub struct DeviceView<'a> {
     data: Rc<Attribution<'a>>,
     snapshot: &'a DeviceSnapshot,
+    lifetimes: OnceCell<Rc<Lifetimes>>,
     categories: OnceCell<Categories>,
     pub(crate) at_peak: [OnceCell<Breakdown>; Key::ALL.len()],
     twice: OnceCell<Vec<LiveTwice>>,
@@ -74,7 +75,8 @@ pub struct DeviceView<'a> {
 impl<'a> DeviceView<'a> {
     fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
         let at_peak = [const { OnceCell::new() }; Key::ALL.len()];
-        Self { data, snapshot, categories: OnceCell::new(), at_peak, twice: OnceCell::new(), graphs: OnceCell::new() }
+        let (twice, graphs) = (OnceCell::new(), OnceCell::new());
+        Self { data, snapshot, lifetimes: OnceCell::new(), categories: OnceCell::new(), at_peak, twice, graphs }
     }
 
     /// The view of a single device. Views of one [`Recording`] share more.
@@ -92,9 +94,23 @@ impl<'a> DeviceView<'a> {
         self.snapshot
     }
 
+    /// The blocks that the recording knows, from alloc to free.
+    pub fn lifetimes(&self) -> &Rc<Lifetimes> {
+        self.lifetimes.get_or_init(|| Rc::new(Lifetimes::of(self.snapshot)))
+    }
+
+    /// When a block was live, in nanoseconds since the recording began: from its alloc, or the beginning of the log if that is not
+    /// known, to its free, or the end of the recording.
+    pub fn span_ns(&self, life: &Lifetime) -> Range<u64> {
+        let from = life.alloc(self).map_or(life.block.time_ns, |alloc| alloc.time_ns);
+        let from = if from == 0 && life.from == 0 { log_start_ns(self) } else { from };
+        let unknown = if life.is_gone { log_start_ns(self) } else { self.data.process.duration_ns };
+        from..life.free(self).map_or(unknown, |free| free.time_ns)
+    }
+
     /// The categories of the device's blocks.
     pub fn categories(&self) -> &Categories {
-        self.categories.get_or_init(|| Categories::of(&self.data, self.snapshot))
+        self.categories.get_or_init(|| Categories::of(&self.data, self.snapshot, self.lifetimes()))
     }
 
     /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
@@ -104,7 +120,7 @@ impl<'a> DeviceView<'a> {
 
     /// What graphs keep in vain; nothing in programs without variables, and if the log has lost records.
     pub(crate) fn graphs(&self) -> &Graphs {
-        self.graphs.get_or_init(|| Graphs::of(&self.data, self.snapshot))
+        self.graphs.get_or_init(|| Graphs::of(&self.data, self.snapshot, self.lifetimes()))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
-use crate::attribute::{AllocationSite, Attribution, Lifetime, NEVER, allocation_site, is_interpreter};
+use crate::attribute::{AllocationSite, Attribution, HintedLifetime, allocation_site, is_interpreter};
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, Record, StackId};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, NEVER, Record, StackId};
 
 /// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
@@ -33,16 +33,16 @@ pub struct AccumulatingLine {
 pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     let categories = device.categories();
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
-    let counts = |life: &Lifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
+    let counts = |life: &HintedLifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
     let mut labels = Labels::of_stacks(device.data(), line_label);
-    let mut by_line: Vec<Vec<&Lifetime>> = Vec::new();
+    let mut by_line: Vec<Vec<&HintedLifetime>> = Vec::new();
     for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
         let number = labels.number_at(life.stack.0);
         by_line.resize_with(by_line.len().max(number + 1), Vec::new);
         by_line[number].push(life);
     }
     let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
-    let line = |(line, lives): (&str, Vec<&Lifetime>)| {
+    let line = |(line, lives): (&str, Vec<&HintedLifetime>)| {
         let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
         // An interpreter's blocks are objects of a program whose lines nobody knows.
         if module.is_some_and(is_interpreter) || !is_repeated(device.data(), &lives) {
@@ -50,7 +50,7 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
         }
         let (repetitions, mut stays) = of_line(lives, last, module.is_none())?;
         stays.sort_unstable_by_key(|life| life.seq);
-        let bytes = |of: &mut dyn Iterator<Item = &&Lifetime>| of.map(|life| life.size).sum();
+        let bytes = |of: &mut dyn Iterator<Item = &&HintedLifetime>| of.map(|life| life.size).sum();
         Some(AccumulatingLine {
             line: line.to_owned(),
             repetitions,
@@ -65,7 +65,7 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
 }
 
 /// Does one call of the line allocate as often as a repetition has to? One long statement has many calls.
-fn is_repeated(data: &Attribution<'_>, lives: &[&Lifetime]) -> bool {
+fn is_repeated(data: &Attribution<'_>, lives: &[&HintedLifetime]) -> bool {
     let mut by_stack: HashMap<StackId, usize> = HashMap::new();
     lives.iter().for_each(|life| *by_stack.entry(life.stack).or_default() += 1);
     let mut by_call: HashMap<Option<*const Frame>, usize> = HashMap::new();
@@ -79,15 +79,15 @@ fn is_repeated(data: &Attribution<'_>, lives: &[&Lifetime]) -> bool {
     by_call.into_values().any(|count| count >= PARTS)
 }
 
-fn block_of(device: &DeviceSnapshot, life: &Lifetime) -> Block {
+fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {
     let record = life.from.checked_sub(1).and_then(|at| device.records.get(at as usize));
-    let &Lifetime { seq, size, stack, context, thread, .. } = life;
+    let &HintedLifetime { seq, size, stack, context, thread, .. } = life;
     record.map_or(Block { seq: Some(seq), size, stack, context, thread, ..Block::default() }, Record::block)
 }
 
 /// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate. What has no
 /// names is no line.
-fn of_line(mut lives: Vec<&Lifetime>, last: u64, is_line: bool) -> Option<(usize, Vec<&Lifetime>)> {
+fn of_line(mut lives: Vec<&HintedLifetime>, last: u64, is_line: bool) -> Option<(usize, Vec<&HintedLifetime>)> {
     if is_line && let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
     }
@@ -102,11 +102,12 @@ fn of_line(mut lives: Vec<&Lifetime>, last: u64, is_line: bool) -> Option<(usize
 }
 
 /// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
-fn accumulates<'a>(lives: &[&'a Lifetime], last: u64) -> Option<Vec<&'a Lifetime>> {
+fn accumulates<'a>(lives: &[&'a HintedLifetime], last: u64) -> Option<Vec<&'a HintedLifetime>> {
     let (first, newest) = lives.first().zip(lives.last()).filter(|_| lives.len() >= PARTS)?;
-    let stays = |life: &Lifetime| life.is_live_at(newest.from);
+    let stays = |life: &HintedLifetime| life.is_live_at(newest.from);
     let since_first = |seq: u64| u128::from(seq.saturating_sub(first.seq.get()));
-    let place = |life: &Lifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
+    let place =
+        |life: &HintedLifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
     let (mut of_repetitions, mut of_all) = ([false; PARTS], [false; PARTS]);
     for (at, life) in lives.iter().enumerate().filter(|(_, life)| stays(life)) {
         of_repetitions[at * PARTS / lives.len()] = true;
@@ -118,7 +119,8 @@ fn accumulates<'a>(lives: &[&'a Lifetime], last: u64) -> Option<Vec<&'a Lifetime
         return None;
     }
     let half = &lives[..lives.len() / 2];
-    let live_at = |lives: &[&Lifetime], at| lives.iter().filter(|life| life.is_live_at(at)).map(|life| life.size).sum();
+    let live_at =
+        |lives: &[&HintedLifetime], at| lives.iter().filter(|life| life.is_live_at(at)).map(|life| life.size).sum();
     let (half_way, at_last): (u64, u64) = (live_at(half, half.last()?.from), live_at(lives, newest.from));
     (half_way / 3 <= at_last / 4).then(|| lives.iter().copied().filter(|life| stays(life)).collect())
 }

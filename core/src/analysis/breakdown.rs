@@ -32,13 +32,13 @@ impl<'r> LiveSet<'r> {
 }
 
 fn of_set(live: &LiveSet<'_>, key: Key) -> Breakdown {
-    let rows = summed(live.weights(), &mut Labels::by(live.device, key, live.time_ns));
+    let rows = summed(live.weights(), &mut Labels::by(live.device, key, live.time_ns), Labels::number);
     with_rest(live, rows)
 }
 
 /// Bytes of the peak held by suballocators of frameworks, one row for each crate.
 pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
-    let rows = summed(device.peak_weights(), &mut Labels::of_stacks(device.data(), allocator_label));
+    let rows = summed(device.peak_weights(), &mut Labels::of_stacks(device.data(), allocator_label), Labels::number);
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn operator_of_line(live: &LiveSet<'_>, line: &Row) -> Option<String>
     let on_line: Vec<(&Block, Weight)> =
         live.weights().filter(|(block, _)| lines.is_named(block, &line.label)).collect();
     let most_by = |label: fn(&Attribution<'_>, u32) -> String| {
-        let mut rows = summed(on_line.iter().copied(), &mut Labels::of_stacks(data, label));
+        let mut rows = summed(on_line.iter().copied(), &mut Labels::of_stacks(data, label), Labels::number);
         rows.retain(|row| row.bytes > line.bytes / 2 && !row.label.starts_with('('));
         rows.pop().map(|row| row.label)
     };
@@ -67,16 +67,25 @@ fn with_rest(live: &LiveSet<'_>, mut rows: Vec<Row>) -> Breakdown {
             rows.push(Row { label, bytes, median: 0, count: None });
         }
     }
-    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
     let total = rows.iter().map(|row| row.bytes).sum();
-    Breakdown { rows, total }
+    Breakdown { rows: sorted(rows), total }
+}
+
+/// The largest first, then by label.
+pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
+    rows
 }
 
 /// The blocks' rows, in the order in which their labels occur.
-pub(super) fn summed<'b>(blocks: impl Iterator<Item = (&'b Block, Weight)>, labels: &mut Labels<'_>) -> Vec<Row> {
+pub(super) fn summed<'a, 'b>(
+    blocks: impl Iterator<Item = (&'b Block, Weight)>,
+    labels: &mut Labels<'a>,
+    number: impl Fn(&mut Labels<'a>, &Block) -> usize,
+) -> Vec<Row> {
     let mut sums: Vec<Sum> = Vec::new();
     for (block, weight) in blocks {
-        let number = labels.number(block);
+        let number = number(labels, block);
         if number >= sums.len() {
             sums.resize_with(number + 1, Sum::default);
         }

@@ -1,12 +1,13 @@
 //! Everything that is known of the blocks of one line, operator or address.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
+use super::breakdown::{sorted, summed};
 use super::labels::{Labels, function_label, line_label, operator_label};
 use super::rows::{Key, Row};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind, StackId, Weight};
+use crate::snapshot::{Block, Lifetime, StackId, Weight};
 
 /// Which blocks are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,28 +28,13 @@ impl Subject {
     }
 }
 
-/// A block from its allocation to its free.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockLife {
-    /// The block as it was allocated.
-    pub block: Block,
-    /// When it was freed: nanoseconds since the recording began. `None` if it is live at the end.
-    pub freed_ns: Option<u64>,
-    /// Where it was freed, if that was recorded.
-    pub freed_at: StackId,
-    /// It was live at the peak.
-    pub at_peak: bool,
-    /// The log no longer holds its allocation, so its time is not known.
-    pub alloc_lost: bool,
-}
-
 /// What the blocks of a [`Subject`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
     /// Names of the lines, functions and operators that were meant.
     pub names: Vec<String>,
     /// The blocks in the order of their allocation, as far as the log reaches back, and those of the peak and the end.
-    pub blocks: Vec<BlockLife>,
+    pub blocks: Vec<Lifetime>,
     /// Bytes live at the peak.
     pub at_peak: Weight,
     /// Bytes allocated in all that the log holds.
@@ -62,12 +48,13 @@ pub struct Explained {
 /// Every block of a line, function, operator or address. There is none if nothing has that name.
 pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
     let mut matcher = Matcher::of(device.data(), subject);
-    let blocks = lives(device, |block| matcher.is_meant(block));
+    let blocks: Vec<Lifetime> =
+        device.lifetimes().iter().filter(|life| matcher.is_meant(&life.block)).copied().collect();
     // In a sample a block counts for more at the peak and at the end than by its size alone.
     let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| matcher.is_meant(block)).collect();
     let at_end = device.live_weights().filter(|(block, _)| matcher.is_meant(block)).map(|(_, weight)| weight).sum();
-    let by_size = |life: &BlockLife| device.weight(life.block.size);
-    let allocated = blocks.iter().filter(|life| !life.alloc_lost).map(by_size).sum();
+    let by_size = |life: &Lifetime| device.weight(life.block.size);
+    let allocated = blocks.iter().filter(|life| life.from > 0).map(by_size).sum();
     let all = || blocks.iter().map(|life| (&life.block, by_size(life))).collect();
     let shown = if at_peak.is_empty() { all() } else { at_peak.clone() };
     Explained {
@@ -80,62 +67,16 @@ pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
     }
 }
 
-/// The lives of the meant blocks, by the number of their allocation.
-fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> Vec<BlockLife> {
-    let mut lives: BTreeMap<u64, BlockLife> = BTreeMap::new();
-    let live =
-        |block: Block| BlockLife { block, freed_ns: None, freed_at: StackId::NONE, at_peak: false, alloc_lost: false };
-    for record in &device.records {
-        let block = record.block();
-        if !is_meant(&block) {
-            continue;
-        }
-        match record.kind {
-            RecordKind::Alloc => _ = lives.insert(block.raw_seq(), live(block)),
-            RecordKind::Free => {
-                let lost = BlockLife { alloc_lost: true, ..live(block) };
-                let life = lives.entry(block.raw_seq()).or_insert(lost);
-                (life.freed_ns, life.freed_at) = (Some(record.time_ns), record.stack);
-            }
-        }
-    }
-    let now = device.live.iter().map(|block| (block, false));
-    for (block, at_peak) in now.chain(device.peak.blocks.iter().map(|block| (block, true))) {
-        if is_meant(block) {
-            let lost = BlockLife { alloc_lost: true, ..live(*block) };
-            lives.entry(block.raw_seq()).or_insert(lost).at_peak |= at_peak;
-        }
-    }
-    lives.into_values().collect()
-}
-
-/// Rows by scope, category and size, the largest first.
+/// Rows by scope, operator, category and size, the largest first.
 fn tables(device: &DeviceView<'_>, blocks: &[(&Block, Weight)]) -> Vec<(&'static str, Vec<Row>)> {
-    let mut scopes = Labels::by(device, Key::Scope, 0);
-    let mut operators = Labels::of_stacks(device.data(), operator_label);
-    let categories = device.categories();
-    vec![
-        ("scope", rows(blocks, |block| scopes.name(block).to_owned())),
-        ("operator", rows(blocks, |block| operators.name(block).to_owned())),
-        ("category", rows(blocks, |block| categories.label(block.seq).to_owned())),
-        ("size", rows(blocks, |block| crate::units::grouped(block.size))),
-    ]
-}
-
-fn rows(blocks: &[(&Block, Weight)], mut label: impl FnMut(&Block) -> String) -> Vec<Row> {
-    let mut sums: BTreeMap<String, (Weight, Vec<u64>)> = BTreeMap::new();
-    for (block, weight) in blocks {
-        let sum = sums.entry(label(block)).or_default();
-        sum.0 += *weight;
-        sum.1.push(block.size);
-    }
-    let row = |(label, (weight, mut sizes)): (String, (Weight, Vec<u64>))| {
-        sizes.sort_unstable();
-        Row { label, bytes: weight.bytes, median: sizes[(sizes.len() - 1) / 2], count: Some(weight.blocks()) }
+    let by = |key: Key| {
+        let mut labels = Labels::by(device, key, 0);
+        (key.word(), sorted(summed(blocks.iter().copied(), &mut labels, Labels::number)))
     };
-    let mut rows: Vec<Row> = sums.into_iter().map(row).collect();
-    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
-    rows
+    let mut sizes = Labels::by(device, Key::Name, 0);
+    let size = |labels: &mut Labels<'_>, block: &Block| labels.number_of(&crate::units::grouped(block.size));
+    let by_size = ("size", sorted(summed(blocks.iter().copied(), &mut sizes, size)));
+    [Key::Scope, Key::Operator, Key::Category].map(by).into_iter().chain([by_size]).collect()
 }
 
 /// Decides once for each stack.
@@ -207,8 +148,9 @@ mod tests {
         let data = story();
         let line = explain(&DeviceView::of(&data, &data.devices[0]), &Subject::parse("model.rs:7"));
         assert_eq!(line.names, ["src/model.rs:7 (Net::forward)"]);
-        let lives: Vec<_> = line.blocks.iter().map(|life| (life.block.size, life.freed_ns, life.at_peak)).collect();
-        assert_eq!(lives, [(2000, None, true), (1000, Some(4_000), true)]);
+        let freed = |life: &Lifetime| life.free(&data.devices[0]).map(|free| free.time_ns);
+        let lives: Vec<_> = line.blocks.iter().map(|life| (life.block.size, freed(life))).collect();
+        assert_eq!(lives, [(2000, None), (1000, Some(4_000))]);
         assert_eq!((line.at_peak.bytes, line.allocated.bytes, line.at_end.bytes), (3000, 3000, 2000));
         assert_eq!(line.tables[0].1[0].label, "forward");
     }

@@ -15,13 +15,13 @@ use super::growing::growing;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
-use super::lifetimes::{Lifetime, NEVER, RecordPosition, lifetimes};
+use super::lifetimes::{HintedLifetime, hinted};
 use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
 use super::torch::is_python;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use super::workers::{PartOf, ProgramsWork};
 use super::{AllocationSite, Attribution, allocation_site, model_functions, torch_gradients};
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, StackId, ThreadId};
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, Lifetimes, LogPosition, NEVER, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
 const SOON: usize = 10;
@@ -55,7 +55,7 @@ pub struct Categories {
     seqs: Vec<NonZeroU64>,
     /// The category of each, and what it can only be if it is unknown.
     found: Vec<(Category, Option<Either>)>,
-    lives: Vec<Lifetime>,
+    lives: Vec<HintedLifetime>,
 }
 
 /// What a block of unknown category can only be.
@@ -111,7 +111,7 @@ impl Categories {
     }
 
     /// The lifetimes of all blocks that the recording knows, in the order of their allocation, with their categories.
-    pub(crate) fn lives(&self) -> impl Iterator<Item = (&Lifetime, Category)> {
+    pub(crate) fn lives(&self) -> impl Iterator<Item = (&HintedLifetime, Category)> {
         self.lives.iter().zip(&self.found).map(|(life, (category, _))| (life, *category))
     }
 
@@ -127,17 +127,17 @@ impl Categories {
 
 impl Categories {
     /// The categories of all blocks that the recording knows. A [`DeviceView`](crate::DeviceView) has them.
-    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot) -> Self {
-        let mut lives = lifetimes(data, device);
+    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lifetimes: &Lifetimes) -> Self {
+        let mut lives = hinted(data, lifetimes);
         model_functions::learn(data, &mut lives);
         let work = Work::of(data, device, &lives);
         let mut names = device.names.iter().filter(|name| name.category != Category::Unknown).peekable();
         // Names and lives are in the same order.
-        let mut told = |life: &Lifetime| {
+        let mut told = |life: &HintedLifetime| {
             while names.next_if(|name| name.seq < life.seq).is_some() {}
             names.peek().filter(|name| name.seq == life.seq).map(|name| name.category)
         };
-        let verdict = |life: &Lifetime| match told(life) {
+        let verdict = |life: &HintedLifetime| match told(life) {
             Some(category) => Verdict::Is(category),
             None if !work.is_python && work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
             None => work.verdict(life),
@@ -155,9 +155,9 @@ impl Categories {
 }
 
 /// The category of each verdict, and what an unknown one can only be.
-fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Vec<(Category, Option<Either>)> {
+fn agreed(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Vec<(Category, Option<Either>)> {
     let like = Like::of(lives, verdicts);
-    let category = |(life, verdict): (&Lifetime, &Verdict)| match verdict {
+    let category = |(life, verdict): (&HintedLifetime, &Verdict)| match verdict {
         Verdict::Is(category) => (*category, None),
         Verdict::Likely(category) if !like.stays(life) => (*category, None),
         Verdict::Likely(_) | Verdict::Open => (Category::Unknown, None),
@@ -167,10 +167,10 @@ fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Vec<(Category, Option<Eit
 }
 
 /// Gives live and open blocks the category of the blocks with the same stack, if those agree.
-fn inherit(lives: &[Lifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
-    let is_open = |life: &Lifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
+fn inherit(lives: &[HintedLifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
+    let is_open = |life: &HintedLifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
     let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
-    let inherits = |life: &Lifetime, verdict: &Verdict, category: Category| {
+    let inherits = |life: &HintedLifetime, verdict: &Verdict, category: Category| {
         category == Category::Unknown && may(life.hint) && is_open(life, verdict)
     };
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::default();
@@ -199,11 +199,11 @@ struct StayingBlocks {
     /// They replace each other.
     are_replaced: bool,
     /// Sorted positions of their frees.
-    freed: Vec<RecordPosition>,
+    freed: Vec<LogPosition>,
 }
 
 impl Like {
-    fn of(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
+    fn of(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Self {
         let mut like = Self::default();
         for (life, verdict) in lives.iter().zip(verdicts) {
             match verdict {
@@ -223,9 +223,9 @@ impl Like {
 
     /// Is the block like one that stays: the last of a collection that is dropped together, or the last of blocks that replaced
     /// each other?
-    fn stays(&self, life: &Lifetime) -> bool {
+    fn stays(&self, life: &HintedLifetime) -> bool {
         /// Maximum number of records between the frees of a collection.
-        const TOGETHER: RecordPosition = 8;
+        const TOGETHER: LogPosition = 8;
         let Some(StayingBlocks { are_replaced, freed }) = self.0.get(&(life.stack, life.size)) else { return false };
         let next = freed.get(freed.partition_point(|at| *at + TOGETHER < life.to));
         *are_replaced || next.is_some_and(|at| *at <= life.to + TOGETHER)
@@ -247,7 +247,7 @@ struct Work {
     /// Results of a backward pass that outlive a later one, which no other pass leaves at their sites.
     kept_once: HashSet<NonZeroU64>,
     /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
-    forward: HashMap<(ThreadId, RecordPosition), RecordPosition>,
+    forward: HashMap<(ThreadId, LogPosition), LogPosition>,
     /// Growing caches, and blocks that they may have begun with.
     caches: HashSet<NonZeroU64>,
     prefixes: HashSet<NonZeroU64>,
@@ -259,7 +259,7 @@ struct Work {
 }
 
 impl Work {
-    fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
+    fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lives: &[HintedLifetime]) -> Self {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
@@ -300,7 +300,7 @@ impl Work {
     }
 
     /// The verdict from stacks and lifetimes; where that is open, from the uses.
-    fn verdict(&self, life: &Lifetime) -> Verdict {
+    fn verdict(&self, life: &HintedLifetime) -> Verdict {
         let verdict = self.by_lifetime(life);
         match verdict {
             Verdict::Is(_) | Verdict::Likely(_) => verdict,
@@ -308,7 +308,7 @@ impl Work {
         }
     }
 
-    fn by_uses(&self, life: &Lifetime, verdict: Verdict) -> Option<Verdict> {
+    fn by_uses(&self, life: &HintedLifetime, verdict: Verdict) -> Option<Verdict> {
         let (flow, last) = self.flows.get(life).and_then(|flow| Some((flow, flow.last?)))?;
         match (verdict, life.hint) {
             (Verdict::Kept(Some(Either::ModelOrOptimizer)), _) => self.variable(flow),
@@ -332,7 +332,7 @@ impl Work {
 
     /// Of a forward pass: the next backward pass uses an activation last. What is used later, and is then replaced, is a
     /// parameter or an optimizer's state. All blocks of a site must agree.
-    fn result(&self, life: &Lifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
+    fn result(&self, life: &HintedLifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
         let next = backward_after(&self.backward, life)?.first()?;
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
         let site = self.flows.site(life.stack);
@@ -354,7 +354,7 @@ impl Work {
         category.map(Verdict::Is)
     }
 
-    fn by_lifetime(&self, life: &Lifetime) -> Verdict {
+    fn by_lifetime(&self, life: &HintedLifetime) -> Verdict {
         if self.is_python && !matches!(life.hint, Hint::Rule(_) | Hint::Backward | Hint::Step) {
             return Verdict::Open;
         }
@@ -379,7 +379,7 @@ impl Work {
         }
     }
 
-    fn of_worker(&self, life: &Lifetime) -> Verdict {
+    fn of_worker(&self, life: &HintedLifetime) -> Verdict {
         match self.programs.around(life, &self.backward) {
             PartOf::Backward => Verdict::Is(Category::AutogradDetail),
             PartOf::Operator => Verdict::Is(Category::Temporary),
@@ -389,21 +389,21 @@ impl Work {
     }
 
     /// Freed before [`SOON`] more blocks were allocated by any thread, and not because its thread ended.
-    fn is_soon_freed(&self, life: &Lifetime) -> bool {
+    fn is_soon_freed(&self, life: &HintedLifetime) -> bool {
         self.is_short(life) && self.history.goes_on(life.thread, life.to)
     }
 
-    fn is_short(&self, life: &Lifetime) -> bool {
+    fn is_short(&self, life: &HintedLifetime) -> bool {
         let is_finite = life.from > 0 && life.to != NEVER;
         is_finite && self.history.allocations(life.from, life.to) < SOON
     }
 
     /// No evidence: open if the block was brief.
-    fn otherwise(&self, life: &Lifetime) -> Verdict {
+    fn otherwise(&self, life: &HintedLifetime) -> Verdict {
         if self.is_short(life) { Verdict::Open } else { Verdict::Kept(None) }
     }
 
-    fn in_backward(&self, life: &Lifetime) -> Verdict {
+    fn in_backward(&self, life: &HintedLifetime) -> Verdict {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
         // Blocks of the pass's own go when it ends; so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
@@ -420,11 +420,11 @@ impl Work {
         }
     }
 
-    fn has_result(&self, life: &Lifetime, pass: &Pass) -> bool {
+    fn has_result(&self, life: &HintedLifetime, pass: &Pass) -> bool {
         self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(NEVER))
     }
 
-    fn in_step(&self, life: &Lifetime) -> Verdict {
+    fn in_step(&self, life: &HintedLifetime) -> Verdict {
         match pass_at(&self.steps, life) {
             Some(pass) if life.to <= pass.to => Verdict::Is(Category::Temporary),
             Some(pass) if pass.next.is_some_and(|next| life.to < next) => TEMPORARY,
@@ -433,7 +433,7 @@ impl Work {
         }
     }
 
-    fn input(&self, life: &Lifetime) -> Verdict {
+    fn input(&self, life: &HintedLifetime) -> Verdict {
         if life.of_stack.in_forward || self.is_short(life) {
             Verdict::Open
         } else if self.inputs.contains(&life.stack) {
@@ -443,7 +443,7 @@ impl Work {
         }
     }
 
-    fn in_forward(&self, life: &Lifetime) -> Verdict {
+    fn in_forward(&self, life: &HintedLifetime) -> Verdict {
         if life.from == 0 {
             return Verdict::Kept(None);
         }
@@ -464,7 +464,7 @@ impl Work {
         }
     }
 
-    fn is_temporary(&self, life: &Lifetime) -> bool {
+    fn is_temporary(&self, life: &HintedLifetime) -> bool {
         let is_short = || match self.is_within_its_scope(life) {
             Some(is_within) => is_within && (self.is_short(life) || self.history.is_straight(life)),
             None => self.is_soon_freed(life),
@@ -475,18 +475,18 @@ impl Work {
     }
 
     /// A result of a model that no backward pass finds. It may not be part of a cache, so nothing may grow.
-    fn is_of_inference(&self, life: &Lifetime) -> bool {
+    fn is_of_inference(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && life.hint == Hint::Forward && !life.of_stack.moves && self.caches.is_empty()
     }
 
     /// A model's result that lives over other passes, and whose site allocates once it is freed.
-    fn comes_again(&self, life: &Lifetime) -> bool {
+    fn comes_again(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && self.history.allocates_between(life.stack, life.to, NEVER)
     }
 
     /// Its site allocates repeatedly, each time briefly. In training, gradients that the program processes look the same, so the
     /// block must be part of a forward pass; so must a block that overlaps with the next, as sums do.
-    fn is_brief(&self, life: &Lifetime) -> bool {
+    fn is_brief(&self, life: &HintedLifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
         (life.of_stack.in_forward || !trains)
             && self.history.is_brief(life.stack, life.of_stack.in_forward && life.hint == Hint::Forward)
@@ -494,20 +494,20 @@ impl Work {
 
     /// Either its stack says so, or the pass had begun before it and its site also allocated before the thread's first backward
     /// pass, when there was nothing to update yet.
-    fn is_of_forward_pass(&self, life: &Lifetime, next: RecordPosition) -> bool {
+    fn is_of_forward_pass(&self, life: &HintedLifetime, next: LogPosition) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
         life.of_stack.in_forward || recurs && self.has_begun(life, next)
     }
 
     /// Had the forward pass that leads to the backward pass at `next` begun before the block?
-    fn has_begun(&self, life: &Lifetime, next: RecordPosition) -> bool {
+    fn has_begun(&self, life: &HintedLifetime, next: LogPosition) -> bool {
         self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from)
     }
 
     /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
     /// freed block whose scope was entered once: that scope may be the whole program.
-    fn is_within_its_scope(&self, life: &Lifetime) -> Option<bool> {
+    fn is_within_its_scope(&self, life: &HintedLifetime) -> Option<bool> {
         let own = (*self.own_scopes.get(life.context.0 as usize)?)?;
         let exits = self.exits.get(&(life.thread, own))?;
         let left = exits.get(exits.partition_point(|at| *at < life.from))?;
@@ -521,7 +521,7 @@ impl Work {
 
 /// Sites whose data comes again and again, if that holds for all sites of their line: one line may load the weights of a model by
 /// several stacks, and of some each model has one block.
-fn inputs(data: &Attribution<'_>, lives: &[Lifetime], history: &AllocationHistory) -> HashSet<StackId> {
+fn inputs(data: &Attribution<'_>, lives: &[HintedLifetime], history: &AllocationHistory) -> HashSet<StackId> {
     let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
     let line = |stack: StackId| match allocation_site(data, stack) {
         AllocationSite::User(frame) => frame.file.as_deref().zip(frame.line),
@@ -540,7 +540,7 @@ fn own_scope(data: &Attribution<'_>, context: ContextId) -> Option<ContextId> {
     ids.iter().rfind(is_scope).or(ids.first()).copied()
 }
 
-fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, RecordPosition), RecordPosition> {
+fn forward_passes(lives: &[HintedLifetime], backward: &Passes) -> HashMap<(ThreadId, LogPosition), LogPosition> {
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         let Some([next, rest @ ..]) = backward_after(backward, life) else { continue };
@@ -552,7 +552,7 @@ fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, R
     forward
 }
 
-fn backward_after<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a [Pass]> {
+fn backward_after<'a>(backward: &'a Passes, life: &HintedLifetime) -> Option<&'a [Pass]> {
     let passes = backward.get(&life.thread)?;
     let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;
     (!later.is_empty()).then_some(later)

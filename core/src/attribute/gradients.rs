@@ -11,9 +11,9 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, RecordPosition};
+use super::lifetimes::HintedLifetime;
 use super::passes::{Pass, Passes, pass_at};
-use crate::snapshot::{Category, StackId, ThreadId};
+use crate::snapshot::{Category, LogPosition, StackId, ThreadId};
 
 #[derive(Debug, Default)]
 pub(super) struct GradientCounts {
@@ -24,19 +24,19 @@ pub(super) struct GradientCounts {
 }
 
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
-pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
+pub(super) fn count(lives: &[HintedLifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
     // Keyed by the position where each pass begins.
-    let mut passes: BTreeMap<RecordPosition, Vec<&Lifetime>> = BTreeMap::new();
+    let mut passes: BTreeMap<LogPosition, Vec<&HintedLifetime>> = BTreeMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward) {
         if let Some(pass) = pass_at(backward, life).filter(|pass| outlives(life, pass) && !pass.has_gradients) {
             passes.entry(pass.from).or_default().push(life);
         }
     }
-    let begins: Vec<RecordPosition> = passes.keys().copied().collect();
+    let begins: Vec<LogPosition> = passes.keys().copied().collect();
     let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives, &begins));
     for (from, left) in passes {
         live.go_to(from);
-        let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) =
+        let (left, on_the_way): (Vec<&HintedLifetime>, Vec<&HintedLifetime>) =
             left.into_iter().partition(|life| life.of_stack.is_gradient);
         // If gradients retain their graph, gradients of intermediate results are left as well.
         counted.pass(&sizes(left.into_iter()), &live, !on_the_way.is_empty(), are_all_known);
@@ -48,9 +48,9 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
 /// not look at all that are live.
 pub(super) struct Live<'a> {
     /// Blocks not swept yet, in the order of the log.
-    coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
+    coming: std::iter::Peekable<std::vec::IntoIter<&'a HintedLifetime>>,
     /// By the ends of their lifetimes.
-    going: BTreeMap<(RecordPosition, NonZeroU64), &'a Lifetime>,
+    going: BTreeMap<(LogPosition, NonZeroU64), &'a HintedLifetime>,
     sizes: HashMap<u64, LiveOfSize>,
     /// How many sizes have variables, and how many have such that certainly belong to a model.
     with_variables: usize,
@@ -76,9 +76,9 @@ impl LiveOfSize {
 
 impl<'a> Live<'a> {
     /// Sweeps the blocks that are live at some of these positions, which are sorted.
-    pub(super) fn of(lives: &'a [Lifetime], positions: &[RecordPosition]) -> Self {
+    pub(super) fn of(lives: &'a [HintedLifetime], positions: &[LogPosition]) -> Self {
         let mut next = 0;
-        let is_live = |life: &&Lifetime| {
+        let is_live = |life: &&HintedLifetime| {
             // Lives begin nearly always in order.
             let is_next = positions.get(next).is_none_or(|position| life.from <= *position)
                 && next.checked_sub(1).is_none_or(|before| positions[before] < life.from);
@@ -87,14 +87,14 @@ impl<'a> Live<'a> {
             }
             life.hint != Hint::Backward && positions.get(next).is_some_and(|position| life.to > *position)
         };
-        let mut coming: Vec<&Lifetime> = lives.iter().filter(is_live).collect();
+        let mut coming: Vec<&HintedLifetime> = lives.iter().filter(is_live).collect();
         coming.sort_unstable_by_key(|life| life.from);
         let coming = coming.into_iter().peekable();
         Self { coming, going: BTreeMap::new(), sizes: HashMap::default(), with_variables: 0, with_sure: 0 }
     }
 
     /// Counts the blocks live at a position and the next one. Positions must not decrease from call to call.
-    pub(super) fn go_to(&mut self, position: RecordPosition) {
+    pub(super) fn go_to(&mut self, position: LogPosition) {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             if life.to >= position + 2 {
                 self.going.insert((life.to, life.seq), life);
@@ -112,7 +112,7 @@ impl<'a> Live<'a> {
         self.sizes.get(&size).map_or(0, |of_size| of_size.variables() + of_size.operands + of_size.rest)
     }
 
-    fn change(&mut self, life: &Lifetime, comes: bool) {
+    fn change(&mut self, life: &HintedLifetime, comes: bool) {
         let of_size = self.sizes.entry(life.size).or_default();
         let before = (of_size.variables() > 0, !of_size.sure.is_empty());
         if is_variable(life) {
@@ -135,8 +135,8 @@ impl<'a> Live<'a> {
 
 /// Results of a pass that a later pass of the thread leaves live, if their site leaves none from another pass. The sums of gradients over
 /// several batches leave such a block in each round; the first gradient that becomes an optimizer's momentum is the only one.
-pub(super) fn kept_once(lives: &[Lifetime], backward: &Passes) -> HashSet<NonZeroU64> {
-    let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<RecordPosition>)> = HashMap::default();
+pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {
+    let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<LogPosition>)> = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
         let passes = backward.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let after = passes.partition_point(|pass| pass.from <= life.from);
@@ -151,24 +151,24 @@ pub(super) fn kept_once(lives: &[Lifetime], backward: &Passes) -> HashSet<NonZer
     kept.into_values().filter(|(_, of)| of.len() == 1).flat_map(|(seqs, _)| seqs).collect()
 }
 
-type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
+type Sizes<'a> = HashMap<u64, Vec<&'a HintedLifetime>>;
 
 /// Data, or weights that are not trained. Not an intermediate result, whose gradient does not outlive the pass.
-fn may_be_operand(life: &Lifetime) -> bool {
+fn may_be_operand(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
 /// Was the block still live when its thread did other work?
-pub(super) fn outlives(life: &Lifetime, pass: &Pass) -> bool {
+pub(super) fn outlives(life: &HintedLifetime, pass: &Pass) -> bool {
     pass.next.is_some_and(|next| life.to > next)
 }
 
 /// A model's variable, or perhaps an optimizer's, but not one known to be an optimizer's.
-pub(super) fn is_variable(life: &Lifetime) -> bool {
+pub(super) fn is_variable(life: &HintedLifetime) -> bool {
     life.of_stack.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
 
-pub(super) fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
+pub(super) fn sizes<'a>(lives: impl Iterator<Item = &'a HintedLifetime>) -> Sizes<'a> {
     let mut sizes = Sizes::default();
     lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
     sizes
@@ -211,10 +211,11 @@ impl GradientCounts {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::lifetimes::lifetimes;
+    use super::super::lifetimes::hinted;
     use super::super::passes::{exits, passes};
     use super::*;
     use crate::attribute::Attribution;
+    use crate::snapshot::Lifetimes;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
     use crate::snapshot::{SnapshotData, StackId};
 
@@ -248,28 +249,28 @@ mod tests {
     }
 
     /// By the words at the top: for each pass a look at all blocks.
-    fn by_definition(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> [BTreeSet<NonZeroU64>; 3] {
+    fn by_definition(lives: &[HintedLifetime], backward: &Passes, are_all_known: bool) -> [BTreeSet<NonZeroU64>; 3] {
         let mut found: [BTreeSet<NonZeroU64>; 3] = Default::default();
         for pass in backward.values().flatten().filter(|pass| !pass.has_gradients) {
-            let is_of_pass = |life: &&Lifetime| {
+            let is_of_pass = |life: &&HintedLifetime| {
                 life.hint == Hint::Backward && pass_at(backward, life).is_some_and(|of| of.from == pass.from)
             };
-            let all_left: Vec<&Lifetime> =
+            let all_left: Vec<&HintedLifetime> =
                 lives.iter().filter(is_of_pass).filter(|life| outlives(life, pass)).collect();
             if all_left.is_empty() {
                 continue;
             }
             let has_graph = all_left.iter().any(|life| !life.of_stack.is_gradient);
             let left = sizes(all_left.into_iter().filter(|life| life.of_stack.is_gradient));
-            let is_live = |life: &&Lifetime| life.from <= pass.from && life.to >= pass.from + 2;
-            let live: Vec<&Lifetime> =
+            let is_live = |life: &&HintedLifetime| life.from <= pass.from && life.to >= pass.from + 2;
+            let live: Vec<&HintedLifetime> =
                 lives.iter().filter(|life| life.hint != Hint::Backward).filter(is_live).collect();
             let variables = sizes(live.iter().copied().filter(|life| is_variable(life)));
             let sure = |size: &u64| variables[size].iter().filter(|life| life.hint != Hint::Variable).count();
             let number = |size: &u64| left.get(size).map_or(0, Vec::len);
             let is_even = variables.iter().all(|(size, variables)| number(size) == variables.len());
             let is_reached = variables.keys().all(|size| number(size) >= sure(size));
-            let is_other = |life: &&Lifetime| !is_variable(life) && (has_graph || may_be_operand(life));
+            let is_other = |life: &&HintedLifetime| !is_variable(life) && (has_graph || may_be_operand(life));
             for (size, left) in &left {
                 let has_others = live.iter().copied().filter(is_other).any(|life| life.size == *size);
                 let seqs = left.iter().map(|life| life.seq);
@@ -297,7 +298,7 @@ mod tests {
             are_all_known in any::<bool>(),
         ) {
             let data = story(&ops);
-            let lives = lifetimes(&Attribution::new(&data), &data.devices[0]);
+            let lives = hinted(&Attribution::new(&data), &Lifetimes::of(&data.devices[0]));
             let backward = passes(&data.devices[0], &lives, Hint::Backward, &exits(&data.devices[0]));
             let GradientCounts { gradients, details, parameters } = count(&lives, &backward, are_all_known);
             let found = [gradients, details, parameters].map(|seqs| seqs.into_iter().collect::<BTreeSet<_>>());

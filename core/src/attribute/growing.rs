@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, NEVER, RecordPosition};
+use super::lifetimes::HintedLifetime;
 use super::reordered::{Reordered, SOON};
-use crate::snapshot::{StackId, ThreadId};
+use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.
 const LEAST: usize = 3;
@@ -24,12 +24,13 @@ pub(super) struct Growing {
     pub(super) prefixes: HashSet<NonZeroU64>,
 }
 
-pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool) -> Growing {
+pub(super) fn growing(lives: &[HintedLifetime], is_wanted: impl Fn(&HintedLifetime) -> bool) -> Growing {
     let Reordered { joined, copies } = Reordered::of(lives, is_wanted);
-    let mut places: HashMap<StackId, Vec<&Lifetime>> = HashMap::default();
+    let mut places: HashMap<StackId, Vec<&HintedLifetime>> = HashMap::default();
     joined.iter().for_each(|life| places.entry(life.stack).or_default().push(life));
-    let runs: Vec<Vec<&Lifetime>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
-    let and_copy = |life: &Lifetime| [life.seq].into_iter().chain(copies.get(&life.seq).copied());
+    let runs: Vec<Vec<&HintedLifetime>> =
+        places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
+    let and_copy = |life: &HintedLifetime| [life.seq].into_iter().chain(copies.get(&life.seq).copied());
     let collected: HashSet<NonZeroU64> = runs.iter().flatten().flat_map(|life| and_copy(life)).collect();
     let mut growing = Growing::default();
     if runs.iter().all(|run| run.len() < LEAST) {
@@ -44,20 +45,20 @@ pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool)
 }
 
 /// Blocks as large as the first of a run minus one step, live when it was allocated.
-fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<NonZeroU64> {
+fn prefixes(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
     let size = first.size.saturating_sub(second.size - first.size);
     let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
     let before = all.get(..all.partition_point(|life| life.from <= first.from)).unwrap_or_default();
-    let is_one = |life: &&&Lifetime| life.size == size && life.is_live_at(first.from);
+    let is_one = |life: &&&HintedLifetime| life.size == size && life.is_live_at(first.from);
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
 /// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block is freed cannot continue;
 /// of several runs, the one whose last block is freed first does: requests and layers take turns.
-fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
+fn runs<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
     let mut open = OpenRuns::of(place.len());
-    let mut runs: Vec<Vec<&Lifetime>> = Vec::new();
+    let mut runs: Vec<Vec<&HintedLifetime>> = Vec::new();
     for life in place {
         let run = open.continued_by(life, &runs).unwrap_or(runs.len());
         match runs.get_mut(run) {
@@ -75,7 +76,7 @@ fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
 /// Runs by what continues them: there may be as many as blocks.
 struct OpenRuns {
     /// By the end of the last block.
-    soon: BTreeMap<RecordPosition, usize>,
+    soon: BTreeMap<LogPosition, usize>,
     /// Runs whose last block is never freed, by the size of the next block;
     endless: HashMap<u64, BTreeSet<usize>>,
     /// those of one block continue with any larger one.
@@ -87,7 +88,7 @@ impl OpenRuns {
         Self { soon: BTreeMap::new(), endless: HashMap::default(), single: FirstBelow::of(most) }
     }
 
-    fn continued_by(&self, life: &Lifetime, runs: &[Vec<&Lifetime>]) -> Option<usize> {
+    fn continued_by(&self, life: &HintedLifetime, runs: &[Vec<&HintedLifetime>]) -> Option<usize> {
         let ends = life.from.saturating_add(1)..=life.from.saturating_add(SOON);
         let soon = self.soon.range(ends).map(|(_, run)| *run).filter(|run| continues(&runs[*run], life));
         let (long, single): (Vec<usize>, Vec<usize>) = soon.partition(|run| runs[*run].len() > 1);
@@ -99,7 +100,7 @@ impl OpenRuns {
             .or_else(|| self.single.first_below(life.size))
     }
 
-    fn remember(&mut self, at: usize, run: &[&Lifetime]) {
+    fn remember(&mut self, at: usize, run: &[&HintedLifetime]) {
         match run {
             [.., last] if last.to != NEVER => _ = self.soon.insert(last.to, at),
             [.., before, last] => _ = self.endless.entry(next_size(before, last)).or_default().insert(at),
@@ -108,7 +109,7 @@ impl OpenRuns {
         }
     }
 
-    fn forget(&mut self, at: usize, run: &[&Lifetime]) {
+    fn forget(&mut self, at: usize, run: &[&HintedLifetime]) {
         match run {
             [.., last] if last.to != NEVER => _ = self.soon.remove(&last.to),
             [.., before, last] => {
@@ -121,11 +122,11 @@ impl OpenRuns {
 }
 
 /// Each block is larger than the one before by the same amount.
-fn next_size(before: &Lifetime, last: &Lifetime) -> u64 {
+fn next_size(before: &HintedLifetime, last: &HintedLifetime) -> u64 {
     last.size.saturating_add(last.size - before.size)
 }
 
-fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
+fn continues(run: &[&HintedLifetime], life: &HintedLifetime) -> bool {
     match run {
         [.., before, last] => next_size(before, last) == life.size,
         [only] => only.size < life.size,
@@ -167,16 +168,20 @@ impl FirstBelow {
 }
 
 /// Other allocations of each thread's operators, in order.
-fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Lifetime>> {
-    let mut work: HashMap<ThreadId, Vec<&Lifetime>> = HashMap::default();
-    let is_one = |life: &&Lifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
+fn work<'a>(
+    lives: &'a [HintedLifetime],
+    collected: &HashSet<NonZeroU64>,
+) -> HashMap<ThreadId, Vec<&'a HintedLifetime>> {
+    let mut work: HashMap<ThreadId, Vec<&HintedLifetime>> = HashMap::default();
+    let is_one =
+        |life: &&HintedLifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
     lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));
     work
 }
 
 /// Does a result computed after each block of the run grow with the run?
-fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool {
-    let after = |life: &&Lifetime, until: RecordPosition| -> HashMap<StackId, u64> {
+fn is_read(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> bool {
+    let after = |life: &&HintedLifetime, until: LogPosition| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::default();
@@ -205,16 +210,17 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::lifetimes::lifetimes;
+    use super::super::lifetimes::hinted;
     use super::*;
     use crate::attribute::Attribution;
+    use crate::snapshot::Lifetimes;
     use crate::snapshot::testing::{LINE_7, Story};
 
     /// By a look at all runs for each block.
-    fn by_definition<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
-        let mut runs: Vec<Vec<&Lifetime>> = Vec::new();
+    fn by_definition<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
+        let mut runs: Vec<Vec<&HintedLifetime>> = Vec::new();
         for life in place {
-            let is_open = |run: &&mut Vec<&Lifetime>| {
+            let is_open = |run: &&mut Vec<&HintedLifetime>| {
                 let last = run[run.len() - 1];
                 last.to > life.from && (last.to == NEVER || last.to - life.from <= SOON)
             };
@@ -245,9 +251,9 @@ mod tests {
                 }
             }
             let data = story.build();
-            let lives = lifetimes(&Attribution::new(&data), &data.devices[0]);
-            let place: Vec<&Lifetime> = lives.iter().collect();
-            let numbers = |runs: Vec<Vec<&Lifetime>>| -> Vec<Vec<NonZeroU64>> {
+            let lives = hinted(&Attribution::new(&data), &Lifetimes::of(&data.devices[0]));
+            let place: Vec<&HintedLifetime> = lives.iter().collect();
+            let numbers = |runs: Vec<Vec<&HintedLifetime>>| -> Vec<Vec<NonZeroU64>> {
                 runs.into_iter().map(|run| run.into_iter().map(|life| life.seq).collect()).collect()
             };
             prop_assert_eq!(numbers(runs(&place)), numbers(by_definition(&place)));

@@ -3,8 +3,8 @@
 use std::cell::{OnceCell, RefCell};
 
 use super::hashed::HashMap;
-use super::lifetimes::{Lifetime, NEVER, RecordPosition};
-use crate::snapshot::{StackId, ThreadId};
+use super::lifetimes::HintedLifetime;
+use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// Positions of allocations, sorted. A site is a stack here.
 #[derive(Debug, Default)]
@@ -13,20 +13,20 @@ pub(super) struct AllocationHistory {
     until: Vec<u32>,
     stacks: Vec<StackId>,
     /// Each thread's last allocation.
-    last: HashMap<ThreadId, RecordPosition>,
+    last: HashMap<ThreadId, LogPosition>,
     /// Sites whose repetition matters.
     of_stack: HashMap<StackId, SiteHistory>,
     /// Allocations in forward passes, judging by the functions on their stacks.
-    forward: Vec<RecordPosition>,
+    forward: Vec<LogPosition>,
     /// Allocations in each thread's backward passes, with the positions of their frees.
-    ends: HashMap<ThreadId, Vec<(RecordPosition, RecordPosition)>>,
+    ends: HashMap<ThreadId, Vec<(LogPosition, LogPosition)>>,
     /// Answers of [`outlive`](Self::outlive).
-    outlived: RefCell<HashMap<(ThreadId, RecordPosition, RecordPosition, RecordPosition), bool>>,
+    outlived: RefCell<HashMap<(ThreadId, LogPosition, LogPosition, LogPosition), bool>>,
 }
 
 #[derive(Debug, Default)]
 struct SiteHistory {
-    blocks: Vec<(RecordPosition, RecordPosition)>,
+    blocks: Vec<(LogPosition, LogPosition)>,
     habit: OnceCell<Habit>,
 }
 
@@ -38,7 +38,7 @@ struct Habit {
 }
 
 impl AllocationHistory {
-    pub(super) fn of(lives: &[Lifetime]) -> Self {
+    pub(super) fn of(lives: &[HintedLifetime]) -> Self {
         let (mut places, mut last) = (Self::default(), None);
         for life in lives.iter().filter(|life| life.from > 0) {
             let position = life.from as usize;
@@ -68,30 +68,30 @@ impl AllocationHistory {
     }
 
     /// Number of allocations after position `from`, up to `to`.
-    pub(super) fn allocations(&self, from: RecordPosition, to: RecordPosition) -> usize {
+    pub(super) fn allocations(&self, from: LogPosition, to: LogPosition) -> usize {
         self.until(to).saturating_sub(self.until(from))
     }
 
-    fn until(&self, position: RecordPosition) -> usize {
+    fn until(&self, position: LogPosition) -> usize {
         self.until.get(position as usize).or(self.until.last()).map_or(0, |count| *count as usize)
     }
 
-    pub(super) fn goes_on(&self, thread: ThreadId, position: RecordPosition) -> bool {
+    pub(super) fn goes_on(&self, thread: ThreadId, position: LogPosition) -> bool {
         self.last.get(&thread).is_some_and(|last| *last > position)
     }
 
     /// Was the block freed before any forward pass could use it, like the source of a conversion of weights?
-    pub(super) fn is_gone_unused(&self, life: &Lifetime) -> bool {
+    pub(super) fn is_gone_unused(&self, life: &HintedLifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
     /// Does a forward pass allocate during the block's lifetime?
-    pub(super) fn spans_forward(&self, life: &Lifetime) -> bool {
+    pub(super) fn spans_forward(&self, life: &HintedLifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
     }
 
     /// Is the program not in a loop (such as token generation) during the block's lifetime? In a loop some site allocates often.
-    pub(super) fn is_straight(&self, life: &Lifetime) -> bool {
+    pub(super) fn is_straight(&self, life: &HintedLifetime) -> bool {
         const MOST: usize = 512;
         const OFTEN: usize = 8;
         let (from, to) = (self.until(life.from), self.until(life.to));
@@ -104,16 +104,16 @@ impl AllocationHistory {
         to - from <= MOST && self.stacks.get(from..to).unwrap_or_default().iter().all(is_rare)
     }
 
-    fn of_stack(&self, stack: StackId) -> &[(RecordPosition, RecordPosition)] {
+    fn of_stack(&self, stack: StackId) -> &[(LogPosition, LogPosition)] {
         self.of_stack.get(&stack).map_or(&[], |site| &site.blocks)
     }
 
-    pub(super) fn allocates_between(&self, stack: StackId, from: RecordPosition, to: RecordPosition) -> bool {
+    pub(super) fn allocates_between(&self, stack: StackId, from: LogPosition, to: LogPosition) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from)).is_some_and(|(next, _)| *next < to)
     }
 
-    pub(super) fn allocates_around(&self, stack: StackId, position: RecordPosition) -> bool {
+    pub(super) fn allocates_around(&self, stack: StackId, position: LogPosition) -> bool {
         let ends = self.of_stack(stack).first().zip(self.of_stack(stack).last());
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)
     }
@@ -124,7 +124,7 @@ impl AllocationHistory {
     }
 
     /// Does the site allocate only one more block while the block is live?
-    pub(super) fn is_replaced(&self, stack: StackId, from: RecordPosition, to: RecordPosition) -> bool {
+    pub(super) fn is_replaced(&self, stack: StackId, from: LogPosition, to: LogPosition) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from) + 1).is_none_or(|(next_but_one, _)| to < *next_but_one)
     }
@@ -145,8 +145,8 @@ impl AllocationHistory {
         Some(*site.habit.get_or_init(|| self.habit_of(&site.blocks)))
     }
 
-    fn habit_of(&self, blocks: &[(RecordPosition, RecordPosition)]) -> Habit {
-        let is_gone = |window: &[(RecordPosition, RecordPosition)]| match window {
+    fn habit_of(&self, blocks: &[(LogPosition, LogPosition)]) -> Habit {
+        let is_gone = |window: &[(LogPosition, LogPosition)]| match window {
             [(_, freed), _, (next_but_one, _)] => freed < next_but_one,
             _ => false,
         };
@@ -156,7 +156,7 @@ impl AllocationHistory {
         Habit { comes_again, is_brief: self.are_brief(blocks, &beginnings), takes_turns }
     }
 
-    fn are_brief(&self, blocks: &[(RecordPosition, RecordPosition)], beginnings: &[RecordPosition]) -> bool {
+    fn are_brief(&self, blocks: &[(LogPosition, LogPosition)], beginnings: &[LogPosition]) -> bool {
         /// Repetitions that count as a pattern.
         const LEAST: usize = 4;
         /// Allocations during the longest brief lifetime.
@@ -169,11 +169,11 @@ impl AllocationHistory {
             })
             .collect();
         // After the last beginning, the period is that of the one before.
-        let period = |from: RecordPosition| {
+        let period = |from: LogPosition| {
             let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
             periods.get(at).or(periods.last()).copied().unwrap_or(0)
         };
-        let is_brief = |(from, to): &(RecordPosition, RecordPosition)| {
+        let is_brief = |(from, to): &(LogPosition, LogPosition)| {
             let lasts = self.allocations(*from, *to);
             *to != NEVER && lasts < LONGEST && lasts * 2 <= period(*from)
         };
@@ -181,13 +181,7 @@ impl AllocationHistory {
     }
 
     /// Is any block of the backward pass between `from` and `to` live at position `after`?
-    pub(super) fn outlive(
-        &self,
-        thread: ThreadId,
-        from: RecordPosition,
-        to: RecordPosition,
-        after: RecordPosition,
-    ) -> bool {
+    pub(super) fn outlive(&self, thread: ThreadId, from: LogPosition, to: LogPosition, after: LogPosition) -> bool {
         // All blocks of a pass ask the same.
         *self.outlived.borrow_mut().entry((thread, from, to, after)).or_insert_with(|| {
             let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
@@ -198,7 +192,7 @@ impl AllocationHistory {
 }
 
 /// Positions at which a site allocates while it has no live block.
-fn beginnings(blocks: &[(RecordPosition, RecordPosition)]) -> Vec<RecordPosition> {
+fn beginnings(blocks: &[(LogPosition, LogPosition)]) -> Vec<LogPosition> {
     let (mut end, mut beginnings) = (0, Vec::new());
     for (from, to) in blocks {
         if *from > end {

@@ -38,7 +38,7 @@ pub(crate) use elementwise::{Elementwise, elementwise};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_interpreter, is_memtraces, name_of_library};
-pub(crate) use lifetimes::{Lifetime, NEVER};
+pub(crate) use lifetimes::HintedLifetime;
 pub use matched_frame::Attribution;
 pub(crate) use matched_frame::matched_frames;
 pub use operator::{Operator, operator};

@@ -5,16 +5,16 @@
 use super::Attribution;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, RecordPosition};
+use super::lifetimes::HintedLifetime;
 use super::matched_frame::matched_frames;
 use super::origin::Origin;
-use crate::snapshot::{StackId, ThreadId};
+use crate::snapshot::{LogPosition, StackId, ThreadId};
 
 /// A function by its file and name.
 pub(super) type Function<'a> = (&'a str, &'a str);
 
 /// States of the blocks of such functions that they belong to a model's work.
-pub(super) fn learn(data: &Attribution<'_>, lives: &mut [Lifetime]) {
+pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     let first = first_passes(lives);
     if first.is_empty() {
         return;
@@ -46,7 +46,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [Lifetime]) {
 }
 
 /// Where each thread's first backward pass begins.
-pub(super) fn first_passes(lives: &[Lifetime]) -> HashMap<ThreadId, RecordPosition> {
+pub(super) fn first_passes(lives: &[HintedLifetime]) -> HashMap<ThreadId, LogPosition> {
     let mut first = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
         first.entry(life.thread).or_insert(life.from);
@@ -56,7 +56,7 @@ pub(super) fn first_passes(lives: &[Lifetime]) -> HashMap<ThreadId, RecordPositi
 
 /// Does the function that allocated the block bring data in, make a model, go back or update, so that its other blocks may be of any
 /// kind?
-fn does_more(life: &Lifetime) -> bool {
+fn does_more(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Backward | Hint::Input | Hint::Variable | Hint::Step | Hint::Rule(_))
 }
 

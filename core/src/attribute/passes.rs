@@ -2,17 +2,17 @@
 
 use super::hashed::HashMap;
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, NEVER, RecordPosition};
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, ThreadId};
+use super::lifetimes::HintedLifetime;
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, LogPosition, NEVER, ThreadId};
 
 /// A stretch of the log in which a thread did one kind of work.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
-    pub(super) from: RecordPosition,
+    pub(super) from: LogPosition,
     /// Its last allocation, or the position where the thread left the scope of the work.
-    pub(super) to: RecordPosition,
+    pub(super) to: LogPosition,
     /// Where the thread began other work, if it did.
-    pub(super) next: Option<RecordPosition>,
+    pub(super) next: Option<LogPosition>,
     /// The pass is known to have ended.
     pub(super) is_over: bool,
     /// The program named gradients of this pass.
@@ -22,18 +22,18 @@ pub(super) struct Pass {
 pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 
 /// Positions of the last record before each scope was left, by thread and context.
-pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<RecordPosition>>;
+pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<LogPosition>>;
 
-pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Lifetime) -> Option<&'a Pass> {
+pub(super) fn pass_at<'a>(passes: &'a Passes, life: &HintedLifetime) -> Option<&'a Pass> {
     let passes = passes.get(&life.thread)?;
     let at = passes.partition_point(|pass| pass.from <= life.from).checked_sub(1)?;
     passes.get(at)
 }
 
 /// The passes with this hint: stretches in which a thread's work has no other hint.
-pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, exits: &Exits) -> Passes {
+pub(super) fn passes(device: &DeviceSnapshot, lives: &[HintedLifetime], kind: Hint, exits: &Exits) -> Passes {
     let is_gradient =
-        |life: &Lifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
+        |life: &HintedLifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
     let left = left(exits);
     let mut found: HashMap<ThreadId, (Vec<Pass>, bool)> = HashMap::default();
     for life in lives.iter().filter(|life| life.from > 0 && life.hint.is_work()) {
@@ -63,7 +63,7 @@ pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, ex
 }
 
 /// Ends the last pass where the thread left a scope, if it did so before it began other work.
-fn close(passes: &mut [Pass], left: Option<&Vec<RecordPosition>>, next: Option<RecordPosition>) {
+fn close(passes: &mut [Pass], left: Option<&Vec<LogPosition>>, next: Option<LogPosition>) {
     let Some(pass) = passes.last_mut() else { return };
     pass.next = next;
     pass.is_over = next.is_some();
@@ -76,7 +76,7 @@ fn close(passes: &mut [Pass], left: Option<&Vec<RecordPosition>>, next: Option<R
 /// The passes of all threads, to find one that lies between two positions.
 pub(super) struct WholePasses {
     /// Where each begins, sorted, and the first end of it and those after it.
-    passes: Vec<(RecordPosition, RecordPosition)>,
+    passes: Vec<(LogPosition, LogPosition)>,
 }
 
 impl WholePasses {
@@ -84,10 +84,10 @@ impl WholePasses {
         Self::with_ends(passes.values().flatten().map(|pass| (pass.from, pass.to)))
     }
 
-    pub(super) fn with_ends(passes: impl Iterator<Item = (RecordPosition, RecordPosition)>) -> Self {
+    pub(super) fn with_ends(passes: impl Iterator<Item = (LogPosition, LogPosition)>) -> Self {
         let mut passes: Vec<_> = passes.collect();
         passes.sort_unstable();
-        let mut first_end = RecordPosition::MAX;
+        let mut first_end = LogPosition::MAX;
         for (_, to) in passes.iter_mut().rev() {
             first_end = first_end.min(*to);
             *to = first_end;
@@ -96,7 +96,7 @@ impl WholePasses {
     }
 
     /// Does a pass begin after the first and end before the second position?
-    pub(super) fn is_any_within(&self, after: RecordPosition, before: RecordPosition) -> bool {
+    pub(super) fn is_any_within(&self, after: LogPosition, before: LogPosition) -> bool {
         let later = self.passes.partition_point(|(from, _)| *from <= after);
         self.passes.get(later).is_some_and(|(_, first_end)| *first_end < before)
     }
@@ -106,13 +106,13 @@ pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
     let mut exits = Exits::default();
     for mark in device.marks.iter().filter(|mark| !mark.enter) {
         let position = device.records.partition_point(|record| record.time_ns <= mark.time_ns);
-        exits.entry((mark.thread, mark.context)).or_default().push(RecordPosition::try_from(position).unwrap_or(NEVER));
+        exits.entry((mark.thread, mark.context)).or_default().push(LogPosition::try_from(position).unwrap_or(NEVER));
     }
     exits
 }
 
-fn left(exits: &Exits) -> HashMap<ThreadId, Vec<RecordPosition>> {
-    let mut left: HashMap<ThreadId, Vec<RecordPosition>> = HashMap::default();
+fn left(exits: &Exits) -> HashMap<ThreadId, Vec<LogPosition>> {
+    let mut left: HashMap<ThreadId, Vec<LogPosition>> = HashMap::default();
     for ((thread, _), positions) in exits {
         left.entry(*thread).or_default().extend(positions);
     }

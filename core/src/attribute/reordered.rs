@@ -5,24 +5,24 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, NEVER, RecordPosition};
-use crate::snapshot::ThreadId;
+use super::lifetimes::HintedLifetime;
+use crate::snapshot::{LogPosition, NEVER, ThreadId};
 
 /// Maximum number of records until a block is freed, once the next one or its copy is allocated.
-pub(super) const SOON: RecordPosition = 16;
+pub(super) const SOON: LogPosition = 16;
 
 /// The joined blocks, each until its copy is freed.
 #[derive(Debug, Default)]
 pub(super) struct Reordered {
-    pub(super) joined: Vec<Lifetime>,
+    pub(super) joined: Vec<HintedLifetime>,
     /// The copy of each that has one.
     pub(super) copies: HashMap<NonZeroU64, NonZeroU64>,
 }
 
 impl Reordered {
-    pub(super) fn of(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool) -> Self {
+    pub(super) fn of(lives: &[HintedLifetime], is_wanted: impl Fn(&HintedLifetime) -> bool) -> Self {
         let mut found = Self::default();
-        let mut movers: HashMap<(ThreadId, u64), Vec<&Lifetime>> = HashMap::default();
+        let mut movers: HashMap<(ThreadId, u64), Vec<&HintedLifetime>> = HashMap::default();
         for life in lives.iter().filter(|life| life.from > 0) {
             match life.hint {
                 Hint::Forward if life.of_stack.moves => movers.entry((life.thread, life.size)).or_default().push(life),
@@ -44,7 +44,11 @@ impl Reordered {
 }
 
 /// The first block that was copied shortly before the joined block was freed, and outlives it.
-fn copy_of<'a>(joined: &Lifetime, movers: &[&'a Lifetime], taken: &HashSet<NonZeroU64>) -> Option<&'a Lifetime> {
+fn copy_of<'a>(
+    joined: &HintedLifetime,
+    movers: &[&'a HintedLifetime],
+    taken: &HashSet<NonZeroU64>,
+) -> Option<&'a HintedLifetime> {
     let near = movers.get(movers.partition_point(|copy| copy.from.saturating_add(SOON) < joined.to)..)?;
     let mut before = near.iter().take_while(|copy| joined.to != NEVER && copy.from < joined.to);
     before.find(|copy| joined.from < copy.from && joined.to < copy.to && !taken.contains(&copy.seq)).copied()

@@ -6,20 +6,21 @@ use std::num::NonZeroU64;
 use super::gradients::{Live, outlives, sizes};
 use super::hashed::HashSet;
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, NEVER};
+use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, WholePasses, pass_at};
+use crate::snapshot::NEVER;
 
-pub(super) fn gradients(lives: &[Lifetime], backward: &Passes) -> HashSet<NonZeroU64> {
+pub(super) fn gradients(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {
     let mut passes: Vec<_> = backward.values().flatten().collect();
     passes.sort_unstable_by_key(|pass| pass.from);
     let whole = WholePasses::with_ends(passes.iter().map(|pass| (pass.from, pass.next.unwrap_or(NEVER))));
-    let is_weight = |life: &&Lifetime| life.hint != Hint::Backward && whole.is_any_within(life.from, life.to);
-    let weights: Vec<Lifetime> = lives.iter().filter(is_weight).copied().collect();
+    let is_weight = |life: &&HintedLifetime| life.hint != Hint::Backward && whole.is_any_within(life.from, life.to);
+    let weights: Vec<HintedLifetime> = lives.iter().filter(is_weight).copied().collect();
     let begins: Vec<_> = passes.iter().map(|pass| pass.from).collect();
     let (mut live, mut found) = (Live::of(&weights, &begins), HashSet::default());
     for pass in passes {
         live.go_to(pass.from);
-        let is_of_pass = |life: &&Lifetime| {
+        let is_of_pass = |life: &&HintedLifetime| {
             life.hint == Hint::Backward && pass_at(backward, life).is_some_and(|of| of.from == pass.from)
         };
         let begin = lives.partition_point(|life| life.from < pass.from);

@@ -8,9 +8,9 @@ use std::num::NonZeroU64;
 
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
-use super::lifetimes::{Lifetime, RecordPosition};
+use super::lifetimes::HintedLifetime;
 use super::passes::{Pass, Passes};
-use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, StackId, ThreadId};
+use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
 /// A phase of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum TrainingPhase {
 /// When something used a block: a position in the log, and its phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UseMoment {
-    pub(super) at: RecordPosition,
+    pub(super) at: LogPosition,
     pub(super) phase: TrainingPhase,
 }
 
@@ -51,7 +51,7 @@ impl BlockFlow {
     }
 
     /// Does nothing use the block between these positions?
-    pub(super) fn pauses(&self, from: RecordPosition, to: RecordPosition) -> bool {
+    pub(super) fn pauses(&self, from: LogPosition, to: LogPosition) -> bool {
         self.pause.is_some_and(|[begin, end]| begin.at < from && to < end.at)
     }
 }
@@ -77,14 +77,14 @@ pub(super) struct SiteFlow {
 }
 
 impl UseFlows {
-    pub(super) fn of(device: &DeviceSnapshot, lives: &[Lifetime], backward: &Passes) -> Self {
+    pub(super) fn of(device: &DeviceSnapshot, lives: &[HintedLifetime], backward: &Passes) -> Self {
         let mut found = Self::default();
         if device.uses.is_empty() {
             return found;
         }
         let moments = Moments { lives, backward };
         // Where a use of a gradient, or of what was computed with one, allocated its result.
-        let mut fed: HashSet<RecordPosition> = HashSet::default();
+        let mut fed: HashSet<LogPosition> = HashSet::default();
         for life in lives {
             let Some(uses) = device.uses_of(Some(life.seq)).filter(|uses| !uses.escaped) else { continue };
             let flow = moments.flow(life.thread, uses);
@@ -103,7 +103,7 @@ impl UseFlows {
         found
     }
 
-    pub(super) fn get(&self, life: &Lifetime) -> Option<&BlockFlow> {
+    pub(super) fn get(&self, life: &HintedLifetime) -> Option<&BlockFlow> {
         self.flows.get(&life.seq)
     }
 
@@ -113,14 +113,14 @@ impl UseFlows {
 }
 
 /// The first backward pass of its thread after the block's allocation.
-fn next_pass<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a Pass> {
+fn next_pass<'a>(backward: &'a Passes, life: &HintedLifetime) -> Option<&'a Pass> {
     let passes = backward.get(&life.thread)?;
     passes.get(passes.partition_point(|pass| pass.from <= life.from))
 }
 
 struct Moments<'a> {
     /// Sorted by number.
-    lives: &'a [Lifetime],
+    lives: &'a [HintedLifetime],
     backward: &'a Passes,
 }
 
@@ -148,7 +148,7 @@ impl Moments<'_> {
         Some(UseMoment { at, phase })
     }
 
-    fn is_in_backward(&self, thread: ThreadId, at: RecordPosition) -> bool {
+    fn is_in_backward(&self, thread: ThreadId, at: LogPosition) -> bool {
         let Some(passes) = self.backward.get(&thread) else { return false };
         let before = passes.partition_point(|pass| pass.from <= at).checked_sub(1);
         before.and_then(|before| passes.get(before)).is_some_and(|pass| at <= pass.to)

@@ -1,9 +1,9 @@
 //! Blocks of worker threads: what a thread of a pool allocates for an operator that another thread runs belongs to that thread's pass.
 
 use super::hashed::HashSet;
-use super::lifetimes::{Lifetime, RecordPosition};
+use super::lifetimes::HintedLifetime;
 use super::passes::Passes;
-use crate::snapshot::ThreadId;
+use crate::snapshot::{LogPosition, ThreadId};
 
 /// What a worker's block is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub(super) enum PartOf {
 pub(super) struct ProgramsWork {
     threads: HashSet<ThreadId>,
     /// Positions of its allocations, sorted.
-    allocations: Vec<RecordPosition>,
+    allocations: Vec<LogPosition>,
 }
 
 impl ProgramsWork {
-    pub(super) fn of(lives: &[Lifetime]) -> Self {
-        let is_one = |life: &&Lifetime| life.from > 0 && life.hint.is_work() && !life.of_stack.is_workers;
+    pub(super) fn of(lives: &[HintedLifetime]) -> Self {
+        let is_one = |life: &&HintedLifetime| life.from > 0 && life.hint.is_work() && !life.of_stack.is_workers;
         let mut work = Self::default();
         for life in lives.iter().filter(is_one) {
             work.threads.insert(life.thread);
@@ -37,7 +37,7 @@ impl ProgramsWork {
     }
 
     /// `life` is a worker's.
-    pub(super) fn around(&self, life: &Lifetime, backward: &Passes) -> PartOf {
+    pub(super) fn around(&self, life: &HintedLifetime, backward: &Passes) -> PartOf {
         let spans = |passes: &Vec<super::passes::Pass>| {
             let before = passes.get(passes.partition_point(|pass| pass.from <= life.from).wrapping_sub(1));
             before.is_some_and(|pass| life.from <= pass.to)
@@ -50,7 +50,7 @@ impl ProgramsWork {
         }
     }
 
-    fn is_within_an_operator(&self, life: &Lifetime) -> bool {
+    fn is_within_an_operator(&self, life: &HintedLifetime) -> bool {
         let next = self.allocations.get(self.allocations.partition_point(|at| *at <= life.from));
         next.is_some_and(|next| life.to < *next)
     }

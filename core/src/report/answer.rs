@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use super::sampled;
 use super::summary::{after, seconds};
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, Key, KnownBlock, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, known_blocks,
-    line_label, operator_of_line,
+    BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label, operator_of_line,
 };
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, MappingKind, StackId};
+use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Parts below 1/20 of the peak are not mentioned.
@@ -173,9 +172,12 @@ fn older_than_the_retry(device: &DeviceView<'_>) -> Option<String> {
     let (first, last) =
         device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;
     let mut by_stack: HashMap<StackId, u64> = HashMap::new();
-    let is_live = |known: &KnownBlock| !known.is_freed || known.to_ns > last.time_ns;
-    for known in known_blocks(device).iter().filter(|known| known.from_ns < first.time_ns && is_live(known)) {
-        *by_stack.entry(known.block.stack).or_default() += known.block.size;
+    let is_live = |life: &&Lifetime| {
+        let begun = device.span_ns(life).start < first.time_ns;
+        begun && life.free(device).is_none_or(|free| free.time_ns > last.time_ns)
+    };
+    for life in device.lifetimes().iter().filter(is_live) {
+        *by_stack.entry(life.block.stack).or_default() += life.block.size;
     }
     let mut by_line: HashMap<String, u64> = HashMap::new();
     by_stack.iter().for_each(|(stack, bytes)| *by_line.entry(line_label(device.data(), stack.0)).or_default() += bytes);

@@ -1,14 +1,15 @@
 //! The report of one line, operator or address: how much it held and when, and the life of its blocks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use super::rows::{BlockRow, NamedRows};
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
-use crate::analysis::{BlockLife, Breakdown, Explained, Subject, explain, line_and_callers};
+use crate::analysis::{Breakdown, Explained, Subject, explain, line_and_callers};
 use crate::recording::{DeviceView, Recording};
-use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId, Weight};
+use crate::snapshot::{DeviceSnapshot, Lifetime, SnapshotData, StackId, Weight};
 use crate::units::{Bytes, grouped};
 
 /// Frames of a stack that are shown.
@@ -53,7 +54,7 @@ fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
         format!("At the peak: {} ({share:.1} % of {}).", sum(found.at_peak), Bytes(device.peak.total())),
         format!("Allocated in all: {}; live at the end: {}.", sum(found.allocated), sum(found.at_end)),
     ];
-    lines.extend(lifetimes(found));
+    lines.extend(lifetimes(device, found));
     let names = found.names.iter().take(FRAMES).filter(|_| found.names.len() > 1);
     lines.extend(names.map(|name| format!("  {name}")));
     lines
@@ -66,8 +67,8 @@ fn blocks(weight: Weight) -> String {
     }
 }
 
-fn lifetimes(found: &Explained) -> Option<String> {
-    let life = |life: &BlockLife| life.freed_ns.filter(|_| !life.alloc_lost).map(|freed| freed - life.block.time_ns);
+fn lifetimes(device: &DeviceSnapshot, found: &Explained) -> Option<String> {
+    let life = |life: &Lifetime| Some(life.free(device)?.time_ns - life.alloc(device)?.time_ns);
     let mut lives: Vec<u64> = found.blocks.iter().filter_map(life).collect();
     lives.sort_unstable();
     let median = lives.get(lives.len() / 2)?;
@@ -124,21 +125,22 @@ fn lives(device: &DeviceView<'_>, found: &Explained, rows: usize) -> Section {
     let mut section =
         Section::of_columns("blocks", "Blocks, the largest first", &["Size", "From", "To", "Peak", "Block"]);
     let (data, categories) = (device.data(), device.categories());
-    let mut blocks: Vec<&BlockLife> = found.blocks.iter().collect();
-    blocks.sort_by_key(|life| (std::cmp::Reverse(life.block.size), life.block.seq));
-    let named = |life: &&BlockLife| {
-        let BlockLife { block, freed_ns, freed_at, at_peak, alloc_lost } = life;
-        let freed_at = (*freed_at != StackId::NONE).then(|| line_and_callers(data, *freed_at, 0).pop()).flatten();
+    let at_peak: HashSet<Option<NonZeroU64>> = device.peak.blocks.iter().map(|block| block.seq).collect();
+    let mut blocks: Vec<&Lifetime> = found.blocks.iter().collect();
+    blocks.sort_by_key(|life| (std::cmp::Reverse(life.block.size), life.seq));
+    let named = |life: &&Lifetime| {
+        let (block, free) = (&life.block, life.free(device));
+        let freed_at = free.map(|free| free.stack).filter(|stack| *stack != StackId::NONE);
         BlockRow {
             address: format!("{:#x}", block.address),
             bytes: block.size,
-            from_ns: (!alloc_lost).then_some(block.time_ns),
-            to_ns: *freed_ns,
-            at_peak: *at_peak,
+            from_ns: life.alloc(device).map(|alloc| alloc.time_ns),
+            to_ns: free.map(|free| free.time_ns),
+            at_peak: at_peak.contains(&block.seq),
             name: device.name(block.seq).map(str::to_owned),
             category: categories.label(block.seq).to_owned(),
             scope: Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
-            freed_at,
+            freed_at: freed_at.and_then(|stack| line_and_callers(data, stack, 0).pop()),
         }
     };
     let named: Vec<BlockRow> = blocks.iter().take(rows).map(named).collect();

@@ -10,6 +10,7 @@ mod device;
 mod health;
 mod host_memory;
 mod ids;
+mod lifetimes;
 mod mappings;
 mod memory_kind;
 mod names;
@@ -42,6 +43,7 @@ pub use device::Device;
 pub use health::{Health, Spans};
 pub use host_memory::HostMemory;
 pub use ids::{ContextId, StackId, ThreadId};
+pub use lifetimes::{Lifetime, Lifetimes, LogPosition, NEVER};
 pub use mappings::{Mapping, MappingKind, Mappings};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;

@@ -5,7 +5,6 @@ use std::io;
 use std::num::NonZeroU64;
 
 use memtrace_core::DeviceView;
-use memtrace_core::analysis::known_blocks;
 use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
 
 use crate::tables::ColumnKind::{Number, Rising, Text};
@@ -45,10 +44,10 @@ fn of_device(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWr
     let view = DeviceView::of(run.data, device);
     let categories = view.categories();
     let name = device.device.to_string();
-    for known in known_blocks(&view) {
-        let block = &known.block;
+    for life in view.lifetimes().iter() {
+        let (block, span) = (&life.block, view.span_ns(life));
         let bytes = |at: &HashMap<NonZeroU64, u64>| block.seq.and_then(|seq| at.get(&seq).copied()).into();
-        let is_alloc_known = !known.is_older || block.time_ns > 0;
+        let is_alloc_known = life.from > 0 || block.time_ns > 0;
         out.row(&[
             (&name).into(),
             block.seq.map(NonZeroU64::get).into(),
@@ -57,8 +56,8 @@ fn of_device(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWr
             device.weight(block.size).bytes.into(),
             bytes(&at_peak),
             bytes(&at_end),
-            is_alloc_known.then_some(known.from_ns).into(),
-            known.is_freed.then_some(known.to_ns).into(),
+            is_alloc_known.then_some(span.start).into(),
+            life.free(device).map(|free| free.time_ns).into(),
             block.stack.0.into(),
             block.context.0.into(),
             is_alloc_known.then_some(block.thread.number()).into(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::analysis::Key;
+use crate::analysis::{Key, LiveSet};
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
 use crate::snapshot::{SnapshotData, StackId, Thread, ThreadId};

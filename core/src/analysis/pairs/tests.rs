@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::LiveSet;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Frame, SnapshotData, StackId};

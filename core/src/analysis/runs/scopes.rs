@@ -7,10 +7,10 @@ use super::leaks::{is_the_harnesses, leaks, leaks_of_its_own};
 use super::samples::{BlockOrigin, LiveByOrigin, LiveTotals, Samples};
 use super::slope::{is_unsettled, keeps_step, late_maxima};
 use super::{FEW, MOST};
-use crate::analysis::{KnownBlock, known_blocks, line_label, name_pattern};
+use crate::analysis::{line_label, name_pattern};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{ContextId, DeviceSnapshot, ThreadId};
+use crate::snapshot::{ContextId, DeviceSnapshot, Lifetime, ThreadId};
 use crate::units::grouped;
 
 /// Runs in which caches may fill up, and the fewest in all: the assertion's defaults.
@@ -55,6 +55,13 @@ struct RepeatedScope {
     around_ended: Option<u64>,
 }
 
+/// When a block was live.
+struct LifeSpan<'a> {
+    life: &'a Lifetime,
+    from_ns: u64,
+    freed_ns: Option<u64>,
+}
+
 /// Whether the scopes of a device leave more memory behind the more often they run.
 pub fn left_by_scopes(device: &DeviceView<'_>) -> LeakVerdict {
     let data = device.data();
@@ -64,14 +71,19 @@ pub fn left_by_scopes(device: &DeviceView<'_>) -> LeakVerdict {
         return LeakVerdict::Undecided(why);
     }
     let outermost = outermost(data, &paths, &scopes);
-    let blocks = known_blocks(device);
+    let span = |life| LifeSpan {
+        life,
+        from_ns: device.span_ns(life).start,
+        freed_ns: life.free(device).map(|free| free.time_ns),
+    };
+    let blocks: Vec<LifeSpan<'_>> = device.lifetimes().iter().map(span).collect();
     let mut names: Vec<&String> = outermost.iter().flatten().copied().collect();
     names.sort_unstable();
     names.dedup();
     let verdicts: Vec<LeakVerdict> = names
         .iter()
         .map(|name| {
-            let is_in = |known: &&KnownBlock| outermost.get(known.block.context.0 as usize) == Some(&Some(name));
+            let is_in = |span: &&LifeSpan<'_>| outermost.get(span.life.block.context.0 as usize) == Some(&Some(name));
             judge(device, name, &scopes[*name], &blocks, is_in)
         })
         .collect();
@@ -161,21 +173,21 @@ fn judge(
     device: &DeviceView<'_>,
     name: &str,
     scope: &RepeatedScope,
-    blocks: &[KnownBlock],
-    is_in: impl Fn(&&KnownBlock) -> bool,
+    blocks: &[LifeSpan<'_>],
+    is_in: impl Fn(&&LifeSpan<'_>) -> bool,
 ) -> LeakVerdict {
     let data = device.data();
     let all = scope.ends.len();
     let times: Vec<u64> = scope.ends.iter().copied().rev().step_by(all.div_ceil(MOST)).collect();
     let times: Vec<u64> = times.into_iter().rev().collect();
     let origin =
-        |known: &KnownBlock, of_helper| BlockOrigin { device: device.device, stack: known.block.stack, of_helper };
-    let own: Vec<&KnownBlock> = blocks.iter().filter(&is_in).collect();
-    let samples = samples_at(&times, own.iter().map(|known| (origin(known, false), *known)));
+        |span: &LifeSpan<'_>, of_helper| BlockOrigin { device: device.device, stack: span.life.block.stack, of_helper };
+    let own: Vec<&LifeSpan<'_>> = blocks.iter().filter(&is_in).collect();
+    let samples = samples_at(&times, own.iter().map(|span| (origin(span, false), *span)));
     let found = leaks_of_its_own(&samples, WARMUP, || by_line(data, &samples));
     if let Some((fullest, _)) = found.first() {
         let grown =
-            |at| live_at(at, own.iter().filter(|known| found.iter().any(|(of, _)| of.stack == known.block.stack)));
+            |at| live_at(at, own.iter().filter(|span| found.iter().any(|(of, _)| of.stack == span.life.block.stack)));
         return match scope.around_ended.filter(|end| times.last() < Some(end)) {
             _ if all < FEW => LeakVerdict::Undecided(format!(
                 "scope `{name}` left more memory each time, but ended only {all} times: a cache may be filling up; {FEW} tell"
@@ -200,20 +212,20 @@ fn judge(
             "scope `{name}` ended {all} times, and what it leaves rose until late: repeat it more often"
         ));
     }
-    let of_others = |known: &&KnownBlock| {
-        let block = &known.block;
-        block.context == ContextId::ROOT && known.from_ns >= scope.began && !scope.threads.contains(&block.thread)
+    let of_others = |span: &&LifeSpan<'_>| {
+        let block = &span.life.block;
+        block.context == ContextId::ROOT && span.from_ns >= scope.began && !scope.threads.contains(&block.thread)
     };
-    let others = samples_at(&times, blocks.iter().filter(of_others).map(|known| (origin(known, true), known)));
+    let others = samples_at(&times, blocks.iter().filter(of_others).map(|span| (origin(span, true), span)));
     check_others(data, name, scope, &others)
 }
 
 /// Whether a scope ran for as long as the program allocated, since it first ran: in most of so many equal parts.
-fn goes_on(times: &[u64], began: u64, blocks: &[KnownBlock]) -> bool {
-    let since = blocks.partition_point(|known| known.from_ns < began);
+fn goes_on(times: &[u64], began: u64, blocks: &[LifeSpan<'_>]) -> bool {
+    let since = blocks.partition_point(|span| span.from_ns < began);
     let since = blocks.get(since..).unwrap_or_default();
     let parts = since.chunks(since.len().div_ceil(PARTS).max(1));
-    let first = parts.filter_map(|part| part.first()).map(|known| known.from_ns).collect::<Vec<_>>();
+    let first = parts.filter_map(|part| part.first()).map(|span| span.from_ns).collect::<Vec<_>>();
     let mut with_end: Vec<usize> = times.iter().map(|time| first.partition_point(|from| from <= time)).collect();
     with_end.dedup();
     with_end.len() >= first.len() * MOST_PARTS / PARTS
@@ -258,15 +270,15 @@ fn by_line(data: &Attribution<'_>, samples: &Samples) -> impl Fn(&BlockOrigin) -
 }
 
 /// What is live at each of these times.
-fn samples_at<'a>(times: &[u64], blocks: impl Iterator<Item = (BlockOrigin, &'a KnownBlock)>) -> Samples {
+fn samples_at<'a>(times: &[u64], blocks: impl Iterator<Item = (BlockOrigin, &'a LifeSpan<'a>)>) -> Samples {
     // Differences: a block that lives long costs no more than a short one. They wrap, but their sums do not.
     let mut changes: HashMap<BlockOrigin, Vec<LiveTotals>> = HashMap::new();
-    for (origin, known) in blocks {
-        let from = times.partition_point(|time| *time < known.from_ns);
-        let to = if known.is_freed { times.partition_point(|time| *time < known.to_ns) } else { times.len() };
+    for (origin, span) in blocks {
+        let from = times.partition_point(|time| *time < span.from_ns);
+        let to = span.freed_ns.map_or(times.len(), |freed| times.partition_point(|time| *time < freed));
         if from < to {
             let changes = changes.entry(origin).or_insert_with(|| vec![LiveTotals::default(); times.len() + 1]);
-            let size = known.block.size;
+            let size = span.life.block.size;
             changes[from] = plus(changes[from], size, 1);
             changes[to] = plus(changes[to], size.wrapping_neg(), u64::MAX);
         }
@@ -288,11 +300,9 @@ fn plus(LiveTotals { bytes, blocks }: LiveTotals, more_bytes: u64, more_blocks: 
     LiveTotals { bytes: bytes.wrapping_add(more_bytes), blocks: blocks.wrapping_add(more_blocks) }
 }
 
-fn live_at<'a>(time: u64, blocks: impl Iterator<Item = &'a &'a KnownBlock>) -> u64 {
-    blocks
-        .filter(|known| known.from_ns <= time && (!known.is_freed || known.to_ns > time))
-        .map(|known| known.block.size)
-        .sum()
+fn live_at<'a>(time: u64, blocks: impl Iterator<Item = &'a &'a LifeSpan<'a>>) -> u64 {
+    let is_live = |span: &&&LifeSpan<'_>| span.from_ns <= time && span.freed_ns.is_none_or(|freed| freed > time);
+    blocks.filter(is_live).map(|span| span.life.block.size).sum()
 }
 
 #[cfg(test)]

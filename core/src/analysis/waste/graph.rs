@@ -5,11 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
-use super::replay::{LogChange, ReplayedLog};
+use super::replay::{LogChange, LogReplay};
 use super::statements::{BackwardPass, Computed, Statement, StatementWalk};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_of_optimizer, operator};
-use crate::snapshot::{DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
+use crate::snapshot::{DeviceSnapshot, Lifetimes, Record, RecordKind, StackId, ThreadId};
 
 /// Smaller blocks are not looked at.
 const LEAST: u64 = 1024;
@@ -43,7 +44,7 @@ impl KeptByGraph {
 /// Blocks that graphs keep in vain, with the log.
 #[derive(Debug, Default)]
 pub(crate) struct Graphs {
-    pub(super) log: Option<ReplayedLog>,
+    pub(super) log: Option<LogReplay>,
     pub(super) blocks: Vec<KeptByGraph>,
     /// The program has variables, so results may have a graph.
     has_any: bool,
@@ -57,9 +58,9 @@ pub(crate) struct Graphs {
 }
 
 impl Graphs {
-    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot) -> Self {
+    pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lives: &Rc<Lifetimes>) -> Self {
         let may_have_any = has_variables(data) || has_backward_pass(data);
-        let Some(log) = ReplayedLog::of(device).filter(|_| may_have_any) else { return Self::default() };
+        let Some(log) = LogReplay::with(device, lives).filter(|_| may_have_any) else { return Self::default() };
         let walk = StatementWalk::over(data, device);
         if !has_variables(data) && walk.passes.is_empty() {
             return Self::default();
@@ -174,7 +175,7 @@ fn after(sorted: &[usize], at: usize) -> Option<usize> {
 }
 
 /// The temporaries that are live at the end.
-fn left(statement: &Statement, device: &DeviceSnapshot, log: &ReplayedLog) -> impl Iterator<Item = NonZeroU64> {
+fn left(statement: &Statement, device: &DeviceSnapshot, log: &LogReplay) -> impl Iterator<Item = NonZeroU64> {
     let temporaries = statement.parts().0.iter().filter_map(|block| device.records.get(block.at));
     let left = temporaries.filter(|record| record.size >= LEAST).filter_map(|record| record.alloc_seq);
     left.filter(|seq| log.freed_at(*seq).is_none())
@@ -184,7 +185,7 @@ fn left(statement: &Statement, device: &DeviceSnapshot, log: &ReplayedLog) -> im
 fn kept_of(
     statement: &Statement,
     device: &DeviceSnapshot,
-    log: &ReplayedLog,
+    log: &LogReplay,
     again: usize,
 ) -> Vec<((ThreadId, usize), KeptByGraph)> {
     let (temporaries, result) = statement.parts();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::replay::{LogChange, ReplayedLog};
+use super::replay::{LogChange, LogReplay};
 use super::{LineCache, followed};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUses, IdleTime};
@@ -81,7 +81,7 @@ impl IdleMemory {
 /// Idle memory at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
 /// rows before it are gone. Empty if uses were not recorded, or the log has lost records.
 pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
-    let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
+    let Some(log) = LogReplay::with_uses(device) else { return Vec::new() };
     let mut sites = sites(device, &log);
     let weight = |idle: &IdleMemory| u128::from(idle.bytes) * u128::from(idle.idle_ns.max(1));
     sites.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.line.cmp(&b.line)));
@@ -95,16 +95,16 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-fn sites(device: &DeviceView<'_>, log: &ReplayedLog) -> Vec<(IdleMemory, Vec<LogChange>)> {
+fn sites(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(IdleMemory, Vec<LogChange>)> {
     let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<_, (IdleMemory, Vec<LogChange>)> = BTreeMap::new();
-    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied() else { return Vec::new() };
+    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated_at(seq)) else { return Vec::new() };
     for uses in &device.uses {
         let Some((idle, from, until)) = gap(log, uses).filter(|(_, from, until)| (*from..*until).contains(&peak))
         else {
             continue;
         };
-        let Some(record) = log.allocated.get(&uses.seq).and_then(|at| device.records.get(*at)) else { continue };
+        let Some(record) = log.allocated_at(uses.seq).and_then(|at| device.records.get(at)) else { continue };
         // Only the first and the last use of a block have a stack.
         let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
         let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
@@ -119,7 +119,7 @@ fn sites(device: &DeviceView<'_>, log: &ReplayedLog) -> Vec<(IdleMemory, Vec<Log
 }
 
 /// A block's longest gap between two uses, if it is long, and the records between which the block is not needed.
-fn gap(log: &ReplayedLog, uses: &BlockUses) -> Option<(IdleTime, usize, usize)> {
+fn gap(log: &LogReplay, uses: &BlockUses) -> Option<(IdleTime, usize, usize)> {
     let idle = uses.idle.filter(|idle| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped)?;
     let (from, until) = log.while_idle(&idle)?;
     Some((idle, from, until))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, ReplayedLog};
+use super::replay::{LogChange, LogReplay};
 use super::{LineCache, MovedBlocks, WasteKind, followed};
 use crate::analysis::StackTest;
 use crate::attribute::{Attribution, Elementwise, elementwise, operator};
@@ -58,13 +58,13 @@ type InPlaceKey<'a> = (String, String, &'a str, u32);
 ///
 /// An input that lives to the end of the recording, or during a backward pass, may be needed: it is left out.
 pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
-    let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
+    let Some(log) = LogReplay::with_uses(device) else { return Vec::new() };
     let pairs = pairs(device, &log);
     if pairs.is_empty() {
         return Vec::new();
     }
     let (_, needed, moved) = followed(device, &log);
-    let mut sites = sites(device, &Lifetimes { log: &log, moved }, pairs);
+    let mut sites = sites(device, &MovedLives { log: &log, moved }, pairs);
     sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(InPlace::MOST_SITES);
     let least = device.peak.bytes / InPlace::LEAST_PART;
@@ -82,8 +82,8 @@ struct Pair<'a> {
     inputs: Vec<Allocated<'a>>,
 }
 
-fn pairs<'a>(device: &'a DeviceView<'a>, log: &ReplayedLog) -> Vec<Pair<'a>> {
-    let with_record = |uses: &'a BlockUses| Some((uses, device.records.get(*log.allocated.get(&uses.seq)?)?));
+fn pairs<'a>(device: &'a DeviceView<'a>, log: &LogReplay) -> Vec<Pair<'a>> {
+    let with_record = |uses: &'a BlockUses| Some((uses, device.records.get(log.allocated_at(uses.seq)?)?));
     let passes = backward_allocs(device);
     let mut ended: HashMap<(u64, u64), Vec<Allocated<'a>>> = HashMap::new();
     for (uses, record) in device.uses.iter().filter_map(with_record) {
@@ -120,21 +120,21 @@ fn backward_allocs(device: &DeviceView<'_>) -> Vec<usize> {
 
 /// A block that lives to the end may be used later. If it lives during a backward pass, it may be part of the graph, and
 /// candle does not differentiate operators in place.
-fn may_be_needed(log: &ReplayedLog, passes: &[usize], uses: &BlockUses) -> bool {
-    let (Some(from), Some(until)) = (log.allocated.get(&uses.seq), log.freed_at(uses.seq)) else { return true };
-    let next = passes.partition_point(|at| at < from);
+fn may_be_needed(log: &LogReplay, passes: &[usize], uses: &BlockUses) -> bool {
+    let (Some(from), Some(until)) = (log.allocated_at(uses.seq), log.freed_at(uses.seq)) else { return true };
+    let next = passes.partition_point(|at| *at < from);
     passes.get(next).is_some_and(|at| *at < until)
 }
 
 /// The records between which blocks are live, if [`waste`](super::waste) is followed.
-struct Lifetimes<'a> {
-    log: &'a ReplayedLog,
+struct MovedLives<'a> {
+    log: &'a LogReplay,
     moved: MovedBlocks,
 }
 
-impl Lifetimes<'_> {
+impl MovedLives<'_> {
     fn start(&self, uses: &BlockUses) -> Option<usize> {
-        self.moved.get(&(uses.seq, WasteKind::Early)).or_else(|| self.log.allocated.get(&uses.seq)).copied()
+        self.moved.get(&(uses.seq, WasteKind::Early)).copied().or_else(|| self.log.allocated_at(uses.seq))
     }
 
     fn end(&self, uses: &BlockUses) -> usize {
@@ -149,8 +149,8 @@ impl Lifetimes<'_> {
     }
 }
 
-fn sites(device: &DeviceView<'_>, lives: &Lifetimes<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<LogChange>)> {
-    let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated.get(&seq)).copied() else { return Vec::new() };
+fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<LogChange>)> {
+    let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated_at(seq)) else { return Vec::new() };
     let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
     // A block takes one output.

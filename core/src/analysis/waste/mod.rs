@@ -21,7 +21,7 @@ mod ungraphed;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
-use self::replay::{LogChange, ReplayedLog};
+use self::replay::{LogChange, LogReplay};
 use super::labels::line_and_callers;
 use crate::attribute::{AllocationSite, Attribution, allocation_site};
 use crate::recording::DeviceView;
@@ -88,7 +88,7 @@ const MOST_ROWS: usize = 10;
 /// Waste at the device's peak. Each row is the site that reduces the peak most once the rows before it are followed.
 /// Empty if uses were not recorded, or the log has lost records.
 pub fn waste(device: &DeviceView<'_>) -> Vec<Waste> {
-    ReplayedLog::with_uses(device).map_or_else(Vec::new, |log| followed(device, &log).0)
+    LogReplay::with_uses(device).map_or_else(Vec::new, |log| followed(device, &log).0)
 }
 
 /// A block whose alloc or free the advice moves to this record.
@@ -98,7 +98,7 @@ type MovedBlock = (NonZeroU64, WasteKind, usize);
 type MovedBlocks = HashMap<(NonZeroU64, WasteKind), usize>;
 
 /// The rows, what all of them change, and where they move which block.
-fn followed(device: &DeviceView<'_>, log: &ReplayedLog) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
+fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
     let mut sites = sites(device, log, Some(device.graphs()));
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
@@ -121,14 +121,13 @@ struct WastingSite {
 type SiteKey = (WasteKind, String, String, String);
 
 /// With `graphs`, only what the program can free or allocate at another time.
-fn sites(device: &DeviceView<'_>, log: &ReplayedLog, graphs: Option<&Graphs>) -> Vec<WastingSite> {
+fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> Vec<WastingSite> {
     let data = device.data();
     let mut lines = LineCache::of_data(data);
     let mut sites: BTreeMap<SiteKey, WastingSite> = BTreeMap::new();
-    let peak_at = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied();
+    let peak_at = device.peak.seq.and_then(|seq| log.allocated_at(seq));
     for uses in &device.uses {
-        let Some((at, record)) = log.allocated.get(&uses.seq).and_then(|at| Some((*at, device.records.get(*at)?)))
-        else {
+        let Some((at, record)) = log.allocated_at(uses.seq).and_then(|at| Some((at, device.records.get(at)?))) else {
             continue;
         };
         let found = [
@@ -228,7 +227,7 @@ impl<'a> LineCache<'a> {
 /// All blocks at the device's peak that are past their last use or never used, by site, largest first; nothing is too small,
 /// and nothing is replayed: [`Waste::saves`] is 0. `None` if uses were not recorded, or the log has lost records.
 pub fn waste_at_peak(device: &DeviceView<'_>) -> Option<Vec<Waste>> {
-    let log = ReplayedLog::with_uses(device)?;
+    let log = LogReplay::with_uses(device)?;
     let mut rows: Vec<Waste> = sites(device, &log, None).into_iter().map(|site| site.waste).collect();
     rows.retain(|row| row.bytes > 0 && row.kind != WasteKind::Early);
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));

@@ -2,9 +2,13 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
 use crate::analysis::log;
-use crate::snapshot::{Block, BlockUse, BlockUses, DeviceSnapshot, IdleTime, Record, RecordKind, StackId};
+use crate::recording::DeviceView;
+use crate::snapshot::{
+    Block, BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind, StackId,
+};
 
 /// Bytes that are added to the total from this record on.
 pub(super) type LogChange = (usize, i64);
@@ -19,14 +23,14 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
 }
 
 /// The peak if each of these blocks were freed before its stack allocates the next time. `None` if the log has lost records.
-pub(crate) fn peak_if_replaced<'a>(device: &DeviceSnapshot, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
-    let log = ReplayedLog::of(device)?;
+pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
+    let log = LogReplay::of(device)?;
     let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
     for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc) {
         by_stack.entry(record.stack).or_default().push(at);
     }
     let changes = |block: &Block| {
-        let (at, size) = (*log.allocated.get(&block.seq?)?, i64::try_from(block.size).ok()?);
+        let (at, size) = (log.allocated_at(block.seq?)?, i64::try_from(block.size).ok()?);
         let of_stack = by_stack.get(&block.stack)?;
         let next = *of_stack.get(of_stack.partition_point(|alloc| *alloc <= at))?;
         let until = log.freed_at(block.seq?).unwrap_or(usize::MAX);
@@ -35,37 +39,33 @@ pub(crate) fn peak_if_replaced<'a>(device: &DeviceSnapshot, blocks: impl Iterato
     Some(log.peak_with(blocks.filter_map(changes).flatten()))
 }
 
-/// The log with the positions of each block's records.
+/// The log with changes of its totals.
 #[derive(Debug)]
-pub(super) struct ReplayedLog {
+pub(super) struct LogReplay {
     at_start: i64,
     steps: Vec<i64>,
-    pub(super) allocated: HashMap<NonZeroU64, usize>,
-    freed: HashMap<NonZeroU64, usize>,
+    lives: Rc<Lifetimes>,
     pub(super) times: Vec<u64>,
 }
 
-impl ReplayedLog {
+impl LogReplay {
     /// `None` if the log does not reproduce the peak.
-    pub(super) fn of(device: &DeviceSnapshot) -> Option<Self> {
+    pub(super) fn of(device: &DeviceView<'_>) -> Option<Self> {
+        Self::with(device, device.lifetimes())
+    }
+
+    pub(super) fn with(device: &DeviceSnapshot, lives: &Rc<Lifetimes>) -> Option<Self> {
         if device.overwritten > 0 || !device.gaps.is_empty() || device.is_sample() {
             return None;
         }
         let at_start = i64::try_from(log::allocated_at_start(device)).ok()?;
-        let (mut allocated, mut freed) = (HashMap::new(), HashMap::new());
-        for (at, record) in device.records.iter().enumerate() {
-            if let Some(seq) = record.alloc_seq {
-                let of = if record.kind == RecordKind::Alloc { &mut allocated } else { &mut freed };
-                of.insert(seq, at);
-            }
-        }
         let steps = device.records.iter().map(|record| log::change(device, record)).collect();
         let times = device.records.iter().map(|record| record.time_ns).collect();
-        let log = Self { at_start, steps, allocated, freed, times };
+        let log = Self { at_start, steps, lives: lives.clone(), times };
         (u64::try_from(log.peak(&[])) == Ok(device.peak.bytes)).then_some(log)
     }
 
-    pub(super) fn with_uses(device: &DeviceSnapshot) -> Option<Self> {
+    pub(super) fn with_uses(device: &DeviceView<'_>) -> Option<Self> {
         if device.uses.is_empty() { None } else { Self::of(device) }
     }
 
@@ -111,8 +111,13 @@ impl ReplayedLog {
         u64::try_from(self.peak(&changes)).unwrap_or(0)
     }
 
+    /// The position of a block's alloc in the log, from 0.
+    pub(super) fn allocated_at(&self, seq: NonZeroU64) -> Option<usize> {
+        self.lives.get(seq).and_then(|life| life.from.checked_sub(1)).map(|at| at as usize)
+    }
+
     pub(super) fn freed_at(&self, seq: NonZeroU64) -> Option<usize> {
-        self.freed.get(&seq).copied()
+        self.lives.get(seq).filter(|life| life.to != NEVER).map(|life| life.to as usize - 1)
     }
 
     /// Number and size of the blocks that are live before a record. Those from before the log have no number.
@@ -125,35 +130,35 @@ impl ReplayedLog {
         let lives =
             move |record: &&Record| record.alloc_seq.and_then(|seq| self.freed_at(seq)).is_none_or(|freed| freed >= at);
         let older = device.records.iter().skip(at).filter(|record| {
-            let is_of_log = record.alloc_seq.is_some_and(|seq| self.allocated.contains_key(&seq));
+            let is_of_log = record.alloc_seq.is_some_and(|seq| self.allocated_at(seq).is_some());
             record.kind == RecordKind::Free && !is_of_log
         });
-        let still = device.live.iter().filter(|block| block.seq.is_none_or(|seq| !self.allocated.contains_key(&seq)));
+        let still = device.live.iter().filter(|block| block.seq.is_none_or(|seq| !self.allocated_at(seq).is_some()));
         let (of_log, older) = (of_log.filter(lives), older.map(|record| (None, record.size)));
         of_log.map(|record| (record.alloc_seq, record.size)).chain(older).chain(still.map(|block| (None, block.size)))
     }
 
     /// The last record before a use.
     fn before(&self, used: &BlockUse) -> Option<usize> {
-        let alloc = self.allocated.get(&NonZeroU64::new(used.after_alloc)?)?;
+        let alloc = self.allocated_at(NonZeroU64::new(used.after_alloc)?)?;
         Some(alloc + used.frees_after as usize)
     }
 
     /// What changes if the block is freed right after its last use; from which record on, until which.
     pub(super) fn past_last_use(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
-        let freed = *self.freed.get(&uses.seq)?;
+        let freed = self.freed_at(uses.seq)?;
         let from = self.before(uses.known_last()?)? + 1;
         (from < freed).then_some((from, Some(freed)))
     }
 
     pub(super) fn never_used(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
-        let from = *self.allocated.get(&uses.seq).filter(|_| uses.is_unused())?;
-        Some((from, self.freed.get(&uses.seq).copied()))
+        let from = self.allocated_at(uses.seq).filter(|_| uses.is_unused())?;
+        Some((from, self.freed_at(uses.seq)))
     }
 
     /// What changes if the block is allocated right before its first use.
     pub(super) fn early(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
-        let from = *self.allocated.get(&uses.seq)?;
+        let from = self.allocated_at(uses.seq)?;
         let until = self.before(uses.known_first()?)?;
         (from < until).then_some((from, Some(until)))
     }
@@ -161,7 +166,7 @@ impl ReplayedLog {
     /// What changes if the block leaves after the use before its longest gap and comes back before the use after it. Frees
     /// between an alloc and the later use are not known, so the block is back right after that alloc.
     pub(super) fn while_idle(&self, idle: &IdleTime) -> Option<(usize, usize)> {
-        let at = |alloc: u64| self.allocated.get(&NonZeroU64::new(alloc)?).copied();
+        let at = |alloc: u64| self.allocated_at(NonZeroU64::new(alloc)?);
         let (from, until) = (at(idle.from_alloc)? + 1, at(idle.to_alloc)?);
         (from < until).then_some((from, until))
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, ReplayedLog};
-use crate::snapshot::{DeviceSnapshot, Record, RecordKind};
+use super::replay::{LogChange, LogReplay};
+use crate::recording::DeviceView;
+use crate::snapshot::{Record, RecordKind};
 
 /// The most that such a step holds, in sizes of the parameter that it is at.
 pub(crate) const OWN_STEP: u64 = 4;
@@ -12,10 +13,10 @@ pub(crate) const OWN_STEP: u64 = 4;
 /// The peak if the transient blocks of the steps never took more than [`OWN_STEP`] times the largest of those live at once. `None` if the log
 /// has lost records.
 pub(crate) fn peak_with_own_step(
-    device: &DeviceSnapshot,
+    device: &DeviceView<'_>,
     mut is_transient: impl FnMut(&Record) -> bool,
 ) -> Option<u64> {
-    let log = ReplayedLog::of(device)?;
+    let log = LogReplay::of(device)?;
     // Numbers of live blocks by size.
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     let mut freed: Vec<(usize, u64)> = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, ReplayedLog};
+use super::replay::{LogChange, LogReplay};
 use crate::analysis::{Call, StackTest, calls, line_and_callers};
 use crate::attribute::{Attribution, operator, squared_by};
 use crate::recording::DeviceView;
@@ -69,7 +69,7 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     if !may_have_temporaries(device, at) {
         return None;
     }
-    let log = ReplayedLog::of(device)?;
+    let log = LogReplay::of(device)?;
     let calls = calls(device);
     let thread = device.records.get(at)?.thread;
     let is_here = |call: &&Call<'_>| call.thread == thread && call.records.contains(&at);
@@ -172,7 +172,7 @@ impl Workspace {
     /// Without stacks of frees, a call seems to end before it frees its last blocks, or at the second of two equal allocs.
     /// So the frees of its thread up to the next alloc by another operator count, too; if they free all of the call's blocks,
     /// the last one is the result.
-    fn of(device: &DeviceSnapshot, log: &ReplayedLog, allocs: &AllocsByThread, call: &Call<'_>) -> Self {
+    fn of(device: &DeviceSnapshot, log: &LogReplay, allocs: &AllocsByThread, call: &Call<'_>) -> Self {
         let end = allocs.foreign_after(call);
         let own = allocs.within(call).iter().filter_map(|at| Some((*at, device.records.get(*at)?)));
         let freed = |record: &Record| record.alloc_seq.and_then(|seq| log.freed_at(seq)).filter(|freed| *freed < end);
@@ -211,7 +211,7 @@ impl Workspace {
 ///
 /// A block whose first or last use is in the call is an input. A block that is used before and after the call may be one:
 /// the largest of those counts, as an operator with temporaries rarely has two large inputs.
-fn inputs(device: &DeviceSnapshot, log: &ReplayedLog, call: &Call<'_>) -> (u64, bool) {
+fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bool) {
     let mut seqs = call.records.clone().filter_map(|at| device.records.get(at)).filter(|r| r.kind == RecordKind::Alloc);
     let first = seqs.clone().next().and_then(|record| record.alloc_seq).map_or(0, NonZeroU64::get);
     let last = seqs.next_back().and_then(|record| record.alloc_seq).map_or(0, NonZeroU64::get);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// What a call allocates, by the words of [`Workspace::of`]: a look at the whole log for each call.
-    fn by_definition(data: &SnapshotData, log: &ReplayedLog, call: &Call<'_>) -> (Vec<(usize, usize, u64)>, u64) {
+    fn by_definition(data: &SnapshotData, log: &LogReplay, call: &Call<'_>) -> (Vec<(usize, usize, u64)>, u64) {
         let records = &data.devices[0].records;
         let is_alloc = |at: usize| records[at].thread == call.thread && records[at].kind == RecordKind::Alloc;
         let is_foreign = |at: usize| {
@@ -304,10 +304,10 @@ mod tests {
             ops in prop::collection::vec((1..4u32, 0..8u32, 0..4usize), 0..80),
         ) {
             let data = story(&ops);
-            let device = &data.devices[0];
-            let Some(log) = ReplayedLog::of(device) else { return Ok(()) };
-            for call in calls(&DeviceView::of(&data, device)) {
-                let found = Workspace::of(device, &log, &AllocsByThread::of(&DeviceView::of(&data, device), call.operator), &call);
+            let device = &DeviceView::of(&data, &data.devices[0]);
+            let Some(log) = LogReplay::of(device) else { return Ok(()) };
+            for call in calls(device) {
+                let found = Workspace::of(device, &log, &AllocsByThread::of(device, call.operator), &call);
                 prop_assert_eq!((found.temporaries.clone(), found.bytes_of_outputs()), by_definition(&data, &log, &call));
             }
         }

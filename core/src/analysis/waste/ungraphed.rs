@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use super::graph::KeptByGraph;
-use super::replay::ReplayedLog;
+use super::replay::LogReplay;
 use crate::analysis::{line_and_callers, line_label};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
@@ -62,7 +62,7 @@ pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZe
 
 fn ungraphed(
     data: &Attribution<'_>,
-    log: &ReplayedLog,
+    log: &LogReplay,
     kept: &[&KeptByGraph],
     at: usize,
     pass: String,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::{KnownBlock, LiveSet, NO_STACK, known_blocks, log_start_ns, shorten_path};
+use crate::analysis::{LiveSet, NO_STACK, log_start_ns, shorten_path};
 use crate::export::viewers::{Numbered, ShownFrames, frame_name, rest};
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
@@ -69,12 +69,13 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
     }
 
     fn totals(&mut self, device: &DeviceView<'_>) {
-        for KnownBlock { block, from_ns, to_ns, is_older, .. } in known_blocks(device) {
-            let lifetime_us = to_ns.saturating_sub(from_ns) as f64 / 1000.0;
+        for life in device.lifetimes().iter() {
+            let (block, span) = (&life.block, device.span_ns(life));
+            let lifetime_us = span.end.saturating_sub(span.start) as f64 / 1000.0;
             let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
             let weight = device.weight(block.size);
             // Live when the log begins; the others are in the replay.
-            let is_live = is_older && to_ns > log_start_ns(device);
+            let is_live = life.from == 0 && span.end > log_start_ns(device);
             self.update(block.stack, |point| {
                 point.total += weight;
                 point.lifetimes_us += lifetimes_us;
