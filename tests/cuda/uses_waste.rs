@@ -77,7 +77,7 @@ fn wastes(snapshot: &Snapshot) -> Vec<Waste> {
 }
 
 fn kinds(snapshot: &Snapshot) -> Vec<&'static str> {
-    findings(snapshot, snapshot.device(Device::Cuda(0)).unwrap()).iter().map(|finding| finding.kind).collect()
+    findings(snapshot, snapshot.device(Device::Cuda(0)).unwrap()).iter().map(|finding| finding.kind.word()).collect()
 }
 
 /// The number of the line in this file that a row names.

@@ -261,7 +261,7 @@ fn finding(finding: &Finding) -> Value {
         Cost::Written(bytes) => ("written_bytes", bytes),
     };
     json!({
-        "kind": kind,
+        "kind": kind.word(),
         "what": what,
         "place": line.as_deref().unwrap_or_default(),
         "cost": { unit: cost },

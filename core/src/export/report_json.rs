@@ -29,7 +29,7 @@ fn finding(finding: &Finding) -> Value {
         Cost::Written(bytes) => ("bytes_written", bytes),
     };
     json!({
-        "kind": finding.kind,
+        "kind": finding.kind.word(),
         "what": finding.what,
         "line": finding.line,
         "unit": unit,

@@ -18,7 +18,7 @@ pub(super) fn report(report: &Report) -> Value {
 
 fn finding(finding: &Finding) -> Value {
     json!({
-        "kind": finding.kind,
+        "kind": finding.kind.word(),
         "what": finding.what,
         "line": finding.line,
         "cost": finding.cost.to_string(),

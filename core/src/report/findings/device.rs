@@ -1,6 +1,6 @@
 //! Findings on device memory held by frameworks, libraries and the driver.
 
-use super::finding::{Confidence, Cost, Finding, is_large, lines};
+use super::finding::{Confidence, Cost, Finding, FindingKind, is_large, lines};
 use crate::analysis::{Churn, Row, by_allocator, by_operator, churn, fragmentation};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
@@ -9,7 +9,7 @@ use crate::units::{Bytes, grouped};
 pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let rows = by_allocator(data, device).into_iter().filter(|row| is_large(row.bytes, device));
     let finding = |row: Row| Finding {
-        kind: "given_out_in_parts",
+        kind: FindingKind::GivenOutInParts,
         what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
         line: None,
         cost: Cost::OfPeak(row.bytes),
@@ -27,7 +27,7 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
     let rows = by_operator(data, device).rows.into_iter();
     let large = rows.filter(|row| is_library(&row.label) && is_large(row.bytes, device));
     let finding = |row: Row| Finding {
-        kind: "one_library",
+        kind: FindingKind::OneLibrary,
         what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
         cost: Cost::OfPeak(row.bytes),
@@ -42,7 +42,7 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
 pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let churn = churn(device).filter(|churn| churn.ns.saturating_mul(100) >= data.process.duration_ns);
     let finding = |churn: Churn| Finding {
-        kind: "release_threshold",
+        kind: FindingKind::ReleaseThreshold,
         what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
         line: None,
         cost: Cost::Time(churn.ns),
@@ -70,7 +70,7 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
         return Vec::new();
     }
     vec![Finding {
-        kind: "fragmentation",
+        kind: FindingKind::Fragmentation,
         what: format!(
             "{} holes between live blocks, the largest of {}",
             grouped(all.holes as u64),

@@ -67,7 +67,11 @@ fn wastes(snapshot: &Snapshot) -> Outcome<Vec<Waste>> {
 /// The kinds of findings without `in_place`: these programs do not write in place.
 pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
-    Ok(findings(snapshot, device).iter().map(|finding| finding.kind).filter(|kind| *kind != "in_place").collect())
+    Ok(findings(snapshot, device)
+        .iter()
+        .map(|finding| finding.kind.word())
+        .filter(|kind| *kind != "in_place")
+        .collect())
 }
 
 /// The number of the line of this file; 0 if it is of another file.
