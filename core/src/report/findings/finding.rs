@@ -10,6 +10,7 @@ use crate::units::{Bytes, grouped};
 
 /// A finding: something that could be better.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// Its kind.
     pub kind: FindingKind,
