@@ -20,7 +20,7 @@ use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 16] = [
+const DETECTORS: &[Detector] = &[
     twice,
     optimizer_transient,
     kept_graph,
