@@ -284,8 +284,8 @@ pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 #[doc(hidden)]
 pub use session::end_with_threads;
 pub use session::{
-    Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start, open,
-    output_dir, read_operators, reset_peak, start, stats, trace_handler,
+    Builder, IntoBytes, Operators, RenderedReport, Session, Signal, Snapshot, builder, init, is_recording,
+    on_cuda_start, open, output_dir, read_operators, reset_peak, start, stats, trace_handler,
 };
 #[doc(inline)]
 pub use snapshot::{

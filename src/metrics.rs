@@ -82,7 +82,8 @@ fn devices() -> Own<Vec<DeviceGauges>> {
         if recorder::was_forked() {
             return Vec::new();
         }
-        let contexts = SnapshotData { contexts: CONTEXTS.nodes(), ..SnapshotData::default() };
+        let mut contexts = SnapshotData::default();
+        contexts.contexts = CONTEXTS.nodes();
         recorder::devices().filter_map(|device| gauges(device, &contexts)).collect()
     })
 }

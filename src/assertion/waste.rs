@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
-use memtrace_core::report::findings;
+use memtrace_core::report::{FindingKind, findings};
 use memtrace_core::snapshot::Device;
 use memtrace_core::units::{Bytes, grouped};
 use memtrace_core::{DeviceView, Recording, visible};
@@ -190,7 +190,7 @@ fn failure(snapshot: &Snapshot, on: &DeviceView<'_>, rows: &[Waste], wasted: u64
         _ = writeln!(text, "{:>12}  {what}, {}", Bytes(row.bytes).to_string(), visible::line(&row.line));
     }
     let advised = findings(on).into_iter();
-    for finding in advised.filter(|finding| matches!(finding.kind, "past_last_use" | "never_used")) {
+    for finding in advised.filter(|finding| matches!(finding.kind, FindingKind::PastLastUse | FindingKind::NeverUsed)) {
         _ = writeln!(text, "\n{}: {}", finding.cost, visible::line(&finding.what));
         finding.line.iter().for_each(|line| _ = writeln!(text, "   at {}", visible::line(line)));
         finding.advice.iter().for_each(|line| _ = writeln!(text, "   {}", visible::line(line)));

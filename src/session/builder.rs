@@ -9,7 +9,7 @@ use memtrace_core::units::{MAX_STACK_DEPTH, parse_bytes};
 use super::dumps::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
-use super::signals::signal_number;
+use super::signals::Signal;
 use crate::error::Error;
 use crate::session::Session;
 
@@ -256,10 +256,10 @@ impl Builder {
         self.set(|plan| plan.dumps.on_oom = Some(on))
     }
 
-    /// Writes a snapshot whenever this signal arrives, such as `"USR2"` (feature `signals`), within a tenth of a
+    /// Writes a snapshot whenever this signal arrives, such as [`Signal::Usr2`] (feature `signals`), within a tenth of a
     /// second. Several signals within that time are one. The program's own handler for the signal still runs.
-    pub fn dump_on_signal(self, signal: &str) -> Self {
-        self.take(signal_number(signal), |plan, signal| plan.dumps.signal = Some(signal))
+    pub fn dump_on_signal(self, signal: Signal) -> Self {
+        self.take(signal.number(), |plan, signal| plan.dumps.signal = Some(signal))
     }
 
     fn set(mut self, put: impl FnOnce(&mut SessionPlan)) -> Self {

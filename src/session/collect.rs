@@ -70,10 +70,12 @@ fn assemble(
     let addresses = numbers.addresses.take_new();
     let (objects, loaded) = known.all(symbol::loaded_objects);
     let symbols = symbol::symbolize(&addresses, objects, loaded);
-    let (stacks, objects) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
-    let mut settings = settings.clone();
-    learn_backward_pass(&mut settings.rules, &stacks);
-    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects, health, gpu_work: None }
+    let mut data = SnapshotData::default();
+    (data.stacks, data.objects) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
+    (data.process, data.settings, data.devices, data.health) = (process, settings.clone(), devices, health);
+    learn_backward_pass(&mut data.settings.rules, &data.stacks);
+    data.contexts = CONTEXTS.nodes();
+    data
 }
 
 /// Of several uses of a block the last counts.
@@ -91,28 +93,24 @@ fn device_snapshot(
     numbers.renumber_device(&mut copy);
     let DeviceCopy { ledger: mut copy, below_threshold, uses } = copy;
     copy.stats.below_threshold = below_threshold;
-    let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
-    DeviceSnapshot {
-        device,
-        sampling,
-        records: copy.records,
-        overwritten: copy.overwritten,
-        gaps: Vec::new(),
-        live: copy.live,
-        not_recorded: copy.not_recorded,
-        below_threshold,
-        peak: copy.peak,
-        stats: copy.stats,
-        ooms: copy.ooms,
-        pool: None,
-        memory: None,
-        segments,
-        segment_records: copy.segment_records,
-        calls: copy.calls,
-        scopes: copy.scopes,
-        marks: copy.marks,
-        names: copy.names,
-        lost_names: copy.lost_names,
-        uses: by_block(uses),
-    }
+    let mut snapshot = DeviceSnapshot::default();
+    snapshot.device = device;
+    snapshot.sampling = sampling;
+    snapshot.segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
+    snapshot.records = copy.records;
+    snapshot.overwritten = copy.overwritten;
+    snapshot.live = copy.live;
+    snapshot.not_recorded = copy.not_recorded;
+    snapshot.below_threshold = below_threshold;
+    snapshot.peak = copy.peak;
+    snapshot.stats = copy.stats;
+    snapshot.ooms = copy.ooms;
+    snapshot.segment_records = copy.segment_records;
+    snapshot.calls = copy.calls;
+    snapshot.scopes = copy.scopes;
+    snapshot.marks = copy.marks;
+    snapshot.names = copy.names;
+    snapshot.lost_names = copy.lost_names;
+    snapshot.uses = by_block(uses);
+    snapshot
 }

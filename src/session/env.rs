@@ -11,7 +11,7 @@ use memtrace_core::units::parse_bytes;
 
 use super::builder::SessionPlan;
 use super::dumps::Dumps;
-use super::signals::signal_number;
+use super::signals::Signal;
 use crate::error::Error;
 use crate::variable;
 
@@ -102,7 +102,7 @@ pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
     set(&mut settings.uses, "MEMTRACE_USES", FLAG, flag)?;
     set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", FLAG, flag)?;
     if let Some(signal) = text("MEMTRACE_SIGNAL")? {
-        plan.dumps.signal = Some(signal_number(&signal)?);
+        plan.dumps.signal = Some(signal.parse::<Signal>()?.number()?);
     }
     if let Some(out) = text("MEMTRACE_OUT")? {
         plan.output(&out);

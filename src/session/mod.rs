@@ -51,6 +51,7 @@ pub use operators::{Operators, read_operators};
 pub use outputs::{RenderedReport, Snapshot, output_dir, trace_handler};
 use recording::{Recording, SharedRecording};
 use schedule::{Phase, Schedule, Transition};
+pub use signals::Signal;
 use stream::CaptureStream;
 
 use crate::device::IntoDevice;

@@ -126,8 +126,9 @@ impl Recording {
     fn collect(&self) -> SnapshotData {
         if recorder::was_forked() {
             // Take no locks in a forked child: a thread that no longer exists may have held one.
-            let settings = self.settings.clone();
-            return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
+            let mut data = SnapshotData::default();
+            (data.process, data.settings) = (this_process(), self.settings.clone());
+            return data;
         }
         self.copied().finish()
     }

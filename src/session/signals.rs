@@ -3,23 +3,68 @@
 //! The handler only sets a flag, which a background thread polls. A self-pipe would wake the thread at once, but the
 //! program may close the descriptor and reuse its number, and forked children would inherit it.
 
-use crate::error::Error;
+use std::fmt::Debug;
+use std::str::FromStr;
 
 #[cfg(all(unix, feature = "signals"))]
-pub(super) use supported::{listen, signal_number};
+pub(super) use supported::listen;
+
+use crate::error::Error;
+
+/// A signal that asks for a snapshot; see [`Builder::dump_on_signal`](crate::Builder::dump_on_signal).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// `SIGUSR1`.
+    Usr1,
+    /// `SIGUSR2`.
+    Usr2,
+    /// `SIGHUP`.
+    Hup,
+    /// `SIGQUIT`.
+    Quit,
+    /// `SIGALRM`.
+    Alrm,
+    /// `SIGWINCH`.
+    Winch,
+    /// Another one that can be caught, by its number.
+    Number(i32),
+}
+
+const NAMES: [(&str, Signal); 6] = [
+    ("USR1", Signal::Usr1),
+    ("USR2", Signal::Usr2),
+    ("HUP", Signal::Hup),
+    ("QUIT", Signal::Quit),
+    ("ALRM", Signal::Alrm),
+    ("WINCH", Signal::Winch),
+];
+
+/// `USR2`, `SIGUSR2` or a number.
+impl FromStr for Signal {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let name = text.strip_prefix("SIG").unwrap_or(text);
+        let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+        let signal = named.or_else(|| text.parse().ok().map(Self::Number));
+        signal.filter(|signal| signal.number().is_ok()).ok_or_else(|| refused(text))
+    }
+}
+
+impl Signal {
+    #[cfg(not(all(unix, feature = "signals")))]
+    pub(super) fn number(self) -> Result<i32, Error> {
+        Err(refused(self))
+    }
+}
 
 #[cfg(not(all(unix, feature = "signals")))]
 pub(super) fn listen(signal: i32) -> Result<(), Error> {
     Err(refused(signal))
 }
 
-#[cfg(not(all(unix, feature = "signals")))]
-pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
-    Err(refused(text))
-}
-
-fn refused(signal: impl ToString) -> Error {
-    let signal = signal.to_string();
+fn refused(signal: impl Debug) -> Error {
     Error::wrong(match cfg!(feature = "signals") {
         true => {
             format!("cannot listen to signal {signal:?}; give USR1, USR2 or the number of a signal that can be caught")
@@ -35,28 +80,26 @@ mod supported {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::Duration;
 
-    use super::refused;
+    use super::{Signal, refused};
     use crate::error::Error;
     use crate::session::{background, recording, say};
 
     /// How often the flag is polled. Signals within one interval are one.
     const INTERVAL: Duration = Duration::from_millis(100);
 
-    const NAMES: [(&str, c_int); 6] = [
-        ("USR1", libc::SIGUSR1),
-        ("USR2", libc::SIGUSR2),
-        ("HUP", libc::SIGHUP),
-        ("QUIT", libc::SIGQUIT),
-        ("ALRM", libc::SIGALRM),
-        ("WINCH", libc::SIGWINCH),
-    ];
-
-    /// Reads `USR2`, `SIGUSR2` or a number.
-    pub(in crate::session) fn signal_number(text: &str) -> Result<i32, Error> {
-        let name = text.strip_prefix("SIG").unwrap_or(text);
-        let by_name = NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let by_number = || text.parse().ok().filter(|number| can_be_caught(*number));
-        by_name.or_else(by_number).ok_or_else(|| refused(text))
+    impl Signal {
+        pub(in crate::session) fn number(self) -> Result<c_int, Error> {
+            let number = match self {
+                Self::Usr1 => libc::SIGUSR1,
+                Self::Usr2 => libc::SIGUSR2,
+                Self::Hup => libc::SIGHUP,
+                Self::Quit => libc::SIGQUIT,
+                Self::Alrm => libc::SIGALRM,
+                Self::Winch => libc::SIGWINCH,
+                Self::Number(number) => number,
+            };
+            can_be_caught(number).then_some(number).ok_or_else(|| refused(self))
+        }
     }
 
     /// False for signals that cannot be caught, that report a crash, or that the C library reserves.
@@ -111,9 +154,10 @@ mod supported {
 
         #[test]
         fn numbers_of_signals_are_those_that_a_program_may_use() {
-            assert_eq!(["USR2", "SIGHUP", "34", "64"].map(|text| signal_number(text).unwrap()), [12, 1, 34, 64]);
+            let number = |text: &str| text.parse().and_then(Signal::number);
+            assert_eq!(["USR2", "SIGHUP", "34", "64"].map(|text| number(text).unwrap()), [12, 1, 34, 64]);
             for none in ["0", "-1", "9", "11", "19", "32", "33", "65", "USR3", ""] {
-                assert!(signal_number(none).is_err(), "{none}");
+                assert!(none.parse::<Signal>().is_err(), "{none}");
             }
         }
     }

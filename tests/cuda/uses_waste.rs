@@ -79,7 +79,7 @@ fn wastes(snapshot: &Snapshot) -> Vec<Waste> {
 fn kinds(snapshot: &Snapshot) -> Vec<&'static str> {
     findings(&DeviceView::of(snapshot, snapshot.device(Device::Cuda(0)).unwrap()))
         .iter()
-        .map(|finding| finding.kind)
+        .map(|finding| finding.kind.word())
         .collect()
 }
 

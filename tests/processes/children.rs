@@ -58,7 +58,7 @@ fn a_signal_to_a_forked_child_does_not_affect_its_parent() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let dump = out().join("dump.memtrace");
-        let session = memtrace::builder().min_size(4096).dump_on_signal("USR2");
+        let session = memtrace::builder().min_size(4096).dump_on_signal(memtrace::Signal::Usr2);
         let session = session.dump_to(dump.display().to_string()).start().unwrap();
         // SAFETY: the child calls only functions of the C library.
         let child = unsafe { libc::fork() };
@@ -91,7 +91,7 @@ fn a_signal_writes_to_no_descriptor_of_the_program() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let dump = out().join("dump.memtrace");
-        let session = memtrace::builder().min_size(4096).dump_on_signal("USR2");
+        let session = memtrace::builder().min_size(4096).dump_on_signal(memtrace::Signal::Usr2);
         let _session = session.dump_to(dump.display().to_string()).start().unwrap();
         // SAFETY: closes them like a daemon; no code here uses them.
         unsafe { libc::close_range(3, u32::MAX, 0) };

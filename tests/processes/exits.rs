@@ -44,7 +44,7 @@ fn has_scope(capture: &Path, name: &str) -> bool {
 /// The child's body: trains until the file `stop` exists.
 fn trains_until_stopped() {
     let session = recording().stream(file("streamed.memtrace")).dump_to(file("dump.memtrace"));
-    let session = session.dump_on_signal("USR2").start().unwrap();
+    let session = session.dump_on_signal(memtrace::Signal::Usr2).start().unwrap();
     let mut training = Training::load().unwrap();
     training.two_steps();
     while !out().join("stop").exists() {

@@ -17,7 +17,8 @@ const STREAM: &str = "MEMTRACE_TEST_NO_MAIN";
 static BEFORE_MAIN: extern "C" fn() = {
     extern "C" fn start() {
         let Ok(stream) = std::env::var(STREAM) else { return };
-        let session = memtrace::builder().min_size(4096).stream(stream).dump_on_signal("USR2").start().unwrap();
+        let session =
+            memtrace::builder().min_size(4096).stream(stream).dump_on_signal(memtrace::Signal::Usr2).start().unwrap();
         std::mem::forget(session);
         thread::spawn(|| {
             std::mem::forget(Raw::new(5000));

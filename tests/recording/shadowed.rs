@@ -60,7 +60,7 @@ fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
         assert_eq!(row.peak_without, Some(peak(&kept) - SQUARE), "what it says comes true");
         assert_eq!(DeviceView::of(&cured, cpu(&cured)).live_twice(), []);
         let findings = |snapshot: &Snapshot| memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot)));
-        assert_eq!(findings(&kept).iter().map(|finding| finding.kind).collect::<Vec<_>>(), ["live_twice"]);
+        assert_eq!(findings(&kept).iter().map(|finding| finding.kind.word()).collect::<Vec<_>>(), ["live_twice"]);
         assert_eq!(findings(&cured), []);
         let report = kept.report().to_string();
         let section = report.split("\nLive twice\n").nth(1).unwrap_or_else(|| panic!("{report}"));

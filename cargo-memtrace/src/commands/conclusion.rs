@@ -5,15 +5,14 @@ use std::path::Path;
 use memtrace_core::Bytes;
 use memtrace_core::report::Report;
 
-use super::run::RunArgs;
 use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
 use crate::{input, output};
 
-/// Completes and reports what the processes of a program recorded. `child` has ended; others may record on.
-pub(super) fn conclude(announced: &[Announced], child: u32, args: &RunArgs) {
-    let is_newest = args.out.is_none();
-    let answered = match args.children {
+/// Completes and reports what the processes of a program recorded. `child` has ended; others may record on. With `children`, those that
+/// held at least so many bytes count, too.
+pub(super) fn conclude(announced: &[Announced], child: u32, children: Option<u64>, is_newest: bool) {
+    let answered = match children {
         Some(least) => largest(announced, child, least).map(|one| of_main(one, child, false)),
         None => last_of(announced, child).map(|one| of_main(one, child, is_newest)),
     };

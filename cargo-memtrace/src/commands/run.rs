@@ -99,7 +99,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     if announced.is_empty() {
         nothing_recorded(&name, &file, &memory);
     }
-    conclusion::conclude(&announced, pid, args);
+    conclusion::conclude(&announced, pid, args.children, args.out.is_none());
     if args.children.is_none() && memory.is_mostly_a_childs() {
         let (child, held, own) = (&memory.child, Bytes(memory.of_child), Bytes(memory.most));
         output::say(format!(

@@ -82,29 +82,13 @@ pub(super) fn add(data: &mut SnapshotData, device: Device, records: Vec<Record>,
     if let Some(at) = peak.seq.and_then(|seq| records.iter().position(|record| record.alloc_seq == Some(seq))) {
         peak.blocks = replayed(&records[..=at]).0;
     }
-    data.devices.push(DeviceSnapshot {
-        device,
-        sampling: Default::default(),
-        overwritten: 0,
-        gaps: Vec::new(),
-        not_recorded: 0,
-        below_threshold: 0,
-        stats,
-        ooms: Vec::new(),
-        pool: None,
-        memory: None,
-        segments: segments::cover(&records, &live, &told, &segment_records),
-        segment_records,
-        calls: Vec::new(),
-        scopes: scopes(data, &records, &marks),
-        marks,
-        names: Vec::new(),
-        lost_names: 0,
-        uses: Vec::new(),
-        records,
-        live,
-        peak,
-    });
+    let mut snapshot = DeviceSnapshot::default();
+    (snapshot.device, snapshot.stats, snapshot.peak) = (device, stats, peak);
+    snapshot.segments = segments::cover(&records, &live, &told, &segment_records);
+    snapshot.segment_records = segment_records;
+    snapshot.scopes = scopes(data, &records, &marks);
+    (snapshot.marks, snapshot.records, snapshot.live) = (marks, records, live);
+    data.devices.push(snapshot);
 }
 
 /// Live blocks after these records, the peak without its blocks, and counters.

@@ -17,7 +17,7 @@ use crate::snapshot::SnapshotData;
 use crate::symbol::SymbolSources;
 
 /// A new format is a file beside this one with its reader, and a row here.
-static READERS: [Reader; 2] = [capture::READER, pytorch::READER];
+static READERS: &[Reader] = &[capture::READER, pytorch::READER];
 
 /// A format that is read as a recording.
 struct Reader {

@@ -3,10 +3,11 @@
 use std::fmt;
 
 /// A memory whose blocks are accounted for separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
     /// The heap of this process, as far as requests pass through `Alloc`.
+    #[default]
     Cpu,
     /// A CUDA device, by the driver's ordinal.
     Cuda(u32),

@@ -131,7 +131,8 @@ pub struct Gap {
 }
 
 /// The recording of one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceSnapshot {
     /// The device.
     pub device: Device,
@@ -181,6 +182,7 @@ pub struct DeviceSnapshot {
 
 /// A finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotData {
     /// The recorded process.
     pub process: Process,

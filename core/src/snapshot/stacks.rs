@@ -61,6 +61,7 @@ impl CodeAddress {
 
 /// All call stacks of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stacks {
     /// Start of each stack in `calls`; stack 0 is empty. Another one without calls is that of blocks that are older than the
     /// log, if the file does not tell where they were allocated.

@@ -14,6 +14,7 @@ use super::{Block, DeviceSnapshot, Peak, Sampling};
 /// What recorded blocks count for: themselves, or in a sample all blocks that they represent. Sums do not depend on the
 /// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Weight {
     /// Bytes.
     pub bytes: u64,

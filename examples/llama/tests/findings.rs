@@ -46,7 +46,10 @@ fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
 
 /// Kinds of the report's findings.
 fn findings(snapshot: &Snapshot) -> Vec<&'static str> {
-    memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot))).iter().map(|finding| finding.kind).collect()
+    memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot)))
+        .iter()
+        .map(|finding| finding.kind.word())
+        .collect()
 }
 
 // ---- gradients keep the graph ----

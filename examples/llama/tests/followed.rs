@@ -117,7 +117,7 @@ fn promised(finding: &Finding, peak: u64) -> Option<u64> {
 }
 
 fn kinds(of: &Recorded) -> Vec<&'static str> {
-    of.found.iter().map(|finding| finding.kind).collect()
+    of.found.iter().map(|finding| finding.kind.word()).collect()
 }
 
 /// The bytes that the cure saves of what a finding is about.
@@ -132,7 +132,7 @@ fn saved(cost: Cost, [written, cured]: [&Recorded; 2]) -> u64 {
 fn followed((name, kind, program): Program) -> Option<String> {
     let [written, cured] = [false, true].map(|cured| recorded(program, cured));
     let (both, peak) = ([&written, &cured], written.peak);
-    let Some(finding) = written.found.iter().find(|finding| finding.kind == kind) else {
+    let Some(finding) = written.found.iter().find(|finding| finding.kind.word() == kind) else {
         println!(
             "| {name} | {:?} instead of {kind} | | {} of {} | |",
             kinds(&written),
@@ -151,11 +151,15 @@ fn followed((name, kind, program): Program) -> Option<String> {
         Bytes(peak)
     );
     let delivers = |finding: &&Finding| {
-        let promise =
-            if finding.kind == kind { promised(finding, peak) } else { predicted(finding).map(|then| peak - then) };
+        let promise = if finding.kind.word() == kind {
+            promised(finding, peak)
+        } else {
+            predicted(finding).map(|then| peak - then)
+        };
         promise.is_none_or(|promise| saved(finding.cost, both) * 100 >= promise * 99)
     };
-    let left: Vec<_> = written.found.iter().filter(|finding| !delivers(finding)).map(|finding| finding.kind).collect();
+    let left: Vec<_> =
+        written.found.iter().filter(|finding| !delivers(finding)).map(|finding| finding.kind.word()).collect();
     let is_well = promise.is_some() && left.is_empty() && cured.found.is_empty();
     (!is_well).then(|| format!("{name}: under-deliver {left:?}; in the cured program {:?}", kinds(&cured)))
 }
@@ -187,9 +191,15 @@ fn certain_ones() {
         let found: Vec<&Finding> = written.found.iter().filter(is_certain).collect();
         let [finding] = found[..] else { panic!("{:?}", kinds(&written)) };
         let predicted = predicted(finding).expect("it is replayed");
-        println!("| {} | {} | {} | {} |", finding.kind, Bytes(written.peak), Bytes(predicted), Bytes(cured.peak));
+        println!(
+            "| {} | {} | {} | {} |",
+            finding.kind.word(),
+            Bytes(written.peak),
+            Bytes(predicted),
+            Bytes(cured.peak)
+        );
         assert!(predicted.abs_diff(cured.peak) * 100 <= cured.peak, "{} instead of {predicted}", cured.peak);
-        *delivered.entry(finding.kind).or_default() += 1;
+        *delivered.entry(finding.kind.word()).or_default() += 1;
     }
     let certain = ["operator_temporaries", "optimizer_transient", "square"];
     assert_eq!(delivered, certain.map(|kind| (kind, programs)).into());

@@ -384,9 +384,9 @@ fn growth<E: std::fmt::Debug>(
     let snapshot = session.snapshot();
     let device = snapshot.device(memtrace::Device::Cpu).expect("it allocates");
     let found = memtrace::report::findings(&DeviceView::of(&snapshot, device));
-    let all: Vec<_> = found.iter().map(|finding| (finding.kind, &finding.what, &finding.line)).collect();
+    let all: Vec<_> = found.iter().map(|finding| (finding.kind.word(), &finding.what, &finding.line)).collect();
     println!("{name}: {all:?}");
-    let growth = found.into_iter().find(|finding| finding.kind == "growth")?;
+    let growth = found.into_iter().find(|finding| finding.kind.word() == "growth")?;
     Some((growth.what, growth.line.unwrap_or_default()))
 }
 

@@ -237,29 +237,19 @@ fn all_untimed(blocks: &[Block]) -> Vec<Block> {
 }
 
 fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
-    DeviceSnapshot {
-        device: memtrace_core::snapshot::Device::Cpu,
-        sampling,
-        records: copy.records.clone(),
-        overwritten: copy.overwritten,
-        gaps: Vec::new(),
-        live: copy.live.clone(),
-        not_recorded: copy.not_recorded,
-        below_threshold: 0,
-        peak: copy.peak.clone(),
-        stats: copy.stats,
-        ooms: Vec::new(),
-        pool: None,
-        memory: None,
-        segments: Vec::new(),
-        segment_records: Vec::new(),
-        calls: Vec::new(),
-        scopes: copy.scopes.clone(),
-        marks: copy.marks.clone(),
-        names: copy.names.clone(),
-        lost_names: copy.lost_names,
-        uses: Vec::new(),
-    }
+    let mut device = DeviceSnapshot::default();
+    device.sampling = sampling;
+    device.records.clone_from(&copy.records);
+    device.overwritten = copy.overwritten;
+    device.live.clone_from(&copy.live);
+    device.not_recorded = copy.not_recorded;
+    device.peak.clone_from(&copy.peak);
+    device.stats = copy.stats;
+    device.scopes.clone_from(&copy.scopes);
+    device.marks.clone_from(&copy.marks);
+    device.names.clone_from(&copy.names);
+    device.lost_names = copy.lost_names;
+    device
 }
 
 proptest! {

@@ -142,7 +142,7 @@ fn the_finding_says_what_to_write() {
     let said = |name: &str| {
         let data = two_operators(name, 100, |_| ()).build();
         let found = findings(&DeviceView::of(&data, &data.devices[0]));
-        let found = found.iter().find(|finding| finding.kind == "in_place").unwrap();
+        let found = found.iter().find(|finding| finding.kind.word() == "in_place").unwrap();
         assert!(found.line.as_ref().is_some_and(|line| line.contains("main.rs:9")), "{found:?}");
         format!("{}. {}. {}", found.what, found.certainty(), found.advice.join(" "))
     };

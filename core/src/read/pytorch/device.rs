@@ -10,10 +10,7 @@ use super::segments::{DeviceSegments, whole_pieces};
 use super::stats::count;
 use super::trace::{BEFORE, DeviceTrace};
 use crate::read::pickle::PickleValue;
-use crate::snapshot::{
-    Block, ContextId, Device, DeviceSnapshot, Mark, MemoryStats, Peak, Record, RecordKind, Sampling, scopes_of_log,
-    segments,
-};
+use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, scopes_of_log, segments};
 
 /// What all devices have in common.
 pub(super) struct Common<'s, 'a> {
@@ -68,26 +65,14 @@ pub(super) fn build(
     let live = live_blocks(&trace.records, &known);
     let mut snapshot = DeviceSnapshot {
         device,
-        sampling: Sampling::default(),
         overwritten: before,
-        gaps: Vec::new(),
-        not_recorded: 0,
-        below_threshold: 0,
-        peak: Peak::default(),
-        stats: MemoryStats::default(),
         ooms: trace.ooms,
-        pool: None,
-        memory: None,
         segments: segments::cover(&trace.records, &live, told, &pieces),
         segment_records: pieces,
         records: trace.records,
         live,
-        calls: Vec::new(),
-        scopes: Vec::new(),
         marks,
-        names: Vec::new(),
-        lost_names: 0,
-        uses: Vec::new(),
+        ..DeviceSnapshot::default()
     };
     count(&mut snapshot, &known.before, trace.num_ooms);
     let (end, nodes) = (snapshot.stats.allocated_bytes.current, &shared.contexts.nodes);

@@ -1,6 +1,6 @@
 //! Findings on device memory held by frameworks, libraries and the driver.
 
-use super::finding::{Confidence, Cost, Finding, is_large, lines};
+use super::finding::{Confidence, Cost, Finding, FindingKind, is_large, lines};
 use crate::analysis::{Churn, Key, Row, by_allocator, churn, fragmentation};
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
@@ -10,7 +10,7 @@ use crate::units::{Bytes, grouped};
 pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
     let rows = by_allocator(device).into_iter().filter(|row| is_large(row.bytes, device));
     let finding = |row: Row| Finding {
-        kind: "given_out_in_parts",
+        kind: FindingKind::GivenOutInParts,
         what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
         line: None,
         cost: Cost::OfPeak(row.bytes),
@@ -28,7 +28,7 @@ pub(super) fn one_library(device: &DeviceView<'_>) -> Vec<Finding> {
     let rows = device.by(Key::Operator).rows.iter();
     let large = rows.filter(|row| is_library(&row.label) && is_large(row.bytes, device));
     let finding = |row: &Row| Finding {
-        kind: "one_library",
+        kind: FindingKind::OneLibrary,
         what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
         cost: Cost::OfPeak(row.bytes),
@@ -43,7 +43,7 @@ pub(super) fn one_library(device: &DeviceView<'_>) -> Vec<Finding> {
 pub(super) fn release_threshold(device: &DeviceView<'_>) -> Vec<Finding> {
     let churn = churn(device).filter(|churn| churn.ns.saturating_mul(100) >= device.data().process.duration_ns);
     let finding = |churn: Churn| Finding {
-        kind: "release_threshold",
+        kind: FindingKind::ReleaseThreshold,
         what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
         line: None,
         cost: Cost::Time(churn.ns),
@@ -71,7 +71,7 @@ pub(super) fn fragmented(device: &DeviceView<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
-        kind: "fragmentation",
+        kind: FindingKind::Fragmentation,
         what: format!(
             "{} holes between live blocks, the largest of {}",
             grouped(all.holes as u64),

@@ -7,17 +7,17 @@ use serde::Serialize;
 use crate::analysis::line_and_callers;
 use crate::attribute::{Attribution, is_python};
 use crate::report::device_memory::time;
-use crate::snapshot::{Block, DeviceSnapshot, Weight};
+use crate::snapshot::{Block, DeviceSnapshot, Weight, words};
 use crate::units::{Bytes, grouped};
 
 /// A finding: something that could be better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Finding {
-    /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `kept_loss`, `growth`, `square`,
-    /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`, `past_last_use`,
-    /// `never_used`, `allocated_early`, `written_twice`, `idle`, `in_place`, `operator_temporaries`.
-    pub kind: &'static str,
+    /// Its kind.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub kind: FindingKind,
     /// What is wrong.
     pub what: String,
     /// The line responsible, if there is one.
@@ -32,18 +32,66 @@ pub struct Finding {
     pub advice: Vec<String>,
 }
 
-/// How certain it is that the advice saves what the finding says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// It follows from what was recorded, and the advice of this kind was followed in ten programs: each had the predicted peak, within a
-    /// hundredth (`examples/llama/tests/followed.rs`).
-    Certain,
-    /// The figures follow from what was recorded; that it is a mistake, or what the advice saves, does not.
-    Likely,
-    /// The figures are certain, and the program may want it so: the advice trades time for memory.
-    Possible,
+words! {
+    /// What a finding is about. The table of docs/findings.md has a row for each.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    #[non_exhaustive]
+    pub enum FindingKind {
+        /// Blocks of one size replace each other, and the older one lives on.
+        LiveTwice = "live_twice",
+        /// An optimizer's step takes far more than its largest parameter.
+        OptimizerTransient = "optimizer_transient",
+        /// A graph's activations and intermediate results are kept to the end.
+        KeptGraph = "kept_graph",
+        /// A graph keeps intermediate results that no backward pass needs.
+        KeptByVariables = "kept_by_variables",
+        /// The graph of a loss lives on after its backward pass.
+        KeptLoss = "kept_loss",
+        /// Memory accumulates.
+        Growth = "growth",
+        /// An operator makes an n × n matrix from n values.
+        Square = "square",
+        /// A framework has an allocator of its own.
+        GivenOutInParts = "given_out_in_parts",
+        /// A library itself holds much.
+        OneLibrary = "one_library",
+        /// Blocks that no GPU operation uses any more.
+        PastLastUse = "past_last_use",
+        /// Blocks that no GPU operation ever uses.
+        NeverUsed = "never_used",
+        /// Blocks that are used for the first time later.
+        AllocatedEarly = "allocated_early",
+        /// Blocks that are written twice, and nothing reads them in between.
+        WrittenTwice = "written_twice",
+        /// Blocks that are not used for a long time.
+        Idle = "idle",
+        /// Outputs beside an input that nothing uses afterwards.
+        InPlace = "in_place",
+        /// An operator's temporaries are far larger than its inputs and outputs.
+        OperatorTemporaries = "operator_temporaries",
+        /// The driver's pool gives memory back and takes it again.
+        ReleaseThreshold = "release_threshold",
+        /// What is reserved lies in holes.
+        Fragmentation = "fragmentation",
+    }
+}
+
+words! {
+    /// How certain it is that the advice saves what the finding says.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Confidence {
+        /// It follows from what was recorded, and the advice of this kind was followed in ten programs: each had the predicted peak,
+        /// within a hundredth (`examples/llama/tests/followed.rs`).
+        Certain = "certain",
+        /// The figures follow from what was recorded; that it is a mistake, or what the advice saves, does not.
+        Likely = "likely",
+        /// The figures are certain, and the program may want it so: the advice trades time for memory.
+        Possible = "possible",
+    }
 }
 
 /// The cost of a finding.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::finding::{Confidence, Cost, Finding, in_its_language, large, line_of, lines, then_at_most};
+use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, large, line_of, lines, then_at_most};
 use super::growth::growth;
 use crate::analysis::{StackTest, Ungraphed, is_left_by_a_pass, past_their_pass, without_a_pass};
 use crate::attribute::{has_backward_pass, has_variables, operator};
@@ -17,7 +17,7 @@ pub(super) fn kept_graph(device: &DeviceView<'_>) -> Vec<Finding> {
     let is_left = is_left_by_a_pass(device);
     let kept = large(device.live_weights().filter(|(block, _)| of_graph(block) || is_left(block)), device);
     let finding = |(count, bytes, largest)| Finding {
-        kind: "kept_graph",
+        kind: FindingKind::KeptGraph,
         what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
         line: Some(line_of(device.data(), largest)),
         cost: Cost::AtEnd(bytes),
@@ -66,7 +66,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
     let is_worth = bytes.saturating_mul(20) >= device.peak.total();
     let last = last.filter(|_| is_worth)?;
     Some(Finding {
-        kind: "kept_by_variables",
+        kind: FindingKind::KeptByVariables,
         what: format!(
             "{} joined tensors are live besides the newest, left by a growing cache",
             grouped(kept.len() as u64)
@@ -90,7 +90,7 @@ fn is_worth(found: &Ungraphed, device: &DeviceSnapshot) -> bool {
 
 fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
     Finding {
-        kind: "kept_by_variables",
+        kind: FindingKind::KeptByVariables,
         what: format!("{} intermediate results are kept that no backward pass needs", grouped(found.blocks)),
         line: Some(found.line.clone()),
         cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
@@ -110,7 +110,7 @@ pub(super) fn kept_loss(device: &DeviceView<'_>) -> Vec<Finding> {
     // What accumulates is growth. Where every use is known, `past_last_use` decides it.
     let found = found.filter(|_| device.uses.is_empty() && growth(device).is_empty());
     let finding = |found: Ungraphed| Finding {
-        kind: "kept_loss",
+        kind: FindingKind::KeptLoss,
         what: format!("{} results of a forward pass are kept after their backward pass", grouped(found.blocks)),
         line: Some(found.line),
         cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),

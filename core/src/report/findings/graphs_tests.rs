@@ -46,7 +46,7 @@ fn found(story: &Story) -> Vec<Finding> {
     let found = findings(&DeviceView::of(&data, &data.devices[0]));
     found
         .into_iter()
-        .filter(|finding| ["kept_by_variables", "kept_loss", "kept_graph"].contains(&finding.kind))
+        .filter(|finding| ["kept_by_variables", "kept_loss", "kept_graph"].contains(&finding.kind.word()))
         .collect()
 }
 
@@ -70,7 +70,7 @@ fn what_a_statement_computed_on_its_way_is_kept_by_the_graph_of_its_result() {
     let found = found(&four(&variables(), as_a_graph));
     let [finding] = &found[..] else { panic!("{found:?}") };
     // At the peak, the last product is a part of the running statement.
-    assert_eq!((finding.kind, finding.cost), ("kept_by_variables", Cost::OfPeak(30_000)));
+    assert_eq!((finding.kind.word(), finding.cost), ("kept_by_variables", Cost::OfPeak(30_000)));
     assert!(finding.advice.concat().contains("44,000 bytes"), "{:?}", finding.advice);
 }
 
@@ -123,7 +123,7 @@ fn in_turn(keeps: bool, second: usize) -> Story {
 fn the_graph_of_a_loss_is_not_needed_by_a_pass_of_fewer_nodes() {
     let kept = found(&in_turn(true, 1));
     let [finding] = &kept[..] else { panic!("{kept:?}") };
-    assert_eq!((finding.kind, finding.cost), ("kept_loss", Cost::OfPeak(20_000)));
+    assert_eq!((finding.kind.word(), finding.cost), ("kept_loss", Cost::OfPeak(20_000)));
     assert!(finding.advice[0].contains("src/main.rs:7"), "{:?}", finding.advice);
     assert_eq!(found(&in_turn(true, 2)), [], "the second pass has the nodes of both");
     assert_eq!(found(&in_turn(false, 1)), []);
@@ -137,7 +137,7 @@ fn a_temporary_from_before_a_pass_that_is_live_at_the_end_is_in_a_kept_graph() {
     story.alloc("gradient", 1500).on(OF_RESULT);
     let kept = found(&story);
     assert_eq!(
-        kept.iter().map(|kept| (kept.kind, kept.cost)).collect::<Vec<_>>(),
+        kept.iter().map(|kept| (kept.kind.word(), kept.cost)).collect::<Vec<_>>(),
         [("kept_graph", Cost::AtEnd(10_000))]
     );
 }
@@ -161,7 +161,7 @@ fn used_last_before_a_pass(on: StackId) -> Vec<Finding> {
     data.devices[0].uses = vec![BlockUses { count: 1, first: Some(used), last: Some(used), ..uses }];
     findings(&DeviceView::of(&data, &data.devices[0]))
         .into_iter()
-        .filter(|finding| finding.kind == "past_last_use")
+        .filter(|finding| finding.kind.word() == "past_last_use")
         .collect()
 }
 

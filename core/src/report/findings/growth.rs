@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, line_of, lines, then_at_most};
+use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, is_large, line_of, lines, then_at_most};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_native};
 use crate::recording::DeviceView;
@@ -80,7 +80,7 @@ fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
     };
     let (why, advice) = cause_of(device, &stays, all.iter().flat_map(|line| &line.stays));
     Some(Finding {
-        kind: "growth",
+        kind: FindingKind::Growth,
         what: format!("memory accumulates{here}: {what}"),
         line: Some(fullest.line.clone()),
         cost,
@@ -148,7 +148,7 @@ fn left_by_steps(device: &DeviceView<'_>, loops: Loops) -> Option<Finding> {
         .max_by(|(a, of_a), (b, of_b)| (a.bytes, &of_a.of).cmp(&(b.bytes, &of_b.of)))
         .filter(|(left, _)| is_large(left.bytes, device))?;
     Some(Finding {
-        kind: "growth",
+        kind: FindingKind::Growth,
         what: format!(
             "{} of {of} left blocks that are still live, {} each",
             grouped(left.steps as u64),

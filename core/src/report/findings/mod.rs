@@ -11,7 +11,7 @@ mod tests;
 mod uses;
 
 use self::device::{fragmented, given_out_in_parts, one_library, release_threshold};
-pub use self::finding::{Confidence, Cost, Finding};
+pub use self::finding::{Confidence, Cost, Finding, FindingKind};
 use self::graphs::{kept_by_variables, kept_graph, kept_loss};
 use self::growth::growth;
 use self::model::{optimizer_transient, square, twice};
@@ -20,7 +20,7 @@ use crate::recording::DeviceView;
 
 type Detector = fn(&DeviceView<'_>) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 16] = [
+const DETECTORS: &[Detector] = &[
     twice,
     optimizer_transient,
     kept_graph,
@@ -43,7 +43,7 @@ const DETECTORS: [Detector; 16] = [
 pub fn findings(device: &DeviceView<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));
-    if let Some(growth) = found.iter().position(|finding| finding.kind == "growth")
+    if let Some(growth) = found.iter().position(|finding| finding.kind == FindingKind::Growth)
         && let Some(cause) =
             found.iter().rposition(|finding| finding.line == found[growth].line && finding.line.is_some())
         && cause > growth

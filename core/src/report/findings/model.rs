@@ -1,6 +1,8 @@
 //! Findings on the tensors of models and of training.
 
-use super::finding::{Confidence, Cost, Finding, in_its_language, is_large, large, line_of, lines, then, then_at_most};
+use super::finding::{
+    Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_at_most,
+};
 use crate::analysis::{LiveTwice, StackTest, peak_in_parts, peak_with_own_step};
 use crate::attribute::squared_by;
 use crate::recording::DeviceView;
@@ -18,7 +20,7 @@ pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let rows = device.live_twice().iter();
     let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));
     let finding = |row: &LiveTwice| Finding {
-        kind: "live_twice",
+        kind: FindingKind::LiveTwice,
         what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(first_lines(&row.lines).join(", then ")),
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
@@ -60,7 +62,7 @@ pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
     }
     let own = peak_with_own_step(device, |record| in_step.has(record.stack) && is_transient(&record.block()));
     vec![Finding {
-        kind: "optimizer_transient",
+        kind: FindingKind::OptimizerTransient,
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
         line: Some(line_of(data, largest)),
         cost: Cost::OfPeak(bytes),
@@ -82,7 +84,7 @@ pub(super) fn square(device: &DeviceView<'_>) -> Vec<Finding> {
     let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
     let found = large(device.peak_weights().filter(|(block, _)| squares.has(block.stack)), device);
     let finding = |(_, bytes, largest): (u64, u64, &Block)| Finding {
-        kind: "square",
+        kind: FindingKind::Square,
         what: squared_by(data, largest.stack).map_or_else(String::new, |operator| {
             format!("{operator} makes a square matrix as wide as the tensor is long")
         }),

@@ -1,5 +1,7 @@
 //! Each kind of finding: a recording that has it, and one that nearly has it.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks, two_lines_and_a_temporary};
@@ -11,7 +13,7 @@ fn found(trace: &Story) -> Vec<Finding> {
 }
 
 fn kinds(trace: &Story) -> Vec<&'static str> {
-    found(trace).iter().map(|finding| finding.kind).collect()
+    found(trace).iter().map(|finding| finding.kind.word()).collect()
 }
 
 const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";
@@ -49,7 +51,7 @@ fn an_optimizers_transient_is_many_times_its_largest_parameter() {
         trace
     };
     let found = found(&step(14));
-    assert_eq!((found[0].kind, found[0].cost), ("optimizer_transient", Cost::OfPeak(14_000)));
+    assert_eq!((found[0].kind.word(), found[0].cost), ("optimizer_transient", Cost::OfPeak(14_000)));
     assert!(found[0].what.contains("14 times"), "{}", found[0].what);
     assert!(!kinds(&step(4)).contains(&"optimizer_transient"), "what the cured step needs");
 }
@@ -80,7 +82,7 @@ fn a_cache_of_variables_is_kept_unless_something_is_trained() {
     };
     let (variables, tensors) = ("candle-nn-0.11.1/src/var_map.rs", "candle-nn-0.11.1/src/var_builder.rs");
     let finding = found(&cache(true, false, variables));
-    assert_eq!((finding[0].kind, finding[0].cost), ("kept_by_variables", Cost::OfPeak(6600)), "{finding:?}");
+    assert_eq!((finding[0].kind.word(), finding[0].cost), ("kept_by_variables", Cost::OfPeak(6600)), "{finding:?}");
     for clean in [cache(false, false, variables), cache(true, true, variables), cache(true, false, tensors)] {
         assert!(!kinds(&clean).contains(&"kept_by_variables"));
     }
@@ -97,7 +99,7 @@ fn a_square_matrix_is_named_with_its_operator() {
         trace
     };
     let finding = found(&sums(StackId(1)));
-    assert_eq!((finding[0].kind, finding[0].cost), ("square", Cost::OfPeak(10_000)));
+    assert_eq!((finding[0].kind.word(), finding[0].cost), ("square", Cost::OfPeak(10_000)));
     assert!(finding[0].what.starts_with("cumsum "), "{}", finding[0].what);
     let asked_for = StackId(3);
     assert_eq!(kinds(&sums(asked_for)), [""; 0]);
@@ -120,7 +122,7 @@ fn steps(keeps: impl Fn(usize) -> bool) -> Story {
 #[test]
 fn what_nearly_every_step_leaves_is_growth() {
     let finding = found(&steps(|_| true));
-    assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::AtEnd(3000)), "{finding:?}");
+    assert_eq!((finding[0].kind.word(), finding[0].cost), ("growth", Cost::AtEnd(3000)), "{finding:?}");
     assert!(finding[0].what.contains("4 of 5 scopes `step #`"), "{}", finding[0].what);
     assert!(finding[0].line.as_ref().unwrap().contains("src/model.rs:7"), "{:?}", finding[0].line);
     for (clean, why) in [
@@ -149,11 +151,11 @@ fn repeated(count: usize, frees: impl Fn(usize) -> Option<usize>) -> Story {
 #[test]
 fn what_stays_of_each_repetition_is_growth_although_all_is_free_at_the_end() {
     let finding = found(&repeated(40, |_| None));
-    assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::OfPeak(40_000)), "{finding:?}");
+    assert_eq!((finding[0].kind.word(), finding[0].cost), ("growth", Cost::OfPeak(40_000)), "{finding:?}");
     assert_eq!(finding[0].what, "memory accumulates: 40 of 40 scopes `step` left blocks that stay");
     assert!(finding[0].line.as_ref().unwrap().contains("src/model.rs:7"), "{:?}", finding[0].line);
     let one_of_four = found(&repeated(64, |at| (at % 4 != 1).then_some(at)));
-    assert_eq!((one_of_four[0].kind, one_of_four[0].cost), ("growth", Cost::OfPeak(16_000)), "{one_of_four:?}");
+    assert_eq!((one_of_four[0].kind.word(), one_of_four[0].cost), ("growth", Cost::OfPeak(16_000)), "{one_of_four:?}");
     let at_random = |at: usize| (at as u64).wrapping_mul(6364136223846793005) >> 58;
     for (clean, why) in [
         (repeated(40, |at| Some(at + 1)), "each replaces the one before"),
@@ -241,7 +243,7 @@ fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
         trace
     };
     let finding = found(&trained(true));
-    assert_eq!((finding[0].kind, finding[0].cost), ("kept_graph", Cost::AtEnd(4000)));
+    assert_eq!((finding[0].kind.word(), finding[0].cost), ("kept_graph", Cost::AtEnd(4000)));
     assert_eq!(kinds(&trained(false)), [""; 0], "its weights and their gradients");
 }
 
@@ -263,7 +265,7 @@ fn what_a_library_takes_for_itself_is_its_own() {
         findings(&DeviceView::of(&data, &data.devices[0])).into_iter().next()
     };
     let finding = found("cublasCreate_v2", 5000).unwrap();
-    assert_eq!((finding.kind, finding.cost), ("one_library", Cost::OfPeak(5000)));
+    assert_eq!((finding.kind.word(), finding.cost), ("one_library", Cost::OfPeak(5000)));
     assert!(finding.what.starts_with("libcublas.so.13 "), "{}", finding.what);
     assert_eq!(found("cublasCreate_v2", 50), None, "it is small");
     assert_eq!(found("net::main", 5000), None, "it is the program's");
@@ -276,7 +278,7 @@ fn an_allocator_of_a_framework_gives_its_pages_out_in_parts() {
         findings(&DeviceView::of(&data, &data.devices[0])).into_iter().next()
     };
     let finding = found("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs").unwrap();
-    assert_eq!((finding.kind, finding.cost), ("given_out_in_parts", Cost::OfPeak(5000)));
+    assert_eq!((finding.kind.word(), finding.cost), ("given_out_in_parts", Cost::OfPeak(5000)));
     assert!(finding.what.starts_with("cubecl_cuda's"), "{}", finding.what);
     assert_eq!(found(TENSOR), None);
 }
@@ -291,7 +293,7 @@ fn memory_that_the_pool_gives_back_and_takes_again_costs_time() {
         trace
     };
     let finding = found(&taken(3, 20_000)).into_iter().next().unwrap();
-    assert_eq!((finding.kind, finding.cost), ("release_threshold", Cost::Time(20_000)));
+    assert_eq!((finding.kind.word(), finding.cost), ("release_threshold", Cost::Time(20_000)));
     assert_eq!(kinds(&taken(3, 2_000)), [""; 0], "less than a hundredth of the time");
     assert_eq!(kinds(&taken(1, 20_000)), [""; 0], "it took it once");
 }
@@ -309,7 +311,8 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
         }
         trace
     };
-    let found_with = |refused| found(&with_holes(refused)).into_iter().find(|finding| finding.kind == "fragmentation");
+    let found_with =
+        |refused| found(&with_holes(refused)).into_iter().find(|finding| finding.kind.word() == "fragmentation");
     let refused = found_with(0x2_0000).unwrap();
     assert!(refused.why.contains("was refused"), "{}", refused.why);
     assert_eq!(refused.cost, Cost::Unusable(0x8_0000));
@@ -346,7 +349,7 @@ fn found_beside(weights: &str, alloc: StackId, last: StackId) -> Option<String> 
     let uses = BlockUses::new(std::num::NonZeroU64::MIN, 0);
     data.devices[0].uses = vec![BlockUses { count: 1, first: Some(used), last: Some(used), ..uses }];
     let found = findings(&DeviceView::of(&data, &data.devices[0]));
-    let found = found.iter().find(|finding| finding.kind == "past_last_use")?;
+    let found = found.iter().find(|finding| finding.kind.word() == "past_last_use")?;
     Some(found.advice.join(" "))
 }
 
@@ -359,4 +362,12 @@ fn what_to_write_is_said_as_far_as_the_lines_tell() {
     assert!(advice(first, elsewhere).contains("let that function take it by value"));
     assert!(advice(first, first).contains("split that line into its calls"));
     assert!(advice(first, StackId::NONE).starts_with("Drop the value after its last use, or end its scope"));
+}
+
+#[test]
+fn the_table_of_the_documentation_has_a_row_for_each_kind() {
+    let text = include_str!("../../../../docs/findings.md");
+    let table = text.lines().skip_while(|line| !line.starts_with("| `kind` |")).skip(2);
+    let rows = table.map_while(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<BTreeSet<_>>(), FindingKind::ALL.map(FindingKind::word).into());
 }

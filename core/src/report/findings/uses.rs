@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Confidence, Cost, Finding, lines, then, then_at_most};
+use super::finding::{Confidence, Cost, Finding, FindingKind, lines, then, then_at_most};
 use super::graphs::after_a_pass;
 use super::model::{optimizer_transient, square};
 use crate::analysis::{
@@ -41,9 +41,9 @@ fn wasted_by(row: &Waste) -> Finding {
     };
     Finding {
         kind: match row.kind {
-            WasteKind::PastLastUse => "past_last_use",
-            WasteKind::NeverUsed => "never_used",
-            WasteKind::Early => "allocated_early",
+            WasteKind::PastLastUse => FindingKind::PastLastUse,
+            WasteKind::NeverUsed => FindingKind::NeverUsed,
+            WasteKind::Early => FindingKind::AllocatedEarly,
         },
         what,
         line: Some(row.line.clone()).filter(|line| !line.is_empty()),
@@ -92,7 +92,7 @@ fn idle_by(row: &IdleMemory) -> Finding {
         (kernel, line) => format!(", until {kernel} at {line}"),
     };
     Finding {
-        kind: "idle",
+        kind: FindingKind::Idle,
         what: format!(
             "{} that {} GPU operations or more in turn do not use, {} of the host's time{until}",
             bytes_in_blocks(row.bytes, row.blocks),
@@ -130,7 +130,7 @@ fn over_input(row: &InPlace) -> Finding {
         _ => ("inplace_op2", "an `InplaceOp2`"),
     };
     Finding {
-        kind: "in_place",
+        kind: FindingKind::InPlace,
         what: format!(
             "{} of {}, while its input{from} has the same size and is not used afterwards",
             bytes_in_blocks(row.bytes, row.blocks),
@@ -162,7 +162,7 @@ pub(super) fn temporaries(device: &DeviceView<'_>) -> Vec<Finding> {
 fn temporaries_of(row: &OperatorTemporaries) -> Finding {
     let least = if row.are_inputs_known { "" } else { "at least " };
     Finding {
-        kind: "operator_temporaries",
+        kind: FindingKind::OperatorTemporaries,
         what: format!(
             "{} needs {} while it runs, {least}{} times its inputs and outputs",
             row.operator,
@@ -201,7 +201,7 @@ pub(super) fn written_twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let finding = |((stack, first, second), (bytes, count)): ((StackId, u32, u32), (u64, u64))| {
         let name = |id| work.kernel(crate::snapshot::KernelId(id));
         Finding {
-            kind: "written_twice",
+            kind: FindingKind::WrittenTwice,
             what: format!(
                 "{} times {} writes a block that {} then overwrites, and nothing reads it in between",
                 grouped(count),

@@ -173,7 +173,6 @@ impl Story {
             device: self.device,
             sampling,
             overwritten: self.overwritten as u64,
-            gaps: Vec::new(),
             not_recorded: replay.not_recorded(end),
             below_threshold: self.below_threshold,
             peak: Peak { below_threshold: self.below_threshold, ..peak },
@@ -187,10 +186,9 @@ impl Story {
             scopes: replay.scopes(),
             marks: replay.marks(),
             names: self.names.clone(),
-            lost_names: 0,
-            uses: Vec::new(),
             records,
             live,
+            ..DeviceSnapshot::default()
         }
     }
 

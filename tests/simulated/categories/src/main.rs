@@ -162,7 +162,7 @@ const WITH_ADAMW: [&str; 4] = ["mlp", "ema", "accumulation", "holdout_distill"];
 
 /// Asserts that the report has no finding for programs without a problem.
 fn check_findings(name: &str, data: &SnapshotData, device: &DeviceSnapshot) -> std::result::Result<(), String> {
-    let found: Vec<&str> = findings(&DeviceView::of(data, device)).iter().map(|finding| finding.kind).collect();
+    let found: Vec<&str> = findings(&DeviceView::of(data, device)).iter().map(|finding| finding.kind.word()).collect();
     let expected: &[&str] = match name {
         // It collects its outputs.
         "pushed" => &["growth"],

@@ -28,7 +28,7 @@ pub(crate) fn check() -> Outcome<bool> {
     let predicted = rows.last().map_or(0, |row| row.peak_without);
     println!("| in place | {} | {} | {} |", Bytes(peak(&apart)?), Bytes(predicted), Bytes(peak(&in_one)?));
     let place = format!("src/in_place.rs:{line} ");
-    let is_found = findings(&DeviceView::of(&apart, device)).iter().any(|row| row.kind == "in_place")
+    let is_found = findings(&DeviceView::of(&apart, device)).iter().any(|row| row.kind.word() == "in_place")
         && matches!(&rows[..], [row] if row.line.contains(&place) && row.operator == "silu");
     let left = in_place(&DeviceView::of(&in_one, in_one.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?));
     let is_ok = is_found && predicted == peak(&in_one)? && left.is_empty();

@@ -69,7 +69,7 @@ pub(crate) fn kinds(snapshot: &Snapshot) -> Outcome<Vec<&'static str>> {
     let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("no GPU")?;
     Ok(findings(&DeviceView::of(snapshot, device))
         .iter()
-        .map(|finding| finding.kind)
+        .map(|finding| finding.kind.word())
         .filter(|kind| *kind != "in_place")
         .collect())
 }
