@@ -5,20 +5,26 @@ use std::collections::BTreeMap;
 use crate::snapshot::{Block, DeviceSnapshot, MADE_UP, Segment};
 
 /// Segments and their holes when the snapshot was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Fragmentation {
     /// Number of segments.
+    #[serde(rename = "count")]
     pub segments: usize,
     /// Their bytes.
+    #[serde(rename = "reserved_bytes")]
     pub reserved: u64,
     /// Bytes of recorded live blocks in them.
+    #[serde(rename = "live_bytes")]
     pub live: u64,
     /// Number of gaps before, between and after blocks, including what pools round up.
     pub holes: usize,
     /// Size of the largest gap.
+    #[serde(rename = "largest_hole_bytes")]
     pub largest_hole: u64,
     /// Bytes of segments without a recorded block, which a pool can release.
+    #[serde(rename = "empty_bytes")]
     pub empty: u64,
     /// At least one segment was estimated from addresses, not reported by the driver.
     pub estimated: bool,

@@ -56,19 +56,26 @@ pub struct CudaHooks {
 
 /// The driver's statistics of a device's default memory pool, in bytes, queried when the snapshot was taken. High-water
 /// marks cover the pool's whole existence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pool {
     /// In use by the program (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
+    #[serde(rename = "used_bytes")]
     pub used: u64,
-    /// High-water mark of `used` (`…_USED_MEM_HIGH`).
+    /// High-water mark of what is in use (`…_USED_MEM_HIGH`).
+    #[serde(rename = "used_high_bytes")]
     pub used_high: u64,
     /// Reserved from the device (`…_RESERVED_MEM_CURRENT`).
+    #[serde(rename = "reserved_bytes")]
     pub reserved: u64,
-    /// High-water mark of `reserved` (`…_RESERVED_MEM_HIGH`).
+    /// High-water mark of what is reserved (`…_RESERVED_MEM_HIGH`).
+    #[serde(rename = "reserved_high_bytes")]
     pub reserved_high: u64,
     /// Bytes that the pool keeps reserved at a synchronisation (`…_RELEASE_THRESHOLD`).
+    #[serde(rename = "release_threshold_bytes")]
     pub release_threshold: u64,
-    /// `used` when the recording began; `None` if the query failed.
+    /// In use when the recording began; `None` if the query failed.
+    #[serde(rename = "used_before_recording_bytes")]
     pub used_before: Option<u64>,
 }
 

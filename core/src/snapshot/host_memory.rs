@@ -2,19 +2,25 @@
 
 /// Physical memory of the whole process, as the kernel counts it: the heap, mapped files, the program's code, thread stacks,
 /// memory of C libraries and memtrace's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostMemory {
     /// When it was read, in nanoseconds since the recording began.
     pub time_ns: u64,
     /// Resident bytes.
+    #[serde(rename = "resident_bytes")]
     pub resident: u64,
     /// The most that were resident since the process began.
+    #[serde(rename = "resident_peak_bytes")]
     pub resident_high: u64,
-    /// The part of `resident` that belongs to mapped files, such as safetensors and the program's code.
+    /// The part of the resident bytes that belongs to mapped files, such as safetensors and the program's code.
+    #[serde(rename = "mapped_file_bytes")]
     pub files: u64,
-    /// The largest `files` of all readings.
+    /// The most that was in mapped files at any reading.
+    #[serde(rename = "mapped_file_peak_bytes")]
     pub files_high: u64,
     /// Bytes swapped out.
+    #[serde(rename = "swapped_bytes")]
     pub swapped: u64,
 }
 

@@ -118,9 +118,11 @@ impl Peak {
 /// The state on both sides is known: a block freed within the gap has a free at its beginning, and a block allocated
 /// within it and still live at its end has an alloc there. So sums over the log are right on both sides of a gap and too
 /// small within it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gap {
     /// How many of [`DeviceSnapshot::records`] precede it.
+    #[serde(skip)]
     pub at: usize,
     /// How many records are missing.
     pub records: u64,

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::FindingFigures;
-use super::parts::{AllocatorRow, DriverTime, Gap, MemoryBalance, OutOfMemory, Peak, Pool, Sample, Segments, stats};
+use super::parts::{AllocatorRow, DriverTime, MemoryBalance, Peak, Pool, Sample, Segments, stats};
 use crate::analysis::{self, BreakdownTable, Churn, Key, LiveSet, LiveTwice, ScopeRow, TABLES, TemporaryRow};
 use crate::recording::DeviceView;
 use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
-use crate::snapshot::Device;
+use crate::snapshot::{Device, Gap, OutOfMemory};
 
 /// A device: its peak and counters, and tables. A report has those of its tables that it shows.
 #[derive(Clone, Serialize)]
@@ -155,8 +155,8 @@ impl DeviceFigures {
             pool_churn: is_shown("driver_time").then(|| analysis::churn(device)).flatten(),
             pool: Pool::of(device),
             peak_by_allocator: AllocatorRow::all(device),
-            gaps: device.gaps.iter().map(Gap::of).collect(),
-            ooms: device.ooms.iter().map(OutOfMemory::of).collect(),
+            gaps: device.gaps.clone(),
+            ooms: device.ooms.clone(),
             stats: stats(&device.stats),
             estimated: device.sample_interval().map(|_| true),
             sampled: Sample::of(device),

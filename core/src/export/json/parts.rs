@@ -75,7 +75,9 @@ impl MemoryBalance {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Segments {
     #[serde(flatten)]
-    all: SegmentsOfPool,
+    all: Fragmentation,
+    /// Bytes of them in no live block.
+    unused_bytes: u64,
     /// Segments that the log saw come.
     came: usize,
     /// Segments that the log saw go.
@@ -85,59 +87,25 @@ pub(super) struct Segments {
     pools: Vec<SegmentsOfPool>,
 }
 
-/// Segments of one pool, or of all.
+/// Segments of one pool.
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SegmentsOfPool {
     /// The pool's two numbers; null for what is shared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pool: Option<Option<(u64, u64)>>,
-    /// Number of segments.
-    count: usize,
-    /// Their bytes.
-    reserved_bytes: u64,
-    /// Bytes of recorded live blocks in them.
-    live_bytes: u64,
-    /// Bytes of them in no live block.
-    unused_bytes: u64,
-    /// Number of gaps before, between and after blocks.
-    holes: usize,
-    /// Size of the largest gap.
-    largest_hole_bytes: u64,
-    /// Bytes of segments without a recorded block.
-    empty_bytes: u64,
-    /// At least one segment was estimated from addresses.
-    estimated: bool,
+    pool: Option<(u64, u64)>,
+    #[serde(flatten)]
+    all: Fragmentation,
 }
 
 impl Segments {
     pub(super) fn of(device: &DeviceSnapshot) -> Self {
         let seen = |kind| device.segment_records.iter().filter(|record| record.kind == kind).count();
+        let all = analysis::fragmentation(device);
         let pools = analysis::fragmentation_by_pool(device);
         let has_private = pools.iter().any(|(pool, _)| pool.is_some());
-        let pools = pools.iter().filter(|_| has_private).map(|(pool, all)| SegmentsOfPool::of(Some(*pool), all));
-        Self {
-            all: SegmentsOfPool::of(None, &analysis::fragmentation(device)),
-            came: seen(RecordKind::Alloc),
-            went: seen(RecordKind::Free),
-            pools: pools.collect(),
-        }
-    }
-}
-
-impl SegmentsOfPool {
-    fn of(pool: Option<Option<(u64, u64)>>, all: &Fragmentation) -> Self {
-        Self {
-            pool,
-            count: all.segments,
-            reserved_bytes: all.reserved,
-            live_bytes: all.live,
-            unused_bytes: all.unused(),
-            holes: all.holes,
-            largest_hole_bytes: all.largest_hole,
-            empty_bytes: all.empty,
-            estimated: all.estimated,
-        }
+        let pools = pools.into_iter().filter(|_| has_private).map(|(pool, all)| SegmentsOfPool { pool, all });
+        let (came, went) = (seen(RecordKind::Alloc), seen(RecordKind::Free));
+        Self { all, unused_bytes: all.unused(), came, went, pools: pools.collect() }
     }
 }
 
@@ -167,33 +135,16 @@ impl DriverTime {
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Pool {
-    /// In use by the program.
-    used_bytes: u64,
-    /// The most that was in use.
-    used_high_bytes: u64,
-    /// Reserved from the device.
-    reserved_bytes: u64,
-    /// The most that was reserved.
-    reserved_high_bytes: u64,
-    /// Bytes that the pool keeps reserved at a synchronisation.
-    release_threshold_bytes: u64,
-    /// In use when the recording began; null if unknown.
-    used_before_recording_bytes: Option<u64>,
+    #[serde(flatten)]
+    pool: snapshot::Pool,
     /// Bytes of recorded live blocks from pools.
     recorded_bytes: Option<u64>,
 }
 
 impl Pool {
     pub(super) fn of(device: &DeviceSnapshot) -> Option<Self> {
-        device.pool.map(|pool| Self {
-            used_bytes: pool.used,
-            used_high_bytes: pool.used_high,
-            reserved_bytes: pool.reserved,
-            reserved_high_bytes: pool.reserved_high,
-            release_threshold_bytes: pool.release_threshold,
-            used_before_recording_bytes: pool.used_before,
-            recorded_bytes: analysis::pool_balance(device).map(|balance| balance.recorded),
-        })
+        let recorded_bytes = analysis::pool_balance(device).map(|balance| balance.recorded);
+        device.pool.map(|pool| Self { pool, recorded_bytes })
     }
 }
 
@@ -216,49 +167,6 @@ impl AllocatorRow {
         let named =
             |(row, note): (analysis::Row, _)| Self { label: row.label, bytes: row.bytes, count: row.count, note };
         coverage::allocator_notes(device).into_iter().map(named).collect()
-    }
-}
-
-/// A gap in the log.
-#[derive(Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Gap {
-    /// Number of records that are missing.
-    records: u64,
-    /// Its begin.
-    from_ns: u64,
-    /// Its end.
-    to_ns: u64,
-}
-
-impl Gap {
-    pub(super) fn of(gap: &snapshot::Gap) -> Self {
-        Self { records: gap.records, from_ns: gap.from_ns, to_ns: gap.to_ns }
-    }
-}
-
-/// A refused allocation.
-#[derive(Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct OutOfMemory {
-    /// When it was refused.
-    time_ns: u64,
-    /// Requested bytes.
-    size: u64,
-    /// Free bytes of the device right afterwards.
-    device_free_bytes: Option<u64>,
-    /// All bytes of the device.
-    device_total_bytes: Option<u64>,
-}
-
-impl OutOfMemory {
-    pub(super) fn of(oom: &snapshot::OutOfMemory) -> Self {
-        Self {
-            time_ns: oom.time_ns,
-            size: oom.size,
-            device_free_bytes: oom.device_free,
-            device_total_bytes: oom.device_total,
-        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Recording {
             min_size: settings.min_size,
             max_entries: settings.max_entries,
             sample_interval: settings.sample_interval.map(Into::into),
-            host_memory: process.memory.as_ref().map(|memory| HostMemoryFigures::of(data, memory)),
+            host_memory: process.memory.map(|memory| HostMemoryFigures::of(data, memory)),
             health: Health::of(data),
         }
     }
@@ -60,18 +60,8 @@ impl Recording {
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct HostMemoryFigures {
-    /// When it was read, in nanoseconds since the recording began.
-    time_ns: u64,
-    /// Resident memory.
-    resident_bytes: u64,
-    /// The most that was resident since the process began.
-    resident_peak_bytes: u64,
-    /// The part of it in mapped files, such as safetensors and the program's code.
-    mapped_file_bytes: u64,
-    /// The largest `mapped_file_bytes` of all readings.
-    mapped_file_peak_bytes: u64,
-    /// Swapped out.
-    swapped_bytes: u64,
+    #[serde(flatten)]
+    memory: HostMemory,
     /// When `mapped` was read: at the reading when most was resident. Null if it is not known.
     mapped_time_ns: Option<u64>,
     /// What the program mapped, by file and line, most physical memory first: files of data, such as safetensors, and memory
@@ -80,16 +70,11 @@ struct HostMemoryFigures {
 }
 
 impl HostMemoryFigures {
-    fn of(data: &crate::Recording<'_>, memory: &HostMemory) -> Self {
+    fn of(data: &crate::Recording<'_>, memory: HostMemory) -> Self {
         let reading = data.device(Device::Cpu).and_then(analysis::at_reading);
         let rows = reading.iter().flat_map(|(mappings, then)| analysis::mapped(mappings, &then.blocks));
         Self {
-            time_ns: memory.time_ns,
-            resident_bytes: memory.resident,
-            resident_peak_bytes: memory.resident_high,
-            mapped_file_bytes: memory.files,
-            mapped_file_peak_bytes: memory.files_high,
-            swapped_bytes: memory.swapped,
+            memory,
             mapped: rows.map(|row| Mapped::of(data, &row)).collect(),
             mapped_time_ns: reading.as_ref().map(|(mappings, _)| mappings.time_ns),
         }

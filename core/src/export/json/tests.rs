@@ -46,7 +46,7 @@ fn strict(schema: &mut Schema) {
         schema.ensure_object().entry("additionalProperties").or_insert(false.into());
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        *text = text.replace('\n', " ");
+        *text = text.replace('\n', " ").replace("`None`", "null");
     }
 }
 
