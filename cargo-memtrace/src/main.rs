@@ -2,7 +2,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
 mod build;
-mod cache;
 mod cargo_runner;
 mod cli;
 mod commands;
