@@ -36,16 +36,23 @@ pub const GPU_CHECK: KitPart = KitPart {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
+    use std::path::Path;
 
     use super::*;
+
+    const PARTS: [&KitPart; 4] = [&SIMULATED_DRIVER, &PRELOAD_LIBRARY, &TEST_RUNNER, &GPU_CHECK];
+
+    fn write(root: &Path, file: &str, text: &str) {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        fs::write(root.join(file), text).unwrap();
+    }
 
     #[test]
     fn a_part_is_another_one_when_its_own_sources_change() {
         let root = tempfile::tempdir().unwrap();
         let kit = Kit::of(root.path()).unwrap();
-        let parts = [&SIMULATED_DRIVER, &PRELOAD_LIBRARY, &TEST_RUNNER, &GPU_CHECK];
-        let mut last = parts.map(|part| kit.place(part));
+        let mut last = PARTS.map(|part| kit.place(part));
         for (source, changed) in [
             ("cusim/src/lib.rs", [true, false, false, false]),
             ("cusim/libraries/lib.rs", [true, false, false, false]),
@@ -54,14 +61,27 @@ mod tests {
             ("tests/gpu/src/lib.rs", [false, false, false, true]),
             ("core/src/lib.rs", [false, true, false, true]),
             ("src/lib.rs", [false, true, false, true]),
+            ("src/target/lib.rs", [false; 4]),
             ("Cargo.lock", [true; 4]),
         ] {
-            let file = root.path().join(source);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, "new").unwrap();
-            let now = parts.map(|part| kit.place(part));
+            write(root.path(), source, "new");
+            let now = PARTS.map(|part| kit.place(part));
             assert_eq!([0, 1, 2, 3].map(|part| now[part] != last[part]), changed, "{source}");
             last = now;
         }
+    }
+
+    #[test]
+    fn a_part_is_told_by_the_content_of_its_sources_wherever_they_are_and_whenever_they_were_written() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        folders.iter().for_each(|folder| write(folder.path(), "src/lib.rs", "1"));
+        let place = |folder: &Path| Kit::of(folder).unwrap().place(&PRELOAD_LIBRARY);
+        let [a, b] = folders.each_ref().map(|folder| place(folder.path()));
+        assert_eq!(a, b);
+        let path = folders[0].path();
+        let modified = path.join("src/lib.rs").metadata().unwrap().modified().unwrap();
+        write(path, "src/lib.rs", "2");
+        File::options().append(true).open(path.join("src/lib.rs")).unwrap().set_modified(modified).unwrap();
+        assert_ne!(place(path), a, "of the same time and length");
     }
 }

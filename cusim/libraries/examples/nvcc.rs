@@ -1,5 +1,6 @@
 //! Stand-in for nvcc: compiles every kernel to an empty one with its signature, so that candle's feature `cuda` builds without
-//! a toolkit. It knows what cudaforge, bindgen_cuda and cudarc ask of nvcc: its version, PTX, objects and archives.
+//! a toolkit. It knows what cudaforge, bindgen_cuda and cudarc ask of nvcc: its version, PTX, objects and archives. `--stub NAME`
+//! makes a library of that name with the functions on the standard input, to link against.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -23,6 +24,8 @@ struct Asked {
     folder: PathBuf,
     source: PathBuf,
     objects: Vec<String>,
+    /// What a stub calls itself.
+    library: String,
     /// Macros and folders of headers.
     options: Vec<String>,
 }
@@ -46,7 +49,15 @@ fn run() -> io::Result<()> {
         "--list-gpu-code" => writeln!(io::stdout(), "{ARCHITECTURES}"),
         "--ptx" => fs::write(&out, signatures::ptx(&asked.preprocessed()?)),
         // The functions that the crate declares, whatever the source says.
-        "-c" => compiled(&signatures::functions(&fs::read_to_string("src/ffi.rs").unwrap_or_default()), &out),
+        "-c" => {
+            let declared = fs::read_to_string("src/ffi.rs").unwrap_or_default();
+            compiled(&signatures::functions(&declared), &["-c"], &out)
+        }
+        "--stub" => {
+            let names = io::read_to_string(io::stdin())?;
+            let functions: String = names.lines().map(|name| format!("void {name}(void) {{}}\n")).collect();
+            compiled(&functions, &["-shared", "-nostdlib", &format!("-Wl,-soname,{}", asked.library)], &out)
+        }
         "--lib" => {
             let _ = fs::remove_file(&out);
             succeeds(Command::new("ar").arg("crs").arg(out).args(&asked.objects).status()?.success(), "ar")
@@ -61,6 +72,7 @@ impl Asked {
         while let Some(argument) = arguments.next() {
             match &*argument {
                 "--version" | "-V" | "--list-gpu-code" | "--ptx" | "--lib" | "-c" => asked.mode = argument,
+                "--stub" => (asked.mode, asked.library) = (argument, arguments.next().unwrap_or_default()),
                 "-o" => asked.out = arguments.next().map(PathBuf::from),
                 "--output-directory" => asked.folder = arguments.next().unwrap_or_default().into(),
                 "--default-stream" | "-Xcompiler" | "-ccbin" => drop(arguments.next()),
@@ -118,10 +130,11 @@ fn compiler() -> Command {
     command
 }
 
-fn compiled(c: &str, out: &Path) -> io::Result<()> {
+fn compiled(c: &str, options: &[&str], out: &Path) -> io::Result<()> {
     let mut command = compiler();
-    command.args(["-x", "c", "-", "-w", "-fPIC", "-c", "-o"]).arg(out);
-    let mut child = command.stdin(Stdio::piped()).spawn()?;
+    command.args(["-x", "c", "-", "-w", "-fPIC"]).args(options).arg("-o").arg(out);
+    let missing = |error| io::Error::other(format!("cannot run the C compiler, cc or what CC says: {error}"));
+    let mut child = command.stdin(Stdio::piped()).spawn().map_err(missing)?;
     child.stdin.take().map_or(Ok(()), |mut input| input.write_all(c.as_bytes()))?;
     succeeds(child.wait()?.success(), "the C compiler")
 }

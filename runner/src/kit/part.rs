@@ -10,21 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-/// All sources of all parts.
-const ALL: [&str; 8] = ["Cargo.toml", "Cargo.lock", "core", "cusim", "preload", "runner", "src", "tests/gpu"];
-
-/// Packages that cargo might take for fresh when sources of other times replace them.
-const OURS: [&str; 7] = [
-    "candle-memtrace",
-    "memtrace-core",
-    "memtrace-cusim",
-    "memtrace-cusim-libraries",
-    "memtrace-gpu-check",
-    "memtrace-preload",
-    "memtrace-runner",
-];
-
-/// A part that nobody has used for this time goes when another one is built.
+/// What nobody has used for this time goes when a part is built.
 const KEPT: Duration = Duration::from_hours(24 * 30);
 
 /// A folder of files that cargo builds.
@@ -75,8 +61,7 @@ impl Kit {
             let (name, cache) = (part.name, self.cache.display());
             self.make(part, &folder).map_err(|error| format!("the {name} could not be built in {cache}: {error}"))?;
         }
-        // So that it counts as used.
-        let _ = File::open(&folder).and_then(|folder| folder.set_modified(SystemTime::now()));
+        use_now(&folder);
         Ok(folder)
     }
 
@@ -86,30 +71,38 @@ impl Kit {
     }
 
     pub(super) fn place(&self, part: &KitPart) -> PathBuf {
-        let made_from =
-            fingerprint(&self.root, part.sources, (part.cargo, part.files, include_str!("simulated_gpu.rs")));
-        self.cache.join("kit").join(format!("{}-{made_from}", part.name.replace(' ', "-")))
+        let mut files = Vec::new();
+        part.sources.iter().for_each(|source| walk(&self.root.join(source), &mut files));
+        files.sort_unstable();
+        let content = |file: &PathBuf| Some((file.strip_prefix(&self.root).ok()?.to_owned(), fs::read(file).ok()?));
+        let sources: Vec<_> = files.iter().map(content).collect();
+        // Homes may be shared by machines of several kinds.
+        let made_by = (env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
+        let hash = hash((part.cargo, part.files, made_by, sources));
+        self.cache.join("kit").join(format!("{}-{hash}", part.name.replace(' ', "-")))
     }
 
     /// Makes the folder, which appears whole or not at all.
     fn make(&self, part: &KitPart, folder: &Path) -> io::Result<()> {
-        let (kit, target) = (self.cache.join("kit"), self.cache.join("kit-target"));
+        let [kit, targets] = ["kit", "kit-target"].map(|name| self.cache.join(name));
         fs::create_dir_all(&kit)?;
-        fs::create_dir_all(&target)?;
         // Two at once would take each other's files.
-        let lock = File::create(target.join(".memtrace-lock"))?;
+        let lock = File::create(self.cache.join("kit.lock"))?;
         lock.lock()?;
         if folder.is_dir() {
             return Ok(());
         }
         // Nobody may be reading.
         let _ = writeln!(io::stderr(), "memtrace: building the {}; this happens once", part.name);
+        // Cargo compares times only, and takes what it built from other sources for fresh if these are older.
+        let target = targets.join(hash(&self.root));
         let built = self.build(part, &target)?;
-        let new = kit.join(".new");
+        let new = folder.with_extension("new");
         let _ = fs::remove_dir_all(&new);
         part.files.iter().try_for_each(|(from, to)| copy(&built.join(from), &new.join(to)))?;
         (part.finish)(self, &new)?;
-        forget_unused(&kit);
+        use_now(&target);
+        [kit, targets].iter().for_each(|folder| forget_unused(folder));
         fs::rename(new, folder)
     }
 
@@ -117,31 +110,15 @@ impl Kit {
     fn build(&self, part: &KitPart, target: &Path) -> io::Result<PathBuf> {
         // Named, so that the files' folder is known whatever the user's own configuration says.
         let host = host(&mut self.command("rustc".as_ref()))?;
-        let cargo = |command: &str| {
-            let mut cargo = self.command(&cargo());
-            cargo.args([command, "--release"]).env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &host);
-            cargo
-        };
-        self.forget_others(&mut cargo("clean"), target)?;
-        let mut build = cargo("build");
+        let mut command = self.command(&cargo());
+        command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &host).stdout(Stdio::null());
         // On a terminal, cargo shows its progress.
-        build.args(part.cargo).args((!io::stderr().is_terminal()).then_some("--quiet")).stdout(Stdio::null());
-        let status = build.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
+        command.args(["build", "--release"]).args(part.cargo).args((!io::stderr().is_terminal()).then_some("--quiet"));
+        let status = command.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
         match status.success() {
             true => Ok(target.join(host).join("release")),
             false => Err(io::Error::other("cargo failed; its messages are above")),
         }
-    }
-
-    /// Has cargo forget what it built from other sources: it compares times only.
-    fn forget_others(&self, clean: &mut Command, target: &Path) -> io::Result<()> {
-        let (stamp, made_from) = (target.join(".made-from"), fingerprint(&self.root, &ALL, ()));
-        if fs::read_to_string(&stamp).is_ok_and(|last| last != made_from) {
-            let packages = OURS.map(|name| format!("--package={name}"));
-            // What cannot be cleaned is built again anyway, unless times of files mislead cargo.
-            let _ = clean.arg("--quiet").args(packages).status();
-        }
-        fs::write(stamp, made_from)
     }
 
     /// A command that works on the sources, without the configuration of the project: its flags and targets are not the kit's.
@@ -193,17 +170,9 @@ pub fn host(rustc: &mut Command) -> io::Result<String> {
     host.map(str::to_owned).ok_or_else(|| io::Error::other("rustc does not say for which machine it builds"))
 }
 
-/// A hash of sources, of what makes a part from them, and of the kind of machine: homes may be shared.
-fn fingerprint(root: &Path, sources: &[&str], made_by: impl Hash) -> String {
-    let mut files = Vec::new();
-    sources.iter().for_each(|source| walk(&root.join(source), &mut files));
-    files.sort_unstable();
+fn hash(value: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
-    (env::consts::ARCH, env!("CARGO_PKG_VERSION"), made_by).hash(&mut hasher);
-    for file in files {
-        file.strip_prefix(root).unwrap_or(&file).hash(&mut hasher);
-        fs::read(&file).unwrap_or_default().hash(&mut hasher);
-    }
+    value.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -224,9 +193,14 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-fn forget_unused(kit: &Path) {
+/// Has the folder count as used.
+fn use_now(folder: &Path) {
+    let _ = File::open(folder).and_then(|folder| folder.set_modified(SystemTime::now()));
+}
+
+fn forget_unused(folders: &Path) {
     let used = |folder: &Path| folder.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    for folder in entries(kit).filter(|folder| used(folder).elapsed().is_ok_and(|age| age > KEPT)) {
+    for folder in entries(folders).filter(|folder| used(folder).elapsed().is_ok_and(|age| age > KEPT)) {
         let _ = fs::remove_dir_all(folder);
     }
 }
@@ -234,34 +208,6 @@ fn forget_unused(kit: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(root: &Path, file: &str, text: &str) {
-        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
-        fs::write(root.join(file), text).unwrap();
-    }
-
-    #[test]
-    fn other_sources_have_another_fingerprint_wherever_they_are_and_whenever_they_were_written() {
-        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        for folder in &folders {
-            write(folder.path(), "preload/src/lib.rs", "1");
-            write(folder.path(), "src/lib.rs", "2");
-        }
-        let fingerprint = |root: &Path| fingerprint(root, &["core", "src", "preload"], ());
-        let [a, b] = folders.each_ref().map(|folder| fingerprint(folder.path()));
-        assert_eq!(a, b);
-        let path = folders[0].path();
-        let modified = path.join("src/lib.rs").metadata().unwrap().modified().unwrap();
-        write(path, "src/lib.rs", "3");
-        File::options().append(true).open(path.join("src/lib.rs")).unwrap().set_modified(modified).unwrap();
-        assert_ne!(fingerprint(path), a, "of the same time and length");
-        write(path, "src/lib.rs", "2");
-        write(path, "src/target/x", "what cargo built");
-        write(path, "cusim/src/lib.rs", "of another part");
-        assert_eq!(fingerprint(path), a);
-        write(path, "core/src/new.rs", "");
-        assert_ne!(fingerprint(path), a);
-    }
 
     #[test]
     fn the_projects_flags_are_not_the_kits() {

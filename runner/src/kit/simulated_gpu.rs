@@ -1,12 +1,13 @@
 //! What programs are built with for a simulated GPU, and what they run on: the simulated driver with the libraries above it, and
 //! a stand-in for a CUDA toolkit, which has nothing of NVIDIA's.
 
+use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::process::Command;
 
 use super::part::{Kit, KitPart, entries};
 
@@ -60,7 +61,7 @@ const TOOLKIT: KitPart = KitPart {
         // bindgen_cuda (candle up to 0.9) recognizes a toolkit by this file.
         fs::create_dir(folder.join("include"))?;
         fs::write(folder.join("include/cuda.h"), "")?;
-        SIMULATED_DRIVER.files.iter().try_for_each(|(_, name)| stub(kit, name, &folder.join("lib/stubs")))
+        SIMULATED_DRIVER.files.iter().try_for_each(|(_, name)| stub(kit, name, folder))
     },
 };
 
@@ -69,23 +70,16 @@ fn unversioned(library: &str) -> &str {
     library.rsplit_once('.').map_or(library, |(name, _)| name)
 }
 
-/// Builds a library that exports what the simulated one does, only to link against.
-fn stub(kit: &Kit, library: &str, folder: &Path) -> io::Result<()> {
-    let name = unversioned(library).trim_start_matches("lib").trim_end_matches(".so").to_lowercase();
-    let list = if name == "cuda" { "symbols/driver".to_owned() } else { format!("libraries/symbols/{name}") };
-    let names = fs::read_to_string(kit.root.join("cusim").join(list).with_extension("txt"))?;
-    let functions: String = names.lines().map(|name| format!("void {name}(void) {{}}\n")).collect();
-    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let mut words = compiler.split_whitespace();
-    let mut command = Command::new(words.next().unwrap_or("cc"));
-    command.args(words).args(["-x", "c", "-", "-w", "-shared", "-fPIC", "-nostdlib"]);
-    command.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(folder.join(unversioned(library)));
-    let missing = |error| io::Error::other(format!("cannot run {compiler}, the C compiler: {error}"));
-    let mut child = command.stdin(Stdio::piped()).spawn().map_err(missing)?;
-    child.stdin.take().map_or(Ok(()), |mut input| input.write_all(functions.as_bytes()))?;
-    match child.wait()?.success() {
+/// Has the toolkit make a library that exports what the simulated one does, only to link against.
+fn stub(kit: &Kit, library: &str, toolkit: &Path) -> io::Result<()> {
+    let file = unversioned(library);
+    let name = file.trim_start_matches("lib").trim_end_matches(".so").to_lowercase();
+    let list = if name == "cuda" { "symbols/driver.txt".to_owned() } else { format!("libraries/symbols/{name}.txt") };
+    let mut command = Command::new(toolkit.join("bin/nvcc"));
+    command.args(["--stub", library, "-o"]).arg(toolkit.join("lib/stubs").join(file));
+    match command.stdin(File::open(kit.root.join("cusim").join(list))?).status()?.success() {
         true => Ok(()),
-        false => Err(io::Error::other(format!("{compiler} failed; its messages are above"))),
+        false => Err(io::Error::other("the C compiler failed; its messages are above")),
     }
 }
 

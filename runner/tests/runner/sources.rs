@@ -65,7 +65,7 @@ fn the_driver_is_built_without_the_programs_flags() {
     let seen = fs::read_to_string(sandbox.path.join("calls")).unwrap();
     let folder = sandbox.path.join("cache/memtrace/kit-target");
     assert!(seen.starts_with("flags= target=") && !seen.contains("target=other"), "{seen}");
-    assert!(seen.ends_with(&format!(" folder={}\n", folder.display())), "{seen}");
+    assert!(seen.contains(&format!(" folder={}/", folder.display())), "{seen}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ impl<'a> Cargo<'a> {
              for name in '' _cublas _cublaslt _curand _cudart _nvrtc; do\n\
              [ -z \"$name\" ] && file=$to/libmemtrace_cusim.so || file=$to/examples/libmemtrace_cusim$name.so\n\
              cp '{driver}' \"$file.$$\"; mv \"$file.$$\" \"$file\"\ndone\n\
-             echo '#!/bin/sh' >\"$to/examples/memtrace_cusim_nvcc\"; chmod +x \"$to/examples/memtrace_cusim_nvcc\"\n",
+             printf '#!/bin/sh\\n: >\"$4\"\\n' >\"$to/examples/memtrace_cusim_nvcc\"; chmod +x \"$to/examples/memtrace_cusim_nvcc\"\n",
             calls = calls.display(),
             driver = driver.display(),
         );
