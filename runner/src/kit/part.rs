@@ -204,17 +204,3 @@ fn forget_unused(folders: &Path) {
         let _ = fs::remove_dir_all(folder);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_projects_flags_are_not_the_kits() {
-        let kit = Kit { root: "/root-of-the-kit".into(), cache: "/cache".into() };
-        let command = kit.command("x".as_ref());
-        assert_eq!(command.get_current_dir(), Some(Path::new("/root-of-the-kit")));
-        let kept: Vec<_> = command.get_envs().filter(|(_, value)| value.is_some()).collect();
-        assert_eq!(kept, []);
-    }
-}

@@ -38,8 +38,7 @@ pub const SIMULATED_DRIVER: KitPart = KitPart {
         ("examples/libmemtrace_cusim_nvrtc.so", "libnvrtc.so.13"),
     ],
     finish: |_, folder| {
-        let libraries = SIMULATED_DRIVER.files.iter().map(|(_, name)| name);
-        libraries.into_iter().try_for_each(|name| symlink(name, folder.join(unversioned(name))))
+        SIMULATED_DRIVER.files.iter().try_for_each(|(_, name)| symlink(name, folder.join(unversioned(name))))
     },
 };
 

@@ -66,6 +66,8 @@ fn the_driver_is_built_without_the_programs_flags() {
     let folder = sandbox.path.join("cache/memtrace/kit-target");
     assert!(seen.starts_with("flags= target=") && !seen.contains("target=other"), "{seen}");
     assert!(seen.contains(&format!(" folder={}/", folder.display())), "{seen}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    assert!(seen.ends_with(&format!(" in={}\n", root.display())), "{seen}");
 }
 
 #[test]
@@ -122,7 +124,7 @@ impl<'a> Cargo<'a> {
         let (driver, calls) = (sandbox.path.join(folder).join("libcuda.so.1"), sandbox.path.join("calls"));
         let text = format!(
             "#!/bin/sh -e\nto=$CARGO_TARGET_DIR/$CARGO_BUILD_TARGET/release\n\
-             echo \"flags=$RUSTFLAGS target=$CARGO_BUILD_TARGET folder=$CARGO_TARGET_DIR\" >>'{calls}'\n\
+             echo \"flags=$RUSTFLAGS target=$CARGO_BUILD_TARGET folder=$CARGO_TARGET_DIR in=$PWD\" >>'{calls}'\n\
              mkdir -p \"$to/examples\"\n\
              for name in '' _cublas _cublaslt _curand _cudart _nvrtc; do\n\
              [ -z \"$name\" ] && file=$to/libmemtrace_cusim.so || file=$to/examples/libmemtrace_cusim$name.so\n\
