@@ -66,7 +66,8 @@ fn kernel(before: &str, after: &str) -> Option<String> {
         after.get(..after.find([';', '{', '}'])?).filter(|text| is_c && after[text.len()..].starts_with('{'))?;
     let (front, list) = declaration.trim_end().strip_suffix(')')?.rsplit_once('(')?;
     let name = words(front).last().filter(|_| !list.contains(')'))?;
-    Some(entry(name, &parts(list).map(of_cpp).collect::<Vec<_>>()))
+    let types = parts(list).map(|part| part.trim_end().trim_end_matches(is_of_word));
+    Some(entry(name, &types.map(parameter).collect::<Vec<_>>()))
 }
 
 fn entry(name: &str, parameters: &[Parameter]) -> String {
@@ -92,7 +93,7 @@ fn function(text: &str) -> Option<String> {
     let (name, rest) = text.split_once('(')?;
     let list = rest.split_once(')')?.0;
     let typed = parts(list).filter_map(|part| part.split_once(':')).map(|(name, of)| (name.trim(), of.trim()));
-    let arguments: Vec<_> = typed.map(|(name, of)| (name, of, of_rust(of))).collect();
+    let arguments: Vec<_> = typed.map(|(name, of)| (name, of, parameter(of))).collect();
     let declared = arguments.iter().map(|(name, of, parameter)| format!("{} {name}", c_type(of, parameter.bytes)));
     let declared = declared.collect::<Vec<_>>().join(", ");
     // Numbers of 8 bytes are passed, too: they point to nothing.
@@ -125,22 +126,13 @@ fn c_type(of: &str, bytes: usize) -> &'static str {
     }
 }
 
-fn of_rust(of: &str) -> Parameter {
-    if of.contains('*') {
-        return Parameter { bytes: 8, is_const: of.trim_start_matches('*').trim_start().starts_with("const") };
+/// A parameter of this type, in C++ or Rust.
+fn parameter(of: &str) -> Parameter {
+    if let Some((pointed, _)) = of.rsplit_once('*') {
+        let is_const = of.starts_with("*const") || words(pointed).any(|word| word == "const");
+        return Parameter { bytes: 8, is_const };
     }
-    Parameter { bytes: size(&words(of).collect::<Vec<_>>()), is_const: false }
-}
-
-fn of_cpp(text: &str) -> Parameter {
-    if let Some((pointed, _)) = text.rsplit_once('*') {
-        return Parameter { bytes: 8, is_const: words(pointed).any(|word| word == "const") };
-    }
-    let mut words: Vec<&str> = words(text).collect();
-    if text.trim_end().ends_with(is_of_word) {
-        words.pop();
-    }
-    words.retain(|word| !QUALIFIERS.contains(word));
+    let words: Vec<&str> = words(of).filter(|word| !QUALIFIERS.contains(word)).collect();
     Parameter { bytes: size(&words), is_const: false }
 }
 
