@@ -38,7 +38,8 @@ fn run(arguments: &[String]) -> io::Result<()> {
     } else if is_asked("--list-gpu-code") {
         writeln!(io::stdout(), "{ARCHITECTURES}")
     } else if is_asked("--ptx") {
-        fs::write(out, signatures::ptx(&preprocessed(source, arguments)?))
+        let source = preprocessed(source, arguments, &out.with_extension("headers"))?;
+        fs::write(out, signatures::ptx(&source))
     } else if is_asked("-c") {
         // The functions that the crate declares, whatever the source says.
         let declared = fs::read_to_string("src/ffi.rs").unwrap_or_default();
@@ -56,10 +57,9 @@ fn run(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-/// A source with its macros expanded. Headers that are not there are empty.
-fn preprocessed(source: &Path, arguments: &[String]) -> io::Result<String> {
-    let headers = env::temp_dir().join(format!("memtrace-nvcc-{}", std::process::id()));
-    fs::create_dir_all(&headers)?;
+/// A source with its macros expanded. Headers that are not there are empty ones in a new folder.
+fn preprocessed(source: &Path, arguments: &[String], headers: &Path) -> io::Result<String> {
+    fs::create_dir_all(headers)?;
     let cap = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "90".to_owned());
     let mut command = compiler();
     command.args([
@@ -73,7 +73,7 @@ fn preprocessed(source: &Path, arguments: &[String]) -> io::Result<String> {
         "-D__CUDACC_VER_MINOR__=0",
     ]);
     command.args(arguments.iter().filter(|argument| argument.starts_with("-D") || argument.starts_with("-I")));
-    command.arg("-I").arg(Path::new(".").join(source.parent().unwrap_or(source))).arg("-idirafter").arg(&headers);
+    command.arg("-I").arg(Path::new(".").join(source.parent().unwrap_or(source))).arg("-idirafter").arg(headers);
     command.arg(format!("-D__CUDA_ARCH__={cap}0")).arg(source);
     let mut text = String::new();
     for _ in 0..MOST_HEADERS {
@@ -83,7 +83,7 @@ fn preprocessed(source: &Path, arguments: &[String]) -> io::Result<String> {
         let missing = errors.split_once("fatal error: ").and_then(|(_, rest)| rest.split_once(": No such file"));
         let Some((missing, _)) = missing.filter(|_| !ended.status.success()) else { break };
         let header = headers.join(missing);
-        fs::create_dir_all(header.parent().unwrap_or(&headers))?;
+        fs::create_dir_all(header.parent().unwrap_or(headers))?;
         fs::write(header, "")?;
     }
     fs::remove_dir_all(headers)?;
