@@ -1,10 +1,12 @@
 //! Builds a program as cargo does, with line tables, and finds the executable.
 
+use std::ffi::OsString;
 use std::io::{BufReader, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use cargo_metadata::{Message, Package};
+use memtrace_runner::kit::cargo;
 
 use crate::arguments::CargoArgs;
 use crate::failure::CommandFailure;
@@ -17,7 +19,7 @@ pub(crate) struct Built {
 }
 
 /// Builds what the arguments select, which must be one program.
-pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Result<Built, CommandFailure> {
+pub(crate) fn program(args: &CargoArgs, environment: &[(&str, OsString)]) -> Result<Built, CommandFailure> {
     if !is_named(args) {
         name_one(programs(args), args)?;
     }
@@ -47,10 +49,6 @@ pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Res
 }
 
 /// Cargo, as it calls its subcommands.
-pub(crate) fn cargo() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
 /// The variables with which a profile keeps the names of functions and lines, whatever Cargo.toml says. The user's own go first.
 pub(crate) fn with_names(profile: &str) -> impl Iterator<Item = (String, &'static str)> {
     let profile = profile.to_uppercase().replace('-', "_");

@@ -3,7 +3,6 @@
 
 mod arguments;
 mod build;
-mod cache;
 mod cargo_runner;
 mod commands;
 mod elf;

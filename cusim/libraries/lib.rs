@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
+pub mod signatures;
+
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Simulated NVIDIA driver (`libcuda.so.1`) for tests of programs that use CUDA memory, on machines without a GPU.
 //!
-//! The package's dynamic library replaces `libcuda.so.1`. Installed under that name (see `scripts/with-simulated-gpu`
-//! in memtrace's repository), it runs unchanged programs on candle or cudarc to their end. Memory behaves like a GPU's;
+//! The package's dynamic library replaces `libcuda.so.1`. Installed under that name (see `memtrace-runner
+//! --simulate`), it runs unchanged programs on candle or cudarc to their end. Memory behaves like a GPU's;
 //! kernels do nothing.
 //!
 //! # What is simulated

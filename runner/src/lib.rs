@@ -1,9 +1,12 @@
-//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md.
+//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md. [`kit`] builds the
+//! simulated GPU; `cargo memtrace` uses it, too.
 
 #[cfg(target_os = "linux")]
 mod choice;
 #[cfg(target_os = "linux")]
 mod driver;
+#[cfg(unix)]
+pub mod kit;
 #[cfg(target_os = "linux")]
 mod needs;
 #[cfg(target_os = "linux")]

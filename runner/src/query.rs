@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Output};
 use std::{env, fmt};
 
 use crate::driver::{DetectedGpus, DriverAnswer, detect};
+use crate::kit::in_front;
 
 /// Makes this executable the child.
 pub(crate) const ARGUMENT: &str = "--query-driver";
@@ -17,20 +18,7 @@ pub(crate) fn installed_driver(wanted: bool) -> Result<DriverAnswer, String> {
 }
 
 pub(crate) fn driver_in(folder: &Path) -> Result<DriverAnswer, String> {
-    query(Some(&library_path_with(folder)?), false)
-}
-
-/// `LD_LIBRARY_PATH` with this folder in front.
-pub(crate) fn library_path_with(folder: &Path) -> Result<OsString, String> {
-    let mut path = folder.as_os_str().to_owned();
-    if path.as_encoded_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
-        return Err(format!("{} has a ':' or ';', which separates folders; rename it", folder.display()));
-    }
-    if let Some(rest) = env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
-        path.push(":");
-        path.push(rest);
-    }
-    Ok(path)
+    query(Some(&in_front("LD_LIBRARY_PATH", folder)?), false)
 }
 
 /// An error is a variable of the simulated driver with an invalid value.

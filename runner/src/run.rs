@@ -4,12 +4,13 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::choice::{GpuChoice, choose};
+use crate::kit::{Kit, SimulatedGpu, cache, in_front};
 use crate::settings::RunnerSettings;
-use crate::{needs, query, skip};
+use crate::{needs, query, simulated, skip};
 
 const HELP: &str = include_str!("help.txt");
 
@@ -20,6 +21,10 @@ pub(crate) fn main() -> ExitCode {
         Some("--help" | "-h") => print(HELP),
         Some("--version" | "-V") => print(concat!("memtrace-runner ", env!("CARGO_PKG_VERSION"), "\n")),
         Some("--which") => which(arguments.next()),
+        Some("--simulate") => match arguments.next() {
+            Some(command) => simulate(&command, arguments),
+            None => return usage_error("no command"),
+        },
         Some(query::ARGUMENT) => return query::child(arguments.next()),
         Some(option) if option.starts_with('-') => return usage_error(&format!("unknown option {option}")),
         _ => run(Path::new(&first), &arguments.collect::<Vec<_>>()),
@@ -59,6 +64,17 @@ fn which(program: Option<OsString>) -> Result<(), String> {
     }
 }
 
+/// `--simulate`: replaces this process with a command that builds for a simulated GPU and runs there.
+fn simulate(command: &OsString, arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
+    let named = env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let target = named.map_or_else(|| Ok(cache()?.join("target")), Ok::<_, String>)?;
+    let gone = "the sources that this runner was installed from are gone: install it again, see docs/testing-gpu.md";
+    let kit = Kit::of(&simulated::sources().ok_or(gone)?)?;
+    let gpu = SimulatedGpu::of(&kit, &target.join("simulated"))?;
+    let error = Command::new(command).args(arguments).envs(gpu.variables()).exec();
+    Err(format!("cannot start {}: {error}", command.display()))
+}
+
 /// Returns only if the program was not started.
 fn run(program: &Path, arguments: &[OsString]) -> Result<(), String> {
     let settings = RunnerSettings::from_env()?;
@@ -87,7 +103,7 @@ fn start(program: &Path, arguments: &[OsString], choice: &GpuChoice) -> Result<(
     let mut command = Command::new(program);
     command.args(arguments).env("MEMTRACE_GPU_USED", choice.word());
     if let GpuChoice::Simulated { folder: Some(folder), .. } = choice {
-        command.env("LD_LIBRARY_PATH", query::library_path_with(folder)?);
+        command.env("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", folder)?);
     }
     eprintln!("memtrace-runner: {choice}");
     Err(format!("cannot start {}: {}", program.display(), command.exec()))

@@ -1,12 +1,10 @@
 //! Finds the simulated CUDA driver: in the folder that a variable names, beside this executable, or built from sources.
 
 use std::env;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use crate::driver::{DetectedGpus, DriverAnswer};
+use crate::kit::{Kit, SIMULATED_DRIVER};
 use crate::query;
 
 pub(crate) enum SimulatedDriver {
@@ -27,9 +25,9 @@ pub(crate) fn find() -> Result<SimulatedDriver, String> {
     if let Some(folder) = beside.ok().filter(|folder| folder.is_dir()) {
         return checked(folder, "beside the runner lies");
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("scripts").join("simulated-driver");
-    match build(&script) {
-        Ok(folder) => checked(folder, "scripts/simulated-driver made"),
+    let missing = "no simulated driver is installed: set MEMTRACE_SIMULATED_GPU, see memtrace-runner --help";
+    match sources().ok_or_else(|| missing.to_owned()).and_then(|root| Kit::of(&root)?.folder(&SIMULATED_DRIVER)) {
+        Ok(folder) => checked(folder, "the build made"),
         Err(why) => Ok(SimulatedDriver::Missing(why)),
     }
 }
@@ -43,7 +41,8 @@ fn checked(folder: PathBuf, origin: &str) -> Result<SimulatedDriver, String> {
     let shown = folder.display();
     if !folder.join("libcuda.so.1").exists() {
         return Err(format!(
-            "{origin} {shown}, which has no libcuda.so.1; copy the folder that scripts/simulated-driver prints there"
+            "{origin} {shown}, which has no libcuda.so.1; \
+             without it, `MEMTRACE_GPU=simulated memtrace-runner --which` builds the driver and names its folder"
         ));
     }
     let why = match query::driver_in(&folder)? {
@@ -54,37 +53,8 @@ fn checked(folder: PathBuf, origin: &str) -> Result<SimulatedDriver, String> {
     Err(format!("{origin} {shown}, whose driver is not memtrace's simulated one{why}"))
 }
 
-/// Builds the driver with the script in the sources of this runner, if they still exist.
-fn build(script: &Path) -> Result<PathBuf, String> {
-    if !script.exists() {
-        return Err(
-            "no simulated driver is installed: set MEMTRACE_SIMULATED_GPU, see memtrace-runner --help".to_owned()
-        );
-    }
-    let mut command = Command::new(script);
-    // Cargo runs each package's tests in another folder, so a relative target folder would be a different one each time.
-    if env::var_os("CARGO_TARGET_DIR").is_some_and(|folder| !Path::new(&folder).is_absolute()) {
-        command.env_remove("CARGO_TARGET_DIR");
-    }
-    if let Some(root) = script.parent().and_then(Path::parent) {
-        command.current_dir(root);
-    }
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("cannot run {}: {error}", script.display()))?;
-    let folder = OsString::from_vec(output.stdout.trim_ascii_end().to_vec());
-    if !output.status.success() || folder.is_empty() {
-        return Err(format!("the simulated driver could not be built: run {}", script.display()));
-    }
-    Ok(folder.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_the_sources_the_error_names_the_next_step() {
-        let why = build(Path::new("/nowhere/scripts/simulated-driver")).unwrap_err();
-        assert!(why.contains("MEMTRACE_SIMULATED_GPU"), "{why}");
-    }
+/// The sources of this runner, if they still exist.
+pub(crate) fn sources() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    root.join("cusim/Cargo.toml").exists().then(|| root.to_owned())
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
+use memtrace_runner::kit::{self, Kit, SimulatedGpu};
 use tempfile::TempDir;
 use xshell::{Cmd, Shell};
 
@@ -64,7 +65,7 @@ impl Run {
         shell.change_dir(&root);
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let target = std::path::absolute(target)?;
-        // Lanes change folder, and scripts have another default.
+        // Lanes change folder.
         shell.set_var("CARGO_TARGET_DIR", &target);
         Ok(Self { size, shell, root, target, scratch: tempfile::tempdir()? })
     }
@@ -80,9 +81,13 @@ impl Run {
 
     /// The folder for downloads and tools, kept between runs.
     pub(crate) fn cache(&self) -> Result<PathBuf> {
-        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home).context("no HOME")?;
-        Ok(cache.join("memtrace"))
+        kit::cache().map_err(Error::msg)
+    }
+
+    /// A simulated GPU, with a target folder of its own.
+    pub(crate) fn simulated_gpu(&self) -> Result<SimulatedGpu> {
+        let kit = Kit::of(&self.root).map_err(Error::msg)?;
+        SimulatedGpu::of(&kit, &self.target.join("simulated")).map_err(Error::msg)
     }
 
     /// The command that README.md shows below the comment `<!-- mark -->`.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Args;
+use memtrace_runner::kit::{GPU_CHECK, cache, cargo};
 
-use crate::cache::cache;
 use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
-use crate::{build, kit, output};
+use crate::{kit, output};
 
 /// Print what is installed, and what of a program can be recorded
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
 
 /// The exit code is the check's: 0, 1 if something is not as expected, 2 if there is no GPU.
 fn check_gpu() -> Result<ExitCode, CommandFailure> {
-    let program = kit::gpu_check()?;
+    let program = kit::file(&GPU_CHECK)?;
     let status = Command::new(&program).status();
     let status = status.map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
@@ -48,12 +48,12 @@ fn check_gpu() -> Result<ExitCode, CommandFailure> {
 fn of_machine() -> Vec<String> {
     let mut lines = vec![
         format!("cargo-memtrace: {}", env!("CARGO_PKG_VERSION")),
-        tool("cargo", &build::cargo(), "needed by `run` and `test`"),
+        tool("cargo", &cargo(), "needed by `run` and `test`"),
         tool("C compiler", "cc".as_ref(), "needed by `--simulate`; on Debian and Ubuntu: apt-get install gcc"),
         tool("cargo-nextest", "cargo-nextest".as_ref(), "needed by `test -- nextest run` only"),
         driver(),
     ];
-    let cache = cache().map_or_else(|error| error.to_string(), |cache| cache.display().to_string());
+    let cache = cache().map_or_else(|error| error, |cache| cache.display().to_string());
     lines.push(format!("cache: {cache}"));
     let state = |is_built| if is_built { "built" } else { "not built yet; the first use builds it" };
     lines.extend(kit::parts().map(|(name, is_built)| format!("{name}: {}", state(is_built))));

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use clap::Args;
 use memtrace_core::Bytes;
 use memtrace_core::export::Format;
+use memtrace_runner::kit::PRELOAD_LIBRARY;
 
 use super::conclusion;
 use crate::arguments::CargoArgs;
@@ -168,7 +169,7 @@ impl Prepared {
             output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
         }
         if self.file.is_dynamic && self.file.linked_allocator.is_none() && !preload::others_have_an_allocator() {
-            preload::preload(command, &kit::preload_library()?);
+            preload::preload(command, &kit::file(&PRELOAD_LIBRARY)?);
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use clap::Args;
+use memtrace_runner::kit::{TEST_RUNNER, cargo, host};
 
 use crate::arguments::CargoArgs;
-use crate::build::{self, cargo};
+use crate::build;
 use crate::failure::CommandFailure;
 use crate::{cargo_runner, kit, output};
 
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     if let Some(runner) = cargo_runner::configured() {
         output::say(format!("the runner in {runner} is not used: `test` has a runner of its own"));
     }
-    command.env(runner_variable()?, kit::runner()?);
+    command.env(runner_variable()?, kit::file(&TEST_RUNNER)?);
     if let Some(memory) = &args.simulate {
         command.envs(kit::simulated_gpu(memory)?).env("MEMTRACE_GPU", "simulated");
         // As `run` builds there, so that both share what is built.
@@ -57,11 +58,7 @@ fn selected(args: &CargoArgs, nextest: bool) -> impl Iterator<Item = String> {
 /// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.
 fn runner_variable() -> Result<OsString, CommandFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-vV").output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.map_err(|error| CommandFailure::usage(format!("cannot run rustc: {error}")))?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or_else(|| CommandFailure::usage("rustc does not say for which machine it builds"))?;
+    let host = host(&mut Command::new(rustc)).map_err(|error| CommandFailure::usage(error.to_string()))?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")).into())
 }
 

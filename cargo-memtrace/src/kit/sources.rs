@@ -1,12 +1,12 @@
 //! The kit's sources: memtrace's repository, or a copy of the published packages in its layout.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::MetadataCommand;
+use memtrace_runner::kit::{cache, cargo};
 
-use crate::cache::cache;
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -19,19 +19,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("memtrace-runner", "runner"),
 ];
 
-/// The scripts that build the simulated GPU.
-const SCRIPTS: [(&str, &str); 3] = [
-    ("simulated-driver", include_str!("../../kit/simulated-driver")),
-    ("stand-in-toolkit", include_str!("../../kit/stand-in-toolkit")),
-    ("with-simulated-gpu", include_str!("../../kit/with-simulated-gpu")),
-];
-
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Files and folders that the parts are built from.
-pub(super) fn parts() -> impl Iterator<Item = &'static str> {
-    PACKAGES.iter().map(|(_, folder)| *folder).chain(["Cargo.toml", "Cargo.lock", "core", "src"])
-}
 
 /// The folder with the sources.
 pub(super) fn root() -> Result<PathBuf, CommandFailure> {
@@ -40,9 +28,10 @@ pub(super) fn root() -> Result<PathBuf, CommandFailure> {
     }
     output::say("fetching the sources of the simulated GPU, the runner and the preload library; this happens once");
     let root = copied_root()?;
+    let cache = cache().map_err(CommandFailure::Use)?;
     let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
-    fs::create_dir_all(cache()?).map_err(failed)?;
-    let new = tempfile::Builder::new().prefix(".kit-").tempdir_in(cache()?).map_err(failed)?;
+    fs::create_dir_all(&cache).map_err(failed)?;
+    let new = tempfile::Builder::new().prefix(".kit-").tempdir_in(cache).map_err(failed)?;
     make(new.path())?;
     // It appears whole. Another process may have been first.
     match fs::rename(new.path(), &root) {
@@ -59,7 +48,7 @@ pub(super) fn root_at_hand() -> Option<PathBuf> {
 }
 
 fn copied_root() -> Result<PathBuf, CommandFailure> {
-    Ok(cache()?.join(format!("kit-{VERSION}")))
+    Ok(cache().map_err(CommandFailure::Use)?.join(format!("kit-{VERSION}")))
 }
 
 /// Has cargo fetch the packages, and copies them.
@@ -86,17 +75,12 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     let workspace =
         format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\nexclude = [\"fetch\"]\n", members.join(", "));
     fs::write(root.join("Cargo.toml"), workspace).map_err(failed)?;
-    scripts(root).map_err(failed)
-}
-
-fn scripts(root: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(root.join("scripts"))?;
-    for (name, content) in SCRIPTS {
-        let path = root.join("scripts").join(name);
-        fs::write(&path, content)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    // The parts are kept by their sources, and the versions are among them.
+    let mut lock = Command::new(cargo());
+    match lock.args(["generate-lockfile", "--quiet"]).current_dir(root).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(CommandFailure::usage("cargo cannot choose the versions of the kit's dependencies")),
     }
-    Ok(())
 }
 
 /// Copies a folder, but not what cargo built in it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path examples/server/Cargo.toml             on the CPU
-//! scripts/with-simulated-gpu -- cargo run … -- --gpu                         on a simulated GPU
+//! cargo simulated cargo run … -- --gpu                                       on a simulated GPU
 //!
 //! GET /generate/TOKENS       allocates as a language model does: a cache that grows with each token
 //! GET /debug/pprof/heap      for `go tool pprof`

@@ -119,7 +119,7 @@ fn an_invalid_value_is_refused_with_the_valid_ones() {
     run("MEMTRACE_REQUIRE_GPU", "yes").assert_refused(&["MEMTRACE_REQUIRE_GPU is \"yes\"", "set it to 1"]);
     run("MEMTRACE_CUSIM_MEMORY", "much")
         .assert_refused(&["the simulated driver says: the value of MEMTRACE_CUSIM_MEMORY"]);
-    run("MEMTRACE_SIMULATED_GPU", "nowhere").assert_refused(&["a folder/nowhere", "scripts/simulated-driver"]);
+    run("MEMTRACE_SIMULATED_GPU", "nowhere").assert_refused(&["a folder/nowhere", "memtrace-runner --which"]);
     run("MEMTRACE_SIMULATED_GPU", "system").assert_refused(&["a folder/system", "is not memtrace's simulated one"]);
     let colon = sandbox.install_simulated("a:b");
     run("MEMTRACE_SIMULATED_GPU", colon.to_str().unwrap()).assert_refused(&["a:b", "rename it"]);

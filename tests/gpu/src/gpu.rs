@@ -26,7 +26,7 @@ impl Gpu {
     /// Opens the first device. The error says how to provide one.
     pub(crate) fn open() -> Result<Self, String> {
         const NEXT: &str =
-            "Run this where `nvidia-smi` shows a GPU, or on a simulated one with scripts/with-simulated-gpu.";
+            "Run this where `nvidia-smi` shows a GPU, or on a simulated one with `memtrace-runner --simulate`.";
         if driver().is_null() {
             return Err(format!("there is no libcuda.so.1, NVIDIA's driver. {NEXT}"));
         }

@@ -1,7 +1,7 @@
 //! Check of memtrace's assumptions about the CUDA driver on a real GPU. Prints one table.
 //!
-//! It needs only NVIDIA's driver. It also runs on a simulated GPU (`scripts/with-simulated-gpu -- cargo run
-//! --manifest-path tests/gpu/Cargo.toml`), which shows that the check works; the results then say nothing about real
+//! It needs only NVIDIA's driver. It also runs on a simulated GPU (`cargo simulated cargo run --package
+//! memtrace-gpu-check`), which shows that the check works; the results then say nothing about real
 //! drivers.
 
 // First, because the other modules use its macros.

@@ -17,7 +17,7 @@ const ROOTS: [&str; 7] = [
     "core/src/lib.rs",
     "cusim/src/lib.rs",
     "preload/src/lib.rs",
-    "runner/src/main.rs",
+    "runner/src/lib.rs",
     "xtask/src/main.rs",
 ];
 

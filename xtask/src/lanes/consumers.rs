@@ -107,14 +107,11 @@ pub(super) fn server(
     let target = run.target.join("server");
     let manifest = run.root.join("examples/server/Cargo.toml");
     cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
-    let command = simulated::script(run);
     let program = target.join("debug/server");
     let variable = format!("MEMTRACE_OUT={}", recording.display());
-    let said = said(cmd!(
-        run.shell,
-        "node {scripts}/server.mjs {end} {scratch} {command} -- env {variable} {program} --port 0 {arguments...}"
-    ))?;
-    Ok((recording, said))
+    let node =
+        cmd!(run.shell, "node {scripts}/server.mjs {end} {scratch} env {variable} {program} --port 0 {arguments...}");
+    Ok((recording, said(node.envs(run.simulated_gpu()?.variables()))?))
 }
 
 /// Installs the consumers from npm into the cache; the small form needs none.

@@ -5,8 +5,10 @@ mod source;
 mod user;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
+use memtrace_runner::kit::host;
 
 use self::user::User;
 use crate::lane::Run;
@@ -54,7 +56,10 @@ fn home(run: &Run) -> Result<PathBuf> {
     }
     shell.create_dir(&package)?;
     // Cargo takes a package of the same name and version for the same package.
-    for target in [package.join("target"), package.join("target/simulated-gpu"), cache.join("kit-target")] {
+    let host = host(&mut Command::new("rustc"))?;
+    let kit = shell.read_dir(cache.join("kit-target")).unwrap_or_default();
+    let kit = kit.iter().flat_map(|target| [target.clone(), target.join(&host)]);
+    for target in [package.join("target"), package.join("target/simulated-gpu")].into_iter().chain(kit) {
         for profile in ["debug", "release"] {
             let built = target.join(profile).join(".fingerprint");
             let names = if built.exists() { shell.read_dir(&built)? } else { Vec::new() };

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use memtrace_runner::kit::cargo;
+
 use super::pending::{is_meant, read, shown, write};
 use super::{answer, is_interactive};
-use crate::build::cargo;
 use crate::failure::CommandFailure;
 use crate::output;
 

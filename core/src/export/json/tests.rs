@@ -88,7 +88,7 @@ fn a_report_has_the_tables_that_it_shows_with_the_numbers_of_the_whole() {
 fn findings_are_never_left_out_and_name_their_cost() {
     let (data, options) = (two_lines_and_a_temporary(), ReportOptions { rows: 1, ..ReportOptions::default() });
     let finding = Finding {
-        kind: "idle",
+        kind: crate::report::FindingKind::Idle,
         what: "it waits".into(),
         line: None,
         cost: Cost::AtEnd(2048),

@@ -42,17 +42,8 @@ pub(super) fn linked(run: &Run, targets: &[&str]) -> Result<Programs> {
 
 /// Builds for simulated GPUs, in the shell's current folder.
 pub(super) fn with_toolkit(run: &Run, options: &[&str]) -> Result<Programs> {
-    let script = script(run);
-    Programs::built_by(cmd!(run.shell, "{script} -- cargo build --quiet --profile {PROFILE} {options...}"))
-}
-
-pub(crate) fn script(run: &Run) -> PathBuf {
-    run.root.join("scripts/with-simulated-gpu")
-}
-
-/// The target folder of `scripts/with-simulated-gpu`.
-pub(super) fn simulated_target(run: &Run) -> PathBuf {
-    run.target.join("simulated")
+    let build = cmd!(run.shell, "cargo build --quiet --profile {PROFILE} {options...}");
+    Programs::built_by(build.envs(run.simulated_gpu()?.variables()))
 }
 
 /// Builds the packages that need no toolkit; returns their folder.

@@ -92,7 +92,7 @@ struct Wasted {
 fn wasted(run: &Run, programs: &Programs, model: &str) -> Result<Wasted> {
     let command = GpuCommand::of(run, programs.path("uses")?).arguments(&[model, "--waste"]);
     let log: PathBuf = run.scratch("uses")?.join("log");
-    let said = command.options(&["--memory", "80GiB"]).run(run, &log)?.both_streams();
+    let said = command.variable("MEMTRACE_CUSIM_MEMORY", "80GiB").run(run, &log)?.both_streams();
     let peak = said.lines().find_map(|line| number_before(line.strip_prefix("peak of ")?, " bytes"));
     let lines = said.lines().filter_map(|line| line.split_once(" bytes of ").map(|(_, at)| at.to_owned()));
     let peaks = said.lines().filter_map(|line| number_before(line.split_once("the peak is ")?.1, " bytes"));

@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use xshell::cmd;
 
-use super::builds;
 use crate::lane::{Run, output};
 
-/// Builder of a command, which `scripts/with-simulated-gpu` runs.
+/// Builder of a command.
 #[derive(Clone, Debug)]
 pub(super) struct GpuCommand<'a> {
     program: PathBuf,
     arguments: Vec<&'a str>,
-    /// Options of the script.
-    options: Vec<&'a str>,
-    variables: Vec<String>,
+    variables: Vec<(String, String)>,
     folder: PathBuf,
 }
 
@@ -45,7 +42,7 @@ impl<'a> GpuCommand<'a> {
     /// Runs the program in the repository's root.
     pub(super) fn of(run: &Run, program: &Path) -> Self {
         let (program, folder) = (program.to_owned(), run.root.clone());
-        Self { program, arguments: Vec::new(), options: Vec::new(), variables: Vec::new(), folder }
+        Self { program, arguments: Vec::new(), variables: Vec::new(), folder }
     }
 
     pub(super) fn arguments(mut self, arguments: &[&'a str]) -> Self {
@@ -53,20 +50,15 @@ impl<'a> GpuCommand<'a> {
         self
     }
 
-    pub(super) fn options(mut self, options: &[&'a str]) -> Self {
-        self.options.extend(options);
-        self
-    }
-
-    /// Sets an environment variable of the program; the script does not see it.
+    /// Sets an environment variable of the program.
     pub(super) fn variable(mut self, name: &str, value: impl std::fmt::Display) -> Self {
-        self.variables.push(format!("{name}={value}"));
+        self.variables.push((name.to_owned(), value.to_string()));
         self
     }
 
     /// Sets a variable that [`variable`](Self::variable) overrides.
     pub(super) fn variable_by_default(mut self, name: &str, value: impl std::fmt::Display) -> Self {
-        self.variables.insert(0, format!("{name}={value}"));
+        self.variables.insert(0, (name.to_owned(), value.to_string()));
         self
     }
 
@@ -77,11 +69,11 @@ impl<'a> GpuCommand<'a> {
 
     /// Runs the program. The simulated driver writes its log to `log`.
     pub(super) fn run(&self, run: &Run, log: &Path) -> Result<ProgramOutput> {
-        let (shell, script) = (&run.shell, builds::script(run));
-        let Self { program, arguments, options, variables, folder } = self;
-        let _there = shell.push_dir(folder);
-        let command = cmd!(shell, "{script} {options...} --log {log} -- env {variables...} {program} {arguments...}");
-        let ended = output(command.env("RUST_BACKTRACE", "0"))?;
+        let Self { program, arguments, variables, folder } = self;
+        let _there = run.shell.push_dir(folder);
+        let command = cmd!(run.shell, "{program} {arguments...}").envs(run.simulated_gpu()?.variables());
+        let command = command.env("MEMTRACE_CUSIM_LOG", log).env("RUST_BACKTRACE", "0").envs(variables.iter().cloned());
+        let ended = output(command)?;
         let text = |bytes| String::from_utf8(bytes).with_context(|| format!("{}: not UTF-8", program.display()));
         Ok(ProgramOutput { code: ended.status.code(), stdout: text(ended.stdout)?, stderr: text(ended.stderr)? })
     }

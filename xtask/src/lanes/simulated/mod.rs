@@ -20,7 +20,6 @@ mod unchanged;
 mod uses;
 mod versions;
 
-pub(crate) use self::builds::script;
 pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
 pub(crate) use self::programs::run;
 pub(crate) use self::runner::run as runner;

@@ -14,7 +14,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     builds::linked(run, &["--test=peaks"])?;
     builds::loaded(run)?;
     let mut checks = Checks::default();
-    let said = said(linked(run, &["cargo", "test"], "profile", "peaks", &[]).env("MEMTRACE_GPU", "simulated"))?;
+    let said = said(linked(run, ("cargo", &["test"]), "profile", "peaks", &[])?.env("MEMTRACE_GPU", "simulated"))?;
     checks.number("peaks", &said, 5..=99, " passed; 0 failed");
     checks.end()?;
     Ok("a training step and inference of ResNet-50, tokens and requests of Llama, a 7B model on 24 GB".to_owned())

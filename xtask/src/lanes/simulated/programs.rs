@@ -110,7 +110,11 @@ impl<'r> SimulatedLane<'r> {
         self.checks.line_that_ends(name, &said, "done on 1");
         self.balanced(name, 2000)?;
         let name = "candle on two GPUs of 1 GiB";
-        let two = train.clone().options(&["--devices", "2", "--memory", "1GiB"]).arguments(&["2"]);
+        let two = train
+            .clone()
+            .variable("MEMTRACE_CUSIM_DEVICES", "2")
+            .variable("MEMTRACE_CUSIM_MEMORY", "1GiB")
+            .arguments(&["2"]);
         let said = self.succeeds(name, &two)?;
         self.checks.line_that_ends(name, &said, "done on 2");
         self.balanced(name, 4000)?;
@@ -122,11 +126,11 @@ impl<'r> SimulatedLane<'r> {
     fn candle_fails(&mut self) -> Result<()> {
         let train = self.linked("candle-train")?;
         let name = "candle out of memory";
-        let said = self.ends(name, &train.clone().options(&["--faults", "oom@alloc:500"]), false)?;
+        let said = self.ends(name, &train.clone().variable("MEMTRACE_CUSIM_FAULTS", "oom@alloc:500"), false)?;
         let is_error = |line: &str| line.contains("OUT_OF_MEMORY") || line.contains("out of memory");
         self.checks.line(name, &said, "with the error for memory", is_error);
         let name = "cuInit fails";
-        let said = self.ends(name, &train.options(&["--faults", "fail@init"]), false)?;
+        let said = self.ends(name, &train.variable("MEMTRACE_CUSIM_FAULTS", "fail@init"), false)?;
         let is_error = |line: &str| line.contains("CUDA_ERROR_UNKNOWN") || line.contains("unknown error");
         self.checks.line(name, &said, "with the unknown error", is_error);
         Ok(())
@@ -143,7 +147,7 @@ impl<'r> SimulatedLane<'r> {
         let logged = SimulatorLog::read(&self.log)?.requested_of_pools();
         self.checks.equal("cudarc: bytes requested from pools", Some(logged), requested);
         let name = "addresses used again at once";
-        self.succeeds(name, &loaded.options(&["--faults", "reuse=immediate"]))?;
+        self.succeeds(name, &loaded.variable("MEMTRACE_CUSIM_FAULTS", "reuse=immediate"))?;
         self.balanced(name, 800)
     }
 
@@ -174,14 +178,18 @@ impl<'r> SimulatedLane<'r> {
 
     /// Runs the check for real GPUs, to see that it works.
     fn gpu_check(&mut self) -> Result<()> {
-        let said = self.ends("gpu-check", &self.loaded("gpu-check").options(&["--faults", "reuse=immediate"]), true)?;
+        let said = self.ends(
+            "gpu-check",
+            &self.loaded("gpu-check").variable("MEMTRACE_CUSIM_FAULTS", "reuse=immediate"),
+            true,
+        )?;
         self.checks.number("gpu-check", &said, 56..=59, " ok, 0 FAIL");
         Ok(())
     }
 
     /// Runs with and without a recording. With panic=abort, a panic in a hook would end the program.
     fn refused(&mut self, panic: &str, command: &GpuCommand<'_>) -> Result<()> {
-        let command = command.clone().options(&["--faults", FAULTS]);
+        let command = command.clone().variable("MEMTRACE_CUSIM_FAULTS", FAULTS);
         let name = format!("linked, panic={panic}, recorded");
         let said = self.succeeds(&name, &command)?;
         self.checks.says(&name, &said, "2 frees refused");
@@ -229,7 +237,7 @@ impl<'r> SimulatedLane<'r> {
     fn out_of_memory(&mut self) -> Result<()> {
         let name = format!("resnet on {}", oom::MEMORY.0);
         let (snapshot, out) = (self.out.join("oom.pickle"), self.out.join("oom").display().to_string());
-        let command = self.linked("resnet")?.options(&["--memory", oom::MEMORY.0]);
+        let command = self.linked("resnet")?.variable("MEMTRACE_CUSIM_MEMORY", oom::MEMORY.0);
         let command = command.variable("MEMTRACE_DUMP_ON_OOM", 1).variable("MEMTRACE_OUT", snapshot.display());
         let said = self.ends(&name, &command.arguments(&["--device", "cuda:0", "--out", &out]), false)?;
         self.checks.result(&name, oom::check(&self.run.shell, &snapshot, &self.log, &said));

@@ -29,7 +29,7 @@ pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
     example(lane, "cuda_basics", &basics)?;
     lane.no_notes("cuda_basics", &basics)?;
     example(lane, "cuda_sum_benchmark", &examples.command(lane.run, "cuda_sum_benchmark")?)?;
-    let (name, small) = ("cuda_basics out of memory", basics.options(&["--memory", "1GiB"]));
+    let (name, small) = ("cuda_basics out of memory", basics.variable("MEMTRACE_CUSIM_MEMORY", "1GiB"));
     let ended = post_mortem::out_of_memory(lane, name, &small, "examples/cuda_basics.rs")?;
     let is_row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -76,7 +76,7 @@ fn older(lane: &mut Preloaded<'_>) -> Result<()> {
 /// error, and memtrace counts it.
 fn several_gpus(lane: &mut Preloaded<'_>, examples: &PublishedExamples) -> Result<()> {
     let name = "13-copy-multi-gpu";
-    example(lane, name, &examples.command(lane.run, name)?.options(&["--devices", "2"]))?;
+    example(lane, name, &examples.command(lane.run, name)?.variable("MEMTRACE_CUSIM_DEVICES", "2"))?;
     let refused = lane.report("report.json")?.health["refused_frees"].as_u64();
     lane.checks.equal(&format!("{name}: refused frees"), refused, Some(1));
     Ok(())

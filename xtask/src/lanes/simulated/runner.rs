@@ -36,15 +36,15 @@ struct RunnerLane<'r> {
 impl RunnerLane<'_> {
     fn cargo_test(&mut self) -> Result<()> {
         let run = self.run;
-        let test = || linked(run, &["cargo", "test"], "profile", "any_gpu", &[]);
-        let said = self.ends("cargo test", true, test().envs(SIMULATED.iter().copied()))?;
+        let test = || linked(run, ("cargo", &["test"]), "profile", "any_gpu", &[]);
+        let said = self.ends("cargo test", true, test()?.envs(SIMULATED.iter().copied()))?;
         self.checks.says("cargo test", &said, "simulated GPU of 24 GiB (");
         self.checks.line_that_begins("cargo test", &said, "test result: ok. 2 passed; 0 failed; 0 ignored");
         let name = "cargo test without a GPU";
-        let said = self.ends(name, true, test().envs(NONE.iter().copied()))?;
+        let said = self.ends(name, true, test()?.envs(NONE.iter().copied()))?;
         self.checks.line_that_begins(name, &said, "test result: ok. 0 passed; 0 failed; 1 ignored");
         let name = "cargo test without a GPU that is required";
-        let said = self.ends(name, false, test().envs(NONE_AND_REQUIRED.iter().copied()))?;
+        let said = self.ends(name, false, test()?.envs(NONE_AND_REQUIRED.iter().copied()))?;
         self.checks.says(name, &said, REQUIRED);
         Ok(())
     }
@@ -63,14 +63,14 @@ impl RunnerLane<'_> {
 
     fn nextest(&mut self) -> Result<()> {
         let (run, nextest) = (self.run, self.nextest.display().to_string());
-        let test = |options: &[&str]| linked(run, &[&nextest, "nextest", "run"], "cargo-profile", "any_gpu", options);
-        let said = self.ends("nextest", true, test(&[]).envs(SIMULATED.iter().copied()))?;
+        let test = |options: &[&str]| linked(run, (&nextest, &["nextest", "run"]), "cargo-profile", "any_gpu", options);
+        let said = self.ends("nextest", true, test(&[])?.envs(SIMULATED.iter().copied()))?;
         self.checks.says("nextest", &said, "2 tests run: 2 passed, 0 skipped");
         let name = "nextest without a GPU";
-        let said = self.ends(name, true, test(&["--no-tests=pass"]).envs(NONE.iter().copied()))?;
+        let said = self.ends(name, true, test(&["--no-tests=pass"])?.envs(NONE.iter().copied()))?;
         self.checks.says(name, &said, "0 tests run: 0 passed, 1 skipped");
         let name = "nextest without a GPU that is required";
-        let said = self.ends(name, false, test(&[]).envs(NONE_AND_REQUIRED.iter().copied()))?;
+        let said = self.ends(name, false, test(&[])?.envs(NONE_AND_REQUIRED.iter().copied()))?;
         self.checks.says(name, &said, REQUIRED);
         Ok(())
     }
@@ -97,14 +97,18 @@ impl RunnerLane<'_> {
 }
 
 /// A test of the linked packages through the runner, built with the toolkit into the target folder for simulated GPUs.
-pub(super) fn linked<'r>(run: &'r Run, command: &[&str], profile: &str, test: &str, options: &[&str]) -> Cmd<'r> {
-    let (shell, packages) = (&run.shell, builds::LINKED);
-    let target = format!("--target-dir={}", builds::simulated_target(run).display());
+pub(super) fn linked<'r>(
+    run: &'r Run,
+    (program, command): (&str, &[&str]),
+    profile: &str,
+    test: &str,
+    options: &[&str],
+) -> Result<Cmd<'r>> {
     let profile = format!("--{profile}={}", builds::PROFILE);
     let test = format!("--test={test}");
-    let with_toolkit = "eval \"$(scripts/stand-in-toolkit)\" && exec \"$@\"";
-    let options = [command, packages, &[&target, &profile, &test], options].concat();
-    through_runner(run, cmd!(shell, "bash -c {with_toolkit} with-toolkit {options...}"))
+    let options = [command, builds::LINKED, &[&profile, &test], options].concat();
+    let command = cmd!(run.shell, "{program} {options...}").envs(run.simulated_gpu()?.to_build);
+    Ok(through_runner(run, command))
 }
 
 /// Hides this machine's real GPUs.

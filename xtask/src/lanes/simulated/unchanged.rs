@@ -32,11 +32,11 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 
 fn train_variants(lane: &mut Preloaded<'_>, train: &GpuCommand<'_>) -> Result<()> {
     let source = Some(versions::SOURCE);
-    let two = train.clone().options(&["--devices", "2"]).arguments(&["2"]);
+    let two = train.clone().variable("MEMTRACE_CUSIM_DEVICES", "2").arguments(&["2"]);
     lane.both_recorded("candle on two GPUs", &two, AllowedExit::Success, source)?;
     let without = train.clone().variable("MEMTRACE_CUSIM_POOLS", 0);
     lane.both_recorded("candle without pools", &without, AllowedExit::Success, source)?;
-    let refused = train.clone().options(&["--faults", "oom@alloc:500"]);
+    let refused = train.clone().variable("MEMTRACE_CUSIM_FAULTS", "oom@alloc:500");
     lane.both_recorded("candle refused once", &refused, AllowedExit::SuccessOrError, source)?;
     let ended = post_mortem::out_of_memory(lane, "candle out of memory", &refused, versions::SOURCE)?;
     let is_row = |line: &str| line.contains(" MiB ") || line.contains(" KiB ");
@@ -76,7 +76,7 @@ fn recorded_once(lane: &mut Preloaded<'_>, name: &str) {
 /// Which of the four threads gets a refusal differs between runs, and so does the output.
 fn refused(lane: &mut Preloaded<'_>, linked: &Programs) -> Result<()> {
     let name = "cudarc-linked, refused";
-    let command = GpuCommand::of(lane.run, linked.path("cudarc-linked")?).options(&["--faults", FAULTS]);
+    let command = GpuCommand::of(lane.run, linked.path("cudarc-linked")?).variable("MEMTRACE_CUSIM_FAULTS", FAULTS);
     let ended = lane.preloaded(&command)?;
     lane.checks.exit(name, ended.status(), ended.succeeded(), &ended.stderr);
     lane.checks.says(name, &ended.stdout, "2 frees refused");

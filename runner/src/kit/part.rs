@@ -1,0 +1,206 @@
+//! Parts of the kit. Each lies in the cache under what its sources hash to, so that a part of other sources is never used, and one
+//! in use is never replaced.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// What nobody has used for this time goes when a part is built.
+const KEPT: Duration = Duration::from_hours(24 * 30);
+
+/// A folder of files that cargo builds.
+#[derive(Debug)]
+pub struct KitPart {
+    /// As messages call it.
+    pub name: &'static str,
+    pub(super) sources: &'static [&'static str],
+    /// Arguments of `cargo build`.
+    pub(super) cargo: &'static [&'static str],
+    /// Where cargo leaves each file, and where it lies in the part's folder.
+    pub(super) files: &'static [(&'static str, &'static str)],
+    /// Adds the rest to a new folder.
+    pub(super) finish: fn(&Kit, &Path) -> io::Result<()>,
+}
+
+/// Sources, and the cache for what is built from them.
+#[derive(Clone, Debug)]
+pub struct Kit {
+    pub(super) root: PathBuf,
+    cache: PathBuf,
+}
+
+impl Kit {
+    /// The kit of these sources: memtrace's repository, or a folder with its layout.
+    ///
+    /// # Errors
+    /// There is no folder for the cache.
+    pub fn of(root: &Path) -> Result<Self, String> {
+        Ok(Self { root: root.to_owned(), cache: cache()? })
+    }
+
+    /// The only file of a part, or the first one.
+    ///
+    /// # Errors
+    /// As [`folder`](Self::folder).
+    pub fn file(&self, part: &KitPart) -> Result<PathBuf, String> {
+        Ok(self.folder(part)?.join(part.files[0].1))
+    }
+
+    /// The part's folder; it is built if it is not there.
+    ///
+    /// # Errors
+    /// The part cannot be built. Cargo's messages are on the standard error.
+    pub fn folder(&self, part: &KitPart) -> Result<PathBuf, String> {
+        let folder = self.place(part);
+        if !folder.is_dir() {
+            let (name, cache) = (part.name, self.cache.display());
+            self.make(part, &folder).map_err(|error| format!("the {name} could not be built in {cache}: {error}"))?;
+        }
+        use_now(&folder);
+        Ok(folder)
+    }
+
+    /// Whether the part need not be built.
+    pub fn has(&self, part: &KitPart) -> bool {
+        self.place(part).is_dir()
+    }
+
+    pub(super) fn place(&self, part: &KitPart) -> PathBuf {
+        let mut files = Vec::new();
+        part.sources.iter().for_each(|source| walk(&self.root.join(source), &mut files));
+        files.sort_unstable();
+        let content = |file: &PathBuf| Some((file.strip_prefix(&self.root).ok()?.to_owned(), fs::read(file).ok()?));
+        let sources: Vec<_> = files.iter().map(content).collect();
+        // Homes may be shared by machines of several kinds.
+        let made_by = (env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
+        let hash = hash((part.cargo, part.files, made_by, sources));
+        self.cache.join("kit").join(format!("{}-{hash}", part.name.replace(' ', "-")))
+    }
+
+    /// Makes the folder, which appears whole or not at all.
+    fn make(&self, part: &KitPart, folder: &Path) -> io::Result<()> {
+        let [kit, targets] = ["kit", "kit-target"].map(|name| self.cache.join(name));
+        fs::create_dir_all(&kit)?;
+        // Two at once would take each other's files.
+        let lock = File::create(self.cache.join("kit.lock"))?;
+        lock.lock()?;
+        if folder.is_dir() {
+            return Ok(());
+        }
+        // Nobody may be reading.
+        let _ = writeln!(io::stderr(), "memtrace: building the {}; this happens once", part.name);
+        // Cargo compares times only, and takes what it built from other sources for fresh if these are older.
+        let target = targets.join(hash(&self.root));
+        let built = self.build(part, &target)?;
+        let new = folder.with_extension("new");
+        let _ = fs::remove_dir_all(&new);
+        part.files.iter().try_for_each(|(from, to)| copy(&built.join(from), &new.join(to)))?;
+        (part.finish)(self, &new)?;
+        use_now(&target);
+        [kit, targets].iter().for_each(|folder| forget_unused(folder));
+        fs::rename(new, folder)
+    }
+
+    /// Has cargo build a part. Returns the folder with the files.
+    fn build(&self, part: &KitPart, target: &Path) -> io::Result<PathBuf> {
+        // Named, so that the files' folder is known whatever the user's own configuration says.
+        let host = host(&mut self.command("rustc".as_ref()))?;
+        let mut command = self.command(&cargo());
+        command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &host).stdout(Stdio::null());
+        // On a terminal, cargo shows its progress.
+        command.args(["build", "--release"]).args(part.cargo).args((!io::stderr().is_terminal()).then_some("--quiet"));
+        let status = command.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
+        match status.success() {
+            true => Ok(target.join(host).join("release")),
+            false => Err(io::Error::other("cargo failed; its messages are above")),
+        }
+    }
+
+    /// A command that works on the sources, without the configuration of the project: its flags and targets are not the kit's.
+    fn command(&self, program: &OsStr) -> Command {
+        const PROJECTS: [&str; 7] = [
+            "CARGO_BUILD_",
+            "CARGO_PROFILE_",
+            "CARGO_TARGET_",
+            "CARGO_UNSTABLE_",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "RUSTFLAGS",
+            "RUSTC",
+        ];
+        let mut command = Command::new(program);
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_some_and(|name| PROJECTS.iter().any(|start| name.starts_with(start))) {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(&self.root);
+        command
+    }
+}
+
+/// `$XDG_CACHE_HOME/memtrace`, or `.cache/memtrace` in the user's home: the folder for what is built or fetched once.
+///
+/// # Errors
+/// There is no home.
+pub fn cache() -> Result<PathBuf, String> {
+    let set = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = set.or_else(|| Some(env::home_dir().filter(|home| home.is_absolute())?.join(".cache")));
+    let cache = cache.ok_or("no folder for what is built once: set HOME or XDG_CACHE_HOME")?;
+    Ok(cache.join("memtrace"))
+}
+
+/// The cargo that runs this program, or the one on the path.
+pub fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The kind of machine that this compiler builds for.
+///
+/// # Errors
+/// The compiler does not run, or does not say it.
+pub fn host(rustc: &mut Command) -> io::Result<String> {
+    let output = rustc.arg("-vV").output().map_err(|error| io::Error::other(format!("cannot run rustc: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| io::Error::other("rustc does not say for which machine it builds"))
+}
+
+fn hash(value: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn walk(path: &Path, files: &mut Vec<PathBuf>) {
+    match path.is_dir() {
+        true if path.file_name().is_some_and(|name| name == "target") => {}
+        true => entries(path).for_each(|path| walk(&path, files)),
+        false => files.extend(path.is_file().then(|| path.to_owned())),
+    }
+}
+
+pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    fs::copy(from, to).map(drop)
+}
+
+/// Has the folder count as used.
+fn use_now(folder: &Path) {
+    let _ = File::open(folder).and_then(|folder| folder.set_modified(SystemTime::now()));
+}
+
+fn forget_unused(folders: &Path) {
+    let used = |folder: &Path| folder.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    for folder in entries(folders).filter(|folder| used(folder).elapsed().is_ok_and(|age| age > KEPT)) {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
