@@ -166,7 +166,7 @@ fn wrong_values_say_what_is_possible() {
         (&["explain", "whole.memtrace", "no_such_line"], "report --by"),
         (&["explain"], "SUBJECT"),
         (&["diff", "whole.memtrace"], "AFTER"),
-        (&["diff", "whole.memtrace", "whole.memtrace", "--by", "age"], "report --by age"),
+        (&["diff", "whole.memtrace", "whole.memtrace", "--by", "colour"], "model-line"),
         (&["diff", "whole.memtrace", "whole.memtrace", "--device", "cuda:3"], "cuda:3"),
         (&["diff", "whole.memtrace", "whole.memtrace", "--md", "--json"], "--json"),
         (&["check", "whole.memtrace"], "--peak"),

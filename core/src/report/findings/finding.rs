@@ -15,7 +15,7 @@ use crate::units::{Bytes, grouped};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Finding {
-    /// Its kind.
+    /// Its kind, such as `live_twice`; later versions may add kinds.
     #[cfg_attr(test, schemars(with = "String"))]
     pub kind: FindingKind,
     /// What is wrong.

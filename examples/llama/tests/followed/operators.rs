@@ -25,8 +25,10 @@ const PARTS: usize = 16;
 
 fn running_sum(shape: (usize, usize), dtype: DType, cured: bool) -> Result<Kept> {
     let x = Tensor::ones(shape, dtype, CPU)?;
+    // What else a program holds. On some processors it would be the buffer of a product, on others nothing.
+    let beside = Tensor::zeros(1 << 19, DType::F32, CPU)?;
     if !cured {
-        return Ok(Box::new(x.cumsum(1)?));
+        return Ok(Box::new((x.cumsum(1)?, beside)));
     }
     let width = shape.1 / PARTS;
     let mut so_far = Tensor::zeros((shape.0, 1), dtype, CPU)?;
@@ -36,7 +38,7 @@ fn running_sum(shape: (usize, usize), dtype: DType, cured: bool) -> Result<Kept>
         Ok(sums)
     };
     let parts = (0..shape.1).step_by(width).map(part).collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(Tensor::cat(&parts, 1)?))
+    Ok(Box::new((Tensor::cat(&parts, 1)?, beside)))
 }
 
 fn filter(width: usize, length: usize, cured: bool) -> Result<Kept> {
