@@ -7,13 +7,11 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use super::rows::Key;
 use crate::attribute::{
     AllocationSite, Attribution, Origin, allocation_site, allocator, library, model_line, module, operator,
     package_and_path,
 };
-use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, ContextId, Frame, SnapshotData, StackId, SymbolName, Thread, ThreadId};
+use crate::snapshot::{Block, ContextId, Frame, StackId, SymbolName};
 
 /// A shorter path: relative to the working directory, or without the folders of a registry, checkout or toolchain.
 pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
@@ -71,7 +69,7 @@ impl KeySource {
 }
 
 /// How labels are made.
-enum LabelSource<'a> {
+pub(super) enum LabelSource<'a> {
     Stack(LabelOf),
     Context(LabelOf),
     Block(Box<dyn Fn(&Block) -> Cow<'a, str> + 'a>),
@@ -92,36 +90,7 @@ impl<'a> Labels<'a> {
         Self::new(data, LabelSource::Stack(label))
     }
 
-    /// The labels of this key's rows. The age is that at a moment, in nanoseconds since the recording began.
-    pub(crate) fn by(device: &'a DeviceView<'a>, key: Key, at_ns: u64) -> Self {
-        let source = match key {
-            Key::Line => LabelSource::Stack(line_label),
-            Key::ModelLine => LabelSource::Stack(model_line_label),
-            Key::Function => LabelSource::Stack(function_label),
-            Key::Operator => LabelSource::Stack(operator_label),
-            Key::Crate => LabelSource::Stack(crate_label),
-            Key::Scope => LabelSource::Context(scope_label),
-            Key::Module => LabelSource::Context(module_label),
-            Key::Category => LabelSource::Block(Box::new(|block| device.categories().label(block.seq).into())),
-            Key::Parameter => LabelSource::Block(Box::new(parameters(device))),
-            Key::Name => {
-                let names = device.snapshot().names_by_seq();
-                LabelSource::Block(Box::new(move |block| names.get(block.seq).unwrap_or(UNNAMED).into()))
-            }
-            Key::Age => LabelSource::Block(Box::new(move |block| age_label(block, at_ns).into())),
-            Key::Thread => {
-                let names = thread_names(device.data());
-                let name = move |block: &Block| {
-                    names.get(&block.thread).map_or(UNKNOWN_THREAD.into(), |name| name.clone().into())
-                };
-                LabelSource::Block(Box::new(name))
-            }
-            Key::Stream => LabelSource::Block(Box::new(|block| stream_label(block.stream).into())),
-        };
-        Self::new(device.data(), source)
-    }
-
-    fn new(data: &'a Attribution<'a>, source: LabelSource<'a>) -> Self {
+    pub(super) fn new(data: &'a Attribution<'a>, source: LabelSource<'a>) -> Self {
         Self { data, source, known: HashMap::default(), by_name: HashMap::default(), names: Vec::new() }
     }
 
@@ -183,52 +152,6 @@ impl<'a> Labels<'a> {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
-}
-
-/// Label of blocks without a name.
-pub const UNNAMED: &str = "(unnamed)";
-
-/// Label of blocks that are not parameters.
-pub const NO_PARAMETER: &str = "(no parameter)";
-
-fn parameters<'a>(device: &'a DeviceView<'_>) -> impl Fn(&Block) -> Cow<'a, str> + use<'a> {
-    let (categories, names) = (device.categories(), device.snapshot().names_by_seq());
-    move |block| match categories.get(block.seq) {
-        Category::Parameter => names.get(block.seq).unwrap_or("(a parameter without a name)").into(),
-        _ => NO_PARAMETER.into(),
-    }
-}
-
-/// Age classes of blocks, each below this number of nanoseconds.
-const AGES: [(u64, &str); 7] = [
-    (1, "(not known when)"),
-    (1_000_000, "in the last millisecond"),
-    (10_000_000, "1 to 10 ms before"),
-    (100_000_000, "10 to 100 ms before"),
-    (1_000_000_000, "0.1 to 1 s before"),
-    (10_000_000_000, "1 to 10 s before"),
-    (u64::MAX, "more than 10 s before"),
-];
-
-fn age_label(block: &Block, at_ns: u64) -> &'static str {
-    // A block that the log knows only from its free has the time 0.
-    let age = if block.time_ns == 0 { 0 } else { at_ns.saturating_sub(block.time_ns).max(1) };
-    AGES.iter().find(|(below, _)| age < *below).map_or("", |(_, label)| label)
-}
-
-/// Label of blocks whose thread is not listed.
-const UNKNOWN_THREAD: &str = "(unknown thread)";
-
-fn thread_names(data: &SnapshotData) -> HashMap<ThreadId, String> {
-    let name = |thread: &Thread| match &*thread.name {
-        "" => format!("(unnamed thread {})", thread.os_id),
-        name => name.to_owned(),
-    };
-    data.process.threads.iter().map(|thread| (thread.number, name(thread))).collect()
-}
-
-pub(crate) fn stream_label(stream: u32) -> String {
-    if stream == 0 { "default stream".to_owned() } else { format!("stream {stream}") }
 }
 
 /// Label of memory from before the recording.

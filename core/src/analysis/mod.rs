@@ -12,10 +12,12 @@ mod explain;
 mod fit;
 mod fragmentation;
 mod host_balance;
+mod key_labels;
 mod key_timeline;
 mod labels;
 mod live;
 pub(crate) mod log;
+mod main_device;
 mod moment;
 mod operators;
 mod pairs;
@@ -47,8 +49,9 @@ pub use explain::{Explained, Subject, explain};
 pub use fit::{Card, Fit, FitVerdict, NeedRow, cards};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use host_balance::{MappedRow, at_reading, mapped};
+pub use key_labels::{NO_PARAMETER, UNNAMED};
 pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
-pub use labels::{BEFORE_RECORDING, NO_PARAMETER, UNNAMED};
+pub use labels::BEFORE_RECORDING;
 pub(crate) use labels::{KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, line_label};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
@@ -57,6 +60,7 @@ pub use live::LiveSet;
 #[doc(hidden)]
 pub use log::running_totals;
 pub use log::start_ns as log_start_ns;
+pub use main_device::{device_or_main, main_device};
 pub use moment::{Moment, Since};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
@@ -83,21 +87,8 @@ pub use waste::{
 pub use window::{window, window_notes};
 
 use crate::recording::DeviceView;
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
 /// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
 pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
     balance::device_balance(device).or_else(|| host_balance::host_balance(device))
-}
-
-/// The default device of a report: the one with the largest peak, CUDA devices before host memory.
-pub fn main_device(data: &SnapshotData) -> Option<Device> {
-    let on_gpu = |device: &DeviceSnapshot| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0;
-    let largest = data.devices.iter().rev().max_by_key(|device| (on_gpu(device), device.peak.total()));
-    largest.map(|device| device.device)
-}
-
-/// The named device, or else the main device.
-pub fn device_or_main(data: &SnapshotData, device: Option<Device>) -> Option<&DeviceSnapshot> {
-    device.or_else(|| main_device(data)).and_then(|device| data.device(device))
 }

@@ -1,14 +1,10 @@
 //! Replay of the log with allocs and frees moved.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use crate::analysis::log;
-use crate::recording::DeviceView;
-use crate::snapshot::{
-    Block, BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind, StackId,
-};
+use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind};
 
 /// Bytes that are added to the total from this record on.
 pub(super) type LogChange = (usize, i64);
@@ -22,23 +18,6 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     all
 }
 
-/// The peak if each of these blocks were freed before its stack allocates the next time. `None` if the log has lost records.
-pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
-    let log = LogReplay::of(device)?;
-    let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
-    for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc) {
-        by_stack.entry(record.stack).or_default().push(at);
-    }
-    let changes = |block: &Block| {
-        let (at, size) = (log.allocated_at(block.seq?)?, i64::try_from(block.size).ok()?);
-        let of_stack = by_stack.get(&block.stack)?;
-        let next = *of_stack.get(of_stack.partition_point(|alloc| *alloc <= at))?;
-        let until = log.freed_at(block.seq?).unwrap_or(usize::MAX);
-        (next < until).then_some([(next, -size), (until, size)])
-    };
-    Some(log.peak_with(blocks.filter_map(changes).flatten()))
-}
-
 /// The log with changes of its totals.
 #[derive(Debug)]
 pub(super) struct LogReplay {
@@ -50,10 +29,6 @@ pub(super) struct LogReplay {
 
 impl LogReplay {
     /// `None` if the log does not reproduce the peak.
-    pub(super) fn of(device: &DeviceView<'_>) -> Option<Self> {
-        Self::with(device, device.lifetimes())
-    }
-
     pub(super) fn with(device: &DeviceSnapshot, lives: &Rc<Lifetimes>) -> Option<Self> {
         if device.overwritten > 0 || !device.gaps.is_empty() || device.is_sample() {
             return None;
@@ -63,10 +38,6 @@ impl LogReplay {
         let times = device.records.iter().map(|record| record.time_ns).collect();
         let log = Self { at_start, steps, lives: lives.clone(), times };
         (u64::try_from(log.peak(&[])) == Ok(device.peak.bytes)).then_some(log)
-    }
-
-    pub(super) fn with_uses(device: &DeviceView<'_>) -> Option<Self> {
-        if device.uses.is_empty() { None } else { Self::of(device) }
     }
 
     /// Greedy choice of sites: each is the one that reduces the peak most with all before it applied. Returns at most

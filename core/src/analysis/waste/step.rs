@@ -1,11 +1,39 @@
-//! The peak with an optimizer's step that computes with tensors which are no variables.
+//! Replays of a device's log: what the peak would be if a program did otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use super::replay::{LogChange, LogReplay};
 use crate::recording::DeviceView;
-use crate::snapshot::{Record, RecordKind};
+use crate::snapshot::{Block, Record, RecordKind, StackId};
+
+impl LogReplay {
+    /// `None` if the log does not reproduce the peak.
+    pub(super) fn of(device: &DeviceView<'_>) -> Option<Self> {
+        Self::with(device, device.lifetimes())
+    }
+
+    pub(super) fn with_uses(device: &DeviceView<'_>) -> Option<Self> {
+        if device.uses.is_empty() { None } else { Self::of(device) }
+    }
+}
+
+/// The peak if each of these blocks were freed before its stack allocates the next time. `None` if the log has lost records.
+pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
+    let log = LogReplay::of(device)?;
+    let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
+    for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc) {
+        by_stack.entry(record.stack).or_default().push(at);
+    }
+    let changes = |block: &Block| {
+        let (at, size) = (log.allocated_at(block.seq?)?, i64::try_from(block.size).ok()?);
+        let of_stack = by_stack.get(&block.stack)?;
+        let next = *of_stack.get(of_stack.partition_point(|alloc| *alloc <= at))?;
+        let until = log.freed_at(block.seq?).unwrap_or(usize::MAX);
+        (next < until).then_some([(next, -size), (until, size)])
+    };
+    Some(log.peak_with(blocks.filter_map(changes).flatten()))
+}
 
 /// The most that such a step holds, in sizes of the parameter that it is at.
 pub(crate) const OWN_STEP: u64 = 4;

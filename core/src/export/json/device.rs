@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::FindingFigures;
-use super::parts::{AllocatorRow, DriverTime, MemoryBalance, Peak, Pool, Sample, Segments, stats};
+use super::parts::{AllocatorRow, DriverTime, FindingFigures, MemoryBalance, Peak, Pool, Sample, Segments, stats};
 use crate::analysis::{self, BreakdownTable, Churn, Key, LiveSet, LiveTwice, ScopeRow, TABLES, TemporaryRow};
 use crate::recording::DeviceView;
 use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};

@@ -12,10 +12,11 @@ use std::io::Write;
 use serde::Serialize;
 
 use self::device::DeviceFigures;
+pub(in crate::export) use self::parts::FindingFigures;
 use self::recording::{Module, Recording};
 use super::{Export, LeftOut, budget};
 use crate::error::Error;
-use crate::report::{Finding, NamedRows, Report, ReportOptions, Section};
+use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
 use crate::visible;
 
@@ -174,24 +175,5 @@ impl SectionWords {
     fn of(section: &Section, device: Option<&DeviceFigures>) -> Self {
         let Section { key, title, is_estimate, about, notes, named, .. } = section.clone();
         Self { key, title, estimate: is_estimate, about, notes, rows: named.filter(|_| device.is_none()) }
-    }
-}
-
-/// A finding with its sentences.
-#[derive(Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::export) struct FindingFigures {
-    #[serde(flatten)]
-    finding: Finding,
-    /// The cost as the report says it.
-    cost_in_words: String,
-    /// How certain the finding is, and why, as a sentence.
-    certainty: String,
-}
-
-impl FindingFigures {
-    pub(in crate::export) fn of(finding: &Finding) -> Self {
-        let (cost_in_words, certainty) = (finding.cost.to_string(), finding.certainty());
-        Self { finding: finding.clone(), cost_in_words, certainty }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::{self, Balance, Fragmentation, TimeRow};
 use crate::recording::DeviceView;
-use crate::report::{coverage, device_memory, sampled};
+use crate::report::{Finding, coverage, device_memory, sampled};
 use crate::snapshot::{self, Device, DeviceSnapshot, MemoryStats, RecordKind, Stat};
 
 /// The moment at which most bytes were live.
@@ -223,4 +223,23 @@ pub(super) fn stats(stats: &MemoryStats) -> BTreeMap<String, u64> {
         ("below_threshold_bytes", stats.below_threshold),
     ];
     parts.chain(others.map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+/// A finding with its sentences.
+#[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::export) struct FindingFigures {
+    #[serde(flatten)]
+    finding: Finding,
+    /// The cost as the report says it.
+    cost_in_words: String,
+    /// How certain the finding is, and why, as a sentence.
+    certainty: String,
+}
+
+impl FindingFigures {
+    pub(in crate::export) fn of(finding: &Finding) -> Self {
+        let (cost_in_words, certainty) = (finding.cost.to_string(), finding.certainty());
+        Self { finding: finding.clone(), cost_in_words, certainty }
+    }
 }
