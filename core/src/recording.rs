@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, log_start_ns, main_device};
+use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, log, main_device};
 use crate::attribute::{Attribution, Categories};
 use crate::snapshot::{Device, DeviceSnapshot, Lifetime, Lifetimes, SnapshotData};
 
@@ -103,8 +103,8 @@ impl<'a> DeviceView<'a> {
     /// known, to its free, or the end of the recording.
     pub fn span_ns(&self, life: &Lifetime) -> Range<u64> {
         let from = life.alloc(self).map_or(life.block.time_ns, |alloc| alloc.time_ns);
-        let from = if from == 0 && life.from == 0 { log_start_ns(self) } else { from };
-        let unknown = if life.is_gone { log_start_ns(self) } else { self.data.process.duration_ns };
+        let from = if from == 0 && life.from == 0 { log::start_ns(self) } else { from };
+        let unknown = if life.is_gone { log::start_ns(self) } else { self.data.process.duration_ns };
         from..life.free(self).map_or(unknown, |free| free.time_ns)
     }
 

@@ -76,7 +76,7 @@ pub struct CategoryTimeline<'a> {
 /// The category timeline of a device.
 pub fn category_timeline<'a>(device: &DeviceView<'a>) -> CategoryTimeline<'a> {
     let known = device.categories();
-    let (categories, start) = (of_records(device, &known), at_start(device, &known));
+    let (categories, start) = (of_records(device, known), at_start(device, known));
     CategoryTimeline { device: device.snapshot(), categories, start }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::balance::{Balance, BalanceItem, BalanceRow, row};
+use super::balance::{Balance, BalanceItem, BalanceRow, device_balance, row};
 use super::fragmentation::by_address;
 use crate::analysis::{LiveSet, Moment};
 use crate::recording::DeviceView;
@@ -37,8 +37,13 @@ pub fn at_reading<'r>(heap: &'r DeviceView<'r>) -> Option<(&'r Mappings, LiveSet
     is_known.then(|| heap.at(&Moment::Time(mappings.time_ns)).ok()).flatten().map(|then| (mappings, then))
 }
 
+/// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
+pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
+    device_balance(device).or_else(|| host_balance(device))
+}
+
 /// The balance of the process, for the heap's device.
-pub(super) fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
+fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
     let (mappings, then) = at_reading(device)?;
     let used = mappings.resident();
     let mut rows = heap_rows(mappings, &then);

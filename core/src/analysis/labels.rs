@@ -68,11 +68,14 @@ impl KeySource {
     }
 }
 
+/// The label of a block.
+type BlockLabel<'a> = dyn Fn(&Block) -> Cow<'a, str> + 'a;
+
 /// How labels are made.
 pub(super) enum LabelSource<'a> {
     Stack(LabelOf),
     Context(LabelOf),
-    Block(Box<dyn Fn(&Block) -> Cow<'a, str> + 'a>),
+    Block(Box<BlockLabel<'a>>),
 }
 
 /// Labels of blocks by a key. Equal labels have one number; that of a stack or a context is made once.

@@ -48,7 +48,7 @@ pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_i
 pub use explain::{Explained, Subject, explain};
 pub use fit::{Card, Fit, FitVerdict, NeedRow, cards};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
-pub use host_balance::{MappedRow, at_reading, mapped};
+pub use host_balance::{MappedRow, at_reading, balance, mapped};
 pub use key_labels::{NO_PARAMETER, UNNAMED};
 pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
 pub use labels::BEFORE_RECORDING;
@@ -85,10 +85,3 @@ pub use waste::{
     operator_temporaries, use_coverage, waste, waste_at_peak,
 };
 pub use window::{window, window_notes};
-
-use crate::recording::DeviceView;
-
-/// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
-pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
-    balance::device_balance(device).or_else(|| host_balance::host_balance(device))
-}

@@ -104,7 +104,7 @@ impl LogReplay {
             let is_of_log = record.alloc_seq.is_some_and(|seq| self.allocated_at(seq).is_some());
             record.kind == RecordKind::Free && !is_of_log
         });
-        let still = device.live.iter().filter(|block| block.seq.is_none_or(|seq| !self.allocated_at(seq).is_some()));
+        let still = device.live.iter().filter(|block| block.seq.is_none_or(|seq| self.allocated_at(seq).is_none()));
         let (of_log, older) = (of_log.filter(lives), older.map(|record| (None, record.size)));
         of_log.map(|record| (record.alloc_seq, record.size)).chain(older).chain(still.map(|block| (None, block.size)))
     }
