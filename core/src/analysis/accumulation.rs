@@ -15,7 +15,7 @@ const MOST_PARTS: usize = 6;
 /// A line whose blocks accumulate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccumulatingLine {
-    /// The line, as in [`by_line`](super::by_line).
+    /// The line, as in a table by [`Key::Line`](super::Key::Line).
     pub line: String,
     /// How often it allocated.
     pub repetitions: usize,
