@@ -92,7 +92,16 @@ pub(crate) struct SelectionArgs {
 
 /// What a table is by, as a word of [`Key`].
 pub(crate) fn key() -> impl TypedValueParser<Value = Key> {
-    PossibleValuesParser::new(Key::ALL.map(Key::word)).map(|word| Key::from_word(&word).unwrap_or_default())
+    one_of(Key::ALL.to_vec())
+}
+
+/// The same over time, where a block's age is another one at each moment.
+pub(crate) fn key_over_time() -> impl TypedValueParser<Value = Key> {
+    one_of(Key::ALL.into_iter().filter(|key| *key != Key::Age).collect())
+}
+
+fn one_of(keys: Vec<Key>) -> impl TypedValueParser<Value = Key> {
+    PossibleValuesParser::new(keys.into_iter().map(Key::word)).map(|word| Key::from_word(&word).unwrap_or_default())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

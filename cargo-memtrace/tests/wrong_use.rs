@@ -167,6 +167,7 @@ fn wrong_values_say_what_is_possible() {
         (&["explain"], "SUBJECT"),
         (&["diff", "whole.memtrace"], "AFTER"),
         (&["diff", "whole.memtrace", "whole.memtrace", "--by", "colour"], "model-line"),
+        (&["timeline", "whole.memtrace", "--by", "age"], "possible values: line"),
         (&["diff", "whole.memtrace", "whole.memtrace", "--device", "cuda:3"], "cuda:3"),
         (&["diff", "whole.memtrace", "whole.memtrace", "--md", "--json"], "--json"),
         (&["check", "whole.memtrace"], "--peak"),

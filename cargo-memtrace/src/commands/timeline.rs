@@ -23,7 +23,7 @@ pub(crate) struct TimelineArgs {
     #[command(flatten)]
     reading: ReadingArgs,
     /// A row or an area for each of the largest; the terminal shows only the total by default, SVG categories
-    #[arg(long, value_name = "KEY", value_parser = arguments::key())]
+    #[arg(long, value_name = "KEY", value_parser = arguments::key_over_time())]
     by: Option<Key>,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
     #[arg(short, long, value_name = "FILE")]

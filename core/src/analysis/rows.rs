@@ -1,97 +1,78 @@
 //! Keys that blocks are grouped by, and the rows of such a group.
 
-/// What the rows of a [`Breakdown`] stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Key {
-    /// The source line of the program.
-    #[default]
-    Line,
-    /// The line of the model. Where that is a library's, [`Key::Line`] is the program's call.
-    ModelLine,
-    /// The function of the source line.
-    Function,
-    /// The tensor operation.
-    Operator,
-    /// What the memory is for.
-    Category,
-    /// The part of the model.
-    Module,
-    /// The parameter of the model.
-    Parameter,
-    /// The name that the program gave to the block.
-    Name,
-    /// The innermost scope, with the scopes around it.
-    Scope,
-    /// How long before the moment it was allocated.
-    Age,
-    /// The thread that allocated it, by its name.
-    Thread,
-    /// The CUDA stream, as the exporters number them.
-    Stream,
-    /// The crate whose code requested it, the standard library's not included.
-    Crate,
+use crate::snapshot::words;
+
+words! {
+    /// What the rows of a [`Breakdown`] stand for.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Key {
+        /// The source line of the program.
+        #[default]
+        Line = "line",
+        /// The line of the model. Where that is a library's, [`Key::Line`] is the program's call.
+        ModelLine = "model-line",
+        /// The function of the source line.
+        Function = "function",
+        /// The tensor operation.
+        Operator = "operator",
+        /// What the memory is for.
+        Category = "category",
+        /// The part of the model.
+        Module = "module",
+        /// The parameter of the model.
+        Parameter = "parameter",
+        /// The name that the program gave to the block.
+        Name = "name",
+        /// The innermost scope, with the scopes around it.
+        Scope = "scope",
+        /// How long before the moment it was allocated.
+        Age = "age",
+        /// The thread that allocated it, by its name.
+        Thread = "thread",
+        /// The CUDA stream, as the exporters number them.
+        Stream = "stream",
+        /// The crate whose code requested it, the standard library's not included.
+        Crate = "crate",
+    }
 }
 
-/// The word of a key on a command line, the key of its table at the peak, the end of that table's heading, and the heading
-/// of the column.
-const WORDS: [(&str, &str, &str, &str); 13] = [
-    ("line", "peak_by_line", "line", "Location"),
-    ("model-line", "peak_by_model_line", "line of the model", "Location"),
-    ("function", "peak_by_function", "function", "Function"),
-    ("operator", "peak_by_operator", "operator", "Operator"),
-    ("category", "peak_by_category", "category", "Category"),
-    ("module", "peak_by_module", "module", "Module"),
-    ("parameter", "peak_by_parameter", "parameter", "Parameter"),
-    ("name", "peak_by_name", "name", "Name"),
-    ("scope", "peak_by_scope", "scope", "Scope"),
-    ("age", "peak_by_age", "age", "Allocated"),
-    ("thread", "peak_by_thread", "thread", "Thread"),
-    ("stream", "peak_by_stream", "stream", "Stream"),
-    ("crate", "peak_by_crate", "crate", "Crate"),
+/// The key of a table at the peak, the end of its heading, and the heading of the column with its labels.
+const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
+    ("peak_by_line", "line", "Location"),
+    ("peak_by_model_line", "line of the model", "Location"),
+    ("peak_by_function", "function", "Function"),
+    ("peak_by_operator", "operator", "Operator"),
+    ("peak_by_category", "category", "Category"),
+    ("peak_by_module", "module", "Module"),
+    ("peak_by_parameter", "parameter", "Parameter"),
+    ("peak_by_name", "name", "Name"),
+    ("peak_by_scope", "scope", "Scope"),
+    ("peak_by_age", "age", "Allocated"),
+    ("peak_by_thread", "thread", "Thread"),
+    ("peak_by_stream", "stream", "Stream"),
+    ("peak_by_crate", "crate", "Crate"),
 ];
 
 impl Key {
-    /// All keys.
-    pub const ALL: [Self; 13] = [
-        Self::Line,
-        Self::ModelLine,
-        Self::Function,
-        Self::Operator,
-        Self::Category,
-        Self::Module,
-        Self::Parameter,
-        Self::Name,
-        Self::Scope,
-        Self::Age,
-        Self::Thread,
-        Self::Stream,
-        Self::Crate,
-    ];
-
-    /// Its name on a command line, such as `model-line`.
-    pub fn word(self) -> &'static str {
-        WORDS[self as usize].0
-    }
-
-    /// The key with this name on a command line.
+    /// The key with this [`word`](Self::word).
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.word() == word)
     }
 
     /// The key of the report's section that has it at the peak.
     pub const fn section(self) -> &'static str {
-        WORDS[self as usize].1
+        TABLE[self as usize].0
     }
 
     /// The end of a heading: what follows "at the peak, by".
     pub fn words(self) -> &'static str {
-        WORDS[self as usize].2
+        TABLE[self as usize].1
     }
 
     /// The heading of the column that has its labels.
     pub fn column(self) -> &'static str {
-        WORDS[self as usize].3
+        TABLE[self as usize].2
     }
 }
 
@@ -119,8 +100,7 @@ pub struct Breakdown {
 
 #[cfg(test)]
 mod tests {
-
-    use crate::analysis::Key;
+    use super::*;
 
     #[test]
     fn a_key_has_its_own_words() {

@@ -36,7 +36,7 @@ impl Lifetime {
 
     /// Its free, if the log has it.
     pub fn free<'a>(&self, device: &'a DeviceSnapshot) -> Option<&'a Record> {
-        device.records.get(self.to as usize - 1).filter(|_| self.to != NEVER)
+        device.records.get(self.to.checked_sub(1)? as usize).filter(|_| self.to != NEVER)
     }
 }
 
