@@ -87,9 +87,9 @@ fn input_that_is_missing_torn_newer_or_something_else_is_named_by_every_reading_
     let inputs = [
         ("missing.memtrace", "No such file"),
         ("folder", "no recording"),
-        ("empty.memtrace", "it begins like none; captures are written by"),
+        ("empty.memtrace", "it does not begin like one; captures are written by"),
         ("torn.memtrace", "it ends before its first commit"),
-        ("text.memtrace", "it begins like none; captures are written by"),
+        ("text.memtrace", "it does not begin like one; captures are written by"),
         ("newer.memtrace", "version 200"),
         ("bad.pickle", "PyTorch memory snapshots are written by"),
         ("bad.memtrace.gz", ""),

@@ -116,7 +116,7 @@ impl<'a> ReadOptions<'a> {
     }
 
     fn parsed(self, bytes: &[u8], stored: usize) -> Result<SnapshotData, Error> {
-        let unknown = || (RECORDING.refused)(kind_of(bytes).unwrap_or("it begins like none").to_owned());
+        let unknown = || (RECORDING.refused)(kind_of(bytes).unwrap_or("it does not begin like one").to_owned());
         let reader = Reader::of(bytes).ok_or_else(unknown)?;
         (reader.parse)(bytes, stored, self).map_err(|reason| reader.refused(reason))
     }
