@@ -131,3 +131,21 @@ impl Deref for DeviceView<'_> {
         self.snapshot
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::Story;
+
+    #[test]
+    fn what_the_log_no_longer_has_begins_or_ends_where_it_begins_unless_the_time_is_known() {
+        let mut story = Story::cpu();
+        story.lasting(900);
+        story.at(100).alloc("gone", 100).at(200).alloc("older", 2).at(300).free("gone").at(350).alloc("late", 1);
+        story.at(400).alloc("new", 4).at(500).free("older").at(600).free("late");
+        let data = story.overwritten(4).build();
+        let view = DeviceView::of(&data, &data.devices[0]);
+        let spans: Vec<_> = view.lifetimes().iter().map(|life| view.span_ns(life)).collect();
+        assert_eq!(spans, [100..400, 200..500, 400..600, 400..900]);
+    }
+}

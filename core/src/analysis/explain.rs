@@ -156,6 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn what_the_log_no_longer_has_is_not_counted_as_allocated() {
+        let mut story = Story::cpu();
+        story.at(1_000).alloc("a", 2000).on(LINE_7).at(2_000).alloc("b", 1000).on(LINE_7);
+        let data = story.overwritten(1).build();
+        let line = explain(&DeviceView::of(&data, &data.devices[0]), &Subject::parse("model.rs:7"));
+        assert_eq!((line.blocks.len(), line.allocated.bytes, line.at_end.bytes), (2, 1000, 3000));
+    }
+
+    #[test]
     fn what_is_known_of_unknown_blocks_is_said_in_the_reports_words() {
         let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
         let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
