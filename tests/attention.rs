@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use memtrace::DeviceView;
-use memtrace::analysis::{DiffRow, LiveSet, OperatorPairs};
+use memtrace::analysis::{DiffRow, OperatorPairs};
 
 #[path = "support/child.rs"]
 mod child;
@@ -49,7 +49,7 @@ fn the_port_has_a_partner_for_nearly_all_that_the_script_held_at_its_peak() {
         let port = session.snapshot();
         let cpu = port.device(memtrace::Device::Cpu).unwrap();
         let (script, port) = (DeviceView::of(&script, &script.devices[0]), DeviceView::of(&port, cpu));
-        let pairs = OperatorPairs::of(&LiveSet::at_peak(&script), &LiveSet::at_peak(&port)).unwrap();
+        let pairs = OperatorPairs::of(&script.at_peak(), &port.at_peak()).unwrap();
 
         let rows = &pairs.at_peak.rows;
         for (title, bytes) in BY_HAND {

@@ -67,16 +67,17 @@ pub struct DeviceView<'a> {
     snapshot: &'a DeviceSnapshot,
     lifetimes: OnceCell<Rc<Lifetimes>>,
     categories: OnceCell<Categories>,
-    pub(crate) at_peak: [OnceCell<Breakdown>; Key::ALL.len()],
+    /// The tables at the peak.
+    pub(crate) tables: [OnceCell<Breakdown>; Key::ALL.len()],
     twice: OnceCell<Vec<LiveTwice>>,
     graphs: OnceCell<Graphs>,
 }
 
 impl<'a> DeviceView<'a> {
     fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
-        let at_peak = [const { OnceCell::new() }; Key::ALL.len()];
+        let tables = [const { OnceCell::new() }; Key::ALL.len()];
         let (twice, graphs) = (OnceCell::new(), OnceCell::new());
-        Self { data, snapshot, lifetimes: OnceCell::new(), categories: OnceCell::new(), at_peak, twice, graphs }
+        Self { data, snapshot, lifetimes: OnceCell::new(), categories: OnceCell::new(), tables, twice, graphs }
     }
 
     /// The view of a single device. Views of one [`Recording`] share more.

@@ -20,7 +20,7 @@ pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'stat
 impl DeviceView<'_> {
     /// What was live at the peak, by this key.
     pub fn by(&self, key: Key) -> &Breakdown {
-        self.at_peak[key as usize].get_or_init(|| of_set(&LiveSet::at_peak(self), key))
+        self.tables[key as usize].get_or_init(|| of_set(&self.at_peak(), key))
     }
 }
 

@@ -14,12 +14,14 @@ pub struct LiveSet<'r> {
     state: Cow<'r, Peak>,
 }
 
-impl<'r> LiveSet<'r> {
-    /// The device's peak.
-    pub fn at_peak(device: &'r DeviceView<'r>) -> Self {
-        Self { device, state: Cow::Borrowed(&device.snapshot().peak) }
+impl DeviceView<'_> {
+    /// What is live at the peak.
+    pub fn at_peak(&self) -> LiveSet<'_> {
+        LiveSet { device: self, state: Cow::Borrowed(&self.snapshot().peak) }
     }
+}
 
+impl<'r> LiveSet<'r> {
     pub(super) fn of(device: &'r DeviceView<'r>, state: Peak) -> Self {
         Self { device, state: Cow::Owned(state) }
     }

@@ -78,7 +78,7 @@ impl DeviceView<'_> {
     pub fn at(&self, moment: &Moment) -> Result<LiveSet<'_>, Error> {
         let data = self.data();
         let state = match moment {
-            Moment::Peak => return Ok(LiveSet::at_peak(self)),
+            Moment::Peak => return Ok(self.at_peak()),
             Moment::End => return Ok(self.at_end()),
             Moment::Time(ns) => at_time(self, *ns)?,
             Moment::Step(number) => in_scopes(data, self, &step(data, *number)?)?,

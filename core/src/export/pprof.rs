@@ -14,7 +14,7 @@ use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
 use super::viewers::{Numbered, ShownFrames, rest, sums};
 use super::{Export, LeftOut};
-use crate::analysis::{LiveSet, Moment, NO_STACK, operator_label};
+use crate::analysis::{Moment, NO_STACK, operator_label};
 use crate::error::Error;
 use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
@@ -83,7 +83,7 @@ impl<'a> ProfileBuilder<'a> {
         let categories = device.categories();
         let key = |block: &Block| (block.stack, block.context, categories.label(block.seq));
         let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::new();
-        let (at_peak, end) = (LiveSet::at_peak(device), device.at_end());
+        let (at_peak, end) = (device.at_peak(), device.at_end());
         let allocated = device.at(&Moment::Allocated)?;
         for (key, weight) in sums(&allocated, key).rows() {
             samples.update(*key, |weights| weights.allocated = *weight);

@@ -76,7 +76,7 @@ fn a_series_of_estimates_is_read_as_one() {
 fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let data = a_sample();
     let device = &data.devices[0];
-    let folded = folded::lines(&crate::analysis::LiveSet::at_peak(&DeviceView::of(&data, device)), &Folded::default());
+    let folded = folded::lines(&DeviceView::of(&data, device).at_peak(), &Folded::default());
     assert_eq!(folded.values().sum::<u64>(), device.peak.total());
     let report: Value = serde_json::from_slice(&as_json(&data)).unwrap();
     let report = &report["devices"][0];

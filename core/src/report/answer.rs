@@ -17,7 +17,7 @@ const CATEGORIES: usize = 4;
 
 pub(super) fn answer(device: &DeviceView<'_>) -> Vec<String> {
     let mut lines = vec![peak(device)];
-    let at_peak = LiveSet::at_peak(device);
+    let at_peak = device.at_peak();
     lines.extend(made_of(&at_peak));
     lines.extend(largest(&at_peak));
     lines.extend(out_of_memory(device));
@@ -137,7 +137,7 @@ pub(crate) struct Holder {
 
 /// The lines that held most of the peak, the largest first.
 pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
-    let (Breakdown { rows, total }, at_peak) = (device.by(Key::Line), LiveSet::at_peak(device));
+    let (Breakdown { rows, total }, at_peak) = (device.by(Key::Line), device.at_peak());
     let about = sampled::about(device.sample_interval());
     let holder = |row: &Row| {
         let operator = operator_of_line(&at_peak, row).map_or(String::new(), |name| format!(", most of it by {name}"));
@@ -220,7 +220,7 @@ mod tests {
 
     fn held_most(trace: &Story) -> String {
         let data = trace.build();
-        largest(&LiveSet::at_peak(&DeviceView::of(&data, &data.devices[0]))).unwrap()
+        largest(&DeviceView::of(&data, &data.devices[0]).at_peak()).unwrap()
     }
 
     #[test]

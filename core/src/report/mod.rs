@@ -26,7 +26,7 @@ pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};
 
-use crate::analysis::{LiveSet, Moment, ON_REQUEST, Shown, TABLES};
+use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES};
 use crate::error::Error;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Device, SnapshotData};
@@ -129,7 +129,7 @@ impl Report {
 
     fn of_device(recording: &Recording<'_>, device: &DeviceView<'_>, options: &ReportOptions) -> Self {
         let on = coverage::device_name(recording, device.device);
-        let at_peak = LiveSet::at_peak(device);
+        let at_peak = device.at_peak();
         let mut sections = tables::sections(&at_peak, &[Shown::Always, Shown::InReports], options);
         sections.extend(tables::scopes(device, options));
         sections.extend(tables::temporaries(device, options));
@@ -161,7 +161,7 @@ impl Report {
         let options = ReportOptions { device: Some(device), rows, ..ReportOptions::default() };
         let shown = &[Shown::Always, Shown::InFailures];
         let recording = Recording::new(data);
-        let at_peak = recording.device(device).map(LiveSet::at_peak);
+        let at_peak = recording.device(device).map(DeviceView::at_peak);
         let sections = at_peak.map(|live| tables::sections(&live, shown, &options));
         Self { sections: sections.unwrap_or_default(), ..Self::default() }
     }

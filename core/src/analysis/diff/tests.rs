@@ -1,12 +1,12 @@
 use super::*;
-use crate::analysis::{Key, LiveSet};
+use crate::analysis::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
 use crate::snapshot::{SnapshotData, StackId, Thread, ThreadId};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
     let [before, after] = [before, after].map(|data| DeviceView::of(data, &data.devices[0]));
-    Diff::of(&LiveSet::at_peak(&before), &LiveSet::at_peak(&after), key)
+    Diff::of(&before.at_peak(), &after.at_peak(), key)
 }
 
 /// Line 7 holds `seven` bytes, line 9 `nine`.

@@ -1,5 +1,4 @@
 use super::*;
-use crate::analysis::LiveSet;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Frame, SnapshotData, StackId};
@@ -55,7 +54,7 @@ fn of_candle() -> SnapshotData {
 
 fn pairs(before: &SnapshotData, after: &SnapshotData) -> Option<OperatorPairs> {
     let [before, after] = [before, after].map(|data| DeviceView::of(data, &data.devices[0]));
-    OperatorPairs::of(&LiveSet::at_peak(&before), &LiveSet::at_peak(&after))
+    OperatorPairs::of(&before.at_peak(), &after.at_peak())
 }
 
 /// Label, bytes before and bytes after of the rows, by label.

@@ -43,7 +43,7 @@ pub(super) fn points(device: &DeviceView<'_>, names: &mut Numbered<String>) -> H
     let mut points = PointBuilder::new(device.data(), names);
     points.totals(device);
     points.replay(device);
-    points.add(&LiveSet::at_peak(device), |point| &mut point.at_peak);
+    points.add(&device.at_peak(), |point| &mut point.at_peak);
     points.add(&device.at_end(), |point| &mut point.at_end);
     let mut points = points.points;
     for number in 0..points.rows().len() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::parts::{AllocatorRow, DriverTime, FindingFigures, MemoryBalance, Peak, Pool, Sample, Segments, stats};
-use crate::analysis::{self, BreakdownTable, Churn, Key, LiveSet, LiveTwice, ScopeRow, TABLES, TemporaryRow};
+use crate::analysis::{self, BreakdownTable, Churn, Key, LiveTwice, ScopeRow, TABLES, TemporaryRow};
 use crate::recording::DeviceView;
 use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
 use crate::snapshot::{Device, Gap, OutOfMemory};
@@ -67,7 +67,7 @@ pub(super) struct DeviceFigures {
 impl DeviceFigures {
     /// All that is known of a device.
     pub(super) fn of(device: &DeviceView<'_>) -> Self {
-        let (at_peak, end) = (LiveSet::at_peak(device), device.at_end());
+        let (at_peak, end) = (device.at_peak(), device.at_end());
         // The table of names exists only if there are names; the others may be empty.
         let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
         let live = LIVE.iter().map(|(name, key)| (Cow::Borrowed(*name), Table::of(Row::all(&end.by(*key)))));

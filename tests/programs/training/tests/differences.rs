@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use memtrace_core::analysis::{Diff, DiffRow, Key, LiveSet, Moment};
+use memtrace_core::analysis::{Diff, DiffRow, Key, Moment};
 use memtrace_core::report::{DiffOptions, Report};
 use memtrace_core::{Recording, SnapshotData};
 
@@ -48,7 +48,7 @@ fn run(folder: &Path, regression: &str) -> SnapshotData {
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
     let [before, after] = [before, after].map(Recording::new);
-    let at_peak = |recording| LiveSet::at_peak(Recording::device_or_main(recording, None).unwrap());
+    let at_peak = |recording| Recording::device_or_main(recording, None).unwrap().at_peak();
     Diff::of(&at_peak(&before), &at_peak(&after), key)
 }
 
