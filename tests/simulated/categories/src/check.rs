@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use memtrace::attribute::{AllocationSite, Categories, Either, allocation_site};
+use memtrace::attribute::{AllocationSite, Attribution, Either, allocation_site};
 use memtrace::snapshot::{DeviceSnapshot, Record};
 use memtrace::{Category, DeviceView, SnapshotData};
 
@@ -57,7 +57,8 @@ pub(crate) struct Rates {
 impl Rates {
     pub(crate) fn of(truth: &Truth, data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let mut rates = Self::default();
-        let categories = DeviceView::of(data, device).categories().clone();
+        let view = DeviceView::of(data, device);
+        let (data, categories) = (view.data(), view.categories());
         let at_peak: Vec<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
         for (record, known) in truth.of(device) {
             let Some(known) = known.filter(|_| !is_kernels(data, &record)) else {
@@ -109,7 +110,7 @@ impl Rates {
         verdict: usize,
         known: Option<Category>,
         found: Category,
-        data: &SnapshotData,
+        data: &Attribution<'_>,
         record: &Record,
     ) {
         let place = match allocation_site(data, record.alloc_stack) {
