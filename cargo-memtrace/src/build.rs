@@ -48,7 +48,11 @@ pub(crate) fn program(args: &CargoArgs, environment: &[(&str, OsString)]) -> Res
     one(built, args)
 }
 
-/// Cargo, as it calls its subcommands.
+/// Whether a package that cargo builds for these arguments depends on a package of this name.
+pub(crate) fn depends_on(args: &CargoArgs, name: &str) -> bool {
+    selected(args).iter().flat_map(|package| &package.dependencies).any(|dependency| dependency.name == name)
+}
+
 /// The variables with which a profile keeps the names of functions and lines, whatever Cargo.toml says. The user's own go first.
 pub(crate) fn with_names(profile: &str) -> impl Iterator<Item = (String, &'static str)> {
     let profile = profile.to_uppercase().replace('-', "_");

@@ -13,16 +13,25 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
-/// Libraries that take the place of C's allocator, by the beginnings of their names. The preload library records none of them, and
-/// some sanitizers do not start behind another library.
+/// Libraries that take the place of C's allocator, by the beginnings of their names: the preload library records none of them.
 const ALLOCATORS: [&str; 7] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"];
+/// Of these the sanitizers', some of which do not start behind another library.
+const SANITIZERS: &[&str] = ALLOCATORS.last_chunk::<4>().expect("there are more").as_slice();
 
 /// The first of these libraries, given as names or paths, that takes the place of C's allocator.
 pub(crate) fn other_allocator<'a>(libraries: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = |library: &'a str| library.rsplit('/').next().unwrap_or(library);
-    let is_one = |name: &&str| ALLOCATORS.iter().any(|library| name.starts_with(library));
-    libraries.into_iter().map(name).find(is_one)
+    libraries.into_iter().map(name).find(|name| is_one_of(&ALLOCATORS, name))
+}
+
+/// Whether a library is a sanitizer's.
+pub(crate) fn is_sanitizer(library: &str) -> bool {
+    is_one_of(SANITIZERS, library)
+}
+
+fn is_one_of(libraries: &[&str], name: &str) -> bool {
+    libraries.iter().any(|library| name.starts_with(library))
 }
 
 /// A program's file.

@@ -7,17 +7,42 @@
 mod sources;
 
 use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 
 use memtrace_runner::kit::{
     GPU_CHECK, Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER, SimulatedGpu, TEST_RUNNER, Variables,
 };
 
 use crate::failure::CommandFailure;
-use crate::input;
+use crate::progress::Progress;
+use crate::{input, output};
 
 /// The file of a part, built on first use.
 pub(crate) fn file(part: &KitPart) -> Result<PathBuf, CommandFailure> {
     kit()?.file(part).map_err(CommandFailure::Use)
+}
+
+/// The preload library: built when it is needed, or from before that, while cargo builds the program.
+#[derive(Default)]
+pub(crate) struct PreloadLibrary(Option<JoinHandle<Result<PathBuf, CommandFailure>>>);
+
+impl PreloadLibrary {
+    /// If the program's build fails, cargo goes on with the library, and the next command finds it.
+    pub(crate) fn begin() -> Self {
+        let build = || {
+            Kit::of(&sources::root()?).and_then(|kit| kit.quiet().file(&PRELOAD_LIBRARY)).map_err(CommandFailure::Use)
+        };
+        Self(Some(thread::spawn(build)))
+    }
+
+    pub(crate) fn file(self) -> Result<PathBuf, CommandFailure> {
+        let Some(build) = self.0 else { return file(&PRELOAD_LIBRARY) };
+        let _progress = (!build.is_finished()).then(|| {
+            output::say("the program is built; waiting for the preload library");
+            Progress::of("building the preload library")
+        });
+        build.join().unwrap_or_else(|_| file(&PRELOAD_LIBRARY))
+    }
 }
 
 /// What is built on first use, and whether it was.

@@ -11,15 +11,15 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use clap::Args;
 use memtrace_core::Bytes;
 use memtrace_core::export::Format;
-use memtrace_runner::kit::PRELOAD_LIBRARY;
 
 use super::conclusion;
 use crate::arguments::CargoArgs;
-use crate::elf::ProgramFile;
+use crate::elf::{ProgramFile, is_sanitizer};
 use crate::failure::CommandFailure;
+use crate::kit::{self, PreloadLibrary};
 use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, cargo_runner, kit, moment, output, signals};
+use crate::{build, cargo_runner, moment, output, signals};
 
 /// Build, run and record a program
 #[derive(Args, Default)]
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     not_used("MEMTRACE", "`run` records with the whole log");
     not_used("MEMTRACE_OUT", "`run -o FILE` names the recording");
     prepared.record_to(&reserved, args)?;
-    let Prepared { name, file, mut command } = prepared;
+    let Prepared { name, file, mut command, .. } = prepared;
     let child = started(&mut command)?;
     let pid = child.id();
     let sampler = ResidentSampler::of(pid);
@@ -126,6 +126,7 @@ struct Prepared {
     name: String,
     file: ProgramFile,
     command: Command,
+    library: PreloadLibrary,
 }
 
 impl Prepared {
@@ -134,11 +135,13 @@ impl Prepared {
         if let Some(memory) = &args.simulate {
             environment = kit::simulated_gpu(memory)?;
         }
-        let (name, program) = match &args.exec {
-            Some(program) => (name_of(program), program.clone()),
+        let (name, program, library) = match &args.exec {
+            Some(program) => (name_of(program), program.clone(), PreloadLibrary::default()),
             None => {
+                let is_needed = !is_off() && !build::depends_on(&args.cargo, "candle-memtrace");
+                let library = if is_needed { PreloadLibrary::begin() } else { PreloadLibrary::default() };
                 let built = build::program(&args.cargo, &environment)?;
-                (built.name, built.path)
+                (built.name, built.path, library)
             }
         };
         if args.exec.is_none()
@@ -150,11 +153,12 @@ impl Prepared {
         // As `cargo bench` calls it.
         command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
         command.args(&args.args).envs(environment).envs(args.variables.iter().cloned());
-        Ok(Self { name, file: ProgramFile::or_script(&program), command })
+        Ok(Self { name, file: ProgramFile::or_script(&program), command, library })
     }
 
     fn record_to(&mut self, reserved: &ReservedName, args: &RunArgs) -> Result<(), CommandFailure> {
         let command = &mut self.command;
+        let library = std::mem::take(&mut self.library);
         command
             .env("MEMTRACE", "1")
             .env("MEMTRACE_RUN", args.children.map_or_else(|| std::process::id().to_string(), |_| "all".into()))
@@ -165,11 +169,15 @@ impl Prepared {
             command.env("MEMTRACE_AUTOSTART", "1");
             return Ok(());
         }
-        if let Some(why) = self.file.hides_its_heap() {
-            output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
+        let has_sanitizer = self.file.linked_allocator.as_deref().is_some_and(is_sanitizer);
+        let is_preloaded = self.file.is_dynamic && !has_sanitizer && !preload::others_have_a_sanitizer();
+        if is_preloaded {
+            preload::preload(command, &library.file()?);
         }
-        if self.file.is_dynamic && self.file.linked_allocator.is_none() && !preload::others_have_an_allocator() {
-            preload::preload(command, &kit::file(&PRELOAD_LIBRARY)?);
+        // Of a library that the program is linked to, the preload library says so itself.
+        let is_said = is_preloaded && self.file.linked_allocator.is_some();
+        if let Some(why) = self.file.hides_its_heap().filter(|_| !is_said) {
+            output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ pub struct KitPart {
 pub struct Kit {
     pub(super) root: PathBuf,
     cache: PathBuf,
+    is_quiet: bool,
 }
 
 impl Kit {
@@ -40,7 +41,12 @@ impl Kit {
     /// # Errors
     /// There is no folder for the cache.
     pub fn of(root: &Path) -> Result<Self, String> {
-        Ok(Self { root: root.to_owned(), cache: cache()? })
+        Ok(Self { root: root.to_owned(), cache: cache()?, is_quiet: false })
+    }
+
+    /// Shows no progress of cargo's: another one shows its own at the same time.
+    pub fn quiet(self) -> Self {
+        Self { is_quiet: true, ..self }
     }
 
     /// The only file of a part, or the first one.
@@ -113,7 +119,8 @@ impl Kit {
         let mut command = self.command(&cargo());
         command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &host).stdout(Stdio::null());
         // On a terminal, cargo shows its progress.
-        command.args(["build", "--release"]).args(part.cargo).args((!io::stderr().is_terminal()).then_some("--quiet"));
+        let is_quiet = self.is_quiet || !io::stderr().is_terminal();
+        command.args(["build", "--release"]).args(part.cargo).args(is_quiet.then_some("--quiet"));
         let status = command.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
         match status.success() {
             true => Ok(target.join(host).join("release")),

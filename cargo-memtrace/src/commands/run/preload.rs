@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::elf::other_allocator;
+use crate::elf::{is_sanitizer, other_allocator};
 use crate::output;
 
 /// Names the library that NVTX loads in a program that contains it. There is room for one.
@@ -18,14 +18,13 @@ pub(super) fn preload(command: &mut Command, library: &Path) {
     }
 }
 
-/// Whether what is preloaded anyway takes the place of C's allocator, which is said.
-pub(super) fn others_have_an_allocator() -> bool {
+/// Says if what is preloaded anyway takes the place of C's allocator. Whether it is a sanitizer's.
+pub(super) fn others_have_a_sanitizer() -> bool {
     let others = std::env::var("LD_PRELOAD").unwrap_or_default();
-    let found = other_allocator(others.split([':', ' ']));
-    if let Some(library) = found {
-        output::say(format!("nothing is recorded: {library}, which is preloaded, takes the place of C's allocator"));
-    }
-    found.is_some()
+    let Some(library) = other_allocator(others.split([':', ' '])) else { return false };
+    let what = if is_sanitizer(library) { "nothing" } else { "nothing of the heap" };
+    output::say(format!("{what} is recorded: {library}, which is preloaded, takes the place of C's allocator"));
+    is_sanitizer(library)
 }
 
 /// Behind what is preloaded anyway.
