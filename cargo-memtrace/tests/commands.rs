@@ -87,6 +87,86 @@ fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
 }
 
 #[test]
+fn each_gpu_of_a_program_has_to_fit_with_what_is_to_stay_free_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = on_a_gpu(folder.path(), 0);
+    let mut data = memtrace_core::open(&path).unwrap();
+    let mut second = data.devices[0].clone();
+    second.device = memtrace_core::Device::Cuda(1);
+    second.stats.reserved_bytes.peak = 12 << 30;
+    data.devices.push(second);
+    let mut capture = Vec::new();
+    memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
+    fs::write(&path, capture).unwrap();
+    let on = |card: &'static str| ["fit", "--gpus", card, "--recording", path.to_str().unwrap()];
+    let both = prints(&on("T4"));
+    assert!(both.starts_with("cuda:0 on T4 (") && both.contains("\ncuda:1 on T4 ("), "{both}");
+    assert!(both.contains("\ncuda:1 on T4 (Zheng-Chong"), "{both}");
+    // The pool of the second one took 12 GiB, so 3 may not be free there.
+    let output = memtrace(&[&on("T4")[..], &["--margin", "3GiB"]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), said.matches(": fits, ").count()), (Some(3), 1), "{said}");
+    assert!(said.contains("3.000 GiB  3.000 GiB  margin: as given"), "{said}");
+}
+
+#[test]
+fn a_prediction_is_compared_with_a_recording_row_by_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let predicted = on_a_gpu(folder.path(), 0);
+    let measured = |used: u64| {
+        let mut data = memtrace_core::open(&predicted).unwrap();
+        let memory =
+            memtrace_core::snapshot::DeviceMemory { total: 16 << 30, free: (16 << 30) - used, ..Default::default() };
+        data.devices[0].memory = Some(memory);
+        let (path, mut capture) = (folder.path().join("measured.memtrace"), Vec::new());
+        memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
+        fs::write(&path, capture).unwrap();
+        path
+    };
+    let check = |file: &Path| {
+        let file = file.to_str().unwrap();
+        memtrace(&["fit", "--check", file, "--gpus", "T4", "--recording", predicted.to_str().unwrap()])
+    };
+    let output = check(&measured(100 << 20));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && said.contains("Predicted for T4 and measured") && !said.contains("UNDER"),
+        "{said}"
+    );
+    let output = check(&measured(1 << 30));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), said.matches("UNDER").count()), (Some(1), 2), "{said}");
+    let output = check(&predicted);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(2) && errors.contains("driver's numbers are not in the recording"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_is_free_now_is_what_nvidia_smi_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = on_a_gpu(folder.path(), 0);
+    let smi = folder.path().join("nvidia-smi");
+    fs::write(&smi, "#!/bin/sh\necho NVIDIA GeForce RTX 4090, 23028\necho Tesla V100, 10\n").unwrap();
+    let fit = |path: &Path| {
+        let arguments = ["memtrace", "fit", "--free", "--recording", file.to_str().unwrap()];
+        Command::new(env!("CARGO_BIN_EXE_cargo-memtrace")).args(arguments).env("PATH", path).output().unwrap()
+    };
+    let output = fit(folder.path());
+    assert_eq!(output.status.code(), Some(2), "it may not be executed");
+    let mut mode = fs::metadata(&smi).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&smi, mode).unwrap();
+    let output = fit(folder.path());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("NVIDIA GeForce RTX 4090 (22.49 GiB by CUDA): fits, "), "{said}");
+    assert!(said.contains("\nTesla V100 (10.00 MiB by CUDA): does not fit, "), "{said}");
+}
+
+#[test]
 fn the_reports_figures_are_those_of_the_recording() {
     let file = recording();
     let data = memtrace_core::open(&file).unwrap();

@@ -17,6 +17,32 @@ pub enum Fill {
     Random,
 }
 
+/// What a copy to the host gives where the memory holds only zeros: nothing was written there, or kernels would have computed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Results {
+    /// The zeros.
+    #[default]
+    Zeros,
+    /// 32-bit floats from 0.5 to 1, other ones at each copy.
+    Floats,
+    /// 32-bit integers from 11 to 14, other ones at each copy.
+    Integers,
+}
+
+impl Results {
+    /// The value of an element in a copy.
+    pub(crate) fn value(self, copy: u64, element: u64) -> u32 {
+        let random = (copy.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ element)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .rotate_left(31);
+        match self {
+            Self::Zeros => 0,
+            Self::Floats => 0x3f00_0000 | (random as u32 & 0x7f_ffff),
+            Self::Integers => 11 + (random % 4) as u32,
+        }
+    }
+}
+
 /// The configuration of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -38,6 +64,8 @@ pub struct Config {
     pub pools: bool,
     /// The contents of new memory.
     pub fill: Fill,
+    /// What copies to the host give for results.
+    pub results: Results,
     /// Injected faults.
     pub faults: Faults,
 }
@@ -54,6 +82,7 @@ impl Default for Config {
             module: 0,
             pools: true,
             fill: Fill::Zeros,
+            results: Results::Zeros,
             faults: Faults::default(),
         }
     }
@@ -84,6 +113,12 @@ impl Config {
             _ => None,
         })?;
         read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, fill)?;
+        read(c"MEMTRACE_CUSIM_RESULTS", &mut config.results, |text| match text {
+            "zeros" => Some(Results::Zeros),
+            "floats" => Some(Results::Floats),
+            "integers" => Some(Results::Integers),
+            _ => None,
+        })?;
         read(c"MEMTRACE_CUSIM_FAULTS", &mut config.faults, Faults::parse)?;
         Ok(config)
     }

@@ -26,7 +26,7 @@
 //! * Memory of other processes has the size that its handle states, takes no memory of the device and reads as zero.
 //! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at once on
 //!   any other.
-//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros. The libraries launch what the real ones launch, as empty kernels.
+//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros; `MEMTRACE_CUSIM_RESULTS` gives programs that read them other ones. The libraries launch what the real ones launch, as empty kernels.
 //!
 //! # Variables
 //! | `MEMTRACE_CUSIM_…` | default | meaning |
@@ -40,6 +40,7 @@
 //! | `MODULE` | `0` | memory of each module or library, until it is unloaded or its context ends |
 //! | `POOLS` | `1` | `0`: no stream-ordered memory |
 //! | `FILL` | `zeros` | contents of new memory: `zeros`, `ones` (0xFF), `random` (the same in each run) |
+//! | `RESULTS` | `zeros` | what a copy to the host gives where all is zero: `zeros`, `floats` (from 0.5 to 1), `integers` (11 to 14) |
 //! | `FAULTS` | | injected faults, see [`faults`] |
 //! | `LOG` | | a file that gets one line for each allocation and free, see [`history`] |
 //! | `CUBLAS_WORKSPACE` | `0` | bytes that each cuBLAS handle allocates, as the real one does |
@@ -90,7 +91,7 @@ mod random;
 mod say;
 mod units;
 
-pub use config::{Config, Fill, MAX_DEVICES};
+pub use config::{Config, Fill, MAX_DEVICES, Results};
 pub use machine::{AllocationRequest, SimMachine};
 pub use memory::PoolCounters;
 pub use units::bytes;

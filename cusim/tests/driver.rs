@@ -379,6 +379,35 @@ fn threads_are_counted_exactly() {
     }
 }
 
+/// What the host itself has written is read as it is.
+fn results_are(test: &str, results: &str, least: u32, most: u32) {
+    in_child(test, &[("MEMTRACE_CUSIM_RESULTS", results)], || {
+        let driver = Driver::start();
+        let (mut address, mut read) = (0, [[0u32; 256]; 2]);
+        assert_eq!(driver.alloc(&mut address, 1024), 0);
+        for read in &mut read {
+            assert_eq!(driver.to_host(read.as_mut_ptr().cast(), address, 1024), 0);
+            assert!(read.iter().all(|value| (least..=most).contains(value)), "{read:?}");
+        }
+        assert_ne!(read[0], read[1]);
+        assert_eq!(driver.fill(address, 7, 1, 0), 0);
+        assert_eq!(
+            (driver.to_host(read[0].as_mut_ptr().cast(), address, 1024), read[0][..2].to_vec()),
+            (0, vec![7, 0])
+        );
+    });
+}
+
+#[test]
+fn results_that_a_program_reads_may_be_floats() {
+    results_are("results_that_a_program_reads_may_be_floats", "floats", 0.5f32.to_bits(), 1f32.to_bits() - 1);
+}
+
+#[test]
+fn results_that_a_program_reads_may_be_integers() {
+    results_are("results_that_a_program_reads_may_be_integers", "integers", 11, 14);
+}
+
 #[test]
 fn the_machine_is_as_the_environment_says() {
     let variables = [

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use clap::Args;
 use memtrace_core::Bytes;
@@ -111,13 +111,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     Ok(exit_code(status))
 }
 
+/// Where what a program prints goes if the standard output is for a verdict.
+#[derive(Clone, Copy)]
+pub(super) enum Output {
+    OnStandardError,
+    Hidden,
+}
+
 /// Builds, runs and records a program, and says nothing of the recording; whether the program succeeded.
-pub(super) fn record(args: &RunArgs, file: &Path) -> Result<bool, CommandFailure> {
+pub(super) fn record(args: &RunArgs, file: &Path, output: Output) -> Result<bool, CommandFailure> {
     let mut prepared = Prepared::of(args)?;
     let reserved = ReservedName::named(file)?;
     prepared.record_to(&reserved, args)?;
-    // The standard output is for the verdict.
-    prepared.command.stdout(io::stderr());
+    match output {
+        Output::OnStandardError => prepared.command.stdout(io::stderr()),
+        Output::Hidden => prepared.command.stdout(Stdio::null()).stderr(Stdio::null()),
+    };
     Ok(wait(started(&mut prepared.command)?)?.success())
 }
 

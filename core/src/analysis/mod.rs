@@ -46,7 +46,7 @@ pub(crate) use diff::without_numbers;
 pub use diff::{Diff, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{Explained, Subject, explain};
-pub use fit::{Card, Fit, FitVerdict, NeedRow, cards};
+pub use fit::{AskedFor, Card, DriftRow, Fit, FitVerdict, NeedRow, cards, drift};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use host_balance::{MappedRow, at_reading, balance, mapped};
 pub use key_labels::{NO_PARAMETER, UNNAMED};

@@ -1,7 +1,7 @@
 //! Whether a program fits on cards: a line for each, and what is needed there.
 
 use super::{Cell, Section};
-use crate::analysis::{Fit, FitVerdict};
+use crate::analysis::{DriftRow, Fit, FitVerdict};
 use crate::units::Bytes;
 
 /// The verdict on a card, as one line.
@@ -10,11 +10,25 @@ pub fn fit_line(fit: &Fit) -> String {
     let verdict = match fit.verdict() {
         FitVerdict::Fits(least, most) => format!("fits, {} spare", range(least, most)),
         FitVerdict::DoesNotFit(least, most) => format!("does not fit, {} short", range(least, most)),
-        FitVerdict::Undecided(spare, short) => {
-            format!("undecided, between {} spare and {} short", Bytes(spare), Bytes(short))
-        }
+        FitVerdict::Undecided(spare, short) => match &fit.doubt {
+            Some(doubt) => format!("undecided: {doubt}"),
+            None => format!("undecided, between {} spare and {} short", Bytes(spare), Bytes(short)),
+        },
     };
     format!("{} ({} by CUDA): {verdict}", fit.card.name, Bytes(fit.card.memory))
+}
+
+/// What was predicted for a card and what a recording there says, row by row.
+pub fn drift_section(fit: &Fit, rows: &[DriftRow]) -> Section {
+    let title = format!("Predicted for {} and measured", fit.card.name);
+    let mut section = Section::of_columns("drift", title, &["Low", "High", "Measured", "What"]);
+    let under = |row: &DriftRow| if row.is_under() { ": UNDER" } else { "" };
+    let cells = |row: &DriftRow| {
+        let bytes = [row.low, row.high, row.measured].map(Cell::Sum);
+        bytes.into_iter().chain([Cell::Text(format!("{}{}", row.what, under(row)))]).collect()
+    };
+    section.rows = rows.iter().map(cells).collect();
+    section
 }
 
 /// What is needed on a card, row by row.
@@ -40,8 +54,11 @@ mod tests {
     #[test]
     fn verdicts_are_one_line_and_the_rows_add_up() {
         let need = |low, high| NeedRow { what: "live at the peak", low, high, known_by: "exact".into() };
-        let fit =
-            |memory| Fit { card: Card::of_memory("24GiB", memory), rows: vec![need(1 << 20, 1 << 20), need(0, 1024)] };
+        let fit = |memory| Fit {
+            card: Card::of_memory("24GiB", memory),
+            rows: vec![need(1 << 20, 1 << 20), need(0, 1024)],
+            doubt: None,
+        };
         assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023.0 KiB to 1.000 MiB spare");
         assert_eq!(
             fit_line(&fit(1 << 20)),

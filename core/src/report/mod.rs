@@ -21,7 +21,7 @@ mod tables;
 pub(crate) use answer::holders;
 pub use diff::DiffOptions;
 pub use findings::{Confidence, Cost, Finding, FindingKind, findings};
-pub use fit::{fit_line, fit_section};
+pub use fit::{drift_section, fit_line, fit_section};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};

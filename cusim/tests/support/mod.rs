@@ -13,9 +13,20 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env("CUSIM_TEST_CHILD", test);
-    for name in
-        ["LOG", "FAULTS", "MEMORY", "DEVICES", "POOLS", "FILL", "NAME", "CAPABILITY", "OTHERS", "CONTEXT", "MODULE"]
-    {
+    for name in [
+        "LOG",
+        "FAULTS",
+        "MEMORY",
+        "DEVICES",
+        "POOLS",
+        "FILL",
+        "NAME",
+        "CAPABILITY",
+        "OTHERS",
+        "CONTEXT",
+        "MODULE",
+        "RESULTS",
+    ] {
         command.env_remove(format!("MEMTRACE_CUSIM_{name}"));
     }
     let output = command.envs(variables.iter().copied()).output().unwrap();

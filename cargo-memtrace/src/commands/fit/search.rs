@@ -1,6 +1,6 @@
 //! The largest value with which a program fits, by trying.
 
-use super::VaryValues;
+use super::vary::VaryValues;
 use crate::failure::CommandFailure;
 
 /// Of a list by trying each value; of a range by doubling from its lower end, and then halving the gap between the last value that

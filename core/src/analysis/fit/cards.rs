@@ -59,8 +59,16 @@ pub fn cards() -> impl Iterator<Item = Card> {
 impl Card {
     /// The card of this name, whatever the case and the signs between its words: `rtx-4090` is `RTX 4090`.
     pub fn named(name: &str) -> Option<Self> {
-        let plain = |name: &str| name.to_lowercase().replace([' ', '-', '_'], "");
         cards().find(|card| plain(&card.name) == plain(name))
+    }
+
+    /// A card by the name that the driver gives it, such as `NVIDIA GeForce RTX 4090`, with memory in bytes.
+    pub fn of_product(name: &str, memory: u64) -> Self {
+        let is_laptop = |name: &str| plain(name).contains("laptop");
+        let is_known =
+            |card: &Self| plain(name).contains(&plain(&card.name)) && is_laptop(&card.name) == is_laptop(name);
+        let known = cards().filter(is_known).max_by_key(|card| card.name.len());
+        Self { threads: known.and_then(|card| card.threads), ..Self::of_memory(name, memory) }
     }
 
     /// A card of which only the memory is known, in bytes as CUDA reports them.
@@ -76,9 +84,24 @@ impl Card {
     }
 }
 
+/// A name without case and signs.
+fn plain(name: &str) -> String {
+    name.to_lowercase().replace([' ', '-', '_'], "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_has_the_threads_of_the_card_in_its_name() {
+        let threads = |name| Card::of_product(name, 1).threads;
+        let known = |name| Card::named(name).and_then(|card| card.threads);
+        assert_eq!(threads("NVIDIA GeForce RTX 4090"), known("RTX 4090"));
+        assert_eq!(threads("NVIDIA RTX 6000 Ada Generation"), known("RTX 6000 Ada"));
+        assert_eq!(threads("NVIDIA GeForce RTX 5090 Laptop GPU"), known("RTX 5090 Laptop"));
+        assert_eq!([threads("NVIDIA GeForce RTX 4090 Laptop GPU"), threads("Tesla V100")], [None, None]);
+    }
 
     #[test]
     fn cards_are_found_by_their_names_and_none_has_what_it_is_sold_with() {

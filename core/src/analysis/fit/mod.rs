@@ -1,17 +1,15 @@
 //! Whether a program fits on a card: what it needs there, from a recording, as a range whose upper end is not too low.
 
 mod cards;
+mod drift;
+mod need;
 
 pub use cards::{Card, cards};
+pub use drift::{DriftRow, drift};
 
-use crate::attribute::{Attribution, is_python};
+use crate::attribute::is_python;
 use crate::recording::DeviceView;
-use crate::snapshot::DeviceSnapshot;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-/// A pool grows by steps of this size.
-const STEP: u64 = 32 * MIB;
+use crate::units::Bytes;
 
 /// A part of what a program needs on a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +35,10 @@ pub enum FitVerdict {
     Undecided(u64, u64),
 }
 
+/// What a program asked a device for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedFor(u64, u64, u64);
+
 /// What a recorded program needs on a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
@@ -44,19 +46,36 @@ pub struct Fit {
     pub card: Card,
     /// The parts of the need.
     pub rows: Vec<NeedRow>,
+    /// Why the program may need more than the rows say, if it may: it does not fit for sure then.
+    pub doubt: Option<String>,
 }
 
 impl Fit {
-    /// What the program needed on a device, on a card of which others use `reserved` bytes.
-    pub fn of(device: &DeviceView<'_>, card: Card, reserved: u64) -> Self {
-        let rows = [live(device), pools(device)].into_iter().chain(of_process(device, &card));
-        let others = NeedRow {
-            what: "other processes, display",
-            low: reserved,
-            high: reserved,
-            known_by: "as given".to_owned(),
-        };
-        Self { rows: rows.chain([others]).filter(|row| row.high > 0).collect(), card }
+    /// What the program that was recorded on a device needs on a card.
+    pub fn of(device: &DeviceView<'_>, card: Card) -> Self {
+        Self { rows: need::rows(device, &card), card, doubt: None }
+    }
+
+    /// The same with a row of a known size, such as what other processes use; without it if it is 0.
+    pub fn with(mut self, what: &'static str, bytes: u64) -> Self {
+        let row = NeedRow { what, low: bytes, high: bytes, known_by: "as given".to_owned() };
+        self.rows.extend((bytes > 0).then_some(row));
+        self
+    }
+
+    /// What a program asked a device for: its peak in bytes, and the bytes and number of all its allocations.
+    pub fn asked_for(device: &DeviceView<'_>) -> AskedFor {
+        AskedFor(device.peak.total(), device.stats.allocated_bytes.allocated, device.stats.allocations.allocated)
+    }
+
+    /// The same if it asked for something else when it got other values from the GPU; `None` if it did not use the device. Its need is not known then.
+    pub fn with_other_values(mut self, asked: AskedFor, other: Option<AskedFor>) -> Self {
+        if other != Some(asked) && self.doubt.is_none() {
+            let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, |AskedFor(peak, ..)| peak)));
+            let with = "when the GPU gave other values";
+            self.doubt = Some(format!("it asked for other memory {with}: a peak of {other}, and of {one} with zeros"));
+        }
+        self
     }
 
     /// Why a recording does not say what the program needs, if it does not: the need would be too low.
@@ -82,68 +101,11 @@ impl Fit {
     pub fn verdict(&self) -> FitVerdict {
         let ((low, high), memory) = (self.needed(), self.card.memory);
         match (memory.checked_sub(high), memory.checked_sub(low)) {
-            (Some(least), Some(most)) => FitVerdict::Fits(least, most),
-            (None, Some(most)) => FitVerdict::Undecided(most, high - memory),
+            (Some(least), Some(most)) if self.doubt.is_none() => FitVerdict::Fits(least, most),
+            (_, Some(most)) => FitVerdict::Undecided(most, high.saturating_sub(memory)),
             _ => FitVerdict::DoesNotFit(low - memory, high - memory),
         }
     }
-}
-
-fn live(device: &DeviceView<'_>) -> NeedRow {
-    let bytes = device.peak.total();
-    let known_by = if is_simulated(device.data()) { "what was asked for, exactly" } else { "recorded on a GPU" };
-    NeedRow { what: "live at the peak", low: bytes, high: bytes, known_by: known_by.to_owned() }
-}
-
-fn is_simulated(data: &Attribution<'_>) -> bool {
-    data.health.cuda.state == crate::snapshot::CudaState::Simulated
-}
-
-/// What pools reserved beyond the live bytes: no less than nothing, and a step more where another order of events needs one.
-fn pools(device: &DeviceSnapshot) -> NeedRow {
-    let (live, used) = (device.stats.allocated_bytes.peak, device.stats.reserved_bytes.peak);
-    let beyond = used.saturating_sub(live);
-    let step = if device.pool.is_some_and(|pool| pool.reserved_high > 0) { STEP } else { 0 };
-    NeedRow {
-        what: "rounding and growth of pools",
-        low: 0,
-        high: beyond + step,
-        known_by: "simulated, and a step of 32 MiB".to_owned(),
-    }
-}
-
-/// What CUDA takes for the process.
-fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
-    let (fewest, most) = card.threads();
-    let stack = |bytes: u64, of| bytes * of;
-    let library = |name: &str| device.data().objects.iter().any(|object| is_library(object.path.as_deref(), name));
-    let has_cublas = library("libcublas");
-    let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
-    let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
-    vec![
-        row("kernel stacks", stack(KIB, fewest), stack(2 * KIB, most), "1 to 2 KiB a thread of the card"),
-        row(
-            "rest of the context",
-            stack(KIB, fewest) * 9 / 10,
-            stack(KIB, most) * 13 / 10,
-            "0.9 to 1.3 KiB a thread of the card",
-        ),
-        row(
-            "cuBLAS workspace",
-            0,
-            if has_cublas && !recorded { 32 * MIB } else { 0 },
-            "default: 4 MiB, from Hopper on 32",
-        ),
-        row("modules", 0, if has_cublas { 300 * MIB } else { 64 * MIB }, "assumed; loaded at first use"),
-    ]
-}
-
-fn is_library(path: Option<&str>, name: &str) -> bool {
-    path.and_then(|path| path.rsplit('/').next()).is_some_and(|file| file.starts_with(name))
-}
-
-fn is_cublas(data: &Attribution<'_>, stack: crate::snapshot::StackId) -> bool {
-    crate::attribute::library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
 }
 
 #[cfg(test)]
@@ -156,7 +118,7 @@ mod tests {
         let mut story = Story::cuda(0);
         story.alloc("weights", live).memory(MemoryKind::Pool).pool(Pool { reserved_high: live, ..Pool::default() });
         let (data, device) = (story.build(), story.device());
-        Fit::of(&DeviceView::of(&data, &device), Card::of_memory("a card", memory), 0)
+        Fit::of(&DeviceView::of(&data, &device), Card::of_memory("a card", memory))
     }
 
     #[test]
@@ -168,6 +130,25 @@ mod tests {
         assert_eq!(verdict(high - 1), FitVerdict::Undecided(high - 1 - low, 1));
         assert_eq!(verdict(low), FitVerdict::Undecided(0, high - low));
         assert_eq!(verdict(low - 1), FitVerdict::DoesNotFit(1, high - low + 1));
+    }
+
+    #[test]
+    fn a_program_that_asks_for_other_memory_with_other_values_never_fits() {
+        let asking = |sizes: &[u64]| {
+            let mut story = Story::cuda(0);
+            sizes.iter().zip(["one", "other"]).for_each(|(size, name)| _ = story.alloc(name, *size));
+            story.build()
+        };
+        let zeros = asking(&[1000, 500]);
+        let verdict = |other: &SnapshotData, memory| {
+            let [one, other] = [&zeros, other].map(|data| DeviceView::of(data, &data.devices[0]));
+            let [asked, then] = [&one, &other].map(|view| Fit::asked_for(view));
+            Fit::of(&one, Card::of_memory("a card", memory)).with_other_values(asked, Some(then)).verdict()
+        };
+        let is_undecided = |other: &SnapshotData| matches!(verdict(other, 1 << 40), FitVerdict::Undecided(..));
+        assert!(matches!(verdict(&asking(&[1000, 500]), 1 << 40), FitVerdict::Fits(..)));
+        assert!([vec![1000], vec![1500], vec![1000, 501]].iter().all(|sizes| is_undecided(&asking(sizes))));
+        assert!(matches!(verdict(&asking(&[1000]), 0), FitVerdict::DoesNotFit(..)), "nor without the other values");
     }
 
     #[test]
@@ -192,7 +173,7 @@ mod tests {
         let width = |card: Card| {
             let mut story = Story::cuda(0);
             let (data, device) = (story.alloc("a block", 1000).build(), story.device());
-            let (low, high) = Fit::of(&DeviceView::of(&data, &device), card, 0).needed();
+            let (low, high) = Fit::of(&DeviceView::of(&data, &device), card).needed();
             high - low
         };
         let known: Vec<u64> = cards().map(&width).collect();
@@ -212,10 +193,11 @@ mod tests {
         {
             let card = Card { threads: Some(multiprocessors * threads), ..Card::of_memory("a card", 0) };
             let story = Story::cuda(0);
-            let rows = of_process(&DeviceView::of(&story.build(), &story.device()), &card);
-            let of = |pick: fn(&NeedRow) -> u64| rows.iter().take(2).map(pick).sum::<u64>();
+            let rows = need::rows(&DeviceView::of(&story.build(), &story.device()), &card);
+            let is_context = |row: &&NeedRow| ["kernel stacks", "rest of the context"].contains(&row.what);
+            let of = |pick: fn(&NeedRow) -> u64| rows.iter().filter(is_context).map(pick).sum::<u64>();
             let (low, high) = (of(|row| row.low), of(|row| row.high));
-            assert!((low..=high).contains(&(context * MIB)), "{multiprocessors} {low} {high}");
+            assert!((low..=high).contains(&(context << 20)), "{multiprocessors} {low} {high}");
         }
     }
 }

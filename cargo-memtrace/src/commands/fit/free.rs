@@ -1,0 +1,43 @@
+//! What is free now on this machine's GPUs, as `nvidia-smi` says.
+
+use std::process::Command;
+
+use memtrace_core::analysis::Card;
+
+use crate::failure::CommandFailure;
+
+const ARGUMENTS: [&str; 2] = ["--query-gpu=name,memory.free", "--format=csv,noheader,nounits"];
+
+/// A card for each GPU, with the memory that is free now.
+pub(super) fn free_now() -> Result<Vec<Card>, CommandFailure> {
+    let failed = |why: String| CommandFailure::usage(format!("--free asks nvidia-smi, and {why}"));
+    let output = Command::new("nvidia-smi").args(ARGUMENTS).output();
+    let output = output.map_err(|error| failed(format!("it does not run: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let cards: Vec<Card> = text.lines().filter_map(card).collect();
+    if !output.status.success() || cards.is_empty() {
+        return Err(failed(format!("it says no GPU: {}", text.trim())));
+    }
+    Ok(cards)
+}
+
+/// A line `NVIDIA GeForce RTX 4090, 23028`: the name, and MiB.
+fn card(line: &str) -> Option<Card> {
+    let (name, free) = line.rsplit_once(',')?;
+    let free: u64 = free.trim().parse().ok()?;
+    let source = "free now, by nvidia-smi";
+    Some(Card { source, ..Card::of_product(name.trim(), free.checked_mul(1 << 20)?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_nvidia_smi_is_a_card_with_what_is_free() {
+        let card = card("NVIDIA GeForce RTX 4090, 23028").unwrap();
+        assert_eq!((card.name.as_str(), card.memory), ("NVIDIA GeForce RTX 4090", 23_028 << 20));
+        assert_eq!(card.threads, Card::named("RTX 4090").unwrap().threads);
+        assert_eq!(["", "NVIDIA", "a, b", "a, [N/A]"].map(super::card), [const { None }; 4]);
+    }
+}

@@ -1,0 +1,135 @@
+//! Runs of the program on simulated GPUs, and what they need on each card.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use memtrace_core::analysis::{AskedFor, Card, Fit, FitVerdict};
+use memtrace_core::report::Report;
+use memtrace_core::snapshot::{Device, SnapshotData};
+use memtrace_core::{DeviceView, Recording};
+
+use super::FitArgs;
+use crate::commands::run::{self, Output, RunArgs};
+use crate::failure::CommandFailure;
+use crate::{input, output};
+
+/// A simulated GPU takes addresses only, so this is more than any card has.
+const MEMORY: &str = "1TiB";
+
+/// What the simulated driver gives a program that reads results, which it does not compute, beside zeros.
+const OTHER_VALUES: [&str; 2] = ["floats", "integers"];
+
+/// What one run says.
+pub(super) struct Judged {
+    pub(super) gpus: Vec<JudgedGpu>,
+    /// The first lines of its report.
+    pub(super) answer: Vec<String>,
+}
+
+/// A GPU that the program used, with its verdict on each card.
+pub(super) struct JudgedGpu {
+    pub(super) device: Device,
+    asked: AskedFor,
+    pub(super) fits: Vec<Fit>,
+}
+
+impl Judged {
+    /// Whether the program fits on a card, or if it uses several GPUs, on as many of these.
+    pub(super) fn fits_on(&self, card: usize) -> bool {
+        let fits = |gpu: &JudgedGpu| gpu.fits.get(card).is_some_and(is_fit);
+        self.gpus.iter().all(fits)
+    }
+}
+
+fn is_fit(fit: &Fit) -> bool {
+    matches!(fit.verdict(), FitVerdict::Fits(..))
+}
+
+/// A value for what varies, by name.
+pub(super) type Varied<'a> = Option<(&'a str, u64)>;
+
+/// Runs the program, or reads its recording.
+pub(super) fn judge(args: &FitArgs, cards: &[Card], varied: Varied<'_>) -> Result<Judged, CommandFailure> {
+    let read = |file: &Path| input::read(Some(file)).map(|recording| recording.data);
+    let data = match &args.recording {
+        Some(file) => read(file)?,
+        None => match record(args, varied, None)? {
+            Some(data) => data,
+            None => return Err(failed_run(varied)),
+        },
+    };
+    of_recording(args, cards, &data)
+}
+
+fn failed_run(varied: Varied<'_>) -> CommandFailure {
+    let with = varied.map_or(String::new(), |(name, value)| format!(" with {name}={value}"));
+    CommandFailure::usage(format!("the program failed on the simulated GPU{with}; its messages are above"))
+}
+
+fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
+    let recording = Recording::new(data);
+    let gpus: Vec<&DeviceView<'_>> = gpus(&recording).collect();
+    if gpus.is_empty() {
+        return Err(CommandFailure::usage("the program used no GPU memory"));
+    }
+    if let Some(why) = gpus.iter().find_map(|gpu| Fit::doubt(gpu)) {
+        return Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]));
+    }
+    let on = |gpu: &DeviceView<'_>, card: &Card| {
+        Fit::of(gpu, card.clone()).with("other processes, display", args.reserve).with("margin", args.margin)
+    };
+    let judged = |gpu: &&DeviceView<'_>| JudgedGpu {
+        device: gpu.device,
+        asked: Fit::asked_for(gpu),
+        fits: cards.iter().map(|card| on(gpu, card)).collect(),
+    };
+    Ok(Judged { gpus: gpus.iter().map(judged).collect(), answer: Report::first_look(data)?.answer })
+}
+
+fn gpus<'a, 'b>(recording: &'b Recording<'a>) -> impl Iterator<Item = &'b DeviceView<'a>> {
+    recording.devices().iter().filter(|device| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0)
+}
+
+/// Runs the program again with other values from the GPU if it fits on a card by the first run: where it then asks for other memory, it fits on
+/// none for sure.
+pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'_>) -> Result<(), CommandFailure> {
+    let fits = judged.gpus.iter().flat_map(|gpu| &gpu.fits).any(is_fit);
+    if !fits || args.recording.is_some() {
+        return Ok(());
+    }
+    output::say("it runs twice more, with other values from the GPU");
+    for values in OTHER_VALUES {
+        // One kind of value may be no valid index, or make no sense.
+        let Some(data) = record(args, varied, Some(values))? else { continue };
+        let other = Recording::new(&data);
+        for gpu in &mut judged.gpus {
+            let then = gpus(&other).find(|view| view.device == gpu.device).map(Fit::asked_for);
+            let fits = std::mem::take(&mut gpu.fits).into_iter();
+            gpu.fits = fits.map(|fit| fit.with_other_values(gpu.asked, then)).collect();
+        }
+    }
+    Ok(())
+}
+
+/// The recording of a run; `None` if the program failed.
+fn record(args: &FitArgs, varied: Varied<'_>, values: Option<&str>) -> Result<Option<SnapshotData>, CommandFailure> {
+    let folder = tempfile::tempdir().map_err(|error| CommandFailure::usage(format!("no temporary folder: {error}")))?;
+    let file = folder.path().join("fit.memtrace");
+    let filled = |argument: &OsString| match (argument.to_str(), varied) {
+        (Some(text), Some((name, value))) => text.replace(&format!("{{{name}}}"), &value.to_string()).into(),
+        _ => argument.clone(),
+    };
+    let variables = varied.map(|(name, value)| (name.to_owned(), value.to_string()));
+    let results = values.map(|values| ("MEMTRACE_CUSIM_RESULTS".to_owned(), values.to_owned()));
+    let run = RunArgs {
+        cargo: args.cargo.clone(),
+        simulate: Some(vec![MEMORY; args.count.into()].join(",")),
+        out: Some(file.clone()),
+        exec: args.exec.clone(),
+        args: args.args.iter().map(filled).collect(),
+        variables: variables.into_iter().chain(results).collect(),
+        ..RunArgs::default()
+    };
+    let shown = if values.is_some() { Output::Hidden } else { Output::OnStandardError };
+    Ok(if run::record(&run, &file, shown)? { Some(input::read(Some(&file))?.data) } else { None })
+}

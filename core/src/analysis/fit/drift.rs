@@ -1,0 +1,96 @@
+//! What was predicted for a card, compared with what a recording on it says.
+
+use super::Fit;
+use super::need::{LIVE, POOLS};
+use crate::analysis::{BalanceItem, balance};
+use crate::recording::DeviceView;
+
+/// A part of a need, as predicted and as measured, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriftRow {
+    /// What it is for.
+    pub what: &'static str,
+    /// At least so many were predicted,
+    pub low: u64,
+    /// and at most so many.
+    pub high: u64,
+    /// So many were measured.
+    pub measured: u64,
+}
+
+impl DriftRow {
+    /// More was measured than predicted, be it by one byte.
+    pub fn is_under(&self) -> bool {
+        self.measured > self.high
+    }
+
+    /// Predicted less measured: by the lower end, by the upper end.
+    pub fn differences(&self) -> (i128, i128) {
+        let less = |predicted: u64| i128::from(predicted) - i128::from(self.measured);
+        (less(self.low), less(self.high))
+    }
+}
+
+/// The rows of a prediction that a recording on the same card can judge, and their sum. What CUDA takes for the process is one row there:
+/// the driver says only what is used in all. `None` if the recording does not have
+/// what the driver says.
+///
+/// On a card that others use, too, what they take counts as the process's.
+pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
+    measured.memory?;
+    let rest = balance(measured)?
+        .rows
+        .iter()
+        .filter(|row| row.item == BalanceItem::Unexplained)
+        .map(|row| row.bytes)
+        .sum::<i64>();
+    let live = measured.peak.total();
+    let beyond = measured.stats.reserved_bytes.peak.saturating_sub(measured.stats.allocated_bytes.peak);
+    let row = |what, measured, is_part: &dyn Fn(&str) -> bool| {
+        let of = |end: fn(&super::NeedRow) -> u64| fit.rows.iter().filter(|row| is_part(row.what)).map(end).sum();
+        DriftRow { what, low: of(|row| row.low), high: of(|row| row.high), measured }
+    };
+    let process = u64::try_from(rest).unwrap_or(0);
+    Some(vec![
+        row(LIVE, live, &|what| what == LIVE),
+        row(POOLS, beyond, &|what| what == POOLS),
+        row("context, workspaces, modules, others", process, &|what| ![LIVE, POOLS].contains(&what)),
+        row("= needed", live + beyond + process, &|_| true),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Card;
+    use crate::snapshot::testing::Story;
+    use crate::snapshot::{DeviceMemory, MemoryKind, Pool};
+
+    #[test]
+    fn rows_are_judged_one_by_one_and_a_byte_too_few_is_under() {
+        let mut story = Story::cuda(0);
+        story.alloc("weights", 1000).memory(MemoryKind::Pool);
+        story.pool(Pool { used: 1024, reserved: 4096, reserved_high: 4096, used_before: Some(0), ..Pool::default() });
+        let used = |used: u64| DeviceMemory { free: (1 << 40) - used, total: 1 << 40, ..DeviceMemory::default() };
+        let data = story.memory_of_device(used(4096)).build();
+        let fit = Fit::of(&DeviceView::of(&data, &data.devices[0]), Card::of_memory("a card", 1 << 30));
+        let process = fit.rows.iter().filter(|row| ![LIVE, POOLS].contains(&row.what)).map(|row| row.high).sum::<u64>();
+        for (beyond, is_under) in [(0, false), (process, false), (process + 1, true)] {
+            let data = story.memory_of_device(used(4096 + beyond)).build();
+            let rows = drift(&fit, &DeviceView::of(&data, &data.devices[0])).unwrap();
+            assert_eq!((rows[0].measured, rows[2].measured), (1000, beyond));
+            assert_eq!(rows.iter().map(DriftRow::is_under).collect::<Vec<_>>()[..3], [false, false, is_under]);
+            let sums = rows[..3]
+                .iter()
+                .fold((0, 0, 0), |(low, high, all), row| (low + row.low, high + row.high, all + row.measured));
+            assert_eq!(sums, (rows[3].low, rows[3].high, rows[3].measured));
+        }
+        assert_eq!(rows_without_balance(&fit), None);
+    }
+
+    fn rows_without_balance(fit: &Fit) -> Option<Vec<DriftRow>> {
+        let mut story = Story::cuda(0);
+        let data = story.alloc("weights", 1000).build();
+        drift(fit, &DeviceView::of(&data, &data.devices[0]))
+    }
+}
