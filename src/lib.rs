@@ -246,7 +246,7 @@ mod write_errors;
 #[doc(hidden)]
 pub use assertion::shell;
 pub use assertion::{
-    Failure, MeasureFuture, Measured, MeasuredDevice, Measurement, NoGrowth, NoLeak, NoWaste, PeakLimit, Scales,
+    Failure, Fits, MeasureFuture, Measured, MeasuredDevice, Measurement, NoGrowth, NoLeak, NoWaste, PeakLimit, Scales,
     Scaling, Unattributed, check_peak, measure, measure_async, try_measure, try_measure_async,
 };
 #[cfg(feature = "rayon")]

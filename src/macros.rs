@@ -78,6 +78,34 @@ macro_rules! assert_no_waste {
     };
 }
 
+/// Evaluates an expression and panics if it does not fit on a GPU, or if that is undecided.
+///
+/// The GPU is a name such as `"RTX 4090"`, or its memory as CUDA reports it, such as `"22.5 GiB"`. Options of
+/// [`Fits`](crate::Fits) go before the expression: what others use of the GPU, a device. Records the whole process; assertions of several
+/// threads take turns. The message has what is needed, row by row, and the lines, operators and scopes that hold it.
+///
+/// ```no_run
+/// # fn forward() {}
+/// memtrace::assert_fits!("RTX 4090", forward());
+/// memtrace::assert_fits!("A10G", reserve = "500 MiB", forward());
+/// ```
+#[macro_export]
+macro_rules! assert_fits {
+    (@with [$($fits:tt)*] $option:ident = $value:expr, $($rest:tt)+) => {
+        $crate::assert_fits!(@with [$($fits)* .$option($value)] $($rest)+)
+    };
+    (@with [$($fits:tt)*] $code:expr $(,)?) => {{
+        let fits = $($fits)*;
+        let open = $crate::shell::or_panic("assert_fits!", fits.begin());
+        let value = $code;
+        $crate::shell::or_panic("assert_fits!", fits.end(open));
+        value
+    }};
+    ($card:expr, $($rest:tt)+) => {
+        $crate::assert_fits!(@with [$crate::shell::Fits::on($card)] $($rest)+)
+    };
+}
+
 /// Runs an expression repeatedly and panics if any allocation site leaks, that is, keeps more memory with more runs.
 /// Options of [`NoLeak`](crate::NoLeak) go before the expression. Its value is dropped each time; `?` and `.await` work
 /// inside it.

@@ -17,7 +17,8 @@ use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
 use crate::variable;
 
-const ROWS: usize = 10;
+/// Rows of a table.
+pub(super) const ROWS: usize = 10;
 
 /// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory,
 /// and the path of a saved snapshot.
@@ -47,8 +48,8 @@ impl Failure {
         self.0.verdict == FailureKind::Violated
     }
 
-    /// True if the measurement alone satisfies the assertion, but not together with work that other threads may have
-    /// done for the code.
+    /// True if what is known neither satisfies nor violates the assertion: the measurement alone satisfies it, but not together
+    /// with work that other threads may have done for the code; or a GPU's memory lies within the range of what is needed.
     pub fn is_undecided(&self) -> bool {
         self.0.verdict == FailureKind::Undecided
     }
@@ -117,6 +118,11 @@ impl Failure {
     pub(super) fn of_snapshot(text: &str, snapshot: &Snapshot) -> Self {
         let saved = save(snapshot);
         Self::new(FailureKind::Violated, &format!("{text}\n{}\n", place_of(&saved)), saved.ok())
+    }
+
+    /// Undecided: what was recorded does not tell.
+    pub(super) fn unknown(text: &str) -> Self {
+        Self::new(FailureKind::Undecided, text, None)
     }
 
     /// A violation in one line.

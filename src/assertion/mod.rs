@@ -22,6 +22,8 @@
 //! | `runs`, `leak`, `growth` | repeated runs; the statistics on what stays live are the core's, `analysis::runs` |
 //! | `scaling` | peaks for growing inputs |
 //! | `waste` | GPU memory at the peak that nothing uses |
+//! | `fits` | a GPU that the code must fit on |
+//! | `recorded` | recordings of the whole process, one at a time, for `waste` and `fits` |
 //! | `setup`, `undecided` | memory that does not count: one-time initialization, other threads' work |
 //! | `failure`, `rows`, `origins` | the failure's text and its tables |
 //! | `shell` | what the macros expand to |
@@ -29,6 +31,7 @@
 mod baseline;
 mod baseline_file;
 mod failure;
+mod fits;
 mod future;
 mod growth;
 mod leak;
@@ -39,6 +42,7 @@ mod peak_check;
 mod pending;
 #[cfg(feature = "rayon")]
 mod pool;
+mod recorded;
 mod rows;
 mod run_log;
 mod runs;
@@ -49,6 +53,7 @@ mod undecided;
 mod waste;
 
 pub use failure::Failure;
+pub use fits::Fits;
 pub use future::{MeasureFuture, measure_async, try_measure_async};
 pub use growth::NoGrowth;
 pub use leak::NoLeak;

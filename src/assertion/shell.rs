@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "called only by macros and tests")]
 
 use super::failure::Failure;
-pub use super::{NoGrowth, NoLeak, NoWaste, PeakLimit, Scales};
+pub use super::{Fits, NoGrowth, NoLeak, NoWaste, PeakLimit, Scales};
 
 /// Panics with a failure, under the macro's name.
 #[track_caller]

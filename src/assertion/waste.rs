@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
 use memtrace_core::report::{FindingKind, findings};
@@ -13,10 +11,11 @@ use memtrace_core::{DeviceView, Recording, visible};
 
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;
+use super::recorded::OpenRecording;
 use crate::device::IntoDevice;
 use crate::error::Error;
 use crate::record::own;
-use crate::session::{IntoBytes, Session, Snapshot, builder, say};
+use crate::session::{IntoBytes, Snapshot, say};
 
 /// A limit for the bytes of a GPU's peak that are past their last use or never used; the assertion behind
 /// [`assert_no_waste!`](crate::assert_no_waste). It needs a limit, a baseline, or both.
@@ -36,36 +35,6 @@ pub struct NoWaste {
     baseline: Option<Baseline>,
     tolerance: Option<Result<Percent, Error>>,
     device: Option<Device>,
-}
-
-/// An assertion records; others wait.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// The recording of an assertion.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct OpenWaste {
-    /// Ends before the next assertion may record.
-    session: Session,
-    _turn: AssertionTurn,
-}
-
-#[derive(Debug)]
-struct AssertionTurn;
-
-impl AssertionTurn {
-    fn wait() -> Self {
-        while TAKEN.swap(true, Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Self
-    }
-}
-
-impl Drop for AssertionTurn {
-    fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Release);
-    }
 }
 
 impl NoWaste {
@@ -108,17 +77,14 @@ impl NoWaste {
     }
 
     #[doc(hidden)]
-    pub fn begin(&self) -> Result<OpenWaste, Failure> {
+    pub fn begin(&self) -> Result<OpenRecording, Failure> {
         own(|| self.parsed().map(drop))?;
-        let turn = AssertionTurn::wait();
-        let session = builder().uses(true).max_entries(1 << 20).start()?;
-        Ok(OpenWaste { session, _turn: turn })
+        OpenRecording::begin(|builder| builder.uses(true))
     }
 
     #[doc(hidden)]
-    pub fn end(&self, open: OpenWaste) -> Result<(), Failure> {
-        let snapshot = open.session.snapshot();
-        drop(open);
+    pub fn end(&self, open: OpenRecording) -> Result<(), Failure> {
+        let snapshot = open.end();
         own(|| self.judge(&snapshot))
     }
 

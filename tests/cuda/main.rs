@@ -9,6 +9,7 @@ mod captures;
 #[path = "../support/child.rs"]
 mod child;
 mod faults;
+mod fits;
 mod graphs;
 mod harmless;
 mod imports;
