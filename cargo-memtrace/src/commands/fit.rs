@@ -3,6 +3,7 @@
 mod check;
 mod free;
 mod judge;
+mod law;
 mod print;
 mod search;
 mod vary;
@@ -15,6 +16,7 @@ use clap::Args;
 use memtrace_core::analysis::{Card, Fit, FitVerdict, cards};
 
 use self::judge::{Judged, doubt_values, judge};
+use self::law::Law;
 use self::vary::Vary;
 use crate::arguments::CargoArgs;
 use crate::failure::CommandFailure;
@@ -115,10 +117,14 @@ pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     if args.md {
         output::print_lines(print::matrix(vary, &cards, &tried.found))?;
     }
+    let law = Law::through(&tried.peaks());
     let Some(mut judged) = tried.found.remove(&value) else { return Ok(()) };
     doubt_values(args, &mut judged, Some((&vary.name, value)))?;
     if !args.md {
         print::verdicts(args, &judged, Some(value), Some((vary, &largest)))?;
+    }
+    if let Some(law) = law.filter(|_| !args.json && !args.md) {
+        output::print_lines([law.hint(&vary.name)])?;
     }
     end(args, &judged)
 }
@@ -149,6 +155,11 @@ impl Tried<'_> {
             self.found.insert(value, judged);
         }
         Ok(self.found.get(&value).is_some_and(|judged| judged.fits_on(card)))
+    }
+
+    /// What was live at the peak of the fullest GPU, by value.
+    fn peaks(&self) -> Vec<(u64, u64)> {
+        self.found.iter().map(|(value, judged)| (*value, judged.peak())).collect()
     }
 }
 

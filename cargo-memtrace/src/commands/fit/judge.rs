@@ -39,6 +39,11 @@ impl Judged {
         let fits = |gpu: &JudgedGpu| gpu.fits.get(card).is_some_and(is_fit);
         self.gpus.iter().all(fits)
     }
+
+    /// What was live at the peak of the fullest GPU.
+    pub(super) fn peak(&self) -> u64 {
+        self.gpus.iter().map(|gpu| gpu.asked.peak()).max().unwrap_or(0)
+    }
 }
 
 fn is_fit(fit: &Fit) -> bool {

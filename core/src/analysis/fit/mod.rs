@@ -39,6 +39,13 @@ pub enum FitVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor(u64, u64, u64);
 
+impl AskedFor {
+    /// Bytes live at the peak.
+    pub fn peak(self) -> u64 {
+        self.0
+    }
+}
+
 /// What a recorded program needs on a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
@@ -71,7 +78,7 @@ impl Fit {
     /// The same if it asked for something else when it got other values from the GPU; `None` if it did not use the device. Its need is not known then.
     pub fn with_other_values(mut self, asked: AskedFor, other: Option<AskedFor>) -> Self {
         if other != Some(asked) && self.doubt.is_none() {
-            let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, |AskedFor(peak, ..)| peak)));
+            let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, AskedFor::peak)));
             let with = "when the GPU gave other values";
             self.doubt = Some(format!("it asked for other memory {with}: a peak of {other}, and of {one} with zeros"));
         }
