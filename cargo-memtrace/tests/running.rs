@@ -325,9 +325,9 @@ fn a_static_program_runs_and_why_nothing_is_recorded_is_said() {
     assert!(!errors.contains("building"), "{errors}");
 }
 
-/// The library would not record it, and some sanitizers do not start behind another library.
+/// Some do not start behind another library.
 #[test]
-fn nothing_is_preloaded_before_another_allocator() {
+fn nothing_is_preloaded_before_a_sanitizer() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(
@@ -339,8 +339,8 @@ fn nothing_is_preloaded_before_another_allocator() {
     let compile = |arguments: &[&str]| {
         assert!(Command::new("cc").args(arguments).current_dir(folder.path()).status().unwrap().success());
     };
-    compile(&["-shared", "-fPIC", "empty.c", "-o", "libjemalloc.so.2"]);
-    compile(&["own.c", "-Wl,--no-as-needed", "./libjemalloc.so.2", "-o", "linked"]);
+    compile(&["-shared", "-fPIC", "empty.c", "-o", "libtsan.so.2"]);
+    compile(&["own.c", "-Wl,--no-as-needed", "./libtsan.so.2", "-o", "linked"]);
     compile(&["own.c", "-o", "plain"]);
     let run = |program: &str, preloaded: &str| {
         let output = memtrace(&folder, &["run", "--exec", program]).env("LD_PRELOAD", preloaded).output().unwrap();
@@ -348,9 +348,9 @@ fn nothing_is_preloaded_before_another_allocator() {
         outputs(&output).1
     };
     let errors = run("./linked", "");
-    assert!(errors.contains("it is linked to libjemalloc.so.2, which takes the place of C's allocator"), "{errors}");
-    let errors = run("./plain", &path("libjemalloc.so.2").display().to_string());
-    assert!(errors.contains("nothing is recorded: libjemalloc.so.2, which is preloaded,"), "{errors}");
+    assert!(errors.contains("it is linked to libtsan.so.2, which takes the place of C's allocator"), "{errors}");
+    let errors = run("./plain", &path("libtsan.so.2").display().to_string());
+    assert!(errors.contains("nothing is recorded: libtsan.so.2, which is preloaded,"), "{errors}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use xshell::cmd;
 
 use super::command::GpuCommand;
 use crate::checks::Checks;
-use crate::lane::{Run, said};
+use crate::lane::{Run, both_streams, output, said};
 
 const MIB: u64 = 1 << 20;
 const CARDS: &str = "T4,RTX-4090,B200";
@@ -78,6 +78,26 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Tries what needs several runs: a need that depends on values, and one that falls again. `needs` is the program.
+pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Path) -> Result<()> {
+    let mut fit = |name: &str, arguments: &[&str], code: i32, expected: &[&str]| -> Result<()> {
+        let command = cmd!(run.shell, "{tool} fit --exec {needs} {arguments...}").ignore_status();
+        let ended = output(command)?;
+        let said = both_streams(&ended);
+        checks.exit(name, ended.status, ended.status.code() == Some(code), &said);
+        expected.iter().for_each(|text| checks.says(name, &said, text));
+        Ok(())
+    };
+    let undecided =
+        ["undecided: it asked for other memory when the GPU gave other values: a peak of 260.0 MiB, and of 4.000 MiB"];
+    fit("fit of a need that depends on values", &["--gpus", "T4", "--", "values"], 3, &undecided)?;
+    fit("the same where it does not fit anyway", &["--gpus", "32MiB", "--", "values"], 1, &["does not fit, "])?;
+    let largest = ["For SIZE=6:", "; largest SIZE: 6"];
+    // Between what one and two blocks need beside all that CUDA may take.
+    let vary = ["--gpus", "1900MiB", "--vary", "SIZE=1,2,3,4,5,6", "--", "falling"];
+    fit("fit of a need that falls again", &vary, 0, &largest)
 }
 
 fn of_card(card: &Value) -> Result<Said> {

@@ -266,6 +266,9 @@ impl<'r> SimulatedLane<'r> {
             let example = Example { name: program, path: self.linked.path(program)?, arguments };
             fit::check(self.run, &mut self.checks, &example, (&tool, &folder, &log), seeds.clone())?;
         }
+        if self.run.is_full() {
+            fit::check_runs(self.run, &mut self.checks, &tool, &self.loaded.join("needs"))?;
+        }
         Ok(())
     }
 
