@@ -8,7 +8,7 @@ use memtrace_core::report::{Report, drift_section};
 use memtrace_core::snapshot::Device;
 use serde_json::json;
 
-use super::FitArgs;
+use super::arguments::{FitArgs, card};
 use super::judge::judge;
 use crate::failure::CommandFailure;
 use crate::{input, output};
@@ -21,7 +21,7 @@ pub(super) fn check(args: &FitArgs, measured: &Path) -> Result<(), CommandFailur
     let device = device.ok_or_else(|| CommandFailure::usage("--check: nothing of a GPU was recorded there"))?;
     let total = device.memory.map_or(0, |memory| memory.total);
     let card = match args.gpus.first() {
-        Some(name) => super::card(name)?,
+        Some(name) => card(name)?,
         None => Card::of_memory("the recorded card", total),
     };
     let judged = judge(args, &[card], None)?;

@@ -8,7 +8,7 @@ use memtrace_core::report::Report;
 use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::{DeviceView, Recording};
 
-use super::FitArgs;
+use super::arguments::FitArgs;
 use crate::commands::run::{self, Output, RunArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};

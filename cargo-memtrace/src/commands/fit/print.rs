@@ -7,7 +7,7 @@ use memtrace_core::analysis::{Card, Fit, FitVerdict, NeedRow};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use serde_json::{Value, json};
 
-use super::FitArgs;
+use super::arguments::FitArgs;
 use super::judge::Judged;
 use super::vary::Vary;
 use crate::failure::CommandFailure;
