@@ -1,0 +1,21 @@
+//! What-if replay: the log's requests through models of allocators, and packed as tightly as was found.
+//!
+//! A model decides where a block lies and what is reserved for it. No model has been compared with a GPU. The driver's pool has the
+//! rules of the simulated driver; PyTorch's caching allocator those that its documentation and source notes state.
+
+mod allocator;
+mod driver_pool;
+mod expandable;
+mod gaps;
+mod model;
+#[cfg(test)]
+mod naive;
+mod pytorch;
+#[cfg(test)]
+mod random_tests;
+mod requests;
+mod what_if;
+
+pub use allocator::Allocator;
+pub use model::{AllocatorModel, PyTorchSettings};
+pub use what_if::{RunsOut, WhatIf};

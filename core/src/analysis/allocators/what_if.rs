@@ -1,0 +1,246 @@
+//! The log's requests through a model: what it reserves over time, and where memory runs out.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::super::columns::Columns;
+use super::super::{LiveSet, moment};
+use super::allocator::Allocator;
+use super::model::{AllocatorModel, PyTorchSettings};
+use super::requests::{self, Request};
+use crate::attribute::is_python;
+use crate::error::Error;
+use crate::recording::DeviceView;
+use crate::snapshot::Block;
+
+/// What a model of an allocator does with the requests of a recording. All bytes include what does not come from the allocator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WhatIf {
+    /// The model.
+    pub model: AllocatorModel,
+    /// At most so many bytes were live: no allocator reserves less.
+    pub live_peak: u64,
+    /// At most so many bytes were reserved.
+    pub reserved_peak: u64,
+    /// When that was first so, in nanoseconds since the recording began.
+    pub peak_ns: u64,
+    /// Bytes that were live then.
+    pub live_then: u64,
+    /// Bytes of segments that no block had then; the rest beyond the live bytes is rounding.
+    pub free_then: u64,
+    /// Number of segments then.
+    pub segments_then: usize,
+    /// Bytes reserved at the end.
+    pub reserved_end: u64,
+    /// Records of the log that were replayed.
+    pub records: usize,
+    /// The most that was reserved within each column of the log's time.
+    pub columns: Vec<u64>,
+    /// The request that was refused; nothing behind it was replayed.
+    pub runs_out: Option<RunsOut>,
+}
+
+/// A request for which there is no memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunsOut {
+    /// Nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// The number of records before it; 0 also for a block from before the log.
+    pub records: usize,
+    /// The block that was asked for; `None` where memory grew that does not come from the allocator.
+    pub block: Option<Block>,
+    /// Bytes that were asked for.
+    pub size: u64,
+    /// Live bytes then.
+    pub live: u64,
+    /// Reserved bytes then.
+    pub reserved: u64,
+    /// Bytes of segments that no block has.
+    pub free: u64,
+    /// The largest free piece of a segment.
+    pub largest_gap: u64,
+}
+
+impl DeviceView<'_> {
+    /// What a model does with the device's requests, where there are `memory` bytes; in `columns` columns.
+    ///
+    /// # Errors
+    /// If the requests are not known, as in a sample.
+    pub fn what_if(&self, model: AllocatorModel, memory: Option<u64>, columns: usize) -> Result<WhatIf, Error> {
+        requests::check(self)?;
+        let mut replay = ModelReplay::new(self, model, memory, columns);
+        requests::requests(self, |at, time_ns, request| replay.ask(at, time_ns, request));
+        Ok(replay.finish())
+    }
+
+    /// The allocator that the recorded program most likely ran on, with its default settings.
+    pub fn own_allocator(&self) -> AllocatorModel {
+        if is_python(self.data()) {
+            AllocatorModel::PyTorch(PyTorchSettings::default())
+        } else {
+            AllocatorModel::DriverPool { threshold: 0 }
+        }
+    }
+
+    /// The time of the log, from and to, as columns have it.
+    pub fn log_span_ns(&self) -> (u64, u64) {
+        let time = Columns::of(self, 1);
+        (time.from_ns, time.to_ns)
+    }
+
+    /// What was live where memory ran out.
+    pub fn live_when(&self, out: &RunsOut) -> LiveSet<'_> {
+        LiveSet::of(self, moment::after(self, out.records))
+    }
+}
+
+struct ModelReplay {
+    allocator: Box<dyn Allocator>,
+    /// Address and size of live blocks by their number.
+    places: HashMap<u64, (u64, u64), RandomState>,
+    memory: u64,
+    /// Live bytes that do not come from the allocator.
+    besides: i64,
+    /// Live bytes that do.
+    live: u64,
+    time: Columns,
+    /// The column of the last request.
+    column: usize,
+    found: WhatIf,
+}
+
+impl ModelReplay {
+    fn new(device: &DeviceView<'_>, model: AllocatorModel, memory: Option<u64>, columns: usize) -> Self {
+        let found = WhatIf {
+            model,
+            live_peak: 0,
+            reserved_peak: 0,
+            peak_ns: 0,
+            live_then: 0,
+            free_then: 0,
+            segments_then: 0,
+            reserved_end: 0,
+            records: device.records.len(),
+            columns: vec![0; columns],
+            runs_out: None,
+        };
+        Self {
+            allocator: model.build(memory),
+            places: HashMap::default(),
+            memory: memory.unwrap_or(u64::MAX),
+            besides: 0,
+            live: 0,
+            time: Columns::of(device, columns),
+            column: 0,
+            found,
+        }
+    }
+
+    /// False if there is no memory.
+    fn ask(&mut self, at: usize, time_ns: u64, request: Request) -> bool {
+        self.lasts_until(time_ns);
+        let is_there = match request {
+            Request::Alloc(block) => self.alloc(&block),
+            Request::Free(number) => self.free(number),
+            Request::Besides(bytes) => self.besides(bytes),
+            Request::Synchronise => {
+                self.allocator.synchronise();
+                true
+            }
+        };
+        if is_there {
+            self.see(time_ns);
+        } else {
+            self.run_out(at, time_ns, request);
+        }
+        is_there
+    }
+
+    fn alloc(&mut self, block: &Block) -> bool {
+        let limit = self.memory.saturating_sub(self.other());
+        let Some(address) = self.allocator.alloc(block.size, block.stream, limit) else { return false };
+        self.places.insert(block.raw_seq(), (address, block.size));
+        self.live += block.size;
+        true
+    }
+
+    fn free(&mut self, number: u64) -> bool {
+        if let Some((address, size)) = self.places.remove(&number) {
+            self.allocator.free(address);
+            self.live -= size;
+        }
+        true
+    }
+
+    fn besides(&mut self, bytes: i64) -> bool {
+        let is_there = |all: &Self| all.reserved().saturating_add_signed(bytes) <= all.memory;
+        if bytes > 0 && !is_there(self) {
+            self.allocator.trim();
+        }
+        let is_there = bytes <= 0 || is_there(self);
+        self.besides += if is_there { bytes } else { 0 };
+        is_there
+    }
+
+    /// Bytes beside the allocator's.
+    fn other(&self) -> u64 {
+        u64::try_from(self.besides).unwrap_or(0)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.allocator.reserved().saturating_add(self.other())
+    }
+
+    /// What was reserved lasts into the columns up to this time.
+    fn lasts_until(&mut self, time_ns: u64) {
+        let (column, reserved) = (self.time.place(time_ns), self.reserved());
+        if let Some(columns) = self.found.columns.get_mut(self.column..=column) {
+            columns.iter_mut().for_each(|highest| *highest = reserved.max(*highest));
+        }
+        self.column = self.column.max(column);
+    }
+
+    fn see(&mut self, time_ns: u64) {
+        let (reserved, live) = (self.reserved(), self.live + self.other());
+        if let Some(highest) = self.found.columns.get_mut(self.column) {
+            *highest = reserved.max(*highest);
+        }
+        self.found.live_peak = live.max(self.found.live_peak);
+        if reserved > self.found.reserved_peak {
+            let found = &mut self.found;
+            (found.reserved_peak, found.peak_ns, found.live_then) = (reserved, time_ns, live);
+            found.free_then = self.allocator.reserved() - self.allocator.used();
+            found.segments_then = self.allocator.segments();
+        }
+    }
+
+    fn run_out(&mut self, records: usize, time_ns: u64, request: Request) {
+        let (block, size) = match request {
+            Request::Alloc(block) => (Some(block), block.size),
+            Request::Besides(bytes) => (None, bytes.unsigned_abs()),
+            Request::Free(_) | Request::Synchronise => (None, 0),
+        };
+        self.found.records = records;
+        self.found.runs_out = Some(RunsOut {
+            time_ns,
+            records,
+            block,
+            size,
+            live: self.live + self.other(),
+            reserved: self.reserved(),
+            free: self.allocator.reserved() - self.allocator.used(),
+            largest_gap: self.allocator.largest_gap(),
+        });
+    }
+
+    fn finish(mut self) -> WhatIf {
+        if self.found.runs_out.is_none() {
+            self.lasts_until(u64::MAX);
+        }
+        self.found.reserved_end = self.reserved();
+        self.found
+    }
+}
