@@ -123,11 +123,15 @@ impl PyTorchAllocator {
         if to <= from || self.remove_free(address).is_none() {
             return;
         }
-        for (from, to) in [(address, from), (to, end)].into_iter().filter(|(from, to)| from < to) {
-            self.join_free(from, to - from, piece.segment);
-        }
         self.reserved -= to - from;
+        // In the order of addresses: each part looks for a neighbour before it.
+        if address < from {
+            self.join_free(address, from - address, piece.segment);
+        }
         self.join_unmapped(from, to, piece.segment);
+        if to < end {
+            self.join_free(to, end - to, piece.segment);
+        }
     }
 
     fn join_unmapped(&mut self, mut from: u64, mut to: u64, segment: u64) {

@@ -72,7 +72,7 @@ fn up(bytes: u64, step: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct NaivePool {
     pub(super) threshold: u64,
-    pub(super) segments: Vec<(u64, Vec<(u64, State)>)>,
+    segments: Vec<(u64, Vec<(u64, State)>)>,
     next_segment: u64,
     next: u64,
 }
@@ -236,10 +236,12 @@ impl NaiveTorch {
         } else {
             up(size, 2 * MIB)
         };
-        if self.reserved() + length > limit && self.max_split < u64::MAX {
-            self.release_oversize(size.max(self.max_split), stream, is_small);
+        let has_max = self.max_split < u64::MAX;
+        let mut is_there = self.reserved() + length <= limit;
+        if !is_there && has_max && self.release_oversize(size.max(self.max_split), stream, is_small) {
+            is_there = self.reserved() + length <= limit;
         }
-        if self.reserved() + length > limit {
+        if !is_there {
             self.trim();
         }
         if self.reserved() + length > limit {
@@ -251,18 +253,20 @@ impl NaiveTorch {
         Some(address)
     }
 
-    fn release_oversize(&mut self, size: u64, stream: u32, is_small: bool) {
+    fn release_oversize(&mut self, size: u64, stream: u32, is_small: bool) -> bool {
         let free = self.free_pieces(stream, is_small);
         if let Some((_, address, _)) = free.iter().find(|piece| piece.0 >= size) {
-            return self.segments.retain(|segment| segment.address != *address || segment.pieces.len() > 1);
+            self.segments.retain(|segment| segment.address != *address);
+            return true;
         }
         let mut released = 0;
         for (length, address, _) in free.into_iter().rev().filter(|piece| piece.0 >= self.max_split) {
             if released < size {
                 released += length;
-                self.segments.retain(|segment| segment.address != address || segment.pieces.len() > 1);
+                self.segments.retain(|segment| segment.address != address);
             }
         }
+        released >= size
     }
 
     fn take(&mut self, address: u64, size: u64) -> u64 {
