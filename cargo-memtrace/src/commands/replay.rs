@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
         .device_or_main(selection.device)
         .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
     let columns = if selection.json { COLUMNS } else { output::columns().clamp(40, 160) - 12 };
-    let models = if args.allocator.is_empty() { AllocatorModel::all() } else { args.allocator.clone() };
+    let models = if args.allocator.is_empty() { compared(device) } else { args.allocator.clone() };
     let all: Vec<WhatIf> =
         models.into_iter().map(|model| device.what_if(model, args.memory, columns)).collect::<Result<_, _>>()?;
     let main = main_of(args, device, &all);
@@ -58,6 +58,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
         Some(_) => Err(CommandFailure::Check(vec![format!("memory runs out with {}", main.model)])),
         None => Ok(()),
     }
+}
+
+/// The usual ones, and the program's own setting if it is none of these.
+fn compared(device: &DeviceView<'_>) -> Vec<AllocatorModel> {
+    let (own, mut all) = (device.own_allocator(), AllocatorModel::all());
+    if !all.contains(&own) {
+        all.insert(0, own);
+    }
+    all
 }
 
 /// The one that the answer is about: the first that is named, or else the one that the program runs on.

@@ -114,6 +114,7 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
     let mut notes = vec![
         "The allocators are models: none has been compared with a GPU (docs/replay.md says with what).".to_owned(),
     ];
+    notes.extend(compared_line(device));
     let start = device.overwritten > 0 && all.iter().any(|found| found.live_peak < device.peak.bytes);
     if start {
         let peak = Bytes(device.peak.bytes);
@@ -135,6 +136,32 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
         notes.push("No synchronization is known at which the driver's pool released memory, so its threshold makes no difference here.".to_owned());
     }
     notes
+}
+
+/// How the model of PyTorch's allocator agrees with the file, if it is PyTorch's.
+fn compared_line(device: &DeviceView<'_>) -> Option<String> {
+    let found = match device.compared_with_file()? {
+        Ok(found) => found,
+        Err(why) => return Some(format!("PyTorch's model was not compared with the file: {why}.")),
+    };
+    let differs = match found.largest_difference {
+        0 => "reserved bytes are the file's after each".to_owned(),
+        most => format!(
+            "reserved bytes are the file's after {} and differ by at most {}",
+            grouped(found.same_reserved as u64),
+            Bytes(most)
+        ),
+    };
+    Some(format!(
+        "PyTorch's model from the file's first state on, over {} allocs and frees: {} of {} allocs are at the file's address, {differs}; at the end {} in {} segments, in the file {} in {}.",
+        grouped(found.events as u64),
+        grouped(found.same_address as u64),
+        grouped(found.allocs as u64),
+        Bytes(found.in_model.0),
+        found.in_model.1,
+        Bytes(found.in_file.0),
+        found.in_file.1
+    ))
 }
 
 #[cfg(test)]

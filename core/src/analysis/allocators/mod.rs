@@ -4,6 +4,7 @@
 //! rules of the simulated driver; PyTorch's caching allocator those that its documentation and source notes state.
 
 mod allocator;
+mod compared;
 mod driver_pool;
 mod expandable;
 mod gaps;
@@ -17,5 +18,6 @@ mod requests;
 mod what_if;
 
 pub use allocator::Allocator;
+pub use compared::ComparedWithFile;
 pub use model::{AllocatorModel, PyTorchSettings};
 pub use what_if::{RunsOut, WhatIf};

@@ -90,6 +90,23 @@ impl PyTorchSettings {
         [expandable, max_split, roundup].into_iter().flatten().collect::<Vec<_>>().join(",")
     }
 
+    /// The settings in a value of the variable, as far as the model has them.
+    pub(super) fn of_variable(value: &str) -> Self {
+        let number = |text: &str| text.parse::<u64>().ok();
+        let mut found = Self::default();
+        for (name, value) in value.split(',').filter_map(|setting| setting.split_once(':')) {
+            match name.trim() {
+                "expandable_segments" => found.expandable = value.trim().eq_ignore_ascii_case("true"),
+                "max_split_size_mb" => found.max_split = number(value.trim()).and_then(|mib| mib.checked_mul(1 << 20)),
+                "roundup_power2_divisions" => {
+                    found.roundup = number(value.trim()).filter(|divisions| divisions.is_power_of_two()).unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "expandable" if value.is_empty() => self.expandable = true,
@@ -181,6 +198,7 @@ mod tests {
         assert_eq!(model.to_string(), all);
         let variable = "expandable_segments:True,max_split_size_mb:128,roundup_power2_divisions:8";
         assert_eq!(model.how(), format!("PYTORCH_CUDA_ALLOC_CONF={variable}"));
+        assert_eq!(AllocatorModel::PyTorch(PyTorchSettings::of_variable(variable)), model);
     }
 
     #[test]

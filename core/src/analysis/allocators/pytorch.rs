@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allocator::Allocator;
 use super::model::PyTorchSettings;
+use crate::snapshot::Block;
 
 /// Blocks are multiples of this.
 const GRAIN: u64 = 512;
@@ -51,6 +52,11 @@ pub(super) struct TorchSegment {
 }
 
 impl TorchSegment {
+    /// A segment as a file has it: only those of small blocks have their size.
+    pub(super) fn of_size(size: u64, stream: u32) -> Self {
+        Self { size, stream, is_small: size == SMALL_SEGMENT }
+    }
+
     pub(super) fn pool(self) -> PoolOf {
         (self.stream, self.is_small)
     }
@@ -89,7 +95,7 @@ impl PyTorchAllocator {
     }
 
     /// The size of a new segment for a request.
-    fn segment_size(size: u64) -> Option<u64> {
+    pub(super) fn segment_size(size: u64) -> Option<u64> {
         match size {
             _ if size <= SMALL => Some(SMALL_SEGMENT),
             _ if size < OWN_SEGMENT => Some(LARGE_SEGMENT),
@@ -193,6 +199,36 @@ impl PyTorchAllocator {
         from
     }
 
+    /// Adds a segment with the blocks in it, by address. How much of a large one's unused end belongs to the block before is not
+    /// known; a free piece is larger than what is never split off.
+    pub(super) fn seed(&mut self, address: u64, segment: TorchSegment, blocks: &[Block]) {
+        self.segments.insert(address, segment);
+        self.reserved += segment.size;
+        let end = address + segment.size;
+        let mut at = address;
+        for (place, block) in blocks.iter().enumerate() {
+            let next = blocks.get(place + 1).map_or(end, |next| next.address);
+            let size = self.rounded(block.size).unwrap_or(block.size);
+            let Some(remaining) = next.checked_sub(block.address.saturating_add(size)) else { continue };
+            if block.address > at {
+                self.add_free(at, block.address - at, address);
+            }
+            let taken = if self.is_split(size, remaining, segment.is_small) { size } else { size + remaining };
+            self.pieces.insert(block.address, Piece { size: taken, segment: address, state: PieceState::Used });
+            self.used += taken;
+            at = block.address + taken;
+        }
+        if end > at {
+            self.add_free(at, end - at, address);
+        }
+    }
+
+    /// Is there no segment in these addresses?
+    pub(super) fn is_clear(&self, address: u64, size: u64) -> bool {
+        let last = self.segments.range(..address.saturating_add(size)).next_back();
+        last.is_none_or(|(base, segment)| base + segment.size <= address)
+    }
+
     /// With a limit for splitting, PyTorch releases free oversize blocks first: one that would do, or else the largest ones.
     fn release_oversize(&mut self, size: u64, pool: PoolOf) -> bool {
         let Some(max_split) = self.settings.max_split else { return false };
@@ -212,7 +248,7 @@ impl PyTorchAllocator {
     }
 
     /// Releases a free piece that is a whole segment.
-    fn release(&mut self, address: u64) -> bool {
+    pub(super) fn release(&mut self, address: u64) -> bool {
         let is_whole =
             |segment: &TorchSegment| self.pieces.get(&address).is_some_and(|piece| piece.size == segment.size);
         let Some(segment) = self.segments.get(&address).copied().filter(is_whole) else { return false };

@@ -76,10 +76,14 @@ impl DeviceView<'_> {
         Ok(replay.finish())
     }
 
-    /// The allocator that the recorded program most likely ran on, with its default settings.
+    /// The allocator that the recorded program most likely ran on: the driver's pool, or PyTorch's with the settings that the file names.
     pub fn own_allocator(&self) -> AllocatorModel {
         if is_python(self.data()) {
-            AllocatorModel::PyTorch(PyTorchSettings::default())
+            let notes = &self.data().health.import_notes;
+            let variable = notes.iter().find_map(|note| note.split_once("PYTORCH_CUDA_ALLOC_CONF="));
+            AllocatorModel::PyTorch(
+                variable.map_or_else(PyTorchSettings::default, |(_, value)| PyTorchSettings::of_variable(value)),
+            )
         } else {
             AllocatorModel::DriverPool { threshold: 0 }
         }
