@@ -3,7 +3,9 @@
 use clap::Args;
 use memtrace_core::analysis::{AllocatorModel, Curve, CurveColumn, WhatIf};
 use memtrace_core::export::what_if_json;
-use memtrace_core::report::{Report, what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section};
+use memtrace_core::report::{
+    Report, packing_line, what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section,
+};
 use memtrace_core::{Bytes, DeviceView, Recording};
 
 use super::timeline;
@@ -80,9 +82,10 @@ fn print(args: &ReplayArgs, device: &DeviceView<'_>, all: &[WhatIf], main: &What
     let mut answer = what_if_answer(device, main, args.memory);
     let choice = what_if_choice(all, main.model).filter(|_| all.len() > 1);
     answer.extend(choice.map(|choice| choice_line(choice, main)));
-    let notes = what_if_notes(device, all);
+    let (packing, notes) = (device.packing()?, what_if_notes(device, all));
+    answer.push(packing_line(&packing));
     if selection.json {
-        return output::print_shown(&what_if_json(device, args.memory, all, choice, (&answer, &notes))?);
+        return output::print_shown(&what_if_json(device, args.memory, all, choice, packing, (&answer, &notes))?);
     }
     output::print_lines(answer)?;
     output::print_lines(picture(device, main).lines())?;

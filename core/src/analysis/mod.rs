@@ -38,7 +38,7 @@ mod waste;
 mod window;
 
 pub use accumulation::{AccumulatingLine, accumulation};
-pub use allocators::{Allocator, AllocatorModel, ComparedWithFile, PyTorchSettings, RunsOut, WhatIf};
+pub use allocators::{Allocator, AllocatorModel, ComparedWithFile, Packing, PyTorchSettings, RunsOut, WhatIf};
 pub use balance::{Balance, BalanceItem, BalanceRow};
 pub use breakdown::{NOT_IN_SAMPLE, by_allocator};
 pub(crate) use breakdown::{label_of_rest, operator_of_line};

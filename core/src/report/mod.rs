@@ -26,7 +26,7 @@ pub use fit::{fit_line, fit_section};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};
-pub use what_if::{what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section};
+pub use what_if::{packing_line, what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section};
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES};
 use crate::error::Error;

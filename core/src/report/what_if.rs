@@ -1,7 +1,7 @@
 //! What allocators would reserve for a recording: an answer, a table of the models, and who holds what where memory runs out.
 
 use super::{Cell, Section};
-use crate::analysis::{AllocatorModel, Key, RunsOut, WhatIf, line_label};
+use crate::analysis::{AllocatorModel, Key, Packing, RunsOut, WhatIf, line_label};
 use crate::recording::DeviceView;
 use crate::units::{Bytes, grouped};
 
@@ -136,6 +136,19 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
         notes.push("No synchronization is known at which the driver's pool released memory, so its threshold makes no difference here.".to_owned());
     }
     notes
+}
+
+/// How tightly the blocks could lie.
+pub fn packing_line(found: &Packing) -> String {
+    let (bytes, live) = (Bytes(found.bytes), Bytes(found.live_peak));
+    let asked = format!("Packed by an allocator that knows the future, the blocks lie in {bytes}");
+    match (found.bytes > found.live_peak, found.gave_up) {
+        (false, _) => format!("{asked}, which is their live peak: none is tighter."),
+        (true, false) => format!("{asked}; their live peak is {live}, and a tighter packing may exist."),
+        (true, true) => format!(
+            "{asked}; their live peak is {live}, and tighter packings were not all tried: they are too many blocks."
+        ),
+    }
 }
 
 /// How the model of PyTorch's allocator agrees with the file, if it is PyTorch's.

@@ -96,7 +96,8 @@ impl Comparison {
         }
         self.release(&mut released, u64::MAX);
         self.found.events = device.records.len();
-        self.found.in_file = (device.stats.reserved_bytes.current, device.segments.len());
+        let told = device.segments.iter().filter(|segment| !segment.estimated);
+        self.found.in_file = (told.clone().map(|segment| segment.size).sum(), told.count());
         self.found.in_model = (self.model.reserved(), self.model.segments());
         self.found
     }

@@ -90,6 +90,29 @@ impl Gaps {
         chunk.gaps.get(after.checked_sub(1)?).copied()
     }
 
+    /// Takes `size` bytes from the front of the first piece that has them.
+    pub(super) fn take_first(&mut self, size: u64) -> Option<u64> {
+        let address = self.first_from(0, size)?;
+        let gap = self.remove(address)?;
+        if gap.size > size {
+            self.insert(Gap { address: address + size, size: gap.size - size });
+        }
+        Some(address)
+    }
+
+    /// Adds a piece, joined with its neighbours.
+    pub(super) fn give_back(&mut self, gap: Gap) {
+        let (mut from, mut to) = (gap.address, gap.end());
+        if let Some(before) = self.up_to(from).filter(|before| before.end() == from) {
+            self.remove(before.address);
+            from = before.address;
+        }
+        if let Some(after) = self.remove(to) {
+            to = after.end();
+        }
+        self.insert(Gap { address: from, size: to - from });
+    }
+
     /// The size of the largest piece.
     pub(super) fn largest(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.largest).max().unwrap_or(0)

@@ -8,9 +8,11 @@ mod compared;
 mod driver_pool;
 mod expandable;
 mod gaps;
+mod lives;
 mod model;
 #[cfg(test)]
 mod naive;
+mod packing;
 mod pytorch;
 #[cfg(test)]
 mod random_tests;
@@ -20,4 +22,5 @@ mod what_if;
 pub use allocator::Allocator;
 pub use compared::ComparedWithFile;
 pub use model::{AllocatorModel, PyTorchSettings};
+pub use packing::Packing;
 pub use what_if::{RunsOut, WhatIf};

@@ -18,7 +18,7 @@ pub(super) enum Request {
 }
 
 /// Memory that another allocator could give.
-fn is_asked_for(kind: MemoryKind) -> bool {
+pub(super) fn is_asked_for(kind: MemoryKind) -> bool {
     matches!(kind, MemoryKind::Heap | MemoryKind::Pool | MemoryKind::Classic)
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::{RunsOut, WhatIf};
+use crate::analysis::{Packing, RunsOut, WhatIf};
 use crate::error::Error;
 use crate::recording::DeviceView;
 use crate::visible;
@@ -18,7 +18,16 @@ struct WhatIfDocument<'a> {
     answer: &'a [String],
     notes: &'a [String],
     choice: Option<String>,
+    packing: PackingFigures,
     allocators: Vec<AllocatorFigures>,
+}
+
+/// The tightest packing that was found, in bytes.
+#[derive(Serialize)]
+struct PackingFigures {
+    bytes: u64,
+    live_peak_bytes: u64,
+    gave_up: bool,
 }
 
 /// A model's figures, in bytes and nanoseconds.
@@ -59,6 +68,7 @@ pub fn what_if_json(
     memory: Option<u64>,
     all: &[WhatIf],
     choice: Option<&WhatIf>,
+    packing: Packing,
     (answer, notes): (&[String], &[String]),
 ) -> Result<String, Error> {
     let document = WhatIfDocument {
@@ -68,6 +78,7 @@ pub fn what_if_json(
         answer,
         notes,
         choice: choice.map(|found| found.model.to_string()),
+        packing: PackingFigures { bytes: packing.bytes, live_peak_bytes: packing.live_peak, gave_up: packing.gave_up },
         allocators: all.iter().map(|found| figures(device, found)).collect(),
     };
     let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
