@@ -2,8 +2,8 @@
 //! allocation). To find the best packing is NP-hard; the live peak is its lower bound.
 //!
 //! First the blocks are placed in the order of the log, by first fit and by best fit. Then they are placed one after the other at the
-//! lowest offset that is free for their whole lifetime: the largest first, and the longest-lived first. What lies on top goes first the next
-//! time, as long as the work that is allowed lasts or until the live peak is reached.
+//! lowest offset that is free for their whole lifetime: the largest first, and the longest-lived first. What lies on top goes earlier the
+//! next time, as long as the work that is allowed lasts or until the live peak is reached.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub struct Packing {
 
 /// Looks at other blocks, for all attempts together: a second or so.
 const WORK: u64 = 4_000_000;
-/// How often what lies on top is moved to the front.
+/// How often what lies on top is moved, in each order.
 const ROUNDS: usize = 200;
 
 impl DeviceView<'_> {
@@ -50,7 +50,7 @@ impl DeviceView<'_> {
 fn pack(blocks: &[TimedBlock], work: u64) -> Packing {
     let (first, live_peak) = online(blocks, &mut Gaps::default());
     let mut best = first.min(online(blocks, &mut BestFit::default()).0);
-    let mut left = work;
+    let (mut left, mut random) = (work, Random(0));
     for mut order in orders(blocks) {
         for _ in 0..ROUNDS {
             if best == live_peak {
@@ -60,10 +60,23 @@ fn pack(blocks: &[TimedBlock], work: u64) -> Packing {
             let end = |at: &usize| offsets[*at] + blocks[*at].size;
             let Some(top) = (0..order.len()).max_by_key(|at| end(&order[*at])) else { break };
             best = best.min(end(&order[top]));
-            order[..=top].rotate_right(1);
+            order[random.below(top + 1)..=top].rotate_right(1);
+            if top == 0 {
+                order.swap(0, random.below(blocks.len()));
+            }
         }
     }
     Packing { bytes: best, live_peak, gave_up: best > live_peak && left == 0 }
+}
+
+/// The same numbers in each run (a linear congruential generator).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
 }
 
 /// Orders in which blocks are placed.
@@ -262,27 +275,23 @@ mod tests {
     }
 
     /// `cargo test -p memtrace-core --lib allocators::packing -- --nocapture` prints the figures of docs/replay.md. What has the live
-    /// peak's height is the best; of the others the search says what is.
+    /// peak's height is the best; of the others, and of some more, the search says what is.
     #[test]
     fn hardly_any_packing_of_six_blocks_is_not_the_best() {
         let mut runner = TestRunner::deterministic();
-        let (mut searched, mut worse, mut most) = (0, 0, 0.0_f64);
-        for _ in 0..4000 {
+        let (mut above, mut worse) = (0, 0);
+        for case in 0..2000 {
             let blocks = blocks(7).new_tree(&mut runner).unwrap().current();
             let found = pack(&blocks, WORK);
-            if found.bytes > found.live_peak {
+            above += u32::from(found.bytes > found.live_peak);
+            if case < 50 || found.bytes > found.live_peak {
                 let best = by_search(&blocks);
                 assert!(found.bytes >= best && best >= live_peak(&blocks), "{blocks:?}");
-                searched += 1;
                 worse += u32::from(found.bytes > best);
-                most = most.max(found.bytes as f64 / best as f64 - 1.0);
             }
         }
-        println!(
-            "of 4000 packings {searched} are above the live peak; {worse} are not the best, by up to {:.0} %",
-            100.0 * most
-        );
-        assert!(searched > 10 && worse < 10, "{searched} {worse}");
+        println!("of 2000 packings {above} are above the live peak; {worse} are not the best");
+        assert!(worse <= 2, "{worse}");
     }
 
     #[test]
