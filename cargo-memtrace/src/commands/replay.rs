@@ -83,7 +83,7 @@ fn print(args: &ReplayArgs, device: &DeviceView<'_>, all: &[WhatIf], main: &What
     let choice = what_if_choice(all, main.model).filter(|_| all.len() > 1);
     answer.extend(choice.map(|choice| choice_line(choice, main)));
     let (packing, notes) = (device.packing()?, what_if_notes(device, all));
-    answer.push(packing_line(&packing));
+    answer.extend(packing_line(&packing));
     if selection.json {
         return output::print_shown(&what_if_json(device, args.memory, all, choice, packing, (&answer, &notes))?);
     }

@@ -3,7 +3,8 @@
 use super::{Cell, Section};
 use crate::analysis::{AllocatorModel, Key, Packing, RunsOut, WhatIf, line_label};
 use crate::recording::DeviceView;
-use crate::units::{Bytes, grouped};
+use crate::snapshot::Device;
+use crate::units::{Bytes, grouped, round};
 
 /// What a model reserves, and whether that fits in `memory`, in sentences.
 pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u64>) -> Vec<String> {
@@ -14,7 +15,7 @@ pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u6
     let (reserved, live) = (Bytes(found.reserved_peak), Bytes(found.live_peak));
     let lost = lost(found.reserved_peak, found.live_peak);
     let fits = memory.map_or(String::new(), |memory| {
-        format!("Fits in {}: {} to spare. ", Bytes(memory), Bytes(memory - found.reserved_peak))
+        format!("Fits in {}: {} to spare. ", Bytes(memory), Bytes(memory.saturating_sub(found.reserved_peak)))
     });
     vec![
         format!("{fits}With {model} at most {reserved} would be reserved; the live peak is {live}: {lost} is lost."),
@@ -126,6 +127,10 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if device.device == Device::Cpu && device.data().settings.min_size > 1 {
+        let threshold = round(device.data().settings.min_size);
+        notes.push(format!("Blocks smaller than {threshold} are not included: they have no records."));
+    }
     if !device.gaps.is_empty() {
         notes.push("The log has gaps: what happened in them was not replayed.".to_owned());
     }
@@ -138,17 +143,18 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
     notes
 }
 
-/// How tightly the blocks could lie.
-pub fn packing_line(found: &Packing) -> String {
+/// How tightly the blocks could lie, if there are any.
+pub fn packing_line(found: &Packing) -> Option<String> {
     let (bytes, live) = (Bytes(found.bytes), Bytes(found.live_peak));
     let asked = format!("Packed by an allocator that knows the future, the blocks lie in {bytes}");
-    match (found.bytes > found.live_peak, found.gave_up) {
+    let line = match (found.bytes > found.live_peak, found.gave_up) {
         (false, _) => format!("{asked}, which is their live peak: none is tighter."),
         (true, false) => format!("{asked}; their live peak is {live}, and a tighter packing may exist."),
         (true, true) => format!(
             "{asked}; their live peak is {live}, and tighter packings were not all tried: they are too many blocks."
         ),
-    }
+    };
+    (found.bytes > 0).then_some(line)
 }
 
 /// How the model of PyTorch's allocator agrees with the file, if it is PyTorch's.

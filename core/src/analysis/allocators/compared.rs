@@ -207,4 +207,22 @@ mod tests {
         assert_eq!((found.allocs, found.same_address, found.same_reserved), (5, 4, 5));
         assert_eq!((found.largest_difference, found.in_file.1, found.in_model.1), (20 * MIB, 3, 2));
     }
+
+    /// Genuine snapshots, where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them. Prints a row of docs/replay.md for each.
+    #[test]
+    fn genuine_files_follow_the_rules() {
+        let Some(folder) = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS") else {
+            return eprintln!("NOT RUN: MEMTRACE_PYTORCH_SNAPSHOTS names no folder");
+        };
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "pickle")) {
+            let data = crate::open(&file).unwrap();
+            for device in &data.devices {
+                let found = DeviceView::of(&data, device).compared_with_file().unwrap().unwrap();
+                println!("{}: {found:?}", file.display());
+                assert_eq!((found.same_address, found.same_reserved), (found.allocs, found.events));
+                assert_eq!((found.largest_difference, found.in_model), (0, found.in_file));
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::btree_set::Range;
 use super::pytorch::{LARGE_SEGMENT, Piece, PieceState, PyTorchAllocator, TorchSegment};
 
 /// Addresses of a segment. PyTorch takes as many as an eighth more than the device has memory; here they do not run out.
-const ADDRESSES: u64 = 1 << 50;
+const ADDRESSES: u64 = 1 << 46;
 
 impl PyTorchAllocator {
     /// Of the free pieces from the smallest that fits on, the one whose piece with what can be mapped behind it is smallest.

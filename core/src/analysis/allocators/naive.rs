@@ -323,8 +323,8 @@ impl NaiveTorch {
             Some(found) => found,
             None => {
                 let address = self.next;
-                self.next += 1 << 50;
-                self.segments.push(NaiveSegment { address, stream, is_small, pieces: vec![(1 << 50, Bare)] });
+                self.next += 1 << 46;
+                self.segments.push(NaiveSegment { address, stream, is_small, pieces: vec![(1 << 46, Bare)] });
                 (self.segments.len() - 1, address)
             }
         };

@@ -71,6 +71,8 @@ pub(super) struct PyTorchAllocator {
     pub(super) pieces: BTreeMap<u64, Piece>,
     /// Size and address of the free pieces of each pool.
     pub(super) free: BTreeMap<PoolOf, BTreeSet<(u64, u64)>>,
+    /// Addresses of the segments without a block: what can be released.
+    whole: BTreeSet<u64>,
     /// Addresses of the unmapped pieces.
     pub(super) unmapped: BTreeMap<PoolOf, BTreeSet<u64>>,
     /// Where the next segment lies.
@@ -156,9 +158,12 @@ impl PyTorchAllocator {
     }
 
     fn add_free(&mut self, address: u64, size: u64, segment: u64) {
-        let Some(pool) = self.segments.get(&segment).map(|segment| segment.pool()) else { return };
+        let Some(whole) = self.segments.get(&segment).copied() else { return };
         self.pieces.insert(address, Piece { size, segment, state: PieceState::Free });
-        self.free.entry(pool).or_default().insert((size, address));
+        self.free.entry(whole.pool()).or_default().insert((size, address));
+        if size == whole.size {
+            self.whole.insert(address);
+        }
     }
 
     /// Takes a free piece out of its pool, or joins it with others.
@@ -166,6 +171,7 @@ impl PyTorchAllocator {
         let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == PieceState::Free)?;
         let pool = self.segments.get(&piece.segment)?.pool();
         self.free.get_mut(&pool)?.remove(&(piece.size, address));
+        self.whole.remove(&address);
         self.pieces.remove(&address);
         Some(piece)
     }
@@ -249,11 +255,10 @@ impl PyTorchAllocator {
 
     /// Releases a free piece that is a whole segment.
     pub(super) fn release(&mut self, address: u64) -> bool {
-        let is_whole =
-            |segment: &TorchSegment| self.pieces.get(&address).is_some_and(|piece| piece.size == segment.size);
-        let Some(segment) = self.segments.get(&address).copied().filter(is_whole) else { return false };
-        self.remove_free(address);
-        self.segments.remove(&address);
+        if !self.whole.contains(&address) || self.remove_free(address).is_none() {
+            return false;
+        }
+        let Some(segment) = self.segments.remove(&address) else { return false };
         self.reserved -= segment.size;
         true
     }
@@ -278,9 +283,12 @@ impl Allocator for PyTorchAllocator {
     }
 
     fn trim(&mut self) {
-        let free: Vec<u64> = self.free.values().flatten().map(|(_, address)| *address).collect();
-        for address in free {
-            if self.settings.expandable { self.unmap(address) } else { _ = self.release(address) }
+        if self.settings.expandable {
+            let free: Vec<u64> = self.free.values().flatten().map(|(_, address)| *address).collect();
+            free.into_iter().for_each(|address| self.unmap(address));
+        }
+        for address in self.whole.clone() {
+            self.release(address);
         }
     }
 
