@@ -34,7 +34,7 @@ fn runs_out(device: &DeviceView<'_>, found: &WhatIf, out: &RunsOut, memory: u64)
         Some(block) => line_label(device.data(), block.stack.0),
         None => "memory that does not come from the allocator".to_owned(),
     };
-    let when = if out.records == 0 {
+    let when = if out.is_before_log {
         "with what was live when the log begins".to_owned()
     } else {
         format!("at {:.3} s, record {}", out.time_ns as f64 / 1e9, grouped(out.records as u64 + 1))

@@ -10,8 +10,9 @@ use foldhash::fast::RandomState;
 
 use super::super::reserved::{Reserved, at_log_start};
 use super::allocator::Allocator;
-use super::model::{AllocatorModel, PyTorchSettings};
+use super::model::AllocatorModel;
 use super::pytorch::{PyTorchAllocator, TorchSegment};
+use super::settings::PyTorchSettings;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, SegmentRecord};
 

@@ -2,7 +2,8 @@
 
 use std::collections::btree_set::Range;
 
-use super::pytorch::{LARGE_SEGMENT, Piece, PieceState, PyTorchAllocator, TorchSegment};
+use super::pytorch::{Piece, PieceState, PyTorchAllocator, TorchSegment};
+use super::settings::LARGE_SEGMENT;
 
 /// Addresses of a segment. PyTorch takes as many as an eighth more than the device has memory; here they do not run out.
 const ADDRESSES: u64 = 1 << 46;

@@ -17,10 +17,12 @@ mod pytorch;
 #[cfg(test)]
 mod random_tests;
 mod requests;
+mod settings;
 mod what_if;
 
 pub use allocator::Allocator;
 pub use compared::ComparedWithFile;
-pub use model::{AllocatorModel, PyTorchSettings};
+pub use model::AllocatorModel;
 pub use packing::Packing;
+pub use settings::PyTorchSettings;
 pub use what_if::{RunsOut, WhatIf};

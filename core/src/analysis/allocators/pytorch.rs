@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::allocator::Allocator;
-use super::model::PyTorchSettings;
+use super::settings::{LARGE_SEGMENT, PyTorchSettings};
 use crate::snapshot::Block;
 
 /// Blocks are multiples of this.
@@ -18,9 +18,7 @@ const MIB: u64 = 1 << 20;
 const SMALL: u64 = MIB;
 /// A segment of small blocks.
 const SMALL_SEGMENT: u64 = 2 * MIB;
-/// A segment of large blocks,
-pub(super) const LARGE_SEGMENT: u64 = 20 * MIB;
-/// unless the request has at least this size.
+/// A large request of this size or more has a segment of its own.
 const OWN_SEGMENT: u64 = 10 * MIB;
 
 /// A pool of blocks: a stream's, of small or of large blocks.

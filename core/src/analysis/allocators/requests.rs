@@ -34,20 +34,20 @@ pub(super) fn check(device: &DeviceSnapshot) -> Result<(), Error> {
     }
 }
 
-/// Calls `ask` with each request: the number of records before it and its time. Ends early if `ask` says so.
-pub(super) fn requests(device: &DeviceSnapshot, mut ask: impl FnMut(usize, u64, Request) -> bool) {
+/// Calls `ask` with each request: the number of records before it, `None` before the log, and its time. Ends early if `ask` says so.
+pub(super) fn requests(device: &DeviceSnapshot, mut ask: impl FnMut(Option<usize>, u64, Request) -> bool) {
     let start_ns = log::start_ns(device);
     let start = Replay::at_log_start(device);
     let unknown = log::allocated_at_start(device).saturating_sub(start.bytes());
     let mut first = [Request::Besides(signed(unknown))].into_iter().chain(start.blocks().into_iter().map(came));
-    if !first.all(|request| ask(0, start_ns, request)) {
+    if !first.all(|request| ask(None, start_ns, request)) {
         return;
     }
     let released = device.segment_records.iter().filter(|segment| segment.kind == RecordKind::Free);
     let mut released = released.map(|segment| segment.time_ns).peekable();
     for (at, record) in device.records.iter().enumerate() {
         while let Some(time_ns) = released.next_if(|time_ns| *time_ns < record.time_ns) {
-            ask(at, time_ns, Request::Synchronise);
+            ask(Some(at), time_ns, Request::Synchronise);
         }
         let request = match record.kind {
             RecordKind::Alloc => came(record.block()),
@@ -56,7 +56,7 @@ pub(super) fn requests(device: &DeviceSnapshot, mut ask: impl FnMut(usize, u64, 
             }
             RecordKind::Free => Request::Besides(-signed(record.size)),
         };
-        if !ask(at, record.time_ns, request) {
+        if !ask(Some(at), record.time_ns, request) {
             return;
         }
     }

@@ -7,8 +7,9 @@ use foldhash::fast::RandomState;
 use super::super::columns::Columns;
 use super::super::{LiveSet, moment};
 use super::allocator::Allocator;
-use super::model::{AllocatorModel, PyTorchSettings};
+use super::model::AllocatorModel;
 use super::requests::{self, Request};
+use super::settings::PyTorchSettings;
 use crate::attribute::is_python;
 use crate::error::Error;
 use crate::recording::DeviceView;
@@ -48,8 +49,10 @@ pub struct WhatIf {
 pub struct RunsOut {
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// The number of records before it; 0 also for a block from before the log.
+    /// The number of records before it.
     pub records: usize,
+    /// What was live when the log begins does not find memory; it is not known how it was placed.
+    pub is_before_log: bool,
     /// The block that was asked for; `None` where memory grew that does not come from the allocator.
     pub block: Option<Block>,
     /// Bytes that were asked for.
@@ -144,7 +147,7 @@ impl ModelReplay {
     }
 
     /// False if there is no memory.
-    fn ask(&mut self, at: usize, time_ns: u64, request: Request) -> bool {
+    fn ask(&mut self, at: Option<usize>, time_ns: u64, request: Request) -> bool {
         self.lasts_until(time_ns);
         let is_there = match request {
             Request::Alloc(block) => self.alloc(&block),
@@ -221,16 +224,18 @@ impl ModelReplay {
         }
     }
 
-    fn run_out(&mut self, records: usize, time_ns: u64, request: Request) {
+    fn run_out(&mut self, at: Option<usize>, time_ns: u64, request: Request) {
         let (block, size) = match request {
             Request::Alloc(block) => (Some(block), block.size),
             Request::Besides(bytes) => (None, bytes.unsigned_abs()),
             Request::Free(_) | Request::Synchronise => (None, 0),
         };
+        let records = at.unwrap_or(0);
         self.found.records = records;
         self.found.runs_out = Some(RunsOut {
             time_ns,
             records,
+            is_before_log: at.is_none(),
             block,
             size,
             live: self.live + self.other(),
