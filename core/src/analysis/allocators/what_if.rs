@@ -253,3 +253,62 @@ impl ModelReplay {
         self.found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::Story;
+    use crate::snapshot::{MemoryKind, SnapshotData};
+
+    const MIB: u64 = 1 << 20;
+
+    fn found(data: &SnapshotData, model: &str, memory: Option<u64>, columns: usize) -> WhatIf {
+        DeviceView::of(data, &data.devices[0]).what_if(model.parse().unwrap(), memory, columns).unwrap()
+    }
+
+    #[test]
+    fn a_pool_releases_where_the_recorded_one_did_down_to_its_threshold() {
+        let mut story = Story::cuda(0);
+        story.at(1_000).segment_alloc(32 * MIB, 32 * MIB).alloc("a", 20 * MIB).address(32 * MIB);
+        story.at(2_000).segment_alloc(96 * MIB, 32 * MIB).alloc("b", 20 * MIB).address(96 * MIB);
+        story.at(3_000).free("a").at(4_000).segment_free(32 * MIB);
+        story.at(5_000).alloc("c", 1000).address(120 * MIB);
+        let data = story.build();
+        let end = |model: &str| found(&data, model, None, 0).reserved_end / MIB;
+        let models = ["driver-pool", "driver-pool,threshold=40MiB", "driver-pool,threshold=max"];
+        assert_eq!(models.map(end), [32, 64, 64]);
+    }
+
+    #[test]
+    fn what_comes_from_no_allocator_is_counted_beside_it() {
+        let mut story = Story::cuda(0);
+        story.before(3 * MIB).at(1_000).alloc("block", MIB);
+        story.at(2_000).alloc("mapped", 10 * MIB).memory(MemoryKind::Virtual).at(3_000).free("mapped");
+        let data = story.build();
+        let all = found(&data, "driver-pool", Some(45 * MIB), 0);
+        assert_eq!((all.reserved_peak, all.live_peak, all.reserved_end), (45 * MIB, 14 * MIB, 35 * MIB));
+        let out = found(&data, "driver-pool", Some(44 * MIB), 0).runs_out.unwrap();
+        assert_eq!((out.records, out.block, out.size, out.is_before_log), (1, None, 10 * MIB, false));
+        assert!(found(&data, "pytorch", Some(2 * MIB), 0).runs_out.unwrap().is_before_log);
+    }
+
+    #[test]
+    fn what_is_reserved_lasts_into_the_columns_that_follow() {
+        let mut story = Story::cuda(0);
+        story.lasting(4_000);
+        story.at(1_100).alloc("a", 20 * MIB).at(1_200).free("a").at(3_500).alloc("b", 33 * MIB);
+        let columns = found(&story.build(), "driver-pool", None, 4).columns;
+        assert_eq!(columns.iter().map(|bytes| bytes / MIB).collect::<Vec<_>>(), [0, 32, 32, 96]);
+    }
+
+    #[test]
+    fn a_sample_and_memory_without_an_allocator_are_refused() {
+        let mut story = Story::cpu();
+        let data = story.sampled(1024).alloc("a", 100).build();
+        let pool: AllocatorModel = "driver-pool".parse().unwrap();
+        assert!(DeviceView::of(&data, &data.devices[0]).what_if(pool, None, 0).is_err());
+        let mut data = Story::cuda(0).alloc("a", 100).build();
+        data.devices[0].device = crate::snapshot::Device::Pinned;
+        assert!(DeviceView::of(&data, &data.devices[0]).what_if(pool, None, 0).is_err());
+    }
+}
