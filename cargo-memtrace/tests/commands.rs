@@ -111,6 +111,9 @@ fn a_replay_ends_with_0_where_memory_is_enough_and_says_who_holds_it_where_it_ru
     assert_eq!((output.status.code(), &*error), (Some(1), "error: memory runs out with pytorch\n"));
     assert!(said.starts_with("Runs out of 1.000 MiB with pytorch at "), "{said}");
     assert!(said.contains("Live when memory runs out, by line"), "{said}");
+    let all = memtrace(&with(&["--memory", "1MiB"]));
+    let all = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(all.contains("\nIt runs out with every setting that was tried.\n"), "{all}");
     assert!(fails(2, &with(&["--allocator", "malloc"])).contains("there are driver-pool and pytorch"));
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     let all: Vec<WhatIf> =
         models.into_iter().map(|model| device.what_if(model, args.memory, columns)).collect::<Result<_, _>>()?;
     let main = main_of(args, device, &all);
-    print(args, device, &all, main)?;
+    print(args, device, &all, main, recording.notes.clone())?;
     match main.runs_out {
         Some(_) => Err(CommandFailure::Check(vec![format!("memory runs out with {}", main.model)])),
         None => Ok(()),
@@ -77,13 +77,21 @@ fn main_of<'a>(args: &ReplayArgs, device: &DeviceView<'_>, all: &'a [WhatIf]) ->
     own.unwrap_or(&all[0])
 }
 
-fn print(args: &ReplayArgs, device: &DeviceView<'_>, all: &[WhatIf], main: &WhatIf) -> Result<(), CommandFailure> {
+/// `notes` say what a time window left out.
+fn print(
+    args: &ReplayArgs,
+    device: &DeviceView<'_>,
+    all: &[WhatIf],
+    main: &WhatIf,
+    mut notes: Vec<String>,
+) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let mut answer = what_if_answer(device, main, args.memory);
     let choice = what_if_choice(all, main.model).filter(|_| all.len() > 1);
     answer.extend(choice.map(|choice| choice_line(choice, main)));
-    let (packing, notes) = (device.packing()?, what_if_notes(device, all));
+    let packing = device.packing()?;
     answer.extend(packing_line(&packing));
+    notes.extend(what_if_notes(device, all));
     if selection.json {
         return output::print_shown(&what_if_json(device, args.memory, all, choice, packing, (&answer, &notes))?);
     }
@@ -99,18 +107,14 @@ fn print(args: &ReplayArgs, device: &DeviceView<'_>, all: &[WhatIf], main: &What
 }
 
 fn choice_line(choice: &WhatIf, main: &WhatIf) -> String {
+    if choice.runs_out.is_some() {
+        return "It runs out with every setting that was tried.".to_owned();
+    }
     if choice.model == main.model {
         return "No other setting that was tried reserves less.".to_owned();
     }
-    let less = main.reserved_peak.saturating_sub(choice.reserved_peak);
-    let what = if main.runs_out.is_some() {
-        match choice.runs_out {
-            Some(_) => return "It runs out with every setting that was tried.".to_owned(),
-            None => "does not run out".to_owned(),
-        }
-    } else {
-        format!("reserves {} less", Bytes(less))
-    };
+    let less = Bytes(main.reserved_peak.saturating_sub(choice.reserved_peak));
+    let what = if main.runs_out.is_some() { "does not run out".to_owned() } else { format!("reserves {less} less") };
     format!("The setting to choose: {} {what}; {}.", choice.model, choice.model.how())
 }
 
