@@ -37,7 +37,9 @@ fn fails(code: i32, arguments: &[&str]) -> String {
 fn every_reading_command_prints_text_and_json_of_its_version() {
     let file = recording();
     let file = file.to_str().unwrap();
-    for (command, version) in [("report", 2), ("advise", 2), ("leaks", 2), ("temporaries", 2), ("timeline", 1)] {
+    for (command, version) in
+        [("report", 2), ("advise", 2), ("leaks", 2), ("temporaries", 2), ("timeline", 1), ("replay", 1)]
+    {
         assert!(prints(&[command, file]).contains("cpu"), "{command}");
         let json: serde_json::Value = serde_json::from_str(&prints(&[command, file, "--json"])).unwrap();
         assert_eq!(json["version"], version, "{command}");
@@ -51,7 +53,11 @@ fn on_a_gpu(folder: &Path, refusals: u64) -> PathBuf {
     let mut data = memtrace_core::open(recording()).unwrap();
     data.devices.truncate(1);
     (data.devices[0].device, data.health) = (memtrace_core::Device::Cuda(0), Default::default());
-    data.devices[0].stats.num_ooms = refusals;
+    let device = &mut data.devices[0];
+    device.stats.num_ooms = refusals;
+    device.records.iter_mut().for_each(|record| record.memory = memtrace_core::snapshot::MemoryKind::Pool);
+    let blocks = device.live.iter_mut().chain(&mut device.peak.blocks);
+    blocks.for_each(|block| block.memory = memtrace_core::snapshot::MemoryKind::Pool);
     let (path, mut capture) = (folder.join(format!("gpu-{refusals}.memtrace")), Vec::new());
     memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
     fs::write(&path, capture).unwrap();
@@ -160,6 +166,53 @@ fn what_is_free_now_is_what_nvidia_smi_says() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("NVIDIA GeForce RTX 4090 (22.49 GiB by CUDA): fits, "), "{said}");
     assert!(said.contains("\nTesla V100 (10.00 MiB by CUDA): does not fit, "), "{said}");
+}
+
+#[test]
+fn a_replay_ends_with_0_where_memory_is_enough_and_says_who_holds_it_where_it_runs_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = on_a_gpu(folder.path(), 0);
+    let file = file.to_str().unwrap();
+    let all = prints(&["replay", file]);
+    assert!(all.starts_with("With driver-pool at most 32.00 MiB would be reserved; the live peak is "), "{all}");
+    assert!(all.contains("Reserved on cuda:0 over time, with driver-pool\n"), "{all}");
+    for model in ["driver-pool,threshold=max", "pytorch,expandable", "pytorch,max_split=128MiB", "pytorch,roundup=4"] {
+        assert!(all.contains(&format!("  {model}\n")), "{model}: {all}");
+    }
+    let with = |more: &[&'static str]| [&["replay", file][..], more].concat();
+    let fits = prints(&with(&["--allocator", "pytorch", "--memory", "8MiB"]));
+    assert!(fits.starts_with("Fits in 8.000 MiB: ") && fits.contains(" to spare. With pytorch at most "), "{fits}");
+    let output = memtrace(&with(&["--allocator", "pytorch", "--memory", "1MiB"]));
+    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), &*error), (Some(1), "error: memory runs out with pytorch\n"));
+    assert!(said.starts_with("Runs out of 1.000 MiB with pytorch at "), "{said}");
+    assert!(said.contains("Live when memory runs out, by line"), "{said}");
+    let all = memtrace(&with(&["--memory", "1MiB"]));
+    let all = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(all.contains("\nIt runs out with every setting that was tried.\n"), "{all}");
+    assert!(fails(2, &with(&["--allocator", "malloc"])).contains("there are driver-pool and pytorch"));
+}
+
+#[test]
+fn a_replays_json_has_the_figures_of_each_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = on_a_gpu(folder.path(), 0);
+    let json = prints(&["replay", file.to_str().unwrap(), "--json", "--memory", "16GiB"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["device"], &json["memory_bytes"]), (&"cuda:0".into(), &(16_u64 << 30).into()));
+    let allocators = json["allocators"].as_array().unwrap();
+    assert_eq!(allocators.len(), 6);
+    let data = memtrace_core::open(&file).unwrap();
+    for found in allocators {
+        let (reserved, live) =
+            (found["reserved_peak_bytes"].as_u64().unwrap(), found["live_peak_bytes"].as_u64().unwrap());
+        assert_eq!(live, data.devices[0].peak.bytes, "{found}");
+        let columns = found["reserved_bytes"].as_array().unwrap();
+        assert_eq!(columns.iter().map(|column| column.as_u64().unwrap()).max(), Some(reserved), "{found}");
+        assert!(found["runs_out"].is_null() && reserved >= live);
+    }
+    let packed = json["packing"]["bytes"].as_u64().unwrap();
+    assert!(packed >= json["packing"]["live_peak_bytes"].as_u64().unwrap());
 }
 
 #[test]
@@ -274,7 +327,7 @@ fn bash_completes_the_commands_behind_cargo_and_leaves_cargos_own_to_cargo() {
         let output = Command::new("bash").args(["--norc", "-c", &test]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(completed("cargo memtrace rep").starts_with("report\n"), "{}", completed("cargo memtrace rep"));
+    assert!(completed("cargo memtrace rep").starts_with("report replay\n"), "{}", completed("cargo memtrace rep"));
     assert!(completed("cargo memtrace report --by").contains("--by"), "{}", completed("cargo memtrace report --by"));
     assert!(completed("cargo buil").starts_with("of cargo: cargo buil"), "{}", completed("cargo buil"));
     assert!(completed("cargo buil").contains("-F _cargo_or_memtrace cargo"));
@@ -382,6 +435,7 @@ fn the_help_of_every_command_has_examples() {
         "leaks",
         "temporaries",
         "fit",
+        "replay",
         "diff",
         "flamegraph",
         "timeline",

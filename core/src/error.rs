@@ -92,6 +92,10 @@ impl Error {
         Kind::Message(format!("cannot show that moment: {reason}")).into()
     }
 
+    pub(crate) fn allocator(reason: String) -> Self {
+        Kind::Message(reason).into()
+    }
+
     pub(crate) fn section(key: &str, known: &[&str]) -> Self {
         Kind::Message(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
     }

@@ -13,6 +13,7 @@ mod fit;
 mod flamegraph;
 mod leaks;
 mod man;
+mod replay;
 mod report;
 mod run;
 mod temporaries;
@@ -91,6 +92,7 @@ commands! {
     Export(export::ExportArgs),
     Check(check::CheckArgs),
     Fit(fit::FitArgs),
+    Replay(replay::ReplayArgs),
     Baselines(baselines::BaselinesArgs),
     Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let columns = output::columns().clamp(40, 160) - 12;
     match (args.by, selection.json) {
         (None, true) => output::print_json(as_json(device, curve(device, 1000))),
-        (None, false) => output::print_lines(picture(device, &curve(device, columns)).lines()),
+        (None, false) => output::print_lines(picture(&title(device), &curve(device, columns)).lines()),
         (Some(by), true) => {
             let timeline = key_timeline(device, by, 1000, selection.top);
             output::print_json(rows_as_json(device, &timeline))
@@ -104,11 +104,15 @@ fn as_json(device: &DeviceSnapshot, curve: Curve) -> String {
     format!("{value}\n")
 }
 
+fn title(device: &DeviceSnapshot) -> String {
+    format!("Live on {} over time; the peak is {}", device.device, Bytes(device.peak.total()))
+}
+
 /// Columns of eighths of a character; the highest of each column counts.
-fn picture(device: &DeviceSnapshot, curve: &Curve) -> String {
+pub(super) fn picture(title: &str, curve: &Curve) -> String {
     let Curve { from_ns, to_ns, columns } = curve;
     let peak = columns.iter().map(|column| column.highest).max().unwrap_or(0).max(1);
-    let mut text = format!("Live on {} over time; the peak is {}\n", device.device, Bytes(device.peak.total()));
+    let mut text = format!("{title}\n");
     for row in (0..ROWS).rev() {
         let label = if row == ROWS - 1 || row == ROWS / 2 - 1 {
             Bytes(peak * (row as u64 + 1) / ROWS as u64).to_string()

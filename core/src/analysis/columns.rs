@@ -19,7 +19,7 @@ impl Columns {
         Self { from_ns, to_ns, count }
     }
 
-    fn place(&self, ns: u64) -> usize {
+    pub(super) fn place(&self, ns: u64) -> usize {
         let part = u128::from(ns.saturating_sub(self.from_ns)) * self.count as u128;
         let place = part / u128::from(self.to_ns - self.from_ns).max(1);
         (place as usize).min(self.count.saturating_sub(1))

@@ -1,6 +1,7 @@
 //! Analysis: pure functions from a snapshot to tables, series and findings. No clock, no environment, no I/O.
 
 mod accumulation;
+mod allocators;
 mod balance;
 mod breakdown;
 mod category_timeline;
@@ -37,6 +38,7 @@ mod waste;
 mod window;
 
 pub use accumulation::{AccumulatingLine, accumulation};
+pub use allocators::{Allocator, AllocatorModel, ComparedWithFile, Packing, PyTorchSettings, RunsOut, WhatIf};
 pub use balance::{Balance, BalanceItem, BalanceRow};
 pub use breakdown::{NOT_IN_SAMPLE, by_allocator};
 pub(crate) use breakdown::{label_of_rest, operator_of_line};

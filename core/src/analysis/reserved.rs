@@ -63,7 +63,7 @@ impl<'a> Reserved<'a> {
 }
 
 /// The reported segments before the first record: those of today, with every record undone.
-fn at_log_start(device: &DeviceSnapshot) -> BTreeMap<u64, u64> {
+pub(crate) fn at_log_start(device: &DeviceSnapshot) -> BTreeMap<u64, u64> {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let mut there: BTreeMap<u64, u64> = told.map(|segment| (segment.address, segment.size)).collect();
     for segment in device.segment_records.iter().rev() {

@@ -17,6 +17,7 @@ pub(crate) mod sampled;
 mod section;
 mod summary;
 mod tables;
+mod what_if;
 
 pub(crate) use answer::holders;
 pub use diff::DiffOptions;
@@ -25,6 +26,7 @@ pub use fit::{drift_section, fit_line, fit_section};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};
+pub use what_if::{packing_line, what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section};
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES};
 use crate::error::Error;

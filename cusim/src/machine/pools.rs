@@ -65,6 +65,13 @@ impl SimMachine {
         Ok(())
     }
 
+    /// Sets the release threshold of a device's default pool.
+    pub fn set_release_threshold(&mut self, device: usize, bytes: u64) {
+        if let Some(pool) = self.pools.get_mut(pool_index(device, BlockKind::Pool)) {
+            pool.threshold = bytes;
+        }
+    }
+
     /// What a synchronization does: pools release what they do not use, down to their thresholds.
     pub fn synchronise(&mut self, device: usize) {
         self.shrink_pools(device, |pool| pool.threshold);

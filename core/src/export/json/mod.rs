@@ -5,6 +5,7 @@ mod parts;
 mod recording;
 #[cfg(test)]
 mod tests;
+mod what_if;
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use self::device::DeviceFigures;
 pub(in crate::export) use self::parts::FindingFigures;
 use self::recording::{Module, Recording};
+pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
 use crate::error::Error;
 use crate::report::{NamedRows, Report, ReportOptions, Section};

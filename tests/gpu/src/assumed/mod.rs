@@ -10,6 +10,7 @@ mod graphs;
 mod held;
 mod others;
 mod pool;
+mod replayed;
 mod segments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,7 +47,16 @@ pub(crate) fn print(gpu: &Gpu) -> bool {
     line("what", "assumed", "this device", "");
     println!("|{}|{}|{}|{}|", "-".repeat(66), "-".repeat(32), "-".repeat(32), "-".repeat(15));
     let mut counts = Counts::default();
-    let groups = [pool::ROWS, segments::ROWS, classic::ROWS, graphs::ROWS, captures::ROWS, frees::ROWS, others::ROWS];
+    let groups = [
+        pool::ROWS,
+        replayed::ROWS,
+        segments::ROWS,
+        classic::ROWS,
+        graphs::ROWS,
+        captures::ROWS,
+        frees::ROWS,
+        others::ROWS,
+    ];
     groups.into_iter().flatten().for_each(|assumption| show(gpu, assumption, &mut counts));
     let Counts { same, differs, not_supported } = counts;
     println!("\n{same} same, {differs} differ, {not_supported} not supported");

@@ -1,0 +1,308 @@
+//! PyTorch's caching allocator, as its documentation and notes state its rules: a model, called so.
+//!
+//! Requests are rounded up to 512 B. Up to 1 MiB they are *small* and come from segments of 2 MiB; others are *large* and come from
+//! segments of 20 MiB, or from 10 MiB on from one of their own, in multiples of 2 MiB. A stream has its own pools. The smallest free
+//! block that fits is taken, of equal ones that with the lowest address, and split if enough remains. A freed block joins its free
+//! neighbours. Nothing is released until memory runs out. The driver chooses where a segment lies; the model puts each behind the last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::allocator::Allocator;
+use super::settings::{LARGE_SEGMENT, PyTorchSettings};
+use crate::snapshot::Block;
+
+/// Blocks are multiples of this.
+const GRAIN: u64 = 512;
+const MIB: u64 = 1 << 20;
+/// The largest small request.
+const SMALL: u64 = MIB;
+/// A segment of small blocks.
+const SMALL_SEGMENT: u64 = 2 * MIB;
+/// A large request of this size or more has a segment of its own.
+const OWN_SEGMENT: u64 = 10 * MIB;
+
+/// A pool of blocks: a stream's, of small or of large blocks.
+type PoolOf = (u32, bool);
+
+/// What a piece of a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PieceState {
+    Used,
+    Free,
+    /// Addresses of an expandable segment without memory.
+    Unmapped,
+}
+
+/// A piece of a segment. Pieces tile their segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) size: u64,
+    /// The address of its segment.
+    pub(super) segment: u64,
+    pub(super) state: PieceState,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TorchSegment {
+    pub(super) size: u64,
+    pub(super) stream: u32,
+    pub(super) is_small: bool,
+}
+
+impl TorchSegment {
+    /// A segment as a file has it: only those of small blocks have their size.
+    pub(super) fn of_size(size: u64, stream: u32) -> Self {
+        Self { size, stream, is_small: size == SMALL_SEGMENT }
+    }
+
+    pub(super) fn pool(self) -> PoolOf {
+        (self.stream, self.is_small)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PyTorchAllocator {
+    pub(super) settings: PyTorchSettings,
+    /// By address.
+    pub(super) segments: BTreeMap<u64, TorchSegment>,
+    /// By address.
+    pub(super) pieces: BTreeMap<u64, Piece>,
+    /// Size and address of the free pieces of each pool.
+    pub(super) free: BTreeMap<PoolOf, BTreeSet<(u64, u64)>>,
+    /// Addresses of the segments without a block: what can be released.
+    whole: BTreeSet<u64>,
+    /// Addresses of the unmapped pieces.
+    pub(super) unmapped: BTreeMap<PoolOf, BTreeSet<u64>>,
+    /// Where the next segment lies.
+    pub(super) next: u64,
+    pub(super) reserved: u64,
+    used: u64,
+}
+
+impl PyTorchAllocator {
+    pub(super) fn new(settings: PyTorchSettings) -> Self {
+        Self { settings, next: SMALL_SEGMENT, ..Self::default() }
+    }
+
+    /// What a request takes.
+    pub(super) fn rounded(&self, size: u64) -> Option<u64> {
+        let divisions = self.settings.roundup;
+        if divisions > 1 && size > GRAIN * divisions {
+            let part = (1u64 << size.ilog2()) / divisions;
+            return size.checked_next_multiple_of(part);
+        }
+        size.max(1).checked_next_multiple_of(GRAIN)
+    }
+
+    /// The size of a new segment for a request.
+    pub(super) fn segment_size(size: u64) -> Option<u64> {
+        match size {
+            _ if size <= SMALL => Some(SMALL_SEGMENT),
+            _ if size < OWN_SEGMENT => Some(LARGE_SEGMENT),
+            _ => size.checked_next_multiple_of(SMALL_SEGMENT),
+        }
+    }
+
+    /// Blocks of this size and more are *oversize*: they are not split, and small requests do not get them.
+    fn max_split(&self) -> u64 {
+        self.settings.max_split.unwrap_or(u64::MAX)
+    }
+
+    /// The smallest free piece that fits, if the rules allow it.
+    fn best_fit(&self, size: u64, pool: PoolOf) -> Option<u64> {
+        let found = self.free.get(&pool)?.range((size, 0)..);
+        let (found_size, address) =
+            if self.settings.expandable { self.least_expandable(found)? } else { *found.clone().next()? };
+        let is_oversize = |size: u64| size >= self.max_split();
+        let is_wasteful = match (is_oversize(size), is_oversize(found_size)) {
+            (false, is_oversize) => is_oversize,
+            (true, _) => found_size >= size.saturating_add(LARGE_SEGMENT),
+        };
+        (!is_wasteful).then_some(address)
+    }
+
+    fn is_split(&self, size: u64, remaining: u64, is_small: bool) -> bool {
+        if is_small || self.settings.expandable {
+            return remaining >= GRAIN;
+        }
+        size < self.max_split() && remaining > SMALL
+    }
+
+    /// A new segment, as one free piece.
+    fn new_segment(&mut self, size: u64, pool: PoolOf, limit: u64) -> Option<u64> {
+        let length = Self::segment_size(size)?;
+        let is_there =
+            self.has_room(length, limit) || self.release_oversize(size, pool) && self.has_room(length, limit);
+        if !is_there {
+            self.trim();
+        }
+        if !self.has_room(length, limit) {
+            return None;
+        }
+        let address = self.next;
+        self.next = address.checked_add(length)?;
+        self.add_segment(address, TorchSegment { size: length, stream: pool.0, is_small: pool.1 });
+        Some(address)
+    }
+
+    pub(super) fn has_room(&self, length: u64, limit: u64) -> bool {
+        self.reserved.checked_add(length).is_some_and(|reserved| reserved <= limit)
+    }
+
+    pub(super) fn add_segment(&mut self, address: u64, segment: TorchSegment) {
+        self.segments.insert(address, segment);
+        self.reserved += segment.size;
+        self.add_free(address, segment.size, address);
+    }
+
+    fn add_free(&mut self, address: u64, size: u64, segment: u64) {
+        let Some(whole) = self.segments.get(&segment).copied() else { return };
+        self.pieces.insert(address, Piece { size, segment, state: PieceState::Free });
+        self.free.entry(whole.pool()).or_default().insert((size, address));
+        if size == whole.size {
+            self.whole.insert(address);
+        }
+    }
+
+    /// Takes a free piece out of its pool, or joins it with others.
+    pub(super) fn remove_free(&mut self, address: u64) -> Option<Piece> {
+        let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == PieceState::Free)?;
+        let pool = self.segments.get(&piece.segment)?.pool();
+        self.free.get_mut(&pool)?.remove(&(piece.size, address));
+        self.whole.remove(&address);
+        self.pieces.remove(&address);
+        Some(piece)
+    }
+
+    /// Uses a free piece, or its front.
+    pub(super) fn take(&mut self, address: u64, size: u64) -> Option<u64> {
+        let piece = self.remove_free(address)?;
+        let is_small = self.segments.get(&piece.segment)?.is_small;
+        let remaining = piece.size.checked_sub(size)?;
+        let taken = if self.is_split(size, remaining, is_small) { size } else { piece.size };
+        self.pieces.insert(address, Piece { size: taken, state: PieceState::Used, ..piece });
+        if taken < piece.size {
+            self.add_free(address + taken, piece.size - taken, piece.segment);
+        }
+        self.used += taken;
+        Some(address)
+    }
+
+    /// Adds a free piece, joined with its free neighbours. Returns where it begins.
+    pub(super) fn join_free(&mut self, address: u64, size: u64, segment: u64) -> u64 {
+        let (mut from, mut to) = (address, address + size);
+        let is_free = |piece: &Piece| piece.state == PieceState::Free && piece.segment == segment;
+        let before = self.pieces.range(..address).next_back().filter(|(_, piece)| is_free(piece)).map(|(at, _)| *at);
+        if let Some(before) = before.filter(|before| self.remove_free(*before).is_some()) {
+            from = before;
+        }
+        if self.pieces.get(&to).is_some_and(is_free) {
+            to += self.remove_free(to).map_or(0, |piece| piece.size);
+        }
+        self.add_free(from, to - from, segment);
+        from
+    }
+
+    /// Adds a segment with the blocks in it, by address. How much of a large one's unused end belongs to the block before is not
+    /// known; a free piece is larger than what is never split off.
+    pub(super) fn seed(&mut self, address: u64, segment: TorchSegment, blocks: &[Block]) {
+        self.segments.insert(address, segment);
+        self.reserved += segment.size;
+        let end = address + segment.size;
+        let mut at = address;
+        for (place, block) in blocks.iter().enumerate() {
+            let next = blocks.get(place + 1).map_or(end, |next| next.address);
+            let size = self.rounded(block.size).unwrap_or(block.size);
+            let Some(remaining) = next.checked_sub(block.address.saturating_add(size)) else { continue };
+            if block.address > at {
+                self.add_free(at, block.address - at, address);
+            }
+            let taken = if self.is_split(size, remaining, segment.is_small) { size } else { size + remaining };
+            self.pieces.insert(block.address, Piece { size: taken, segment: address, state: PieceState::Used });
+            self.used += taken;
+            at = block.address + taken;
+        }
+        if end > at {
+            self.add_free(at, end - at, address);
+        }
+    }
+
+    /// Is there no segment in these addresses?
+    pub(super) fn is_clear(&self, address: u64, size: u64) -> bool {
+        let last = self.segments.range(..address.saturating_add(size)).next_back();
+        last.is_none_or(|(base, segment)| base + segment.size <= address)
+    }
+
+    /// With a limit for splitting, PyTorch releases free oversize blocks first: one that would do, or else the largest ones.
+    fn release_oversize(&mut self, size: u64, pool: PoolOf) -> bool {
+        let Some(max_split) = self.settings.max_split else { return false };
+        let size = size.max(max_split);
+        let free = self.free.entry(pool).or_default();
+        if let Some((_, address)) = free.range((size, 0)..).next().copied() {
+            return self.release(address);
+        }
+        let mut released = 0;
+        let largest: Vec<(u64, u64)> = free.iter().rev().take_while(|(size, _)| *size >= max_split).copied().collect();
+        for (length, address) in largest {
+            if released < size && self.release(address) {
+                released += length;
+            }
+        }
+        released >= size
+    }
+
+    /// Releases a free piece that is a whole segment.
+    pub(super) fn release(&mut self, address: u64) -> bool {
+        if !self.whole.contains(&address) || self.remove_free(address).is_none() {
+            return false;
+        }
+        let Some(segment) = self.segments.remove(&address) else { return false };
+        self.reserved -= segment.size;
+        true
+    }
+}
+
+impl Allocator for PyTorchAllocator {
+    fn alloc(&mut self, size: u64, stream: u32, limit: u64) -> Option<u64> {
+        let size = self.rounded(size)?;
+        let pool = (stream, size <= SMALL);
+        let found = self.best_fit(size, pool).or_else(|| {
+            if self.settings.expandable { self.expand(size, pool, limit) } else { self.new_segment(size, pool, limit) }
+        })?;
+        self.take(found, size)
+    }
+
+    fn free(&mut self, address: u64) {
+        let is_used = |piece: &Piece| piece.state == PieceState::Used;
+        let Some(piece) = self.pieces.get(&address).copied().filter(is_used) else { return };
+        self.pieces.remove(&address);
+        self.used -= piece.size;
+        self.join_free(address, piece.size, piece.segment);
+    }
+
+    fn trim(&mut self) {
+        if self.settings.expandable {
+            let free: Vec<u64> = self.free.values().flatten().map(|(_, address)| *address).collect();
+            free.into_iter().for_each(|address| self.unmap(address));
+        }
+        for address in self.whole.clone() {
+            self.release(address);
+        }
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn used(&self) -> u64 {
+        self.used
+    }
+
+    fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    fn largest_gap(&self) -> u64 {
+        self.free.values().filter_map(|free| free.last()).map(|(size, _)| *size).max().unwrap_or(0)
+    }
+}
