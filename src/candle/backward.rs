@@ -1,0 +1,89 @@
+//! A backward pass whose order the recording knows.
+
+use std::collections::HashMap;
+
+use candle_core::backprop::GradStore;
+use candle_core::{Result, Tensor};
+use memtrace_core::snapshot::{Device, GraphNodeKind};
+
+use super::tags::block_of;
+use crate::device::IntoDevice;
+use crate::record::{HandedOverNode, own, recorder};
+
+/// [`Tensor::backward`], whose result it returns. The recording gets the order in which the pass goes through the graph, so
+/// tables by forward line give what the pass allocates to the lines of the forward pass.
+///
+/// The order is taken from [`Tensor::sorted_nodes`], which the pass computes once more. Without a recording nothing is done.
+///
+/// # Errors
+/// Those of [`Tensor::backward`].
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// use candle_core::{DType, Device, Tensor, Var};
+///
+/// let session = memtrace::start()?;
+/// let weight = Var::ones((64, 64), DType::F32, &Device::Cpu)?;
+/// let loss = weight.matmul(&weight.t()?)?.sqr()?.sum_all()?;
+/// let gradients = memtrace::candle::backward(&loss)?; // instead of loss.backward()?
+/// assert!(gradients.get(&weight).is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+// Inlined because the user's line should not be that of memtrace.
+#[inline(always)]
+pub fn backward(loss: &Tensor) -> Result<GradStore> {
+    let _over = HandedOver::of(loss);
+    loss.backward()
+}
+
+/// A pass that runs; it is over when this is dropped.
+struct HandedOver(Option<Device>);
+
+impl HandedOver {
+    fn of(loss: &Tensor) -> Self {
+        if !recorder::is_recording() {
+            return Self(None);
+        }
+        let device = loss.device().into_device();
+        own(|| {
+            let nodes = nodes(loss, device);
+            recorder::hand_over(device, nodes.into_iter());
+        });
+        Self(Some(device))
+    }
+}
+
+impl Drop for HandedOver {
+    fn drop(&mut self) {
+        let end = HandedOverNode { address: None, bytes: 0, kind: GraphNodeKind::End };
+        if let Some(device) = self.0 {
+            recorder::hand_over(device, std::iter::once(end));
+        }
+    }
+}
+
+/// The nodes in the order of the pass. Of those that share a block, the one that comes last was there first: a view comes
+/// before what it is a view of.
+fn nodes(loss: &Tensor, device: Device) -> Vec<HandedOverNode> {
+    let sorted = loss.sorted_nodes();
+    let blocks: Vec<Option<(Device, u64)>> = sorted.iter().map(|node| block(node)).collect();
+    let owners: HashMap<(Device, u64), usize> =
+        blocks.iter().enumerate().filter_map(|(at, block)| Some(((*block)?, at))).collect();
+    let node = |(at, (node, block)): (usize, (&&Tensor, &Option<(Device, u64)>))| {
+        let owns = block.is_some_and(|block| owners.get(&block) == Some(&at));
+        let kind = match (node.is_variable(), owns) {
+            (true, _) => GraphNodeKind::Variable,
+            (false, true) => GraphNodeKind::Result,
+            (false, false) => GraphNodeKind::View,
+        };
+        let address = block.filter(|(on, _)| *on == device).map(|(_, address)| address);
+        let bytes = (node.elem_count() * node.dtype().size_in_bytes()) as u64;
+        HandedOverNode { address, bytes, kind }
+    };
+    sorted.iter().zip(&blocks).enumerate().map(node).collect()
+}
+
+fn block(tensor: &Tensor) -> Option<(Device, u64)> {
+    let (storage, _) = tensor.storage_and_layout();
+    block_of(&storage).map(|(device, block, _)| (device, block.into_inner()))
+}
