@@ -1,14 +1,18 @@
-//! Whose steps made the gradients that are not used yet, to find the call that used a view.
+//! Which call used a view: the one whose step made its gradient.
 //!
-//! The log does not say for which tensor a gradient was begun, but its size is that of the tensor. While all gradients of a size
-//! that wait were made by steps of one call, a node of that size was used by that call alone. Gradients of tensors that are no
-//! nodes wait for ever, and then more is unknown.
+//! The log does not say for which tensor a gradient was made. Two things are known:
+//! * A view's step keeps nothing of the view's gradient, so this is freed after the last allocation of the step and before the
+//!   first one of the next. What else of its size is freed there belonged to nodes without recorded blocks, or is a part of
+//!   the sum. If all that is freed was made by steps of one call, this is the call.
+//! * A gradient has the size of its tensor. While all gradients of a size that wait were made
+//!   by one call, a node of that size was used by that call alone. Gradients of tensors that are no nodes wait for ever, and
+//!   then more is unknown.
 
 use std::num::NonZeroU64;
 
 use super::super::hashed::HashMap;
-use super::steps::Step;
-use crate::snapshot::{GraphNode, GraphNodeKind};
+use super::steps::{Step, Sum};
+use crate::snapshot::{GraphNode, GraphNodeKind, LogPosition, NEVER};
 
 /// A call, by the number of the block that it returned; `None` if it is not known.
 type Owner = Option<NonZeroU64>;
@@ -36,17 +40,21 @@ pub(super) struct PendingGradients(HashMap<u64, Waiting>);
 impl PendingGradients {
     /// The call that each step belongs to, given the places of their nodes.
     pub(super) fn owners(nodes: &[GraphNode], steps: &[Step<'_>], pins: &[Option<usize>]) -> Vec<Owner> {
-        let (mut pending, mut rest) = (Self::default(), nodes.iter());
-        let mut owner = |(step, pin): (&Step<'_>, &Option<usize>)| {
-            let owner = pin.and_then(|at| {
-                let passed = (at + 1).saturating_sub(nodes.len() - rest.len());
-                let (node, used_by) = rest.by_ref().take(passed).map(|node| (node, pending.take(node.bytes))).last()?;
-                if node.kind == GraphNodeKind::View { used_by } else { node.block }
+        let (mut pending, freed, mut rest) = (Self::default(), FreedSums::of(steps), nodes.iter());
+        let mut owners: Vec<Owner> = Vec::with_capacity(steps.len());
+        for (at, (step, pin)) in steps.iter().zip(pins).enumerate() {
+            let owner = pin.and_then(|place| {
+                let passed = (place + 1).saturating_sub(nodes.len() - rest.len());
+                let (node, waited) = rest.by_ref().take(passed).map(|node| (node, pending.take(node.bytes))).last()?;
+                match node.kind {
+                    GraphNodeKind::View => freed.during(steps, at, node.bytes, &owners).or(waited),
+                    _ => node.block,
+                }
             });
             pending.add(step, owner);
-            owner
-        };
-        steps.iter().zip(pins).map(&mut owner).collect()
+            owners.push(owner);
+        }
+        owners
     }
 
     /// What a step makes. A sum without new zeros adds to a gradient of that size, and which one is not known.
@@ -56,13 +64,8 @@ impl PendingGradients {
             waiting.made_by(owner);
             waiting.count += 1;
         }
-        let mut begun: HashMap<u64, usize> = HashMap::default();
-        step.zeros.iter().for_each(|size| *begun.entry(*size).or_default() += 1);
-        for size in &step.sums {
-            match begun.get_mut(size).filter(|begun| **begun > 0) {
-                Some(begun) => *begun -= 1,
-                None => self.0.entry(*size).or_default().made_by(owner),
-            }
+        for size in step.later_sums() {
+            self.0.entry(size).or_default().made_by(owner);
         }
     }
 
@@ -75,5 +78,45 @@ impl PendingGradients {
             *waiting = Waiting::default();
         }
         owner
+    }
+}
+
+/// A sum that was freed.
+#[derive(Clone, Copy)]
+struct FreedSum {
+    freed: LogPosition,
+    size: u64,
+    step: usize,
+    /// It may be one of several calls' sums.
+    is_later: bool,
+}
+
+/// All sums of a pass in the order of their frees.
+struct FreedSums(Vec<FreedSum>);
+
+impl FreedSums {
+    fn of(steps: &[Step<'_>]) -> Self {
+        let mut sums = Vec::new();
+        for (step, of_step) in steps.iter().enumerate() {
+            let later = of_step.later_sums();
+            let freed = |&Sum { size, freed }: &Sum| FreedSum { freed, size, step, is_later: later.contains(&size) };
+            sums.extend(of_step.sums.iter().filter(|sum| sum.freed != NEVER).map(freed));
+        }
+        sums.sort_unstable_by_key(|sum| sum.freed);
+        Self(sums)
+    }
+
+    /// The call that made what was freed at the end of a step, if it is one.
+    fn during(&self, steps: &[Step<'_>], at: usize, size: u64, owners: &[Owner]) -> Owner {
+        let after = steps.get(at).map_or(NEVER, |step| step.to);
+        let before = steps.get(at + 1).map_or(NEVER, |step| step.from);
+        let from = self.0.partition_point(|sum| sum.freed <= after);
+        let within = self.0.get(from..)?.iter().take_while(|sum| sum.freed < before);
+        let mut makers = within.filter(|sum| sum.size == size && sum.step < at).map(|sum| {
+            let owner = owners.get(sum.step).copied().flatten();
+            owner.filter(|_| !sum.is_later)
+        });
+        let first = makers.next()?;
+        first.filter(|_| makers.all(|other| other == first))
     }
 }

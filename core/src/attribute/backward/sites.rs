@@ -4,7 +4,7 @@ use super::super::frame_place::FramePlace;
 use super::super::hashed::HashMap;
 use super::super::matched_frame::matched_frames;
 use super::super::operator::allocates_once;
-use super::super::{Attribution, operator};
+use super::super::{Attribution, Origin, operator};
 use crate::snapshot::{Fact, StackId};
 
 /// What begins the sum of the gradients of a tensor.
@@ -35,7 +35,7 @@ impl<'a> Sites<'a> {
         Self { data, known: HashMap::default() }
     }
 
-    /// `None` outside of arms, also for the gradient of the loss, which comes before them.
+    /// `None` outside of arms, also for the gradient of the loss, which comes before them, and for what describes a tensor.
     pub(super) fn at(&mut self, stack: StackId) -> Option<Site<'a>> {
         let data = self.data;
         *self.known.entry(stack).or_insert_with(|| site(data, stack))
@@ -43,18 +43,22 @@ impl<'a> Sites<'a> {
 }
 
 fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
-    let mut inner = "";
+    let mut within = Vec::new();
     let pass = matched_frames(data, stack).find(|frame| {
-        let is_pass = frame.is(Fact::Pass);
-        if !is_pass {
-            inner = frame.function();
-        }
-        is_pass
+        within.push(*frame);
+        frame.is(Fact::Pass)
     })?;
+    within.pop();
+    let innermost = within.iter().find(|frame| frame.origin() == Origin::Framework);
+    if innermost.is_some_and(|frame| frame.is(Fact::Structure)) {
+        return None;
+    }
     let (place, line) = (FramePlace::of(pass.frame), pass.frame.line?.get());
     let arm = data.settings.rules.backward(&place.package, place.version, line)?;
     let root = operator(data, stack).map_or("", |operator| operator.root);
-    let is_zero_fill = inner == ZERO_FILL;
+    let is_in_fill = within.last().is_some_and(|frame| frame.function() == ZERO_FILL);
+    // The table of gradients grows there, too.
+    let is_zero_fill = is_in_fill && root.starts_with("zeros");
     let is_sum = !is_zero_fill && data.settings.rules.is_gradient(root, arm);
     Some(Site { arm, line, is_zero_fill, is_sum, is_once: allocates_once(data, stack, root) })
 }

@@ -22,15 +22,15 @@ impl Bytes {
     /// `is_full`: prints what is unknown, by operator.
     pub(crate) fn of(data: &SnapshotData, truth: &Truth, is_full: bool) -> Self {
         let view = DeviceView::of(data, &data.devices[0]);
+        let main = view.lifetimes().iter().next().map(|life| life.block.thread);
         let (mut bytes, mut unknown) = (Self::default(), BTreeMap::<String, u64>::new());
         for life in view.lifetimes().iter() {
             let Some(owner) = data.context_names(life.block.context).last().and_then(|scope| truth.owner(scope)) else {
-                let is_main = life.block.thread == view.lifetimes().iter().next().map_or(life.block.thread, |first| first.block.thread);
-                bytes.other_threads += if is_main { 0 } else { life.block.size };
+                bytes.other_threads += if main == Some(life.block.thread) { 0 } else { life.block.size };
                 continue;
             };
             let found = view.pairings().get(Some(life.seq)).map(|pairing| node(&view, pairing.forward));
-            let label = || operator_label(view.data(), life.block.stack.number());
+            let label = || operator_label(view.data(), life.block.stack.0);
             match (&found, &owner) {
                 (None, _) => {
                     bytes.unknown += life.block.size;
