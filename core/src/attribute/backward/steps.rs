@@ -1,7 +1,7 @@
 //! The steps of a backward pass: stretches of its blocks that one run of an arm allocated.
 //!
 //! A step ends where the pass reaches another arm, goes back to before the first line of the step, or allocates by a stack
-//! that the step has used. `cat` has a loop over its operands, so its step ends with the arm only.
+//! that the step has used, after it began or added to a gradient. `cat` has a loop over its operands, so its step ends with the arm only.
 
 use std::num::NonZeroU64;
 
@@ -47,7 +47,9 @@ impl<'a> Step<'a> {
         }
         // A vector that grows is allocated again.
         let grows = last.block.stack == life.block.stack && last.to < life.from && last.block.size < life.block.size;
-        let is_again = site.is_once && self.stacks.contains(&life.block.stack) && !grows;
+        // Before its first gradient an arm may repeat itself: `broadcast` drops dimensions one by one.
+        let has_gradient = !self.sums.is_empty() || !self.zeros.is_empty();
+        let is_again = has_gradient && site.is_once && self.stacks.contains(&life.block.stack) && !grows;
         site.line >= self.first_line && !is_again
     }
 
