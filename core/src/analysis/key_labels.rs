@@ -1,6 +1,7 @@
 //! The labels of each key's rows.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::labels::{
@@ -17,6 +18,7 @@ impl<'a> Labels<'a> {
         let source = match key {
             Key::Line => LabelSource::Stack(line_label),
             Key::ModelLine => LabelSource::Stack(model_line_label),
+            Key::ForwardLine => LabelSource::Block(Box::new(forward_lines(device))),
             Key::Function => LabelSource::Stack(function_label),
             Key::Operator => LabelSource::Stack(operator_label),
             Key::Crate => LabelSource::Stack(crate_label),
@@ -39,6 +41,25 @@ impl<'a> Labels<'a> {
             Key::Stream => LabelSource::Block(Box::new(|block| stream_label(block.stream).into())),
         };
         Self::new(device.data(), source)
+    }
+}
+
+/// The end of the label of what a backward pass allocates for a line.
+pub(crate) const BACKWARD_PASS: &str = "[backward pass]";
+
+/// The line of the model, or with [`BACKWARD_PASS`] that of the forward call that the block belongs to.
+fn forward_lines<'a>(device: &'a DeviceView<'_>) -> impl Fn(&Block) -> Cow<'a, str> + use<'a> {
+    let (pairings, lifetimes) = (device.pairings(), device.lifetimes());
+    let known: RefCell<HashMap<(u32, bool), String>> = RefCell::default();
+    move |block| {
+        let forward = pairings.get(block.seq).and_then(|pairing| lifetimes.get(pairing.forward));
+        let stack = forward.map_or(block.stack, |forward| forward.block.stack).0;
+        let mut known = known.borrow_mut();
+        let label = known.entry((stack, forward.is_some())).or_insert_with(|| {
+            let line = model_line_label(device.data(), stack);
+            if forward.is_some() { format!("{line} {BACKWARD_PASS}") } else { line }
+        });
+        label.clone().into()
     }
 }
 

@@ -48,7 +48,9 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
 ];
 
 /// Tables that only a request shows, and that JSON does not have.
-pub(crate) const ON_REQUEST: [BreakdownTable; 3] = [
+pub(crate) const ON_REQUEST: [BreakdownTable; 4] = [
+    of(Key::ForwardLine, Shown::InReports, |live| !live.device.pairings().is_empty())
+        .or_says("no order of a backward pass is recorded: `memtrace::candle::backward` hands it over"),
     of(Key::Thread, Shown::Never, |_| true),
     of(Key::Stream, Shown::Never, |_| true),
     of(Key::Crate, Shown::Never, |_| true),

@@ -2,8 +2,9 @@
 //!
 //! The log does not say for which tensor a gradient was made. Two things are known:
 //! * A view's step keeps nothing of the view's gradient, so this is freed after the last allocation of the step and before the
-//!   first one of the next. What else of its size is freed there belonged to nodes without recorded blocks, or is a part of
-//!   the sum. If all that is freed was made by steps of one call, this is the call.
+//!   first one of the next. It is the first of its size that is freed there: the parts of a sum are freed after it (a tensor
+//!   drops its storage before its operands), and so is what belongs to later nodes. If the step may have replaced a sum of the same
+//!   size, all that is freed must be of one call.
 //! * A gradient has the size of its tensor. While all gradients of a size that wait were made
 //!   by one call, a node of that size was used by that call alone. Gradients of tensors that are no nodes wait for ever, and
 //!   then more is unknown.
@@ -108,15 +109,17 @@ impl FreedSums {
 
     /// The call that made what was freed at the end of a step, if it is one.
     fn during(&self, steps: &[Step<'_>], at: usize, size: u64, owners: &[Owner]) -> Owner {
-        let after = steps.get(at).map_or(NEVER, |step| step.to);
-        let before = steps.get(at + 1).map_or(NEVER, |step| step.from);
-        let from = self.0.partition_point(|sum| sum.freed <= after);
+        let step = steps.get(at)?;
+        let before = steps.get(at + 1).map_or(NEVER, |next| next.from);
+        let from = self.0.partition_point(|sum| sum.freed <= step.to);
         let within = self.0.get(from..)?.iter().take_while(|sum| sum.freed < before);
         let mut makers = within.filter(|sum| sum.size == size && sum.step < at).map(|sum| {
             let owner = owners.get(sum.step).copied().flatten();
             owner.filter(|_| !sum.is_later)
         });
         let first = makers.next()?;
-        first.filter(|_| makers.all(|other| other == first))
+        // Behind the gradient come the parts that it was added from. Before it comes what the step itself replaces by a sum.
+        let is_first = !step.later_sums().contains(&size);
+        first.filter(|_| is_first || makers.all(|other| other == first))
     }
 }
