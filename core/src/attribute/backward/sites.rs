@@ -55,10 +55,11 @@ fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
     }
     let (place, line) = (FramePlace::of(pass.frame), pass.frame.line?.get());
     let arm = data.settings.rules.backward(&place.package, place.version, line)?;
-    let root = operator(data, stack).map_or("", |operator| operator.root);
+    let (root, leaf) = operator(data, stack).map_or(("", ""), |operator| (operator.root, operator.leaf));
     let is_in_fill = within.last().is_some_and(|frame| frame.function() == ZERO_FILL);
     // The table of gradients grows there, too.
     let is_zero_fill = is_in_fill && root.starts_with("zeros");
-    let is_sum = !is_zero_fill && data.settings.rules.is_gradient(root, arm);
+    // A sum with a number is no sum of gradients.
+    let is_sum = !is_zero_fill && leaf != "affine" && data.settings.rules.is_gradient(root, arm);
     Some(Site { arm, line, is_zero_fill, is_sum, is_once: allocates_once(data, stack, root) })
 }
