@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use crate::analysis::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId};
@@ -108,6 +109,22 @@ fn each_step_belongs_to_its_node_and_a_view_to_the_call_that_used_it() {
     let other = [(Result, 2000, 1), (Result, 2000, 2), (View, 8000, 0), (Variable, 8000, 0)];
     assert_eq!(pairs(&with_order(&story, &other), 1..=9), [0; 9], "the steps contradict this order");
     assert_eq!(pairs(&story.build(), 1..=9), [0; 9], "there is no order");
+}
+
+#[test]
+fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
+    let story = told(|story| {
+        forward(story).at(110).alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+    });
+    let rows = |data: &SnapshotData| {
+        let rows = DeviceView::of(data, &data.devices[0]).by(Key::ForwardLine).rows.clone();
+        rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
+    };
+    let (forward, train) = ("src/main.rs:7 (net::forward)", "src/main.rs:20 (net::train)");
+    let backward = format!("{forward} [backward pass]");
+    let with_order = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
+    assert_eq!(rows(&with_order), [(backward, 16_000), (forward.to_owned(), 4000)]);
+    assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
 }
 
 #[test]
