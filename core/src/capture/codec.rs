@@ -9,10 +9,10 @@ use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
-    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health, HostMemory, IdleTime, KernelId,
-    LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process,
-    Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
-    Stat, Thread, ThreadId, UnseenCalls,
+    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
+    HostMemory, IdleTime, KernelId, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats,
+    OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans,
+    StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 

@@ -13,9 +13,9 @@ use super::{
     CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, StoredNames, Tag, VERSION, chunk_head,
 };
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, GraphNode, Health,
-    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans, Process, Record, ScopeStats,
-    Segment, SegmentRecord, SnapshotData, Stacks,
+    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame,
+    GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans, Process,
+    Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.

@@ -8,9 +8,9 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork, GraphNode,
-    HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord,
-    Settings, SnapshotData, Stacks, Thread,
+    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
+    GraphNode, HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment,
+    SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 

@@ -9,9 +9,9 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark, OutOfMemory, Peak, Record,
-    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees,
-    scopes_of_log, segments,
+    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark, OutOfMemory,
+    Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions,
+    refused_frees, scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.

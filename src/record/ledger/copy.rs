@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{
-    Block, BlockName, CallTime, Counted, GraphNode, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
-    SegmentRecord, Stat, leave_out, positions, refused_frees,
+    Block, BlockName, CallTime, Counted, GraphNode, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats,
+    Segment, SegmentRecord, Stat, leave_out, positions, refused_frees,
 };
 
 use super::Ledger;

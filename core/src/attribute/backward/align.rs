@@ -30,7 +30,8 @@ fn walk<'s, 'a: 's>(
 }
 
 fn fits(step: &Step<'_>, node: &GraphNode, arm: Option<&str>) -> bool {
-    let has_size = !kinds::keeps_size(step.arm, node.kind) || step.sums.last().is_some_and(|sum| sum.size == node.bytes);
+    let has_size =
+        !kinds::keeps_size(step.arm, node.kind) || step.sums.last().is_some_and(|sum| sum.size == node.bytes);
     kinds::fits(step.arm, node.kind, arm) && has_size
 }
 

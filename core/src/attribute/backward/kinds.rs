@@ -21,14 +21,25 @@ const ARMS: &[(&str, &str)] = &[
 
 /// Operators whose arms have their names. The results of these have the size of their operands.
 const ELEMENTWISE: &[&str] = &[
-    "add", "sub", "mul", "div", "minimum", "maximum", "affine", "log", "sin", "cos", "tanh", "abs", "exp", "neg", "recip",
-    "gelu", "erf", "gelu_erf", "relu", "silu", "elu", "powf", "sqr", "sqrt",
+    "add", "sub", "mul", "div", "minimum", "maximum", "affine", "log", "sin", "cos", "tanh", "abs", "exp", "neg",
+    "recip", "gelu", "erf", "gelu_erf", "relu", "silu", "elu", "powf", "sqr", "sqrt",
 ];
 
 /// Others whose arms have their names.
 const OTHERS: &[&str] = &[
-    "where_cond", "gather", "scatter", "scatter_add", "index_add", "index_select", "matmul", "to_dtype", "reshape", "copy",
-    "upsample_nearest1d", "upsample_nearest2d", "slice_scatter0",
+    "where_cond",
+    "gather",
+    "scatter",
+    "scatter_add",
+    "index_add",
+    "index_select",
+    "matmul",
+    "to_dtype",
+    "reshape",
+    "copy",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "slice_scatter0",
 ];
 
 /// Arms whose results are views, and those whose results may be views. `narrow` has no row in the table of arms: its lines

@@ -5,7 +5,7 @@ use std::fmt;
 
 use memtrace::DeviceView;
 use memtrace::analysis::operator_label;
-use memtrace::snapshot::{SnapshotData};
+use memtrace::snapshot::SnapshotData;
 
 use crate::truth::Truth;
 
@@ -34,7 +34,9 @@ impl Bytes {
             match (&found, &owner) {
                 (None, _) => {
                     bytes.unknown += life.block.size;
-                    *unknown.entry(format!("{} ({})", label(), if owner.is_some() { "has a call" } else { "has none" })).or_default() += life.block.size;
+                    *unknown
+                        .entry(format!("{} ({})", label(), if owner.is_some() { "has a call" } else { "has none" }))
+                        .or_default() += life.block.size;
                 }
                 (Some(found), Some(owner)) if found == owner => bytes.right += life.block.size,
                 (Some(found), _) => {

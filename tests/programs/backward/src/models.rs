@@ -119,9 +119,8 @@ pub(crate) fn shared(backward: Backward<'_>) -> Result<()> {
 pub(crate) fn attention(backward: Backward<'_>) -> Result<()> {
     const HEADS: usize = 4;
     let mut vars = Variables::default();
-    let blocks = (0..2)
-        .map(|_| (0..4).map(|_| vars.add(&[64, 64])).collect::<Result<Vec<_>>>())
-        .collect::<Result<Vec<_>>>()?;
+    let blocks =
+        (0..2).map(|_| (0..4).map(|_| vars.add(&[64, 64])).collect::<Result<Vec<_>>>()).collect::<Result<Vec<_>>>()?;
     let gains = (0..2).map(|_| vars.add(&[64])).collect::<Result<Vec<_>>>()?;
     let (input, target) = (data(&[2, 16, 64])?, data(&[2, 16, 64])?);
     vars.train(backward, || {
