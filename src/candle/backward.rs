@@ -29,8 +29,6 @@ use crate::record::{HandedOverNode, own, recorder};
 /// assert!(gradients.get(&weight).is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-// Inlined because the user's line should not be that of memtrace.
-#[inline(always)]
 pub fn backward(loss: &Tensor) -> Result<GradStore> {
     let _over = HandedOver::of(loss);
     loss.backward()
@@ -66,21 +64,20 @@ impl Drop for HandedOver {
 /// before what it is a view of.
 fn nodes(loss: &Tensor, device: Device) -> Vec<HandedOverNode> {
     let sorted = loss.sorted_nodes();
-    let blocks: Vec<Option<(Device, u64)>> = sorted.iter().map(|node| block(node)).collect();
-    let owners: HashMap<(Device, u64), usize> =
-        blocks.iter().enumerate().filter_map(|(at, block)| Some(((*block)?, at))).collect();
-    let node = |(at, (node, block)): (usize, (&&Tensor, &Option<(Device, u64)>))| {
-        let owns = block.is_some_and(|block| owners.get(&block) == Some(&at));
-        let kind = match (node.is_variable(), owns) {
-            (true, _) => GraphNodeKind::Variable,
-            (false, true) => GraphNodeKind::Result,
-            (false, false) => GraphNodeKind::View,
-        };
-        let address = block.filter(|(on, _)| *on == device).map(|(_, address)| address);
-        let bytes = (node.elem_count() * node.dtype().size_in_bytes()) as u64;
-        HandedOverNode { address, bytes, kind }
+    let blocks: Vec<_> = sorted.iter().map(|node| block(node)).collect();
+    let owners: HashMap<_, usize> = blocks.iter().copied().zip(0..).collect();
+    let node = |((node, block), at)| of(node, block, block.is_some() && owners.get(&block) == Some(&at), device);
+    sorted.into_iter().zip(blocks).zip(0..).map(node).collect()
+}
+
+fn of(node: &Tensor, block: Option<(Device, u64)>, owns: bool, device: Device) -> HandedOverNode {
+    let kind = match (node.is_variable(), owns) {
+        (true, _) => GraphNodeKind::Variable,
+        (false, true) => GraphNodeKind::Result,
+        (false, false) => GraphNodeKind::View,
     };
-    sorted.iter().zip(&blocks).enumerate().map(node).collect()
+    let address = block.filter(|(on, _)| *on == device).map(|(_, address)| address);
+    HandedOverNode { address, bytes: (node.elem_count() * node.dtype().size_in_bytes()) as u64, kind }
 }
 
 fn block(tensor: &Tensor) -> Option<(Device, u64)> {

@@ -22,6 +22,8 @@ words! {
         Category = "category",
         /// The part of the model.
         Module = "module",
+        /// The part of the model that allocated it, or for whose calls a backward pass did, if the program handed over the pass's order.
+        Layer = "layer",
         /// The parameter of the model.
         Parameter = "parameter",
         /// The name that the program gave to the block.
@@ -48,6 +50,7 @@ const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
     ("peak_by_operator", "operator", "Operator"),
     ("peak_by_category", "category", "Category"),
     ("peak_by_module", "module", "Module"),
+    ("peak_by_layer", "layer", "Module"),
     ("peak_by_parameter", "parameter", "Parameter"),
     ("peak_by_name", "name", "Name"),
     ("peak_by_scope", "scope", "Scope"),

@@ -168,8 +168,10 @@ impl Ledger {
         let (names, lost_names) = self.names.since(&mut cursor.names);
         out.names.extend(names);
         out.lost_names += lost_names;
-        out.graph_nodes.extend(self.graph_nodes.since(cursor.graph_nodes).1);
-        cursor.graph_nodes = self.graph_nodes.pushed();
+        let (lost, nodes) = self.graph_nodes.since(cursor.graph_nodes);
+        let new = end.graph_nodes.saturating_sub(cursor.graph_nodes + lost);
+        out.graph_nodes.extend(nodes.take(new as usize));
+        cursor.graph_nodes = end.graph_nodes;
     }
 
     /// The last checkpoint after `from` and up to `to`.

@@ -114,7 +114,8 @@ fn each_step_belongs_to_its_node_and_a_view_to_the_call_that_used_it() {
 #[test]
 fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
     let story = told(|story| {
-        forward(story).at(110).alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+        forward(story.module("fc").enter("fc")).leave("fc").at(110);
+        story.alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
     });
     let rows = |data: &SnapshotData| {
         let rows = DeviceView::of(data, &data.devices[0]).by(Key::ForwardLine).rows.clone();
@@ -124,6 +125,9 @@ fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
     let backward = format!("{forward} [backward pass]");
     let with_order = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
     assert_eq!(rows(&with_order), [(backward, 16_000), (forward.to_owned(), 4000)]);
+    let layers = DeviceView::of(&with_order, &with_order.devices[0]).by(Key::Layer).rows.clone();
+    let layers: Vec<_> = layers.into_iter().map(|row| (row.label, row.bytes)).collect();
+    assert_eq!(layers, [("fc [backward pass]".to_owned(), 16_000), ("fc".to_owned(), 4000)]);
     assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
 }
 
