@@ -39,7 +39,7 @@ struct HandedOver(Option<Device>);
 
 impl HandedOver {
     fn of(loss: &Tensor) -> Self {
-        if !recorder::is_recording() {
+        if !recorder::is_recording() || own(keeps_gradients) {
             return Self(None);
         }
         let device = loss.device().into_device();
@@ -58,6 +58,12 @@ impl Drop for HandedOver {
             recorder::hand_over(device, std::iter::once(end));
         }
     }
+}
+
+/// Does candle keep the graphs of gradients, as this variable asks for? Then the frees of gradients do not show which call used a
+/// view, and nothing is handed over.
+fn keeps_gradients() -> bool {
+    std::env::var("CANDLE_GRAD_DO_NOT_DETACH").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
 /// The nodes in the order of the pass. Of those that share a block, the one that comes last was there first: a view comes
