@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, log, main_device};
-use crate::attribute::{Attribution, Categories};
+use crate::attribute::{Attribution, Categories, Pairings};
 use crate::snapshot::{Device, DeviceSnapshot, Lifetime, Lifetimes, SnapshotData};
 
 /// A recording: its data, and a view of each device.
@@ -67,6 +67,7 @@ pub struct DeviceView<'a> {
     snapshot: &'a DeviceSnapshot,
     lifetimes: OnceCell<Rc<Lifetimes>>,
     categories: OnceCell<Categories>,
+    pairings: OnceCell<Pairings>,
     /// The tables at the peak.
     pub(crate) tables: [OnceCell<Breakdown>; Key::ALL.len()],
     twice: OnceCell<Vec<LiveTwice>>,
@@ -76,8 +77,9 @@ pub struct DeviceView<'a> {
 impl<'a> DeviceView<'a> {
     fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
         let tables = [const { OnceCell::new() }; Key::ALL.len()];
+        let (categories, pairings) = (OnceCell::new(), OnceCell::new());
         let (twice, graphs) = (OnceCell::new(), OnceCell::new());
-        Self { data, snapshot, lifetimes: OnceCell::new(), categories: OnceCell::new(), tables, twice, graphs }
+        Self { data, snapshot, lifetimes: OnceCell::new(), categories, pairings, tables, twice, graphs }
     }
 
     /// The view of a single device. Views of one [`Recording`] share more.
@@ -112,6 +114,11 @@ impl<'a> DeviceView<'a> {
     /// The categories of the device's blocks.
     pub fn categories(&self) -> &Categories {
         self.categories.get_or_init(|| Categories::of(&self.data, self.snapshot, self.lifetimes()))
+    }
+
+    /// The calls of the forward pass that the blocks of backward passes belong to.
+    pub fn pairings(&self) -> &Pairings {
+        self.pairings.get_or_init(|| Pairings::of(&self.data, self.snapshot, self.lifetimes()))
     }
 
     /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.

@@ -15,10 +15,12 @@
 //! This module needs candle 0.11.1. Programs on other versions are recorded as well, without it, and
 //! [`memtrace::name`](fn@crate::name) takes a tensor's pointer.
 
+mod backward;
 mod named;
 mod tags;
 mod traced;
 
+pub use backward::backward;
 use memtrace_core::snapshot::Device;
 pub use named::named;
 pub use tags::{tag, tag_as, tag_grads, tag_optimizer, tag_varmap, tag_vars};

@@ -176,7 +176,7 @@ macro_rules! with_elements {
 }
 
 /// Device and address of a tensor's block, and the number of elements in it.
-fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
+pub(super) fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
     match storage {
         Storage::Cpu(storage) => {
             Some(with_elements!(CpuStorage, storage, data => (Device::Cpu, data.as_ptr().into(), data.len())))

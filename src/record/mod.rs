@@ -34,6 +34,8 @@ pub(crate) mod unwind;
 pub(crate) mod uses;
 
 pub(crate) use event_site::EventSite;
+#[cfg(feature = "candle")]
+pub(crate) use ledger::graph_nodes::HandedOverNode;
 pub(crate) use ledger::names::BlockLabel;
 pub(crate) use ledger::sampling::set_sample_seed;
 #[cfg(feature = "metrics")]

@@ -112,5 +112,6 @@ fn device_snapshot(
     snapshot.names = copy.names;
     snapshot.lost_names = copy.lost_names;
     snapshot.uses = by_block(uses);
+    snapshot.graph_nodes = copy.graph_nodes;
     snapshot
 }

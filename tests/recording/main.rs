@@ -1,6 +1,7 @@
 //! Recordings of the heap, one at a time: tests that record, or that allocate blocks which a recording would see, hold
 //! [`support::alone`].
 
+mod backward;
 mod captures;
 mod categories;
 mod category_timeline;

@@ -12,6 +12,8 @@ words! {
         Line = "line",
         /// The line of the model. Where that is a library's, [`Key::Line`] is the program's call.
         ModelLine = "model-line",
+        /// The line of the model that allocated it, or whose backward pass did, if the program handed over the pass's order.
+        ForwardLine = "forward-line",
         /// The function of the source line.
         Function = "function",
         /// The tensor operation.
@@ -20,6 +22,8 @@ words! {
         Category = "category",
         /// The part of the model.
         Module = "module",
+        /// The part of the model that allocated it, or for whose calls a backward pass did, if the program handed over the pass's order.
+        Layer = "layer",
         /// The parameter of the model.
         Parameter = "parameter",
         /// The name that the program gave to the block.
@@ -41,10 +45,12 @@ words! {
 const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
     ("peak_by_line", "line", "Location"),
     ("peak_by_model_line", "line of the model", "Location"),
+    ("peak_by_forward_line", "line of the forward pass", "Location"),
     ("peak_by_function", "function", "Function"),
     ("peak_by_operator", "operator", "Operator"),
     ("peak_by_category", "category", "Category"),
     ("peak_by_module", "module", "Module"),
+    ("peak_by_layer", "layer", "Module"),
     ("peak_by_parameter", "parameter", "Parameter"),
     ("peak_by_name", "name", "Name"),
     ("peak_by_scope", "scope", "Scope"),

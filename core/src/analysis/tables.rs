@@ -48,11 +48,15 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
 ];
 
 /// Tables that only a request shows, and that JSON does not have.
-pub(crate) const ON_REQUEST: [BreakdownTable; 3] = [
+pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
+    of(Key::ForwardLine, Shown::InReports, has_pairings).or_says(NO_ORDER),
+    of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_modules(live)).or_says(NO_ORDER),
     of(Key::Thread, Shown::Never, |_| true),
     of(Key::Stream, Shown::Never, |_| true),
     of(Key::Crate, Shown::Never, |_| true),
 ];
+
+const NO_ORDER: &str = "no order of a backward pass is recorded: `memtrace::candle::backward` hands it over";
 
 const fn of(by: Key, shown: Shown, matters: fn(&LiveSet<'_>) -> bool) -> BreakdownTable {
     BreakdownTable { key: by.section(), by, shown, matters, nothing: "" }
@@ -83,6 +87,10 @@ fn has_tensors(live: &LiveSet<'_>) -> bool {
 
 fn has_modules(live: &LiveSet<'_>) -> bool {
     live.blocks.iter().any(|block| module(live.device.data(), block.context).is_some())
+}
+
+fn has_pairings(live: &LiveSet<'_>) -> bool {
+    !live.device.pairings().is_empty()
 }
 
 fn has_scopes(live: &LiveSet<'_>) -> bool {

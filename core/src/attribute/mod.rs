@@ -5,6 +5,7 @@
 
 mod allocator;
 mod arms;
+mod backward;
 mod categories;
 mod copies;
 mod elementwise;
@@ -33,6 +34,7 @@ mod workers;
 pub use allocator::allocator;
 #[doc(hidden)]
 pub use arms::learn_backward_pass;
+pub use backward::{PairedBy, Pairing, Pairings};
 pub use categories::{Categories, Either};
 pub(crate) use elementwise::{Elementwise, elementwise};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};

@@ -9,10 +9,10 @@ use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
-    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, Health, HostMemory, IdleTime, KernelId,
-    LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process,
-    Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
-    Stat, Thread, ThreadId, UnseenCalls,
+    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
+    HostMemory, IdleTime, KernelId, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats,
+    OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans,
+    StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -53,6 +53,7 @@ coded! {
     Gap { at: at, records, from_ns: time, to_ns: time }
     ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
     BlockName { seq: block, name, category }
+    GraphNode { time_ns: time, thread, place, kind, bytes, block }
     Segment { address: address, size, estimated, ..Self::default() }
     CallTime { stack, context, allocs, alloc_ns, growing, growing_ns, frees, free_ns }
     Counters { not_recorded, below_threshold, peak, stats }
@@ -98,6 +99,7 @@ choices! {
     ], "a state of CUDA that this version does not know";
     MappingKind: Self::ALL, "a kind of mapping that this version does not know";
     Category: Self::ALL, "a category that this version does not know";
+    GraphNodeKind: Self::ALL, "a kind of node that this version does not know";
 }
 
 /// One line a type: how it is written and how it is read.

@@ -9,8 +9,8 @@ use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
-    HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord,
-    Settings, SnapshotData, Stacks, Thread,
+    GraphNode, HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment,
+    SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 
@@ -274,6 +274,11 @@ impl<W: Write> Encoder<W> {
         uses.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Uses, device, part))
     }
 
+    /// Nodes of graphs since the chunk before.
+    pub fn graph_nodes(&mut self, device: Device, nodes: &[GraphNode]) -> io::Result<()> {
+        nodes.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::GraphNodes, device, part))
+    }
+
     /// Segments that came and went since the chunk before.
     pub fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
         self.some_of_device(Tag::SegmentRecords, device, records)
@@ -309,6 +314,7 @@ impl<W: Write> Encoder<W> {
         self.scopes(device, &snapshot.scopes)?;
         self.names(device, &snapshot.names, snapshot.lost_names)?;
         self.uses(device, &snapshot.uses)?;
+        self.graph_nodes(device, &snapshot.graph_nodes)?;
         self.segment_records(device, &snapshot.segment_records)?;
         self.calls(device, &snapshot.calls)?;
         self.list_of_device::<Segment>(Tag::Segments, device, &snapshot.segments)?;

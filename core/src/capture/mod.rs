@@ -58,6 +58,7 @@
 //! | 36 kinds of addresses | all_calls:n(1: the stacks have calls of native code, too) count:n (bit 0: native, bit 1: its frame is only a label)*; for the *frames*; at most once |
 //! | 37 own folder | path:text; where the sources of the recording memtrace are, with a slash at the end |
 //! | 39 mappings | time_ns below_threshold own count:n (kind:n(in the order of `MappingKind`) start size resident count path:text stack)*; of several the one with most resident bytes counts |
+//! | 40 graph nodes | device count:n (time_ns:step thread:n place:n kind:n(in the order of `GraphNodeKind`) bytes:n block:n(0: not recorded))* |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -123,7 +124,7 @@ tags! {
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
-    Mappings = 39,
+    Mappings = 39, GraphNodes = 40,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

@@ -9,9 +9,9 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
-    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees,
-    scopes_of_log, segments,
+    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark, OutOfMemory,
+    Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions,
+    refused_frees, scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.
@@ -30,6 +30,7 @@ pub(super) struct DeviceParts {
     pub(super) lost_names: u64,
     /// By the block's `seq`.
     pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
+    pub(super) graph_nodes: Vec<GraphNode>,
     overwritten: u64,
     skips: Vec<Skip>,
     /// The gaps of the snapshot that was written.
@@ -135,6 +136,7 @@ impl DeviceParts {
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
             uses: self.uses.into_values().collect(),
+            graph_nodes: self.graph_nodes,
         };
         let at_peak: Weight = device.peak_weights().map(|(_, weight)| weight).sum();
         if at_peak.bytes + device.peak.not_recorded != device.peak.bytes {

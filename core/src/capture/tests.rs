@@ -6,8 +6,8 @@ use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
-    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, Mapping, MappingKind, Mappings, MemoryKind,
-    Process, SnapshotData, Spans, StackId, UnseenCalls,
+    Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
+    MappingKind, Mappings, MemoryKind, Process, SnapshotData, Spans, StackId, ThreadId, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -38,6 +38,10 @@ fn sample() -> SnapshotData {
     device.ooms.last_mut().unwrap().device_total = Some(5);
     device.segment_records.last_mut().unwrap().estimated = true;
     device.lost_names = 3;
+    let thread = ThreadId(1);
+    let node = GraphNode { time_ns: 9, thread, place: 0, kind: GraphNodeKind::View, bytes: 400, block: None };
+    let block = NonZeroU64::new(2);
+    device.graph_nodes = vec![node, GraphNode { place: 1, kind: GraphNodeKind::Result, block, ..node }];
     data.process.rank = Some(0);
     data.process.memory = Some(host_memory());
     data.process.mappings = Some(mappings(7, 5));

@@ -97,7 +97,9 @@ fn made_of(live: &LiveSet<'_>) -> Option<String> {
 }
 
 fn largest(live: &LiveSet<'_>) -> Option<String> {
-    let Breakdown { rows, total } = &*live.by(Key::Line);
+    // Every step's gradients have the same line, unless the forward calls are known.
+    let key = if live.device.pairings().is_empty() { Key::Line } else { Key::ForwardLine };
+    let Breakdown { rows, total } = &*live.by(key);
     let total = *total;
     let is_told = |row: &&Row| row.label != NOT_IN_SAMPLE && !row.label.starts_with("(blocks ");
     let most = rows.iter().find(is_told)?;

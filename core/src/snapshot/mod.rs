@@ -7,6 +7,7 @@ mod calls;
 mod category;
 mod cuda;
 mod device;
+mod graph_node;
 mod health;
 mod host_memory;
 mod ids;
@@ -40,6 +41,7 @@ pub use calls::CallTime;
 pub use category::Category;
 pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
+pub use graph_node::{GraphNode, GraphNodeKind};
 pub use health::{Health, Spans};
 pub use host_memory::HostMemory;
 pub use ids::{ContextId, StackId, ThreadId};
@@ -180,6 +182,8 @@ pub struct DeviceSnapshot {
     pub lost_names: u64,
     /// Uses of blocks, sorted by the blocks' numbers; including freed blocks. Only with [`Settings::uses`].
     pub uses: Vec<BlockUses>,
+    /// The orders of backward passes that the program handed over, oldest first, at most 65,536 nodes.
+    pub graph_nodes: Vec<GraphNode>,
 }
 
 /// A finished recording.

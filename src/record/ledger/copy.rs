@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{
-    Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
-    SegmentRecord, Stat, leave_out, positions, refused_frees,
+    Block, BlockName, CallTime, Counted, GraphNode, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats,
+    Segment, SegmentRecord, Stat, leave_out, positions, refused_frees,
 };
 
 use super::Ledger;
@@ -32,6 +32,7 @@ pub(crate) struct LedgerCopy {
     pub(crate) calls: Vec<CallTime>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
+    pub(crate) graph_nodes: Vec<GraphNode>,
     pub(crate) duration_ns: u64,
     pub(crate) lost_blocks: u64,
     pub(crate) missed_frees: u64,
@@ -91,6 +92,7 @@ impl Ledger {
         LedgerCopy {
             names,
             lost_names,
+            graph_nodes: self.graph_nodes.in_order().copied().collect(),
             overwritten,
             records,
             marks: self.marks.in_order().copied().collect(),

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 mod copy;
 mod driver_time;
+pub(crate) mod graph_nodes;
 pub(crate) mod live;
 pub(crate) mod log;
 pub(crate) mod names;
@@ -27,7 +28,7 @@ use std::mem::offset_of;
 use std::time::Instant;
 
 pub(crate) use copy::LedgerCopy;
-use memtrace_core::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, StackId, ThreadId};
+use memtrace_core::snapshot::{Block, ContextId, GraphNode, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 use sample::SampleTotals;
 
@@ -118,6 +119,7 @@ pub(crate) struct Ledger {
     num_alloc_retries: u64,
     pub(super) calls: DriverTime,
     names: NameTable,
+    graph_nodes: Ring<GraphNode>,
     /// `unknown` when the log was restarted.
     unknown_before: u64,
     /// Logged frees that the driver refused.
@@ -153,6 +155,7 @@ impl Ledger {
             peak: PeakTracker::new(options.below_threshold()),
             windows: Windows::new(),
             names: NameTable::new(),
+            graph_nodes: Ring::new(graph_nodes::MOST),
             seq: 0,
             live_flow: WeightSum::default(),
             real_bytes: 0,
@@ -372,6 +375,7 @@ impl Ledger {
         self.marks = Ring::new(self.options.max_entries);
         self.checkpoints = part::checkpoints(self.options.max_entries);
         self.ooms = Ring::new(MAX_OOMS);
+        self.graph_nodes = Ring::new(graph_nodes::MOST);
         self.num_ooms = 0;
         self.num_alloc_retries = 0;
         self.refused_frees = 0;

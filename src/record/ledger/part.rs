@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use memtrace_core::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
+use memtrace_core::snapshot::{BlockName, GraphNode, Mark, MemoryStats, Peak, Record, SegmentRecord};
 
 use super::Ledger;
 use super::names::NameCursor;
@@ -15,6 +15,7 @@ pub(crate) struct Cursor {
     marks: u64,
     segments: u64,
     names: NameCursor,
+    graph_nodes: u64,
 }
 
 impl Cursor {
@@ -24,6 +25,7 @@ impl Cursor {
             && self.marks >= end.marks
             && self.segments >= end.segments
             && self.names.has_reached(&end.names)
+            && self.graph_nodes >= end.graph_nodes
     }
 
     /// Number of records and of marks up to `end`.
@@ -40,6 +42,7 @@ pub(crate) struct LogPart {
     pub(crate) segments: Vec<SegmentRecord>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
+    pub(crate) graph_nodes: Vec<GraphNode>,
     /// The counters after these records, if a checkpoint was reached.
     pub(crate) counters: Option<Checkpoint>,
 }
@@ -110,6 +113,7 @@ impl Ledger {
             marks: self.marks.pushed(),
             segments: self.segments.as_ref().map_or(0, |known| known.log().pushed()),
             names: self.names.end(),
+            graph_nodes: self.graph_nodes.pushed(),
         }
     }
 
@@ -153,7 +157,7 @@ impl Ledger {
         *cursor = *end;
     }
 
-    /// Segments and names, which are few.
+    /// Segments, names and nodes of graphs, which are few.
     fn copy_rest(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
         if let Some(segments) = &self.segments {
             let (lost, records) = segments.log().since(cursor.segments);
@@ -164,6 +168,10 @@ impl Ledger {
         let (names, lost_names) = self.names.since(&mut cursor.names);
         out.names.extend(names);
         out.lost_names += lost_names;
+        let (lost, nodes) = self.graph_nodes.since(cursor.graph_nodes);
+        let new = end.graph_nodes.saturating_sub(cursor.graph_nodes + lost);
+        out.graph_nodes.extend(nodes.take(new as usize));
+        cursor.graph_nodes = end.graph_nodes;
     }
 
     /// The last checkpoint after `from` and up to `to`.

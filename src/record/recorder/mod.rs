@@ -26,6 +26,8 @@ use super::event_site::EventSite;
 use super::event_site::free_site;
 use super::gates::epoch;
 use super::ledger::Ledger;
+#[cfg(feature = "candle")]
+use super::ledger::graph_nodes::HandedOverNode;
 use super::ledger::live::LiveBlock;
 use super::ledger::sampling;
 use super::{BlockLabel, guard, thread, untraced};
@@ -111,6 +113,17 @@ pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) 
     match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
         None => is_recording() && DEVICES.iter().any(in_slot),
+    }
+}
+
+/// Keeps the order in which a backward pass of this thread goes through a graph, if the device is recorded.
+#[cfg(feature = "candle")]
+pub(crate) fn hand_over(device: Device, nodes: impl Iterator<Item = HandedOverNode>) {
+    let _own = guard::own_work();
+    let thread = thread::number();
+    let mut slot = index_of(device).and_then(|index| DEVICES.get(index)).map(Slot::lock);
+    if let Some(ledger) = slot.as_mut().and_then(|slot| slot.as_mut()) {
+        ledger.hand_over(thread, nodes);
     }
 }
 

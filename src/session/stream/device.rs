@@ -126,6 +126,7 @@ impl CaptureStream {
         if !part.marks.is_empty() {
             self.encoder.marks(device, &part.marks)?;
         }
+        self.encoder.graph_nodes(device, &part.graph_nodes)?;
         self.encoder.names(device, &part.names, part.lost_names)
     }
 

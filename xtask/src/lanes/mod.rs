@@ -1,6 +1,7 @@
 //! The registry of all lanes. The lane `listed` fails if a benchmark, fuzz target or test program is in none of them; the
 //! lanes `locks` and `scripts` find what they check in the tree.
 
+mod backward;
 mod benches;
 mod builds;
 mod circles;
@@ -108,6 +109,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "attribution is right in programs whose every operator states what it is",
         owns: &["tests/programs/corpus"],
         run: corpus::run,
+    },
+    Lane {
+        name: "backward",
+        tier: Tier::Full,
+        holds: "no block of a backward pass is given to a wrong call of the forward pass, in eight networks",
+        owns: &["tests/programs/backward"],
+        run: backward::run,
     },
     Lane {
         name: "main-job",

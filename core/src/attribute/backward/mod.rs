@@ -1,0 +1,179 @@
+//! Which call of the forward pass the blocks of a backward pass belong to (operation correlation; in PyTorch's profiler the
+//! sequence number of a backward function).
+//!
+//! candle's pass goes through the nodes of the graph in a fixed order and handles each in one arm of a `match`. The log has the
+//! arms that the pass reached, as [`steps`]. Only the program knows the nodes ([`GraphNode`]); [`align`] finds which step is
+//! which node's.
+//!
+//! # Rules
+//! * A block belongs to the node whose step allocates it: results on the way to the gradients, the sums of the gradients of
+//!   its operands, and the zeros that a sum begins with. So a sum over several uses of a tensor belongs, block by block, to the
+//!   use that was added.
+//! * A node that is the result of an operator call stands for that call, by the block of its value.
+//! * A view is the result of no call in the log. Its step belongs to the call that used the view. If several calls used it,
+//!   the step is unknown.
+//! * A variable has no step. Its gradient belongs to the calls that used it, also if it is shared.
+//! * What other threads allocate for a step, and the gradient of the loss itself, is unknown.
+//! * `backward_step` of an optimizer calls the pass itself, without an order. The update's blocks are not the pass's.
+//!
+//! Nothing is guessed: where more than one node fits a step, the step is unknown.
+
+mod align;
+mod kinds;
+mod pending;
+mod sites;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use super::hashed::HashMap;
+use super::operator::has_backward_pass;
+use super::{Attribution, operator};
+use crate::snapshot::{DeviceSnapshot, GraphNode, GraphNodeKind, Lifetime, Lifetimes, ThreadId, words};
+use pending::PendingGradients;
+use sites::Sites;
+use steps::{Step, steps};
+
+words! {
+    /// How a pairing was found.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum PairedBy {
+        /// By the order of nodes that the program handed over.
+        Order = "order",
+    }
+}
+
+/// The forward call of a block of a backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pairing {
+    /// The number of the block that the call returned.
+    pub forward: NonZeroU64,
+    /// How it was found.
+    pub by: PairedBy,
+}
+
+/// The forward calls of a device's blocks that backward passes allocated, as far as they are certain.
+#[derive(Debug, Default)]
+pub struct Pairings(HashMap<NonZeroU64, Pairing>);
+
+impl Pairings {
+    /// Finds the pairings of a device.
+    pub fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lifetimes: &Lifetimes) -> Self {
+        let mut found = Self::default();
+        // Of a sample too little is known of each step.
+        if device.graph_nodes.is_empty() || device.sampling.is_on() || !has_backward_pass(data) {
+            return found;
+        }
+        let orders = Orders::of(device);
+        let mut sites = Sites::of(data);
+        for (begin, lives) in orders.blocks(device, lifetimes, &mut sites) {
+            if let Some(order) = orders.0.get(&begin) {
+                found.add(&Pass { data, lifetimes, nodes: &order.nodes }, &steps(&lives, &mut sites));
+            }
+        }
+        found
+    }
+
+    /// The pairing of the block with this number.
+    pub fn get(&self, block: Option<NonZeroU64>) -> Option<&Pairing> {
+        self.0.get(&block?)
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, pass: &Pass<'_>, steps: &[Step<'_>]) {
+        let Some(pins) = align::pins(pass, steps) else { return };
+        let owners = PendingGradients::owners(pass.nodes, steps, &pins);
+        for (step, owner) in steps.iter().zip(owners) {
+            let Some(forward) = owner else { continue };
+            let pairing = Pairing { forward, by: PairedBy::Order };
+            self.0.extend(step.blocks.iter().map(|block| (*block, pairing)));
+        }
+    }
+}
+
+/// A pass whose order is known.
+struct Pass<'a> {
+    data: &'a Attribution<'a>,
+    lifetimes: &'a Lifetimes,
+    /// All nodes, variables too.
+    nodes: &'a [GraphNode],
+}
+
+impl<'a> Pass<'a> {
+    /// The arm that handles a node, if its value's stack says it.
+    fn arm(&self, node: &GraphNode) -> Option<&'static str> {
+        let life = self.lifetimes.get(node.block?)?;
+        operator(self.data, life.block.stack).and_then(|operator| kinds::arm_of(operator.leaf))
+    }
+
+    fn is_recorded(&self, bytes: u64) -> bool {
+        bytes >= self.data.settings.min_size
+    }
+}
+
+/// An order that the program handed over, until the end of its pass.
+struct Order {
+    nodes: Vec<GraphNode>,
+    end_ns: u64,
+}
+
+/// By thread and begin.
+struct Orders(BTreeMap<(ThreadId, u64), Order>);
+
+impl Orders {
+    /// Without those whose beginning is gone.
+    fn of(device: &DeviceSnapshot) -> Self {
+        let mut orders = BTreeMap::new();
+        let mut open: HashMap<ThreadId, (ThreadId, u64)> = HashMap::default();
+        for node in &device.graph_nodes {
+            let begin = (node.thread, node.time_ns);
+            if node.kind == GraphNodeKind::End {
+                let order = open.remove(&node.thread).and_then(|begin| orders.get_mut(&begin));
+                order.into_iter().for_each(|order: &mut Order| order.end_ns = node.time_ns);
+                continue;
+            }
+            if node.place == 0 {
+                orders.insert(begin, Order { nodes: Vec::new(), end_ns: u64::MAX });
+                open.insert(node.thread, begin);
+            }
+            if let Some(order) = orders.get_mut(&begin).filter(|order| order.nodes.len() == node.place as usize) {
+                order.nodes.push(*node);
+            }
+        }
+        orders.retain(|(_, begin), order| is_whole(device, *begin, order.end_ns));
+        Self(orders)
+    }
+
+    /// The blocks that each of the passes allocated on its thread, in order.
+    fn blocks<'l>(
+        &self,
+        device: &DeviceSnapshot,
+        lifetimes: &'l Lifetimes,
+        sites: &mut Sites<'_>,
+    ) -> BTreeMap<(ThreadId, u64), Vec<&'l Lifetime>> {
+        let mut found: BTreeMap<_, Vec<&Lifetime>> = BTreeMap::new();
+        for life in lifetimes {
+            let Some(time_ns) = life.alloc(device).map(|alloc| alloc.time_ns) else { continue };
+            let Some((begin, order)) = self.0.range(..=(life.block.thread, time_ns)).next_back() else { continue };
+            let is_within = begin.0 == life.block.thread && time_ns <= order.end_ns;
+            if is_within && sites.at(life.block.stack).is_some() {
+                found.entry(*begin).or_default().push(life);
+            }
+        }
+        found
+    }
+}
+
+/// Does the log have all records of a stretch of time?
+fn is_whole(device: &DeviceSnapshot, begin: u64, end: u64) -> bool {
+    let is_from_begin = device.overwritten == 0 || device.records.first().is_some_and(|first| first.time_ns < begin);
+    is_from_begin && !device.gaps.iter().any(|gap| gap.to_ns >= begin && gap.from_ns <= end)
+}

@@ -1,0 +1,125 @@
+//! Which call used a view: the one whose step made its gradient.
+//!
+//! The log does not say for which tensor a gradient was made. Two things are known:
+//! * A view's step keeps nothing of the view's gradient, so this is freed after the last allocation of the step and before the
+//!   first one of the next. It is the first of its size that is freed there: the parts of a sum are freed after it (a tensor
+//!   drops its storage before its operands), and so is what belongs to later nodes. If the step may have replaced a sum of the same
+//!   size, all that is freed must be of one call.
+//! * A gradient has the size of its tensor. While all gradients of a size that wait were made
+//!   by one call, a node of that size was used by that call alone. Gradients of tensors that are no nodes wait for ever, and
+//!   then more is unknown.
+
+use std::num::NonZeroU64;
+
+use super::super::hashed::HashMap;
+use super::steps::{Step, Sum};
+use crate::snapshot::{GraphNode, GraphNodeKind, LogPosition, NEVER};
+
+/// A call, by the number of the block that it returned; `None` if it is not known.
+type Owner = Option<NonZeroU64>;
+
+/// The gradients of a size that wait for their nodes.
+#[derive(Debug, Default)]
+struct Waiting {
+    count: usize,
+    owner: Owner,
+    /// Of more than one call, or of unknown ones.
+    is_mixed: bool,
+}
+
+impl Waiting {
+    fn made_by(&mut self, owner: Owner) {
+        self.is_mixed = owner.is_none() || self.count > 0 && (self.is_mixed || self.owner != owner);
+        self.owner = owner;
+    }
+}
+
+/// By size.
+#[derive(Debug, Default)]
+pub(super) struct PendingGradients(HashMap<u64, Waiting>);
+
+impl PendingGradients {
+    /// The call that each step belongs to, given the places of their nodes.
+    pub(super) fn owners(nodes: &[GraphNode], steps: &[Step<'_>], pins: &[Option<usize>]) -> Vec<Owner> {
+        let (mut pending, freed, mut rest) = (Self::default(), FreedSums::of(steps), nodes.iter());
+        let mut owners: Vec<Owner> = Vec::with_capacity(steps.len());
+        for (at, (step, pin)) in steps.iter().zip(pins).enumerate() {
+            let owner = pin.and_then(|place| {
+                let passed = (place + 1).saturating_sub(nodes.len() - rest.len());
+                let (node, waited) = rest.by_ref().take(passed).map(|node| (node, pending.take(node.bytes))).last()?;
+                match node.kind {
+                    GraphNodeKind::View => freed.during(steps, at, node.bytes, &owners).or(waited),
+                    _ => node.block,
+                }
+            });
+            pending.add(step, owner);
+            owners.push(owner);
+        }
+        owners
+    }
+
+    /// What a step makes. A sum without new zeros adds to a gradient of that size, and which one is not known.
+    fn add(&mut self, step: &Step<'_>, owner: Owner) {
+        for size in &step.zeros {
+            let waiting = self.0.entry(*size).or_default();
+            waiting.made_by(owner);
+            waiting.count += 1;
+        }
+        for size in step.later_sums() {
+            self.0.entry(size).or_default().made_by(owner);
+        }
+    }
+
+    /// A node's gradient is used: the call that made it, if it is certain.
+    fn take(&mut self, bytes: u64) -> Owner {
+        let waiting = self.0.get_mut(&bytes).filter(|waiting| waiting.count > 0)?;
+        waiting.count -= 1;
+        let owner = waiting.owner.filter(|_| !waiting.is_mixed);
+        if waiting.count == 0 {
+            *waiting = Waiting::default();
+        }
+        owner
+    }
+}
+
+/// A sum that was freed.
+#[derive(Clone, Copy)]
+struct FreedSum {
+    freed: LogPosition,
+    size: u64,
+    step: usize,
+    /// It may be one of several calls' sums.
+    is_later: bool,
+}
+
+/// All sums of a pass in the order of their frees.
+struct FreedSums(Vec<FreedSum>);
+
+impl FreedSums {
+    fn of(steps: &[Step<'_>]) -> Self {
+        let mut sums = Vec::new();
+        for (step, of_step) in steps.iter().enumerate() {
+            let later = of_step.later_sums();
+            let freed = |&Sum { size, freed }: &Sum| FreedSum { freed, size, step, is_later: later.contains(&size) };
+            sums.extend(of_step.sums.iter().filter(|sum| sum.freed != NEVER).map(freed));
+        }
+        sums.sort_unstable_by_key(|sum| sum.freed);
+        Self(sums)
+    }
+
+    /// The call that made what was freed at the end of a step, if it is one.
+    fn during(&self, steps: &[Step<'_>], at: usize, size: u64, owners: &[Owner]) -> Owner {
+        let step = steps.get(at)?;
+        let before = steps.get(at + 1).map_or(NEVER, |next| next.from);
+        let from = self.0.partition_point(|sum| sum.freed <= step.to);
+        let within = self.0.get(from..)?.iter().take_while(|sum| sum.freed < before);
+        let mut makers = within.filter(|sum| sum.size == size && sum.step < at).map(|sum| {
+            let owner = owners.get(sum.step).copied().flatten();
+            owner.filter(|_| !sum.is_later)
+        });
+        let first = makers.next()?;
+        // Behind the gradient come the parts that it was added from. Before it comes what the step itself replaces by a sum.
+        let is_first = !step.later_sums().contains(&size);
+        first.filter(|_| is_first || makers.all(|other| other == first))
+    }
+}

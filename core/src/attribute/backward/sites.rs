@@ -1,0 +1,65 @@
+//! Where in the backward pass each stack allocates.
+
+use super::super::frame_place::FramePlace;
+use super::super::hashed::HashMap;
+use super::super::matched_frame::matched_frames;
+use super::super::operator::allocates_once;
+use super::super::{Attribution, Origin, operator};
+use crate::snapshot::{Fact, StackId};
+
+/// What begins the sum of the gradients of a tensor.
+const ZERO_FILL: &str = "or_insert";
+
+/// A place in the backward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site<'a> {
+    /// The arm of the `match`, by its operator.
+    pub(super) arm: &'a str,
+    pub(super) line: u32,
+    /// It fills a new gradient with zeros.
+    pub(super) is_zero_fill: bool,
+    /// It adds to a gradient.
+    pub(super) is_sum: bool,
+    /// A step allocates by this stack only once.
+    pub(super) is_once: bool,
+}
+
+/// The sites of stacks, found when they are asked for.
+pub(super) struct Sites<'a> {
+    data: &'a Attribution<'a>,
+    known: HashMap<StackId, Option<Site<'a>>>,
+}
+
+impl<'a> Sites<'a> {
+    pub(super) fn of(data: &'a Attribution<'a>) -> Self {
+        Self { data, known: HashMap::default() }
+    }
+
+    /// `None` outside of arms, also for the gradient of the loss, which comes before them, and for what describes a tensor.
+    pub(super) fn at(&mut self, stack: StackId) -> Option<Site<'a>> {
+        let data = self.data;
+        *self.known.entry(stack).or_insert_with(|| site(data, stack))
+    }
+}
+
+fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
+    let mut within = Vec::new();
+    let pass = matched_frames(data, stack).find(|frame| {
+        within.push(*frame);
+        frame.is(Fact::Pass)
+    })?;
+    within.pop();
+    let innermost = within.iter().find(|frame| frame.origin() == Origin::Framework);
+    if innermost.is_some_and(|frame| frame.is(Fact::Structure)) {
+        return None;
+    }
+    let (place, line) = (FramePlace::of(pass.frame), pass.frame.line?.get());
+    let arm = data.settings.rules.backward(&place.package, place.version, line)?;
+    let (root, leaf) = operator(data, stack).map_or(("", ""), |operator| (operator.root, operator.leaf));
+    let is_in_fill = within.last().is_some_and(|frame| frame.function() == ZERO_FILL);
+    // The table of gradients grows there, too.
+    let is_zero_fill = is_in_fill && root.starts_with("zeros");
+    // A sum with a number is no sum of gradients.
+    let is_sum = !is_zero_fill && leaf != "affine" && data.settings.rules.is_gradient(root, arm);
+    Some(Site { arm, line, is_zero_fill, is_sum, is_once: allocates_once(data, stack, root) })
+}

@@ -1,0 +1,184 @@
+//! Passes told event by event. `tests/programs/backward` holds the pairings of whole networks against candle itself.
+
+use std::num::NonZeroU64;
+
+use crate::analysis::Key;
+use crate::recording::DeviceView;
+use crate::snapshot::testing::{Story, frame, registry, stacks};
+use crate::snapshot::{Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId};
+
+/// Results of `matmul` and `relu` in the forward pass.
+const MATMUL: StackId = StackId(1);
+const RELU: StackId = StackId(2);
+/// In the arm of `relu`: zeros, a mask, and the sum.
+const RELU_ZEROS: StackId = StackId(3);
+const RELU_MASK: StackId = StackId(4);
+const RELU_SUM: StackId = StackId(5);
+/// In the arm of `matmul`: the zeros and the sum of each operand.
+const LEFT_ZEROS: StackId = StackId(6);
+const LEFT_SUM: StackId = StackId(7);
+const RIGHT_ZEROS: StackId = StackId(8);
+const RIGHT_SUM: StackId = StackId(9);
+/// In the arm of `transpose`.
+const TURNED_ZEROS: StackId = StackId(10);
+const TURNED_SUM: StackId = StackId(11);
+
+fn of_candle(function: &str, file: &str, line: u32) -> Frame {
+    frame(&format!("candle_core::{function}"), &registry(&format!("candle-core-0.11.1/src/{file}")), line)
+}
+
+/// The stacks by the lines of candle 0.11.1.
+fn table() -> Stacks {
+    let mut frames = vec![
+        of_candle("tensor::Tensor::matmul", "tensor.rs", 1),
+        of_candle("tensor::Tensor::relu", "tensor.rs", 2),
+        of_candle("tensor::Tensor::zeros_like", "tensor.rs", 3),
+        of_candle("tensor::Tensor::ge", "tensor.rs", 4),
+        of_candle("tensor::Tensor::add", "tensor.rs", 5),
+        of_candle("backprop::GradStore::or_insert", "backprop.rs", 770),
+        frame("net::forward", "/home/u/net/src/main.rs", 7),
+        frame("net::train", "/home/u/net/src/main.rs", 20),
+    ];
+    let mut of_stacks: Vec<Vec<u32>> = vec![vec![0, 6], vec![1, 6]];
+    let pass: [(&[u32], u32); 9] = [
+        (&[2, 5], 637),
+        (&[3], 638),
+        (&[4], 639),
+        (&[2, 5], 464),
+        (&[4], 465),
+        (&[2, 5], 468),
+        (&[4], 469),
+        (&[2, 5], 714),
+        (&[4], 715),
+    ];
+    for (inner, line) in pass {
+        frames.push(of_candle("tensor::Tensor::backward", "backprop.rs", line));
+        of_stacks.push([inner, &[frames.len() as u32 - 1, 7]].concat());
+    }
+    stacks(frames, of_stacks)
+}
+
+fn told(story: impl FnOnce(&mut Story)) -> Story {
+    let mut told = Story::cpu();
+    told.stacks(table());
+    story(&mut told);
+    told
+}
+
+/// The recording, in which the nodes were handed over at 100 ns. The numbers of their blocks are counted from 1.
+fn with_order(story: &Story, nodes: &[(GraphNodeKind, u64, u64)]) -> SnapshotData {
+    let mut data = story.build();
+    let thread = data.devices[0].records[0].thread;
+    let node = |(place, (kind, bytes, block)): (u32, &(GraphNodeKind, u64, u64))| GraphNode {
+        time_ns: 100,
+        thread,
+        place,
+        kind: *kind,
+        bytes: *bytes,
+        block: NonZeroU64::new(*block),
+    };
+    data.devices[0].graph_nodes = (0..).zip(nodes).map(node).collect();
+    data
+}
+
+/// The number of the forward call's block for each of these blocks; 0 where it is unknown.
+fn pairs(data: &SnapshotData, blocks: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    let view = DeviceView::of(data, &data.devices[0]);
+    let pair = |block| view.pairings().get(NonZeroU64::new(block)).map_or(0, |pairing| pairing.forward.get());
+    blocks.map(pair).collect()
+}
+
+use GraphNodeKind::{Result, Variable, View};
+
+/// `relu(matmul(input, turned))`: the product is block 1 of 2000 bytes, its activation block 2.
+fn forward(story: &mut Story) -> &mut Story {
+    story.at(10).alloc("product", 2000).on(MATMUL).at(20).alloc("active", 2000).on(RELU)
+}
+
+#[test]
+fn each_step_belongs_to_its_node_and_a_view_to_the_call_that_used_it() {
+    let story = told(|story| {
+        forward(story).at(110);
+        story.alloc("zeros 1", 2000).on(RELU_ZEROS).alloc("mask", 2000).on(RELU_MASK);
+        story.alloc("sum 1", 2000).on(RELU_SUM).free("zeros 1").free("mask");
+        story.alloc("zeros 2", 8000).on(RIGHT_ZEROS).alloc("sum 2", 8000).on(RIGHT_SUM).free("zeros 2").free("sum 1");
+        story.alloc("zeros 3", 8000).on(TURNED_ZEROS).alloc("sum 3", 8000).on(TURNED_SUM).free("zeros 3").free("sum 2");
+    });
+    let nodes = [(Result, 2000, 2), (Result, 2000, 1), (View, 8000, 0), (Variable, 8000, 0)];
+    assert_eq!(pairs(&with_order(&story, &nodes), 1..=9), [0, 0, 2, 2, 2, 1, 1, 1, 1]);
+    let other = [(Result, 2000, 1), (Result, 2000, 2), (View, 8000, 0), (Variable, 8000, 0)];
+    assert_eq!(pairs(&with_order(&story, &other), 1..=9), [0; 9], "the steps contradict this order");
+    assert_eq!(pairs(&story.build(), 1..=9), [0; 9], "there is no order");
+}
+
+#[test]
+fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
+    let story = told(|story| {
+        forward(story.module("fc").enter("fc")).leave("fc").at(110);
+        story.alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+    });
+    let rows = |data: &SnapshotData| {
+        let rows = DeviceView::of(data, &data.devices[0]).by(Key::ForwardLine).rows.clone();
+        rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
+    };
+    let (forward, train) = ("src/main.rs:7 (net::forward)", "src/main.rs:20 (net::train)");
+    let backward = format!("{forward} [backward pass]");
+    let with_order = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
+    assert_eq!(rows(&with_order), [(backward, 16_000), (forward.to_owned(), 4000)]);
+    let layers = DeviceView::of(&with_order, &with_order.devices[0]).by(Key::Layer).rows.clone();
+    let layers: Vec<_> = layers.into_iter().map(|row| (row.label, row.bytes)).collect();
+    assert_eq!(layers, [("fc [backward pass]".to_owned(), 16_000), ("fc".to_owned(), 4000)]);
+    assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
+}
+
+#[test]
+fn of_two_nodes_that_fit_a_step_neither_is_said() {
+    let story = told(|story| {
+        forward(story).at(30).alloc("second", 500).on(MATMUL).at(110);
+        story.alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+    });
+    let nodes = [(Result, 500, 3), (Result, 2000, 1), (Variable, 8000, 0)];
+    assert_eq!(pairs(&with_order(&story, &nodes), 4..=5), [0, 0]);
+    assert_eq!(pairs(&with_order(&story, &nodes[1..]), 4..=5), [1, 1]);
+}
+
+#[test]
+fn two_steps_of_one_arm_are_told_apart() {
+    let story = told(|story| {
+        forward(story).at(30).alloc("again", 2000).on(RELU).at(110);
+        for (zeros, mask, sum) in [("a", "b", "c"), ("d", "e", "f")] {
+            story.alloc(zeros, 2000).on(RELU_ZEROS).alloc(mask, 2000).on(RELU_MASK).alloc(sum, 2000).on(RELU_SUM);
+        }
+    });
+    let nodes = [(Result, 2000, 3), (Result, 2000, 2)];
+    assert_eq!(pairs(&with_order(&story, &nodes), 4..=9), [3, 3, 3, 2, 2, 2]);
+}
+
+#[test]
+fn a_view_that_two_calls_used_belongs_to_neither() {
+    let story = told(|story| {
+        forward(story).at(30).alloc("other", 2000).on(MATMUL).at(110);
+        story.alloc("zeros 1", 8000).on(RIGHT_ZEROS).alloc("sum 1", 8000).on(RIGHT_SUM).free("zeros 1");
+        // A first operand ends the first product's step, as the second product begins.
+        story.alloc("zeros 2", 4000).on(LEFT_ZEROS).alloc("sum 2", 4000).on(LEFT_SUM);
+        story.alloc("sum 3", 8000).on(RIGHT_SUM).free("sum 1");
+        story.alloc("zeros 4", 8000).on(TURNED_ZEROS).alloc("sum 4", 8000).on(TURNED_SUM).free("zeros 4").free("sum 3");
+    });
+    let nodes = [(Result, 2000, 3), (Result, 2000, 1), (View, 8000, 0), (Variable, 8000, 0)];
+    assert_eq!(pairs(&with_order(&story, &nodes), 4..=10), [3, 3, 1, 1, 1, 0, 0]);
+}
+
+#[test]
+fn a_pass_is_that_of_its_thread_until_it_is_over() {
+    let story = told(|story| {
+        forward(story).at(110).alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+        story.at(200).alloc("late", 8000).on(RIGHT_ZEROS);
+        story.at(110).thread(2).alloc("elsewhere", 8000).on(RIGHT_ZEROS);
+    });
+    let mut data = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
+    let last = data.devices[0].graph_nodes[0];
+    data.devices[0].graph_nodes.push(GraphNode { time_ns: 150, place: 0, kind: GraphNodeKind::End, ..last });
+    assert_eq!(pairs(&data, 3..=6), [1, 1, 0, 0]);
+    data.devices[0].graph_nodes[0].thread = ThreadId(7);
+    assert_eq!(pairs(&data, 3..=6), [0; 4], "the beginning of the order is another thread's");
+}

@@ -1,0 +1,99 @@
+//! Pairings of backward passes in tests/programs/backward, which is built with a copy of candle that says which node its pass
+//! has reached. The copy lies in a folder like cargo's registry and keeps all lines, so that it is attributed like the
+//! published one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use crate::lane::{Run, both_streams, output};
+
+const SOURCE: &str = "tests/programs/backward";
+const CANDLE: &str = "candle-core-0.11.1";
+
+/// What is replaced in which file: the pass tells a function of each node, and operators can be read.
+const CHANGES: [(&str, &str, &str); 2] = [
+    (
+        "src/backprop.rs",
+        "        for node in sorted_nodes.iter() {\n",
+        "        for node in sorted_nodes.iter() { if let Some(call) = ON_NODE.get() { call(node) }\n",
+    ),
+    ("src/tensor.rs", "pub(crate) fn op(&self)", "pub fn op(&self)"),
+];
+const ADDED: &str = "
+static ON_NODE: std::sync::OnceLock<fn(&Tensor)> = std::sync::OnceLock::new();
+
+pub fn on_node(call: fn(&Tensor)) {
+    let _ = ON_NODE.set(call);
+}
+";
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let candle = copy(run)?;
+    let folder = run.scratch("backward")?;
+    cmd!(run.shell, "cp -r {SOURCE}/src {SOURCE}/Cargo.lock {folder}").run()?;
+    let manifest = manifest_with(&run.shell.read_file(format!("{SOURCE}/Cargo.toml"))?, &run.root, &candle);
+    run.shell.write_file(folder.join("Cargo.toml"), manifest)?;
+    // Dependencies are those that other lanes build.
+    let target = &run.target;
+    let program = cmd!(run.shell, "cargo run --quiet --manifest-path {folder}/Cargo.toml --target-dir {target}");
+    let output = output(program)?;
+    let text = both_streams(&output);
+    print!("{text}");
+    ensure!(output.status.success(), "a pairing is wrong, or too few are right");
+    Ok("no pairing is wrong".to_owned())
+}
+
+fn manifest_with(manifest: &str, root: &Path, candle: &Path) -> String {
+    let own = manifest.replace("\"../../..\"", &format!("\"{}\"", root.display()));
+    format!("{own}\n[patch.crates-io]\ncandle-core = {{ path = \"{}\" }}\n", candle.display())
+}
+
+/// A changed copy of candle.
+fn copy(run: &Run) -> Result<PathBuf> {
+    let folder = run.target.join("backward-candle/registry/src/changed");
+    let to = folder.join(CANDLE);
+    let from = published(run)?;
+    run.shell.remove_path(&to)?;
+    run.shell.create_dir(&folder)?;
+    cmd!(run.shell, "cp -r --no-preserve=mode {from} {to}").run()?;
+    for (file, before, after) in CHANGES {
+        let source = run.shell.read_file(to.join(file))?;
+        run.shell.write_file(to.join(file), changed(&source, before, after)?)?;
+    }
+    let pass = run.shell.read_file(to.join("src/backprop.rs"))?;
+    run.shell.write_file(to.join("src/backprop.rs"), format!("{pass}{ADDED}"))?;
+    Ok(to)
+}
+
+fn changed(source: &str, before: &str, after: &str) -> Result<String> {
+    ensure!(source.matches(before).count() == 1, "{CANDLE} does not have once: {before}");
+    ensure!(before.lines().count() == after.lines().count(), "lines must stay where they are");
+    Ok(source.replace(before, after))
+}
+
+/// The folder of the published candle in cargo's registry.
+fn published(run: &Run) -> Result<PathBuf> {
+    let metadata = cmd!(run.shell, "cargo metadata --format-version 1 --locked").quiet().read()?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let is_candle = |package: &&serde_json::Value| {
+        package["manifest_path"].as_str().is_some_and(|path| path.contains(&format!("/{CANDLE}/")))
+    };
+    let manifest = packages.iter().find(is_candle).and_then(|package| package["manifest_path"].as_str());
+    Ok(Path::new(manifest.context("candle is not in the registry")?).parent().context("no folder")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_does_not_fit_or_moves_lines_is_refused() {
+        assert_eq!(changed("a\nb\n", "a\n", "a1\n").unwrap(), "a1\nb\n");
+        assert!(changed("a\na\n", "a\n", "a1\n").is_err());
+        assert!(changed("b\n", "a\n", "a1\n").is_err());
+        assert!(changed("a\n", "a\n", "a\na\n").is_err());
+    }
+}
