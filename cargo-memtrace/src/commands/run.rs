@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use memtrace_core::Bytes;
@@ -118,8 +119,22 @@ pub(super) enum Output {
     Hidden,
 }
 
-/// Builds, runs and records a program, and says nothing of the recording; whether the program succeeded.
-pub(super) fn record(args: &RunArgs, file: &Path, output: Output) -> Result<bool, CommandFailure> {
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Well,
+    WithFailure,
+    /// It did not, and was killed.
+    ByLimit,
+}
+
+/// Builds, runs and records a program, and says nothing of the recording. Without a limit it may run forever.
+pub(super) fn record(
+    args: &RunArgs,
+    file: &Path,
+    output: Output,
+    limit: Option<Duration>,
+) -> Result<Ended, CommandFailure> {
     let mut prepared = Prepared::of(args)?;
     let reserved = ReservedName::named(file)?;
     prepared.record_to(&reserved, args)?;
@@ -127,7 +142,16 @@ pub(super) fn record(args: &RunArgs, file: &Path, output: Output) -> Result<bool
         Output::OnStandardError => prepared.command.stdout(io::stderr()),
         Output::Hidden => prepared.command.stdout(Stdio::null()).stderr(Stdio::null()),
     };
-    Ok(wait(started(&mut prepared.command)?)?.success())
+    let child = started(&mut prepared.command)?;
+    let status = match limit {
+        Some(limit) => wait_at_most(child, limit)?,
+        None => Some(wait(child)?),
+    };
+    Ok(match status {
+        Some(status) if status.success() => Ended::Well,
+        Some(_) => Ended::WithFailure,
+        None => Ended::ByLimit,
+    })
 }
 
 /// A program that is built, and how it is started.
@@ -245,6 +269,21 @@ fn settings(command: &mut Command, args: &RunArgs) {
 fn wait(mut child: Child) -> Result<ExitStatus, CommandFailure> {
     let _forwarded = signals::forward_to(child.id()).map_err(|error| CommandFailure::usage(error.to_string()))?;
     child.wait().map_err(|error| CommandFailure::usage(format!("the program did not end: {error}")))
+}
+
+/// The same for so long; then the program is killed.
+fn wait_at_most(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, CommandFailure> {
+    let failed = |error: io::Error| CommandFailure::usage(format!("the program did not end: {error}"));
+    let _forwarded = signals::forward_to(child.id()).map_err(failed)?;
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    Ok(None)
 }
 
 /// As a shell: 128 and the signal's number for a program that a signal ended.

@@ -1,7 +1,8 @@
 //! Runs of the program on simulated GPUs, and what they need on each card.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use memtrace_core::analysis::{AskedFor, Card, Fit, FitVerdict};
 use memtrace_core::report::Report;
@@ -9,7 +10,7 @@ use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::{DeviceView, Recording};
 
 use super::arguments::FitArgs;
-use crate::commands::run::{self, Output, RunArgs};
+use crate::commands::run::{self, Ended, Output, RunArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
@@ -19,11 +20,16 @@ const MEMORY: &str = "1TiB";
 /// What the simulated driver gives a program that reads results, which it does not compute, beside zeros.
 const OTHER_VALUES: [&str; 2] = ["floats", "integers"];
 
+/// With other values a program may go on forever.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
+
 /// What one run says.
 pub(super) struct Judged {
     pub(super) gpus: Vec<JudgedGpu>,
     /// The first lines of its report.
     pub(super) answer: Vec<String>,
+    /// How long it was recorded.
+    lasted: Duration,
 }
 
 /// A GPU that the program used, with its verdict on each card.
@@ -34,6 +40,14 @@ pub(super) struct JudgedGpu {
 }
 
 impl Judged {
+    /// Changes each verdict.
+    fn change(&mut self, change: impl Fn(&JudgedGpu, Fit) -> Fit) {
+        for gpu in &mut self.gpus {
+            let fits = std::mem::take(&mut gpu.fits);
+            gpu.fits = fits.into_iter().map(|fit| change(gpu, fit)).collect();
+        }
+    }
+
     /// Whether the program fits on a card, or if it uses several GPUs, on as many of these.
     pub(super) fn fits_on(&self, card: usize) -> bool {
         let fits = |gpu: &JudgedGpu| gpu.fits.get(card).is_some_and(is_fit);
@@ -59,8 +73,8 @@ pub(super) fn judge(args: &FitArgs, cards: &[Card], varied: Varied<'_>) -> Resul
     let data = match &args.recording {
         Some(file) => read(file)?,
         None => match record(args, varied, None)? {
-            Some(data) => data,
-            None => return Err(failed_run(varied)),
+            (Ended::Well, file) => read(&file.path())?,
+            _ => return Err(failed_run(varied)),
         },
     };
     of_recording(args, cards, &data)
@@ -88,7 +102,11 @@ fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<J
         asked: Fit::asked_for(gpu),
         fits: cards.iter().map(|card| on(gpu, card)).collect(),
     };
-    Ok(Judged { gpus: gpus.iter().map(judged).collect(), answer: Report::first_look(data)?.answer })
+    Ok(Judged {
+        gpus: gpus.iter().map(judged).collect(),
+        answer: Report::first_look(data)?.answer,
+        lasted: Duration::from_nanos(data.process.duration_ns),
+    })
 }
 
 fn gpus<'a, 'b>(recording: &'b Recording<'a>) -> impl Iterator<Item = &'b DeviceView<'a>> {
@@ -103,38 +121,60 @@ pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'
         return Ok(());
     }
     output::say("it runs twice more, with other values from the GPU");
+    let limit = LEAST_LIMIT + 20 * judged.lasted;
     for values in OTHER_VALUES {
-        // One kind of value may be no valid index, or make no sense.
-        let Some(data) = record(args, varied, Some(values))? else { continue };
+        let (ended, file) = record(args, varied, Some((values, limit)))?;
+        let data = match ended {
+            Ended::Well => input::read(Some(&file.path()))?.data,
+            // One kind of value may be no valid index, or make no sense.
+            Ended::WithFailure => continue,
+            Ended::ByLimit => {
+                judged.change(|_, fit| fit.in_doubt("it did not end when the GPU gave other values than zeros"));
+                continue;
+            }
+        };
         let other = Recording::new(&data);
-        for gpu in &mut judged.gpus {
+        judged.change(|gpu, fit| {
             let then = gpus(&other).find(|view| view.device == gpu.device).map(Fit::asked_for);
-            let fits = std::mem::take(&mut gpu.fits).into_iter();
-            gpu.fits = fits.map(|fit| fit.with_other_values(gpu.asked, then)).collect();
-        }
+            fit.with_other_values(gpu.asked, then)
+        });
     }
     Ok(())
 }
 
-/// The recording of a run; `None` if the program failed.
-fn record(args: &FitArgs, varied: Varied<'_>, values: Option<&str>) -> Result<Option<SnapshotData>, CommandFailure> {
+/// How a run ended, and its recording; with other values from the GPU it is stopped after a while.
+fn record(
+    args: &FitArgs,
+    varied: Varied<'_>,
+    values: Option<(&str, Duration)>,
+) -> Result<(Ended, TempFile), CommandFailure> {
     let folder = tempfile::tempdir().map_err(|error| CommandFailure::usage(format!("no temporary folder: {error}")))?;
-    let file = folder.path().join("fit.memtrace");
+    let file = TempFile(folder);
     let filled = |argument: &OsString| match (argument.to_str(), varied) {
         (Some(text), Some((name, value))) => text.replace(&format!("{{{name}}}"), &value.to_string()).into(),
         _ => argument.clone(),
     };
     let variables = varied.map(|(name, value)| (name.to_owned(), value.to_string()));
-    let results = values.map(|values| ("MEMTRACE_CUSIM_RESULTS".to_owned(), values.to_owned()));
+    let results = values.map(|(values, _)| ("MEMTRACE_CUSIM_RESULTS".to_owned(), values.to_owned()));
     let run = RunArgs {
         cargo: args.cargo.clone(),
         simulate: Some(vec![MEMORY; args.count.into()].join(",")),
-        out: Some(file.clone()),
+        out: Some(file.path()),
         exec: args.exec.clone(),
         args: args.args.iter().map(filled).collect(),
         variables: variables.into_iter().chain(results).collect(),
         ..RunArgs::default()
     };
     let shown = if values.is_some() { Output::Hidden } else { Output::OnStandardError };
-    Ok(if run::record(&run, &file, shown)? { Some(input::read(Some(&file))?.data) } else { None })
+    let ended = run::record(&run, &file.path(), shown, values.map(|(_, limit)| limit))?;
+    Ok((ended, file))
+}
+
+/// A recording that goes with its folder.
+struct TempFile(tempfile::TempDir);
+
+impl TempFile {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("fit.memtrace")
+    }
 }

@@ -85,6 +85,11 @@ impl Fit {
         self
     }
 
+    /// The same if the need is not known, for this reason.
+    pub fn in_doubt(self, doubt: &str) -> Self {
+        Self { doubt: self.doubt.or_else(|| Some(doubt.to_owned())), ..self }
+    }
+
     /// Why a recording does not say what the program needs, if it does not: the need would be too low.
     pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
         let health = &device.data().health;

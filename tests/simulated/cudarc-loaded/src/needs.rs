@@ -1,5 +1,5 @@
 //! Needs memory in the ways that make a verdict hard: `needs values` asks for more if what it reads back is not zero; `needs falling`
-//! asks for SIZE times 256 MiB, but from 5 on for 256 MiB, as a program that changes its method.
+//! asks for SIZE times 256 MiB, but from 5 on for 256 MiB, as a program that changes its method; `needs endless` goes on until it reads zeros.
 
 use cudarc::driver::{CudaContext, DriverError};
 
@@ -14,11 +14,12 @@ fn main() -> Result<(), DriverError> {
                 blocks.push(stream.alloc_zeros(64 * MIB)?);
             }
         }
+        Some("endless") => while stream.clone_dtoh(&blocks[0])?.iter().any(|value| *value != 0) {},
         Some("falling") => {
             let size: usize = std::env::var("SIZE").ok().and_then(|size| size.parse().ok()).expect("SIZE is a number");
             blocks.push(stream.alloc_zeros(if size < 5 { size } else { 1 } * 64 * MIB)?);
         }
-        _ => panic!("values or falling"),
+        _ => panic!("values, endless or falling"),
     }
     stream.synchronize()
 }

@@ -94,6 +94,8 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
         ["undecided: it asked for other memory when the GPU gave other values: a peak of 260.0 MiB, and of 4.000 MiB"];
     fit("fit of a need that depends on values", &["--gpus", "T4", "--", "values"], 3, &undecided)?;
     fit("the same where it does not fit anyway", &["--gpus", "32MiB", "--", "values"], 1, &["does not fit, "])?;
+    let endless = ["undecided: it did not end when the GPU gave other values than zeros"];
+    fit("fit of a program that ends by a value", &["--gpus", "T4", "--", "endless"], 3, &endless)?;
     let largest = ["For SIZE=6:", "; largest SIZE: 6"];
     // Between what one and two blocks need beside all that CUDA may take.
     let vary = ["--gpus", "1900MiB", "--vary", "SIZE=1,2,3,4,5,6", "--", "falling"];
