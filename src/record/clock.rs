@@ -19,8 +19,6 @@ const LEAST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 /// A reading that takes more ticks was interrupted: its time is valid, its rate is not.
 const INTERRUPTED: u64 = 5_000;
-/// Attempts to get a first reading without an interruption.
-const TRIES: usize = 8;
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +42,9 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since `began`.
+    /// Nanoseconds since `began`. Reads no clock yet: the first block of a measurement makes one, on the program's stack.
     pub(crate) fn new(began: Instant) -> Self {
-        let mut clock =
-            Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false };
-        // An interrupted first reading would distort the first rate.
-        clock.from = (0..TRIES)
-            .map(|_| clock.read_clocks())
-            .find(|(_, undisturbed)| *undisturbed)
-            .unwrap_or_else(|| clock.read_clocks())
-            .0;
-        clock.rate = LAST_RATE.load(Relaxed);
-        clock.span = clock.ticks_in(LEAST_NS);
-        clock
+        Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false }
     }
 
     #[inline]
@@ -81,6 +69,11 @@ impl Clock {
         if self.is_unsynced {
             self.rate = 0;
             self.span = 0;
+        } else if undisturbed && self.from.ticks == 0 {
+            // An interrupted first reading would distort the first rate.
+            self.from = read_clocks;
+            self.rate = LAST_RATE.load(Relaxed);
+            self.span = self.ticks_in(LEAST_NS);
         } else if undisturbed && apart >= LEAST_NS && ticks::are_steady() {
             self.learn(read_clocks, apart);
             LAST_RATE.store(self.rate, Relaxed);

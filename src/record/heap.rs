@@ -120,6 +120,12 @@ fn enter(address: u64, size: usize, asked: usize) {
     if !recording {
         return untraced::add(size as u64);
     }
+    enter_recorded(address, size, asked, interval);
+}
+
+/// [`enter`] of a block that is recorded. Apart in builds without optimisation, where each variable takes stack space.
+#[cfg_attr(not(debug_assertions), inline(always))]
+fn enter_recorded(address: u64, size: usize, asked: usize, interval: usize) {
     let _own = guard::own_work();
     prefetch_slot(address);
     let site = event_site::alloc_site(false);
