@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use memtrace_core::analysis::{Card, Fit, FitVerdict};
 
-pub(crate) use self::arguments::FitArgs;
+pub(crate) use self::arguments::{FitArgs, card};
 use self::judge::{Judged, doubt_values, judge};
 use self::law::Law;
 use self::vary::Vary;

@@ -13,6 +13,7 @@ mod fit;
 mod flamegraph;
 mod leaks;
 mod man;
+mod plan;
 mod replay;
 mod report;
 mod run;
@@ -92,6 +93,7 @@ commands! {
     Export(export::ExportArgs),
     Check(check::CheckArgs),
     Fit(fit::FitArgs),
+    Plan(plan::PlanArgs),
     Replay(replay::ReplayArgs),
     Baselines(baselines::BaselinesArgs),
     Doctor(doctor::DoctorArgs),

@@ -1,5 +1,6 @@
 //! Analysis: pure functions from a snapshot to tables, series and findings. No clock, no environment, no I/O.
 
+mod absence;
 mod accumulation;
 mod allocators;
 mod balance;
@@ -79,11 +80,11 @@ pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::LiveTwice;
 pub(crate) use twice::live_twice;
 pub(crate) use waste::{
-    Graphs, Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts, peak_with_own_step,
-    peak_without_graphs, without_a_pass,
+    Graphs, PlannedChange, Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts,
+    peak_with_own_step, peak_without_graphs, step_temporaries, without_a_pass,
 };
 pub use waste::{
-    IdleMemory, InPlace, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, in_place,
+    IdleMemory, InPlace, OperatorTemporaries, Plan, PlanStep, UseCoverage, Waste, WasteKind, idle_memory, in_place,
     operator_temporaries, use_coverage, waste, waste_at_peak,
 };
 pub use window::{window, window_notes};

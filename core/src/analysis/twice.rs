@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
+use super::absence::Absence;
 use super::labels::frame_location;
 use super::log;
 use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched_frames, operator};
@@ -47,6 +48,11 @@ impl LiveTwice {
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation.
 pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<LiveTwice> {
+    with_absences(data, device).into_iter().map(|(row, _)| row).collect()
+}
+
+/// The same, with where the older blocks of all repetitions would be gone.
+pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<(LiveTwice, Vec<Absence>)> {
     // The graph of a result over variables is dropped in the same order, and dropping the variable of the program frees nothing.
     if has_variables(data) {
         return Vec::new();
@@ -61,15 +67,19 @@ pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec
     let mut holders = Holders { data, known: HashMap::new() };
     let chains: Vec<Vec<&Block>> = sizes.into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
     let large = chains.into_iter().filter(|chain| is_worth(older(chain), peak));
-    let rows = large.map(|chain| LiveTwice {
-        lines: holders.lines(&chain),
-        size: chain.first().map_or(0, |block| block.size),
-        count: chain.len() as u64,
-        older: older(&chain),
-        peak_without: log.peak_without(&chain),
+    let rows = large.map(|chain| {
+        let absences = log.absences(&chain);
+        let row = LiveTwice {
+            lines: holders.lines(&chain),
+            size: chain.first().map_or(0, |block| block.size),
+            count: chain.len() as u64,
+            older: older(&chain),
+            peak_without: log.peak_without(&absences),
+        };
+        (row, absences)
     });
-    let mut rows: Vec<LiveTwice> = rows.filter(|row| is_worth(row.saves(peak), peak)).collect();
-    rows.sort_by(|a, b| b.saves(peak).cmp(&a.saves(peak)).then_with(|| a.lines.cmp(&b.lines)));
+    let mut rows: Vec<_> = rows.filter(|(row, _)| is_worth(row.saves(peak), peak)).collect();
+    rows.sort_by(|(a, _), (b, _)| b.saves(peak).cmp(&a.saves(peak)).then_with(|| a.lines.cmp(&b.lines)));
     rows
 }
 
@@ -144,6 +154,7 @@ fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Par
 
 /// A block of a repetition.
 struct RepeatedLife {
+    seq: NonZeroU64,
     alloc: usize,
     free: usize,
     /// Allocs of its thread before the free.
@@ -238,9 +249,9 @@ impl<'a> Log<'a> {
         before(&self.freed) > before(&self.allocated)
     }
 
-    /// The peak if each block of the chain had been freed right after the alloc of the next one, in each repetition of the chain.
-    fn peak_without(&self, chain: &[&Block]) -> Option<u64> {
-        let mut changes: HashMap<usize, i128> = HashMap::new();
+    /// Where each block of the chain would be gone if it were freed right after the alloc of the next one, in each repetition of the chain.
+    fn absences(&self, chain: &[&Block]) -> Vec<Absence> {
+        let mut absences = Vec::new();
         for pair in chain.windows(2) {
             let (older, newer) = (self.lives_like(pair[0]), self.lives_like(pair[1]));
             // A variable is gone when its line runs again; the chain itself may be that of the last call of a recursion.
@@ -252,11 +263,22 @@ impl<'a> Log<'a> {
                 let next = newer.get(newer.partition_point(|newer| newer.alloc < life.alloc));
                 // Dropped with it, as here.
                 let next = next.filter(|next| next.allocs == life.allocs && next.free < life.free);
-                if let Some(next) = next.filter(|next| next.alloc < life.free) {
-                    *changes.entry(next.alloc + 1).or_default() -= i128::from(pair[0].size);
-                    *changes.entry(life.free).or_default() += i128::from(pair[0].size);
-                }
+                let gone = |next: &RepeatedLife| Absence {
+                    seq: life.seq,
+                    from: next.alloc + 1,
+                    until: life.free,
+                    size: pair[0].size,
+                };
+                absences.extend(next.filter(|next| next.alloc < life.free).map(gone));
             }
+        }
+        absences
+    }
+
+    fn peak_without(&self, absences: &[Absence]) -> Option<u64> {
+        let mut changes: HashMap<usize, i128> = HashMap::new();
+        for (at, change) in absences.iter().flat_map(Absence::changes) {
+            *changes.entry(at).or_default() += i128::from(change);
         }
         let (found, without) = self.highest(&changes);
         // If the log does not reproduce the peak, it cannot give another one. In a sample it differs from the peak by chance, and
@@ -276,7 +298,7 @@ impl<'a> Log<'a> {
         for (at, record) in self.device.records.iter().enumerate() {
             let Some(seq) = record.alloc_seq else { continue };
             if record.kind == RecordKind::Free {
-                lives.extend(open.remove(&seq).map(|alloc| RepeatedLife { alloc, free: at, allocs }));
+                lives.extend(open.remove(&seq).map(|alloc| RepeatedLife { seq, alloc, free: at, allocs }));
                 continue;
             }
             allocs += usize::from(record.thread == block.thread);

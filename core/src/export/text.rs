@@ -6,7 +6,7 @@ use std::io::Write;
 use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
 use crate::error::Error;
-use crate::report::{CUMULATIVE, Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
+use crate::report::{CUMULATIVE, Cell, Report, ReportOptions, Section, device_memory, sampled};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::visible;
@@ -75,7 +75,8 @@ impl Page<'_> {
         report.answer.iter().for_each(|line| self.line(line));
         if !report.findings.is_empty() {
             self.heading("Findings");
-            report.findings.iter().zip(1..).for_each(|(finding, number)| self.finding(number, finding));
+            let lines = report.findings.iter().zip(1..).flat_map(|(finding, number)| finding.lines(number));
+            lines.for_each(|line| self.line(&line));
         }
         if !report.notes.is_empty() {
             self.heading("Notes");
@@ -86,16 +87,6 @@ impl Page<'_> {
             let width = report.totals.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(15);
             report.totals.iter().for_each(|(name, figure)| self.line(&format!("{name:width$}  {figure}")));
         }
-    }
-
-    fn finding(&mut self, number: usize, finding: &Finding) {
-        let Finding { cost, what, line, advice, .. } = finding;
-        self.line(&format!("{number}. {cost}: {what}"));
-        if let Some(line) = line {
-            self.line(&format!("   at {line}"));
-        }
-        self.line(&format!("   {}", finding.certainty()));
-        advice.iter().for_each(|line| self.line(&format!("   {line}")));
     }
 
     fn section(&mut self, section: &Section) {

@@ -11,6 +11,7 @@ mod fit;
 mod host_memory;
 mod notes;
 mod pairs;
+mod plan;
 mod post_mortem;
 mod rows;
 pub(crate) mod sampled;
@@ -21,8 +22,9 @@ mod what_if;
 
 pub(crate) use answer::holders;
 pub use diff::DiffOptions;
-pub use findings::{Confidence, Cost, Finding, FindingKind, findings};
+pub use findings::{Confidence, Cost, Finding, FindingKind, findings, planned};
 pub use fit::{drift_section, fit_line, fit_section};
+pub use plan::{plan_answer, plan_section};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};

@@ -86,7 +86,7 @@ impl FitArgs {
     }
 }
 
-pub(super) fn card(name: &str) -> Result<Card, CommandFailure> {
+pub(crate) fn card(name: &str) -> Result<Card, CommandFailure> {
     let by_size = || memtrace_core::parse_bytes(name).ok().map(|memory| Card::of_memory(name, memory));
     Card::named(name).or_else(by_size).ok_or_else(|| {
         let known: Vec<String> = cards().map(|card| card.name.replace(' ', "-")).collect();

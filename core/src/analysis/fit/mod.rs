@@ -109,6 +109,12 @@ impl Fit {
         (sum(|row| row.low), sum(|row| row.high))
     }
 
+    /// Bytes that the program may have live at once, for what it needs beside, at most, to fit too; 0 if that alone does not.
+    pub fn left_for_live(&self, device: &DeviceView<'_>) -> u64 {
+        let beside = self.needed().1.saturating_sub(device.peak.bytes);
+        self.card.memory.saturating_sub(beside)
+    }
+
     /// Whether that is there.
     pub fn verdict(&self) -> FitVerdict {
         let ((low, high), memory) = (self.needed(), self.card.memory);

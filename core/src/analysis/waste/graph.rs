@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::replay::{LogChange, LogReplay};
+use super::replay::LogReplay;
 use super::statements::{BackwardPass, Computed, Statement, StatementWalk};
+use crate::analysis::absence::{Absence, LogChange};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_of_optimizer, operator};
 use crate::snapshot::{DeviceSnapshot, Lifetimes, Record, RecordKind, StackId, ThreadId};
 
@@ -31,9 +32,12 @@ pub(crate) struct KeptByGraph {
 }
 
 impl KeptByGraph {
+    pub(super) fn absence(&self) -> Absence {
+        Absence { seq: self.seq, from: self.from, until: self.until, size: self.size }
+    }
+
     pub(super) fn changes(&self) -> [LogChange; 2] {
-        let size = i64::try_from(self.size).unwrap_or(i64::MAX);
-        [(self.from, -size), (self.until, size)]
+        self.absence().changes()
     }
 
     pub(super) fn is_at(&self, at: usize) -> bool {

@@ -2,9 +2,11 @@
 //! recomputed, or moved to the host for that time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::replay::{LogChange, LogReplay};
+use super::replay::LogReplay;
 use super::{LineCache, followed};
+use crate::analysis::absence::{Absence, changes_of};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUses, IdleTime};
 
@@ -82,7 +84,8 @@ impl IdleMemory {
 /// rows before it are gone. Empty if uses were not recorded, or the log has lost records.
 pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     let Some(log) = LogReplay::with_uses(device) else { return Vec::new() };
-    let mut sites = sites(device, &log);
+    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated_at(seq)) else { return Vec::new() };
+    let mut sites = sites(device, &log, |gap| gap.contains(&peak));
     let weight = |idle: &IdleMemory| u128::from(idle.bytes) * u128::from(idle.idle_ns.max(1));
     sites.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(IdleMemory::MOST_SITES);
@@ -90,18 +93,22 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
         return Vec::new();
     }
     let (_, needed, _) = followed(device, &log);
+    let sites = sites.into_iter().map(|(row, absences)| (row, changes_of(&absences))).collect();
     let least = device.peak.bytes / IdleMemory::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, IdleMemory::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-fn sites(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(IdleMemory, Vec<LogChange>)> {
+/// The blocks with such a gap between two uses, by site.
+pub(super) fn sites(
+    device: &DeviceView<'_>,
+    log: &LogReplay,
+    is_gap: impl Fn(Range<usize>) -> bool,
+) -> Vec<(IdleMemory, Vec<Absence>)> {
     let mut lines = LineCache::of_data(device.data());
-    let mut sites: BTreeMap<_, (IdleMemory, Vec<LogChange>)> = BTreeMap::new();
-    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated_at(seq)) else { return Vec::new() };
+    let mut sites: BTreeMap<_, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for uses in &device.uses {
-        let Some((idle, from, until)) = gap(log, uses).filter(|(_, from, until)| (*from..*until).contains(&peak))
-        else {
+        let Some((idle, from, until)) = gap(log, uses).filter(|(_, from, until)| is_gap(*from..*until)) else {
             continue;
         };
         let Some(record) = log.allocated_at(uses.seq).and_then(|at| device.records.get(at)) else { continue };
@@ -110,10 +117,9 @@ fn sites(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(IdleMemory, Vec<LogCh
         let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
         let kernel = end.map_or("", |last| device.data().gpu_work.as_ref().map_or("", |work| work.kernel(last.kernel)));
         let key = (lines.of(record.stack), use_line, kernel.to_owned());
-        let (row, changes) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
+        let (row, absences) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
         row.add(record.size, &idle);
-        let size = i64::try_from(record.size).unwrap_or(i64::MAX);
-        changes.extend([(from, -size), (until, size)]);
+        absences.push(Absence { seq: uses.seq, from, until, size: record.size });
     }
     sites.into_values().collect()
 }

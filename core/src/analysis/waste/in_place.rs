@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, LogReplay};
+use super::replay::LogReplay;
 use super::{LineCache, MovedBlocks, WasteKind, followed};
 use crate::analysis::StackTest;
+use crate::analysis::absence::{Absence, changes_of};
 use crate::attribute::{Attribution, Elementwise, elementwise, operator};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind, StackId};
@@ -65,11 +66,20 @@ pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
     }
     let (_, needed, moved) = followed(device, &log);
     let mut sites = sites(device, &MovedLives { log: &log, moved }, pairs);
+    sites.retain(|(row, _)| row.bytes > 0);
     sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(InPlace::MOST_SITES);
+    let sites = sites.into_iter().map(|(row, absences)| (row, changes_of(&absences))).collect();
     let least = device.peak.bytes / InPlace::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, InPlace::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| InPlace { saves, peak_without, ..row }).collect()
+}
+
+/// All in-place forms by site, wherever the peak is; without outputs that [`waste`](super::waste) would allocate later.
+pub(super) fn all(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(InPlace, Vec<Absence>)> {
+    let mut pairs = pairs(device, log);
+    pairs.retain(|pair| log.early(pair.output.0).is_none());
+    sites(device, &MovedLives { log, moved: MovedBlocks::new() }, pairs)
 }
 
 /// A block and the record of its allocation.
@@ -149,10 +159,11 @@ impl MovedLives<'_> {
     }
 }
 
-fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<LogChange>)> {
+/// The inputs go when their outputs come.
+fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<Absence>)> {
     let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated_at(seq)) else { return Vec::new() };
     let mut lines = LineCache::of_data(device.data());
-    let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<LogChange>)> = BTreeMap::new();
+    let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<Absence>)> = BTreeMap::new();
     // A block takes one output.
     let mut taken: HashSet<NonZeroU64> = HashSet::new();
     for Pair { output: (uses, record), elementwise, inputs } in pairs {
@@ -162,13 +173,12 @@ fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) 
         taken.insert(input.seq);
         let Elementwise { operator, operands } = elementwise;
         let key = (lines.of(record.stack), lines.of(of.stack), operator, operands);
-        let (row, changes) = sites.entry(key).or_insert_with_key(|key| (InPlace::of(key.clone()), Vec::new()));
+        let (row, absences) = sites.entry(key).or_insert_with_key(|key| (InPlace::of(key.clone()), Vec::new()));
         if (from..until).contains(&peak) {
             row.bytes = row.bytes.saturating_add(record.size);
             row.blocks += 1;
         }
-        let size = i64::try_from(record.size).unwrap_or(i64::MAX);
-        changes.extend([(from, -size), (until, size)]);
+        absences.push(Absence { seq: input.seq, from, until, size: record.size });
     }
-    sites.into_values().filter(|(row, _)| row.bytes > 0).collect()
+    sites.into_values().collect()
 }

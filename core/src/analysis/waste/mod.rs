@@ -10,6 +10,7 @@ mod idle;
 mod in_place;
 #[cfg(test)]
 mod in_place_tests;
+mod plan;
 mod replay;
 mod statements;
 mod step;
@@ -21,7 +22,8 @@ mod ungraphed;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
-use self::replay::{LogChange, LogReplay};
+use self::replay::LogReplay;
+use super::absence::{Absence, LogChange, changes_of};
 use super::labels::line_and_callers;
 use crate::attribute::{AllocationSite, Attribution, allocation_site};
 use crate::recording::DeviceView;
@@ -30,7 +32,9 @@ pub use coverage::{UseCoverage, use_coverage};
 pub(crate) use graph::Graphs;
 pub use idle::{IdleMemory, idle_memory};
 pub use in_place::{InPlace, in_place};
-pub(crate) use step::{peak_if_replaced, peak_with_own_step};
+pub(crate) use plan::PlannedChange;
+pub use plan::{Plan, PlanStep};
+pub(crate) use step::{peak_if_replaced, peak_with_own_step, step_temporaries};
 pub(crate) use temporaries::peak_in_parts;
 pub use temporaries::{OperatorTemporaries, operator_temporaries};
 pub(crate) use ungraphed::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
@@ -103,17 +107,17 @@ fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogCha
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
     sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
     sites.truncate(MOST_SITES);
-    let sites = sites.into_iter().map(|site| ((site.waste, site.moved), site.changes)).collect();
+    let sites = sites.into_iter().map(|site| ((site.waste, site.moved), changes_of(&site.absences))).collect();
     let (found, changes) = log.greedy(Vec::new(), sites, (least, MOST_ROWS));
     let moved = found.iter().flat_map(|((_, moved), ..)| moved).map(|(seq, kind, at)| ((*seq, *kind), *at)).collect();
     let row = |((waste, _), saves, peak_without)| Waste { saves, peak_without, ..waste };
     (found.into_iter().map(row).collect(), changes, moved)
 }
 
-/// A site's blocks, and what moving their allocs or frees changes.
+/// A site's blocks, and when they would not be there if their allocs or frees moved.
 struct WastingSite {
     waste: Waste,
-    changes: Vec<LogChange>,
+    absences: Vec<Absence>,
     moved: Vec<MovedBlock>,
 }
 
@@ -150,11 +154,10 @@ fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> V
             let site = sites.entry(key).or_insert_with_key(WastingSite::of);
             site.waste.pass_line = pass_line;
             site.waste.in_one_function = used.is_some_and(|used| in_one_function(data, record.stack, used.stack));
-            let size = record.size as i64;
-            site.changes.push((from, -size));
+            let until_end = until.unwrap_or(usize::MAX);
+            site.absences.push(Absence { seq: uses.seq, from, until: until_end, size: record.size });
             site.moved.push((uses.seq, kind, if kind == WasteKind::Early { until.unwrap_or(from) } else { from }));
-            site.changes.extend(until.map(|until| (until, size)));
-            let is_at_peak = peak_at.is_some_and(|peak| (from..until.unwrap_or(usize::MAX)).contains(&peak));
+            let is_at_peak = peak_at.is_some_and(|peak| (from..until_end).contains(&peak));
             if is_at_peak {
                 site.waste.bytes += record.size;
                 site.waste.blocks += 1;
@@ -200,7 +203,7 @@ impl WastingSite {
             saves: 0,
             peak_without: 0,
         };
-        Self { waste, changes: Vec::new(), moved: Vec::new() }
+        Self { waste, absences: Vec::new(), moved: Vec::new() }
     }
 }
 

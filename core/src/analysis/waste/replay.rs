@@ -3,11 +3,9 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use crate::analysis::absence::LogChange;
 use crate::analysis::log;
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind};
-
-/// Bytes that are added to the total from this record on.
-pub(super) type LogChange = (usize, i64);
 
 /// A site's row, the reduction of the peak in addition to the rows before it, and the peak then.
 pub(super) type ChosenRow<T> = (T, u64, u64);
@@ -64,15 +62,19 @@ impl LogReplay {
 
     /// The highest total with these changes, in the order of their records.
     pub(super) fn peak(&self, changes: &[LogChange]) -> i64 {
-        let (mut total, mut peak, mut changes) = (self.at_start, self.at_start, changes.iter().peekable());
-        for (at, step) in self.steps.iter().enumerate() {
+        self.totals(changes).max().map_or(self.at_start, |peak| peak.max(self.at_start))
+    }
+
+    /// The total after each record with these changes, in the order of their records.
+    pub(super) fn totals<'a>(&'a self, changes: &'a [LogChange]) -> impl Iterator<Item = i64> + 'a {
+        let (mut total, mut changes) = (self.at_start, changes.iter().peekable());
+        self.steps.iter().enumerate().map(move |(at, step)| {
             total += step;
             while let Some((_, change)) = changes.next_if(|(from, _)| *from <= at) {
                 total += change;
             }
-            peak = peak.max(total);
-        }
-        peak
+            total
+        })
     }
 
     /// The same in bytes, with changes in any order.

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, LogReplay};
+use super::replay::LogReplay;
+use crate::analysis::StackTest;
+use crate::analysis::absence::LogChange;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Record, RecordKind, StackId};
+use crate::snapshot::{Block, Category, Record, RecordKind, StackId};
 
 impl LogReplay {
     /// `None` if the log does not reproduce the peak.
@@ -38,13 +40,36 @@ pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterato
 /// The most that such a step holds, in sizes of the parameter that it is at.
 pub(crate) const OWN_STEP: u64 = 4;
 
+/// Is it a temporary of candle's `AdamW::step`? `None` if nothing calls that.
+pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Block) -> bool> {
+    let data = device.data();
+    let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
+    let steps: Vec<bool> = data.stacks.frames.iter().map(|frame| is_step(frame.function_or_empty())).collect();
+    let mut in_step =
+        StackTest::that(move |stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
+    let categories = device.categories();
+    let is_transient = move |block: &Block| {
+        in_step.has(block.stack)
+            && !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
+            && device.name(block.seq).is_none()
+    };
+    data.stacks.frames.iter().any(|frame| is_step(frame.function_or_empty())).then_some(is_transient)
+}
+
 /// The peak if the transient blocks of the steps never took more than [`OWN_STEP`] times the largest of those live at once. `None` if the log
 /// has lost records.
-pub(crate) fn peak_with_own_step(
-    device: &DeviceView<'_>,
-    mut is_transient: impl FnMut(&Record) -> bool,
-) -> Option<u64> {
+pub(crate) fn peak_with_own_step(device: &DeviceView<'_>, is_transient: impl FnMut(&Record) -> bool) -> Option<u64> {
     let log = LogReplay::of(device)?;
+    let changes = own_step(device, &log, is_transient);
+    Some(log.peak_with(changes.into_iter()))
+}
+
+/// What changes then.
+pub(super) fn own_step(
+    device: &DeviceView<'_>,
+    log: &LogReplay,
+    mut is_transient: impl FnMut(&Record) -> bool,
+) -> Vec<LogChange> {
     // Numbers of live blocks by size.
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     let mut freed: Vec<(usize, u64)> = Vec::new();
@@ -76,5 +101,5 @@ pub(crate) fn peak_with_own_step(
         changes.push((at, saved as i64 - saves as i64));
         saved = saves;
     }
-    Some(log.peak_with(changes.into_iter()))
+    changes
 }

@@ -1,9 +1,11 @@
 //! Workspace of an operator: blocks that a call of it allocates and frees again, many times its inputs and outputs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
-use super::replay::{LogChange, LogReplay};
+use super::LineCache;
+use super::replay::LogReplay;
+use crate::analysis::absence::LogChange;
 use crate::analysis::{Call, StackTest, calls, line_and_callers};
 use crate::attribute::{Attribution, operator, squared_by};
 use crate::recording::DeviceView;
@@ -78,8 +80,7 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     let mut is_line = StackTest::that(|stack| line_and_callers(data, stack, 0).concat() == line);
     let allocs = AllocsByThread::of(device, call.operator);
     let same = calls.iter().filter(|other| other.operator == call.operator && is_line.has(other.stack));
-    // Half the length has a quarter of the square.
-    let parts = OperatorTemporaries::PARTS.pow(if squared_by(data, call.stack).is_some() { 2 } else { 1 });
+    let parts = parts(data, call.stack);
     let changes = same.flat_map(|call| Workspace::of(device, &log, &allocs, call).in_parts(call.records.start, parts));
     let without = log.peak_with(changes);
     let workspace = Workspace::of(device, &log, &allocs, call);
@@ -97,6 +98,68 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
         saves: device.peak.bytes.saturating_sub(without),
         peak_without: without,
     })
+}
+
+/// All calls of an operator by one line, done in parts.
+pub(super) struct InParts {
+    pub(super) row: OperatorTemporaries,
+    pub(super) changes: Vec<LogChange>,
+    /// What the calls allocate.
+    pub(super) blocks: Vec<NonZeroU64>,
+}
+
+/// The lines whose calls have temporaries many times what they read and return, wherever the peak is. `bytes` and `blocks` of a row
+/// are all temporaries of its largest call.
+pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> Vec<InParts> {
+    let calls = calls(device);
+    let mut lines = LineCache::of_data(device.data());
+    let mut sites: BTreeMap<(&str, String), Vec<&Call<'_>>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| !call.is_backward) {
+        sites.entry((call.operator, lines.of(call.stack))).or_default().push(call);
+    }
+    let (mut allocs, mut found) = (HashMap::new(), Vec::new());
+    for ((operator, line), calls) in sites {
+        let allocs = allocs.entry(operator).or_insert_with(|| AllocsByThread::of(device, operator));
+        let site = of_site(device, log, allocs, (operator, line, &calls));
+        found.extend(site.filter(|site| site.row.bytes >= least.max(1)));
+    }
+    found.retain(|site| site.row.times() >= OperatorTemporaries::LEAST_TIMES);
+    found
+}
+
+fn of_site(
+    device: &DeviceView<'_>,
+    log: &LogReplay,
+    allocs: &AllocsByThread,
+    (operator, line, calls): (&str, String, &[&Call<'_>]),
+) -> Option<InParts> {
+    let bytes =
+        |workspace: &Workspace| workspace.temporaries.iter().fold(0u64, |sum, (.., size)| sum.saturating_add(*size));
+    let all: Vec<(&Call<'_>, Workspace)> =
+        calls.iter().map(|call| (*call, Workspace::of(device, log, allocs, call))).collect();
+    let (call, largest) = all.iter().max_by_key(|(_, workspace)| bytes(workspace))?;
+    let (inputs, are_inputs_known) = inputs(device, log, call);
+    let row = OperatorTemporaries {
+        operator: operator.to_owned(),
+        line,
+        bytes: bytes(largest),
+        blocks: largest.temporaries.len() as u64,
+        outputs: largest.bytes_of_outputs(),
+        inputs,
+        are_inputs_known,
+        saves: 0,
+        peak_without: 0,
+    };
+    let parts = parts(device.data(), call.stack);
+    let blocks = all.iter().flat_map(|(call, _)| allocs.within(call));
+    let blocks = blocks.filter_map(|at| device.records.get(*at)?.alloc_seq).collect();
+    let changes = all.into_iter().flat_map(|(call, workspace)| workspace.in_parts(call.records.start, parts)).collect();
+    Some(InParts { row, changes, blocks })
+}
+
+/// By how much the temporaries shrink. Half the length has a quarter of the square.
+fn parts(data: &Attribution<'_>, stack: StackId) -> u64 {
+    OperatorTemporaries::PARTS.pow(if squared_by(data, stack).is_some() { 2 } else { 1 })
 }
 
 fn is_peak(device: &DeviceSnapshot, record: &Record) -> bool {

@@ -30,26 +30,38 @@ pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> b
 
 /// Intermediate results that no backward pass needs.
 pub(crate) fn without_a_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
-    let graphs = device.graphs();
-    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
-    let kept: Vec<&KeptByGraph> =
-        graphs.blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect();
-    ungraphed(device.data(), log, &kept, at, String::new())
+    let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
+    let kept = kept_without_a_pass(device);
+    Some(Ungraphed { peak_without: peak_without(log, &kept), ..ungraphed(device.data(), &kept, at, String::new())? })
+}
+
+pub(super) fn kept_without_a_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a KeptByGraph> {
+    device.graphs().blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect()
 }
 
 /// What is kept after its backward pass and up to the peak, and what other iterations keep likewise. The next pass does not need it: it has
 /// fewer nodes than there are results.
 pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
+    let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
+    let kept = kept_past_their_pass(device);
+    let pass = pass_of(device, kept.iter().find(|kept| kept.is_at(at))?)?;
+    Some(Ungraphed { peak_without: peak_without(log, &kept), ..ungraphed(device.data(), &kept, at, pass)? })
+}
+
+/// The line of the backward pass that needed a block.
+pub(super) fn pass_of(device: &DeviceView<'_>, kept: &KeptByGraph) -> Option<String> {
+    let pass = device.graphs().passes.get(kept.pass?)?;
+    Some(line_and_callers(device.data(), pass.stack, 0).concat())
+}
+
+pub(super) fn kept_past_their_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a KeptByGraph> {
     let graphs = device.graphs();
-    let (log, at) = graphs.log.as_ref().zip(peak_at(device))?;
     let mut by_pass: Vec<Vec<&KeptByGraph>> = vec![Vec::new(); graphs.passes.len()];
     for kept in &graphs.blocks {
         kept.pass.into_iter().for_each(|pass| by_pass[pass].push(kept));
     }
     let not_needed = |(pass, kept)| graphs.not_needed(device.data(), device, kept, pass);
-    let kept: Vec<&KeptByGraph> = by_pass.into_iter().enumerate().flat_map(not_needed).collect();
-    let pass = kept.iter().find(|kept| kept.is_at(at)).and_then(|kept| graphs.passes.get(kept.pass?))?;
-    ungraphed(device.data(), log, &kept, at, line_and_callers(device.data(), pass.stack, 0).concat())
+    by_pass.into_iter().enumerate().flat_map(not_needed).collect()
 }
 
 /// The peak if a graph kept none of these blocks any longer than needed.
@@ -60,13 +72,12 @@ pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZe
     Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.changes()))))
 }
 
-fn ungraphed(
-    data: &Attribution<'_>,
-    log: &LogReplay,
-    kept: &[&KeptByGraph],
-    at: usize,
-    pass: String,
-) -> Option<Ungraphed> {
+fn peak_without(log: &LogReplay, kept: &[&KeptByGraph]) -> u64 {
+    log.peak_with(kept.iter().flat_map(|kept| kept.changes()))
+}
+
+/// What of that is there at a record.
+pub(super) fn ungraphed(data: &Attribution<'_>, kept: &[&KeptByGraph], at: usize, pass: String) -> Option<Ungraphed> {
     let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.is_at(at)).collect();
     let (mut by_stack, mut by_line) = (HashMap::new(), BTreeMap::new());
     at_peak.iter().for_each(|kept| *by_stack.entry(kept.stack).or_insert(0u64) += kept.size);
@@ -77,7 +88,7 @@ fn ungraphed(
         bytes: at_peak.iter().map(|kept| kept.size).sum(),
         line,
         pass,
-        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.changes())),
+        peak_without: 0,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod device;
 mod parts;
+mod plan;
 mod recording;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use self::device::DeviceFigures;
 pub(in crate::export) use self::parts::FindingFigures;
+pub use self::plan::plan_json;
 use self::recording::{Module, Recording};
 pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};

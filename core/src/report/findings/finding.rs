@@ -133,6 +133,14 @@ impl Finding {
         format!("{:?}: {}", self.confidence, self.why)
     }
 
+    /// The finding as lines of text.
+    pub(crate) fn lines(&self, number: usize) -> Vec<String> {
+        let Self { cost, what, line, advice, .. } = self;
+        let at = line.iter().map(|line| format!("at {line}"));
+        let below = at.chain([self.certainty()]).chain(advice.iter().cloned()).map(|line| format!("   {line}"));
+        [format!("{number}. {cost}: {what}")].into_iter().chain(below).collect()
+    }
+
     /// Sort key: bytes before time.
     pub(super) fn rank(&self) -> (bool, u64) {
         let (is_memory, cost) = match self.cost {

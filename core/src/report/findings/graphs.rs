@@ -88,7 +88,7 @@ fn is_worth(found: &Ungraphed, device: &DeviceSnapshot) -> bool {
     saves > 0 && saves >= device.peak.bytes / 20
 }
 
-fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
+pub(super) fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
     Finding {
         kind: FindingKind::KeptByVariables,
         what: format!("{} intermediate results are kept that no backward pass needs", grouped(found.blocks)),
@@ -109,16 +109,19 @@ pub(super) fn kept_loss(device: &DeviceView<'_>) -> Vec<Finding> {
     let found = past_their_pass(device).filter(|found| is_worth(found, device));
     // What accumulates is growth. Where every use is known, `past_last_use` decides it.
     let found = found.filter(|_| device.uses.is_empty() && growth(device).is_empty());
-    let finding = |found: Ungraphed| Finding {
+    found.map(|found| kept_after_its_pass(&found, device)).into_iter().collect()
+}
+
+pub(super) fn kept_after_its_pass(found: &Ungraphed, device: &DeviceSnapshot) -> Finding {
+    Finding {
         kind: FindingKind::KeptLoss,
         what: format!("{} results of a forward pass are kept after their backward pass", grouped(found.blocks)),
-        line: Some(found.line),
+        line: Some(found.line.clone()),
         cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
         confidence: Confidence::Likely,
         why: "they are dropped as a graph is, and there are more of them than the next backward pass has nodes.",
         advice: after_a_pass(&found.pass).into_iter().chain([then_at_most(found.peak_without)]).collect(),
-    };
-    found.map(finding).into_iter().collect()
+    }
 }
 
 fn older(blocks: Vec<&Block>) -> Vec<&Block> {

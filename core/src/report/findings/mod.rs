@@ -6,6 +6,7 @@ mod finding;
 mod graphs;
 mod growth;
 mod model;
+mod planned;
 #[cfg(test)]
 mod tests;
 mod uses;
@@ -15,6 +16,7 @@ pub use self::finding::{Confidence, Cost, Finding, FindingKind};
 use self::graphs::{kept_by_variables, kept_graph, kept_loss};
 use self::growth::growth;
 use self::model::{optimizer_transient, square, twice};
+pub use self::planned::planned;
 use self::uses::{idle, over_inputs, temporaries, wasted, written_twice};
 use crate::recording::DeviceView;
 

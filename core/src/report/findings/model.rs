@@ -3,11 +3,11 @@
 use super::finding::{
     Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_at_most,
 };
-use crate::analysis::{LiveTwice, StackTest, peak_in_parts, peak_with_own_step};
+use crate::analysis::{LiveTwice, StackTest, peak_in_parts, peak_with_own_step, step_temporaries};
 use crate::attribute::squared_by;
 use crate::recording::DeviceView;
 use crate::report::tables::first_lines;
-use crate::snapshot::{Block, Category, GpuWork};
+use crate::snapshot::{Block, GpuWork};
 use crate::units::{Bytes, grouped};
 
 /// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
@@ -19,11 +19,16 @@ pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let saved = |then: Option<u64>, older| then.map_or(older, |then| device.peak.bytes.saturating_sub(then));
     let rows = device.live_twice().iter();
     let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));
-    let finding = |row: &LiveTwice| Finding {
+    large.map(|row| replaced(device, row, saved(row.peak_without, row.older))).collect()
+}
+
+/// `saves` is the reduction of the peak in bytes.
+pub(super) fn replaced(device: &DeviceView<'_>, row: &LiveTwice, saves: u64) -> Finding {
+    Finding {
         kind: FindingKind::LiveTwice,
         what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(first_lines(&row.lines).join(", then ")),
-        cost: Cost::OfPeak(saved(row.peak_without, row.older)),
+        cost: Cost::OfPeak(saves),
         confidence: Confidence::Likely,
         why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
         advice: in_its_language(
@@ -31,28 +36,15 @@ pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
             &["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."],
             &["Drop each once the next exists: `x = f(x)`, or `del x`."],
         ),
-    };
-    large.map(finding).collect()
+    }
 }
 
 /// candle's `AdamW::step` computes with variables, so each intermediate result retains the one before it.
 pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
-    let data = device.data();
-    let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
-    let steps: Vec<bool> = data.stacks.frames.iter().map(|frame| is_step(frame.function_or_empty())).collect();
-    if !steps.contains(&true) {
-        return Vec::new();
-    }
-    let mut in_step =
-        StackTest::that(|stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
-    let categories = device.categories();
-    let is_transient = |block: &Block| {
-        !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
-            && device.name(block.seq).is_none()
-    };
+    let Some(mut is_transient) = step_temporaries(device) else { return Vec::new() };
     let blocks: Vec<(&Block, u64)> = device
         .peak_weights()
-        .filter(|(block, _)| in_step.has(block.stack) && is_transient(block))
+        .filter(|(block, _)| is_transient(block))
         .map(|(block, weight)| (block, weight.bytes))
         .collect();
     let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
@@ -60,11 +52,16 @@ pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
     if !is_large(bytes, device) || bytes < 8 * largest.size {
         return Vec::new();
     }
-    let own = peak_with_own_step(device, |record| in_step.has(record.stack) && is_transient(&record.block()));
-    vec![Finding {
+    let own = peak_with_own_step(device, |record| is_transient(&record.block()));
+    vec![own_step(device, bytes, largest, own)]
+}
+
+/// `bytes` are those of a step's temporaries at once.
+pub(super) fn own_step(device: &DeviceView<'_>, bytes: u64, largest: &Block, own: Option<u64>) -> Finding {
+    Finding {
         kind: FindingKind::OptimizerTransient,
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
-        line: Some(line_of(data, largest)),
+        line: Some(line_of(device.data(), largest)),
         cost: Cost::OfPeak(bytes),
         confidence: Confidence::Certain,
         why: "these blocks were allocated by the step and are live at the peak.",
@@ -75,7 +72,7 @@ pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
         .into_iter()
         .chain(own.map(then))
         .collect(),
-    }]
+    }
 }
 
 /// An operator makes a square matrix from a row.

@@ -20,7 +20,7 @@ pub(super) fn wasted(device: &DeviceView<'_>) -> Vec<Finding> {
     waste(device).iter().map(wasted_by).collect()
 }
 
-fn wasted_by(row: &Waste) -> Finding {
+pub(super) fn wasted_by(row: &Waste) -> Finding {
     let blocks = bytes_in_blocks(row.bytes, row.blocks);
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
@@ -85,7 +85,7 @@ pub(super) fn idle(device: &DeviceView<'_>) -> Vec<Finding> {
     idle_memory(device).iter().map(idle_by).collect()
 }
 
-fn idle_by(row: &IdleMemory) -> Finding {
+pub(super) fn idle_by(row: &IdleMemory) -> Finding {
     let until = match (&*row.kernel, &*row.use_line) {
         ("", _) => String::new(),
         (kernel, "") => format!(", until {kernel}"),
@@ -123,7 +123,7 @@ pub(super) fn over_inputs(device: &DeviceView<'_>) -> Vec<Finding> {
     in_place(device).iter().map(over_input).collect()
 }
 
-fn over_input(row: &InPlace) -> Finding {
+pub(super) fn over_input(row: &InPlace) -> Finding {
     let from = if row.input_line.is_empty() { String::new() } else { format!(" from {}", row.input_line) };
     let (function, of) = match row.operands {
         1 => ("inplace_op1", "an `InplaceOp1`"),
@@ -159,7 +159,7 @@ pub(super) fn temporaries(device: &DeviceView<'_>) -> Vec<Finding> {
     found.iter().map(temporaries_of).collect()
 }
 
-fn temporaries_of(row: &OperatorTemporaries) -> Finding {
+pub(super) fn temporaries_of(row: &OperatorTemporaries) -> Finding {
     let least = if row.are_inputs_known { "" } else { "at least " };
     Finding {
         kind: FindingKind::OperatorTemporaries,

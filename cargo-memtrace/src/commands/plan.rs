@@ -1,0 +1,78 @@
+//! `plan`: the changes with which a program stays within a budget. Exit code 0 if there are such, 1 if not.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use memtrace_core::analysis::{Card, Fit};
+use memtrace_core::export::plan_json;
+use memtrace_core::report::{Report, plan_answer, plan_section};
+use memtrace_core::{Bytes, DeviceView, Recording};
+
+use super::fit;
+use crate::arguments::SelectionArgs;
+use crate::failure::CommandFailure;
+use crate::{input, output};
+
+/// Name the changes with which the peak stays within a budget
+#[derive(Args)]
+#[command(
+    after_help = "BUDGET is what may be live at once (20GiB), or a card that the program is to fit on (RTX-4090; `fit` names them): of that, what
+CUDA takes beside is left out.
+The changes are those of the findings, wherever the peak then is: memory that is freed earlier or allocated later, outputs over
+inputs, operators in parts, and at last what is moved to the host or computed again. Record with --uses: without, few are known.
+
+Examples:
+  cargo memtrace plan memtrace.memtrace 20GiB
+  cargo memtrace plan run.memtrace RTX-4090"
+)]
+pub(crate) struct PlanArgs {
+    /// A recording
+    file: PathBuf,
+    /// Bytes that may be live, or a card
+    #[arg(value_name = "BUDGET")]
+    budget: String,
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+pub(crate) fn run(args: &PlanArgs) -> Result<(), CommandFailure> {
+    let recording = input::read_selected(Some(&args.file), &args.selection)?;
+    let views = Recording::new(&recording.data);
+    let device = views
+        .device_or_main(args.selection.device)
+        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
+    let (budget, card) = budget(device, &args.budget)?;
+    let plan = device.plan(budget)?;
+    if args.selection.json {
+        output::print_shown(&plan_json(device, &plan)?)?;
+    } else {
+        let answer = card.into_iter().chain(plan_answer(device, &plan)).collect();
+        let sections = (!plan.steps.is_empty()).then(|| plan_section(device, &plan)).into_iter().collect();
+        let report = Report { answer, sections, notes: recording.notes.clone(), ..Report::default() };
+        output::print(&report, None, &args.selection)?;
+    }
+    match plan.short() {
+        0 => Ok(()),
+        short => Err(CommandFailure::Check(vec![format!("{} short of {}", Bytes(short), args.budget)])),
+    }
+}
+
+/// Bytes that may be live, and for a card the line that says why so many.
+fn budget(device: &DeviceView<'_>, text: &str) -> Result<(u64, Option<String>), CommandFailure> {
+    if let Some(card) = Card::named(text) {
+        let fit = Fit::of(device, card);
+        let left = fit.left_for_live(device);
+        let beside = Bytes(fit.card.memory - left);
+        let line = format!(
+            "{} has {}: {} for the program, up to {beside} for CUDA beside.",
+            fit.card.name,
+            Bytes(fit.card.memory),
+            Bytes(left)
+        );
+        return Ok((left, Some(line)));
+    }
+    match memtrace_core::parse_bytes(text) {
+        Ok(bytes) => Ok((bytes, None)),
+        Err(_) => fit::card(text).map(|card| (card.memory, None)),
+    }
+}

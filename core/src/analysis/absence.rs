@@ -1,0 +1,30 @@
+//! What a change of the program takes out of a log.
+
+use std::num::NonZeroU64;
+
+/// Bytes that are added to the total from this record on.
+pub(super) type LogChange = (usize, i64);
+
+/// A block that is gone from one record to another: to the end of the log if that is [`usize::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Absence {
+    pub(super) seq: NonZeroU64,
+    pub(super) from: usize,
+    pub(super) until: usize,
+    pub(super) size: u64,
+}
+
+impl Absence {
+    pub(super) fn changes(&self) -> [LogChange; 2] {
+        let size = i64::try_from(self.size).unwrap_or(i64::MAX);
+        [(self.from, -size), (self.until, size)]
+    }
+
+    pub(super) fn is_at(&self, at: usize) -> bool {
+        (self.from..self.until).contains(&at)
+    }
+}
+
+pub(super) fn changes_of(absences: &[Absence]) -> Vec<LogChange> {
+    absences.iter().flat_map(Absence::changes).collect()
+}

@@ -1,0 +1,206 @@
+//! Which changes a plan takes: greedily the one that takes most of what is above the budget, and then without those that are not needed.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
+
+use foldhash::fast::RandomState;
+
+use super::super::replay::LogReplay;
+use super::candidates::Candidate;
+use crate::analysis::absence::{Absence, LogChange};
+
+/// The numbers of the changes to take, those that move nothing to the host first. If the budget cannot be reached, those that matter above it.
+pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> Vec<usize> {
+    let totals = Totals::of(log, candidates, i64::try_from(budget).unwrap_or(i64::MAX));
+    let mut state = State { totals: totals.clone(), taken: Taken::default() };
+    let mut chosen = Vec::new();
+    for may_move in [false, true] {
+        while let Some(best) = state.best(candidates, &chosen, may_move) {
+            state.take(&candidates[best]);
+            chosen.push(best);
+        }
+    }
+    let least = state.totals.excess(&[]);
+    let mut costly_first = chosen.clone();
+    costly_first.sort_by_key(|at| std::cmp::Reverse((candidates[*at].moved, *at)));
+    for at in costly_first {
+        let others: Vec<&Candidate> = chosen.iter().filter(|other| **other != at).map(|at| &candidates[*at]).collect();
+        if totals.excess(&totals.placed(&changes(&others))) <= least {
+            chosen.retain(|other| *other != at);
+        }
+    }
+    chosen.sort_by_key(|at| candidates[*at].moved > 0);
+    chosen
+}
+
+/// What these changes do together, in the order of the records.
+pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
+    let mut taken = Taken::default();
+    let mut all = Vec::new();
+    for candidate in chosen {
+        all.extend(taken.change_by(candidate));
+        taken.take(candidate);
+    }
+    all.sort_unstable();
+    all
+}
+
+/// The blocks that changes have taken.
+#[derive(Clone, Default)]
+struct Taken {
+    gone: HashMap<NonZeroU64, Vec<Absence>, RandomState>,
+    /// Those of which one change decides.
+    owned: HashSet<NonZeroU64, RandomState>,
+}
+
+impl Taken {
+    /// What a further change does.
+    fn change_by(&self, candidate: &Candidate) -> Vec<LogChange> {
+        if candidate.blocks.iter().any(|seq| self.owned.contains(seq)) {
+            return Vec::new();
+        }
+        let gone = |seq: &NonZeroU64| self.gone.get(seq).map_or(&[][..], Vec::as_slice);
+        let back = candidate.blocks.iter().flat_map(gone).flat_map(Absence::changes).map(|(at, bytes)| (at, -bytes));
+        let own = candidate.absences.iter().filter(|absence| !self.owned.contains(&absence.seq));
+        let further = own.flat_map(|absence| without(*absence, gone(&absence.seq))).flat_map(|part| part.changes());
+        back.chain(further).chain(candidate.changes.iter().copied()).collect()
+    }
+
+    fn take(&mut self, candidate: &Candidate) {
+        if candidate.blocks.iter().any(|seq| self.owned.contains(seq)) {
+            return;
+        }
+        self.owned.extend(&candidate.blocks);
+        for absence in candidate.absences.iter().filter(|absence| !self.owned.contains(&absence.seq)) {
+            let gone = self.gone.entry(absence.seq).or_default();
+            let parts = without(*absence, gone);
+            gone.extend(parts);
+        }
+        for seq in &candidate.blocks {
+            self.gone.remove(seq);
+        }
+    }
+}
+
+/// The parts of an absence that others, which do not overlap, leave.
+fn without(absence: Absence, others: &[Absence]) -> Vec<Absence> {
+    let mut parts = vec![absence];
+    for other in others {
+        parts = parts
+            .into_iter()
+            .flat_map(|part| {
+                let before = Absence { until: part.until.min(other.from), ..part };
+                let after = Absence { from: part.from.max(other.until), ..part };
+                [before, after]
+            })
+            .filter(|part| part.from < part.until)
+            .collect();
+    }
+    parts
+}
+
+/// The highest total between each two records at which a change does something. What stays within the budget in any case is left out.
+#[derive(Clone)]
+struct Totals {
+    budget: i64,
+    starts: Vec<usize>,
+    most: Vec<i64>,
+}
+
+impl Totals {
+    fn of(log: &LogReplay, candidates: &[Candidate], budget: i64) -> Self {
+        let absent = candidates.iter().flat_map(|candidate| &candidate.absences);
+        let own = candidates.iter().flat_map(|candidate| &candidate.changes).map(|(at, _)| *at);
+        let mut all: Vec<usize> =
+            absent.flat_map(|absence| [absence.from, absence.until]).chain(own).chain([0]).collect();
+        all.sort_unstable();
+        all.dedup();
+        let added = candidates.iter().map(|candidate| most_added(&candidate.changes)).sum::<i64>();
+        let mut totals = log.totals(&[]).enumerate().peekable();
+        let (mut starts, mut most) = (Vec::new(), Vec::new());
+        for (number, start) in all.iter().enumerate() {
+            let end = all.get(number + 1).copied().unwrap_or(usize::MAX);
+            let mut highest = i64::MIN;
+            while let Some((_, total)) = totals.next_if(|(at, _)| *at < end) {
+                highest = highest.max(total);
+            }
+            if highest.saturating_add(added) > budget {
+                starts.push(*start);
+                most.push(highest);
+            }
+        }
+        Self { budget, starts, most }
+    }
+
+    /// Changes by the number of the stretch, in order.
+    fn placed(&self, changes: &[LogChange]) -> Vec<LogChange> {
+        let mut placed: Vec<LogChange> =
+            changes.iter().map(|(at, bytes)| (self.starts.partition_point(|start| start < at), *bytes)).collect();
+        placed.sort_unstable();
+        placed
+    }
+
+    /// What is above the budget with such changes, summed over the stretches.
+    fn excess(&self, placed: &[LogChange]) -> i128 {
+        let (mut change, mut placed) = (0, placed.iter().peekable());
+        let above = |(at, most): (usize, &i64)| {
+            while let Some((_, bytes)) = placed.next_if(|(from, _)| *from <= at) {
+                change += bytes;
+            }
+            i128::from((most + change - self.budget).max(0))
+        };
+        self.most.iter().enumerate().map(above).sum()
+    }
+
+    fn apply(&mut self, placed: &[LogChange]) {
+        let (mut change, mut placed) = (0, placed.iter().peekable());
+        for (at, most) in self.most.iter_mut().enumerate() {
+            while let Some((_, bytes)) = placed.next_if(|(from, _)| *from <= at) {
+                change += bytes;
+            }
+            *most += change;
+        }
+    }
+}
+
+/// The most bytes that changes add at one record.
+fn most_added(changes: &[LogChange]) -> i64 {
+    let mut changes = changes.to_vec();
+    changes.sort_unstable();
+    let sums = changes.iter().scan(0i64, |sum, (_, bytes)| {
+        *sum += bytes;
+        Some(*sum)
+    });
+    sums.max().unwrap_or(0).max(0)
+}
+
+/// The totals with the changes that were chosen so far.
+struct State {
+    totals: Totals,
+    taken: Taken,
+}
+
+impl State {
+    fn take(&mut self, candidate: &Candidate) {
+        let placed = self.totals.placed(&self.taken.change_by(candidate));
+        self.totals.apply(&placed);
+        self.taken.take(candidate);
+    }
+
+    /// The change that takes most of the excess, for each byte that it moves.
+    fn best(&self, candidates: &[Candidate], chosen: &[usize], may_move: bool) -> Option<usize> {
+        let excess = self.totals.excess(&[]);
+        if excess == 0 {
+            return None;
+        }
+        let others =
+            (0..candidates.len()).filter(|at| !chosen.contains(at) && (may_move || candidates[*at].moved == 0));
+        let gains = others.map(|at| {
+            let placed = self.totals.placed(&self.taken.change_by(&candidates[at]));
+            (excess - self.totals.excess(&placed), at)
+        });
+        let rate = |(gain, at): (i128, usize)| gain as f64 / candidates[at].moved.max(1) as f64;
+        let worth = gains.filter(|(gain, _)| *gain > 0);
+        worth.max_by(|one, other| rate(*one).total_cmp(&rate(*other)).then(other.1.cmp(&one.1))).map(|(_, at)| at)
+    }
+}

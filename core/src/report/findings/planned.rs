@@ -1,0 +1,23 @@
+//! The changes of a plan, in the words of the findings.
+
+use super::finding::{Cost, Finding};
+use super::graphs::{kept_after_its_pass, never_needed};
+use super::model::{own_step, replaced};
+use super::uses::{idle_by, over_input, temporaries_of, wasted_by};
+use crate::analysis::{PlanStep, PlannedChange};
+use crate::recording::DeviceView;
+
+/// What a step of a plan changes; its cost is what the step saves.
+pub fn planned(device: &DeviceView<'_>, step: &PlanStep) -> Finding {
+    let finding = match &step.change {
+        PlannedChange::Waste(row) => wasted_by(row),
+        PlannedChange::LiveTwice(row) => replaced(device, row, step.saves),
+        PlannedChange::KeptByVariables(row) => never_needed(row, device),
+        PlannedChange::KeptLoss(row) => kept_after_its_pass(row, device),
+        PlannedChange::InPlace(row) => over_input(row),
+        PlannedChange::InParts(row) => temporaries_of(row),
+        PlannedChange::OwnStep(largest, bytes) => own_step(device, *bytes, largest, Some(step.peak)),
+        PlannedChange::Idle(row) => idle_by(row),
+    };
+    Finding { cost: Cost::OfPeak(step.saves), ..finding }
+}
