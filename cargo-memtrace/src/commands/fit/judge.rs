@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use memtrace_core::analysis::{AskedFor, Card, Fit, FitVerdict};
-use memtrace_core::report::Report;
+use memtrace_core::report::{Report, Section, plan_answer, plan_section};
 use memtrace_core::snapshot::{Device, SnapshotData};
 use memtrace_core::{DeviceView, Recording};
 
@@ -32,12 +32,17 @@ pub(super) struct Judged {
     lasted: Duration,
 }
 
-/// A GPU that the program used, with its verdict on each card.
+/// A GPU that the program used, with its verdict on each card, and for a card that is too small what would make it fit.
 pub(super) struct JudgedGpu {
     pub(super) device: Device,
     asked: AskedFor,
     pub(super) fits: Vec<Fit>,
+    pub(super) plans: Vec<Option<Planned>>,
 }
+
+/// Changes with which a program fits on a card: the answer and a table.
+#[derive(Clone)]
+pub(super) struct Planned(pub(super) Vec<String>, pub(super) Section);
 
 impl Judged {
     /// Changes each verdict.
@@ -97,16 +102,29 @@ fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<J
     let on = |gpu: &DeviceView<'_>, card: &Card| {
         Fit::of(gpu, card.clone()).with("other processes, display", args.reserve).with("margin", args.margin)
     };
-    let judged = |gpu: &&DeviceView<'_>| JudgedGpu {
-        device: gpu.device,
-        asked: Fit::asked_for(gpu),
-        fits: cards.iter().map(|card| on(gpu, card)).collect(),
+    let judged = |gpu: &&DeviceView<'_>| {
+        let fits: Vec<Fit> = cards.iter().map(|card| on(gpu, card)).collect();
+        let plans = fits.iter().map(|fit| planned(args, gpu, fit)).collect();
+        JudgedGpu { device: gpu.device, asked: Fit::asked_for(gpu), fits, plans }
     };
     Ok(Judged {
         gpus: gpus.iter().map(judged).collect(),
         answer: Report::first_look(data)?.answer,
         lasted: Duration::from_nanos(data.process.duration_ns),
     })
+}
+
+/// Nothing is planned for cards that nobody asked for.
+fn planned(args: &FitArgs, gpu: &DeviceView<'_>, fit: &Fit) -> Option<Planned> {
+    if args.is_of_all_cards() || !matches!(fit.verdict(), FitVerdict::DoesNotFit(..)) {
+        return None;
+    }
+    let plan = gpu.plan(fit.left_for_live(gpu)).ok().filter(|plan| !plan.steps.is_empty())?;
+    let mut section = plan_section(gpu, &plan);
+    section.title = format!("What would make it fit on {}", fit.card.name);
+    let answer = plan_answer(gpu, &plan);
+    section.about.splice(..0, answer.iter().cloned());
+    Some(Planned(answer, section))
 }
 
 fn gpus<'a, 'b>(recording: &'b Recording<'a>) -> impl Iterator<Item = &'b DeviceView<'a>> {
@@ -160,6 +178,7 @@ fn record(
         cargo: args.cargo.clone(),
         simulate: Some(vec![MEMORY; args.count.into()].join(",")),
         out: Some(file.path()),
+        uses: !args.is_of_all_cards(),
         exec: args.exec.clone(),
         args: args.args.iter().map(filled).collect(),
         variables: variables.into_iter().chain(results).collect(),

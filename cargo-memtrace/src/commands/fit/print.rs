@@ -8,7 +8,7 @@ use memtrace_core::report::{Report, fit_line, fit_section};
 use serde_json::{Value, json};
 
 use super::arguments::FitArgs;
-use super::judge::Judged;
+use super::judge::{Judged, Planned};
 use super::vary::Vary;
 use crate::failure::CommandFailure;
 use crate::output;
@@ -45,6 +45,7 @@ pub(super) fn verdicts(
             };
             report.sections.push(section);
         }
+        report.sections.extend(gpu.plans.iter().flatten().map(|Planned(_, section)| section.clone()));
     }
     output::print_report(&report)
 }
@@ -88,6 +89,7 @@ fn as_json(judged: &Judged, value: Option<u64>, largest: Largest<'_>) -> Value {
         let of = |(at, fit): (usize, &Fit)| {
             let mut card = of_card(fit);
             card["device"] = gpu.device.to_string().into();
+            card["plan"] = gpu.plans.get(at).and_then(Option::as_ref).map(|Planned(answer, _)| answer.clone()).into();
             card["largest"] = largest.and_then(|(_, largest)| largest.get(at).copied()).flatten().into();
             card
         };
