@@ -8,6 +8,7 @@ mod accounts;
 mod captures;
 #[path = "../support/child.rs"]
 mod child;
+mod constructors;
 mod faults;
 mod fits;
 mod graphs;

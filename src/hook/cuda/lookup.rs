@@ -2,6 +2,7 @@
 //! [`calls`].)
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 
 use super::calls;
 use super::driver::{self, Function};
@@ -29,6 +30,18 @@ pub(super) fn look_up_all() {
     for (function, _) in calls::all() {
         let _ = function.address();
     }
+}
+
+/// A range with all originals that are known.
+pub(super) fn originals() -> Range<usize> {
+    let known = || calls::all().filter_map(|(function, _)| function.known_address());
+    known().min().zip(known().max()).map_or(0..0, |(first, last)| first..last.saturating_add(1))
+}
+
+/// The hook of the driver's function at this address.
+pub(super) fn hook_at(address: usize) -> Option<usize> {
+    let (_, hook) = calls::all().find(|(function, _)| function.known_address() == Some(address))?;
+    Some(hook)
 }
 
 fn function(name: &CStr) -> Option<(&'static Function, usize)> {
