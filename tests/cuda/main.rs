@@ -20,6 +20,7 @@ mod kinds;
 mod libraries;
 mod lookups;
 mod measures;
+mod older_forms;
 mod physical;
 mod raw;
 #[path = "../support/schema.rs"]

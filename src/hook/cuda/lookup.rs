@@ -51,3 +51,18 @@ fn function(name: &CStr) -> Option<(&'static Function, usize)> {
 fn is_the_drivers(address: *mut c_void, name: &CStr) -> bool {
     !address.is_null() && driver::find(name).is_some_and(|original| original == address.addr())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_exports_has_every_hook_under_its_heading() {
+        let table = include_str!("exports.txt").split("[hooked]").nth(1).and_then(|rest| rest.split('[').next());
+        let listed: BTreeSet<&str> = table.unwrap().split_whitespace().collect();
+        let hooks: BTreeSet<&str> = calls::all().map(|(function, _)| function.name().to_str().unwrap()).collect();
+        assert_eq!(hooks, listed);
+    }
+}
