@@ -8,6 +8,7 @@ mod accounts;
 mod captures;
 #[path = "../support/child.rs"]
 mod child;
+mod constructors;
 mod faults;
 mod fits;
 mod graphs;
@@ -19,6 +20,7 @@ mod kinds;
 mod libraries;
 mod lookups;
 mod measures;
+mod older_forms;
 mod physical;
 mod raw;
 #[path = "../support/schema.rs"]

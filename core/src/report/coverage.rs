@@ -87,7 +87,7 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
     if hooks.refused_imports > 0 {
         let imports = grouped(hooks.refused_imports);
         notes.push(format!(
-            "{imports} imports of the CUDA driver could not be patched; calls through them are not seen"
+            "{imports} imports or kept addresses of the CUDA driver could not be patched; calls through them are not seen"
         ));
     }
     let unseen = hooks.unseen_calls.iter().map(|unseen| {

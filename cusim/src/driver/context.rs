@@ -9,9 +9,9 @@ use crate::faults::CallKind;
 driver! {
     fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) =>
         context.set(with_device(device, |machine, device| machine.retain_primary(device))?);
-    fn cuDevicePrimaryCtxRelease_v2(device: i32) =>
+    fn cuDevicePrimaryCtxRelease_v2(device: i32) | cuDevicePrimaryCtxRelease() =>
         with_device(device, |machine, device| machine.release_primary(device));
-    fn cuDevicePrimaryCtxReset_v2(device: i32) => with_device(device, |machine, device| machine.reset_primary(device));
+    fn cuDevicePrimaryCtxReset_v2(device: i32) | cuDevicePrimaryCtxReset() => with_device(device, |machine, device| machine.reset_primary(device));
 
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
         with_device(device, |machine, device| {
@@ -34,7 +34,7 @@ driver! {
         push(handle)
     }
 
-    fn cuCtxDestroy_v2(context: u64) {
+    fn cuCtxDestroy_v2(context: u64) | cuCtxDestroy() {
         with(|machine| machine.destroy_context(context))?;
         if current() == Ok(context) { pop().map(|_| ()) } else { Ok(()) }
     }

@@ -21,7 +21,7 @@ driver! {
         with(|machine| machine.free_host(address, context))
     }
 
-    fn cuMemHostRegister_v2(address: u64, size: usize, flags: u32) {
+    fn cuMemHostRegister_v2(address: u64, size: usize, flags: u32) | cuMemHostRegister() {
         pause(CallKind::Alloc);
         let context = current()?;
         if address == 0 || size == 0 || address.checked_add(size as u64).is_none() {

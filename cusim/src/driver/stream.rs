@@ -19,7 +19,7 @@ driver! {
         stream.set_with(|machine| Ok(machine.create_stream(context, flags, priority)))
     }
 
-    fn cuStreamDestroy_v2(stream: u64) => with(|machine| machine.destroy_stream(stream));
+    fn cuStreamDestroy_v2(stream: u64) | cuStreamDestroy() => with(|machine| machine.destroy_stream(stream));
 
     fn cuStreamSynchronize(stream: u64) | cuStreamSynchronize_ptsz(stream) {
         begin(CallKind::Sync)?;

@@ -116,7 +116,8 @@ hooks! {
 
     cuMemAllocHost_v2(out: CallerPtr<u64>, size: usize) => alloc(pinned(out, size));
     cuMemHostAlloc(out: CallerPtr<u64>, size: usize, flags: c_uint) => alloc(pinned(out, size));
-    cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) => alloc(registered(pointer, size));
+    cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) | cuMemHostRegister =>
+        alloc(registered(pointer, size));
     cuMemFreeHost(pointer: Handle) | cuMemHostUnregister => free(host(pointer));
 
     cuMemCreate(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>, flags: u64) =>
@@ -185,11 +186,13 @@ hooks! {
         capture::beginning(Stream::of(stream, PER_THREAD), false);
     cuStreamEndCapture(stream: Handle, graph: CallerPtr<usize>) | cuStreamEndCapture_ptsz =>
         capture::ending(Stream::of(stream, PER_THREAD), graph);
-    cuStreamDestroy_v2(stream: Handle) => capture::destroying(Stream::of(stream, PER_THREAD));
+    cuStreamDestroy_v2(stream: Handle) | cuStreamDestroy => capture::destroying(Stream::of(stream, PER_THREAD));
 
-    cuCtxDestroy_v2(context: Handle) => both(uses::forget(), contexts::destroyed(context));
-    cuDevicePrimaryCtxRelease_v2(device: c_int) => both(uses::forget(), contexts::primary_released(device));
-    cuDevicePrimaryCtxReset_v2(device: c_int) => both(uses::forget(), contexts::primary_reset(device));
+    cuCtxDestroy_v2(context: Handle) | cuCtxDestroy => both(uses::forget(), contexts::destroyed(context));
+    cuDevicePrimaryCtxRelease_v2(device: c_int) | cuDevicePrimaryCtxRelease =>
+        both(uses::forget(), contexts::primary_released(device));
+    cuDevicePrimaryCtxReset_v2(device: c_int) | cuDevicePrimaryCtxReset =>
+        both(uses::forget(), contexts::primary_reset(device));
 
     cuModuleLoadData(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
     cuModuleLoadDataEx(out: CallerPtr<usize>, image: *const c_char, count: c_uint, options: Handle, values: Handle) =>

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use memtrace_core::snapshot::CudaState;
 
-use super::{init, lookup};
+use super::{init, lookup, uses};
 use crate::errno::KeepErrno;
 use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
 use crate::hook::threads;
@@ -63,6 +63,9 @@ static HOOKS: Interposition = Interposition {
     prepare: lookup::look_up_all,
     is_candidate: lookup::is_candidate,
     hook_for: lookup::hook_for,
+    originals: lookup::originals,
+    hook_at: lookup::hook_at,
+    was_late: uses::was_late,
 };
 
 fn function(name: &CStr) -> Option<HookedFunction> {

@@ -2,6 +2,7 @@
 //! [`calls`].)
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 
 use super::calls;
 use super::driver::{self, Function};
@@ -31,10 +32,37 @@ pub(super) fn look_up_all() {
     }
 }
 
+/// A range with all originals that are known.
+pub(super) fn originals() -> Range<usize> {
+    let known = || calls::all().filter_map(|(function, _)| function.known_address());
+    known().min().zip(known().max()).map_or(0..0, |(first, last)| first..last.saturating_add(1))
+}
+
+/// The hook of the driver's function at this address.
+pub(super) fn hook_at(address: usize) -> Option<usize> {
+    let (_, hook) = calls::all().find(|(function, _)| function.known_address() == Some(address))?;
+    Some(hook)
+}
+
 fn function(name: &CStr) -> Option<(&'static Function, usize)> {
     calls::all().find(|(function, _)| function.name() == name)
 }
 
 fn is_the_drivers(address: *mut c_void, name: &CStr) -> bool {
     !address.is_null() && driver::find(name).is_some_and(|original| original == address.addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_exports_has_every_hook_under_its_heading() {
+        let table = include_str!("exports.txt").split("[hooked]").nth(1).and_then(|rest| rest.split('[').next());
+        let listed: BTreeSet<&str> = table.unwrap().split_whitespace().collect();
+        let hooks: BTreeSet<&str> = calls::all().map(|(function, _)| function.name().to_str().unwrap()).collect();
+        assert_eq!(hooks, listed);
+    }
 }

@@ -69,7 +69,7 @@ pub(in crate::hook) fn is_loaded(name: &CStr) -> bool {
     is_loaded
 }
 
-fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
+pub(super) fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     const SYSTEM: [&[u8]; 7] =
         [b"libcuda.so", b"libcupti.so", b"libc.so", b"ld-linux", b"libdl.so", b"libpthread.so", b"linux-vdso"];
     if info.dlpi_name.is_null() {

@@ -2,7 +2,8 @@
 //!
 //! A caller gets the address of a library function in one of two ways: through an import, which is a slot in the GOT of
 //! its loaded object, or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are
-//! loaded later (GOT patching); [`dlsym`] answers look-ups by name.
+//! loaded later (GOT patching); [`dlsym`] answers look-ups by name; [`tables`] changes addresses that an object asked for
+//! before that.
 //!
 //! This module knows no driver: one [`Interposition`] names the functions and their hooks, today those of the CUDA
 //! driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add further [`HookedFunction`]s, and
@@ -21,9 +22,13 @@ pub(in crate::hook) mod loader;
 mod memory;
 pub(in crate::hook) mod note;
 pub(in crate::hook) mod patch;
+mod tables;
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 use std::sync::OnceLock;
+
+pub(in crate::hook) use tables::Late;
 
 /// A function of another library and the hook that replaces it, by address.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,12 @@ pub(in crate::hook) struct Interposition {
     pub(in crate::hook) is_candidate: fn(&CStr) -> bool,
     /// The hook for a looked-up name, if the caller's own look-up, given as a closure, would find the original.
     pub(in crate::hook) hook_for: fn(&CStr, &dyn Fn() -> *mut c_void) -> Option<usize>,
+    /// A range with the addresses of all originals; empty while they are not known. [`tables`] searches for them.
+    pub(in crate::hook) originals: fn() -> Range<usize>,
+    /// The hook of the original at this address.
+    pub(in crate::hook) hook_at: fn(usize) -> Option<usize>,
+    /// Called after a library was found to have addresses of originals, with no lock held.
+    pub(in crate::hook) was_late: fn(&Late),
 }
 
 static INSTALLED: OnceLock<&Interposition> = OnceLock::new();

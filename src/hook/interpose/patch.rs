@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
-use super::{HookedFunction, installed, memory};
+use super::{HookedFunction, installed, memory, tables};
 
 /// Result of the last pass: imports that lead to hooks, and imports that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
@@ -20,9 +20,10 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static WANTED: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// Imports that lead to hooks, and imports that cannot be changed: calls through the latter are not seen.
+/// Imports and words of tables that lead to hooks, and those that cannot be changed: calls through the latter are not seen.
 pub(in crate::hook) fn counts() -> (u64, u64) {
-    (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
+    let (changed, refused) = tables::counts();
+    (CHANGED.load(Ordering::Relaxed) + changed, REFUSED.load(Ordering::Relaxed) + refused)
 }
 
 /// Patches all objects if any was loaded since the last time.
@@ -48,6 +49,10 @@ pub(in crate::hook) fn patch_all() -> bool {
         all = !pass.is_incomplete;
         CHANGED.store(pass.changed, Ordering::Relaxed);
         REFUSED.store(pass.refused, Ordering::Relaxed);
+    }
+    // An object whose imports are not patched yet may ask for further originals.
+    if all {
+        tables::search(interposition);
     }
     all
 }

@@ -8,6 +8,7 @@ mod circles;
 mod consumers;
 mod corpus;
 mod costs;
+mod driver;
 mod fuzzing;
 mod lints;
 mod listed;
@@ -158,6 +159,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "in models of candle-transformers the arguments of 99 % of kernels and the last use of 95 % of bytes are known",
         owns: &["tests/simulated/uses"],
         run: simulated::uses,
+    },
+    Lane {
+        name: "driver",
+        tier: Tier::Full,
+        holds: "look-ups in NVIDIA's own driver libraries give what they give without memtrace, or the hook; tables of cudart and cuBLAS have it",
+        owns: &["tests/programs/driver-probe", "xtask/driver"],
+        run: driver::run,
     },
     Lane {
         name: "benches",

@@ -10,7 +10,7 @@ use crate::recording::DeviceView;
 /// What a step of a plan changes; its cost is what the step saves.
 pub fn planned(device: &DeviceView<'_>, step: &PlanStep) -> Finding {
     let finding = match &step.change {
-        PlannedChange::Waste(row) => wasted_by(row),
+        PlannedChange::Waste(row) => wasted_by(device, row),
         PlannedChange::LiveTwice(row) => replaced(device, row, step.saves),
         PlannedChange::KeptByVariables(row) => never_needed(row, device),
         PlannedChange::KeptLoss(row) => kept_after_its_pass(row, device),

@@ -17,10 +17,22 @@ use crate::units::{Bytes, grouped};
 
 /// Memory that could be freed earlier, allocated later, or not at all.
 pub(super) fn wasted(device: &DeviceView<'_>) -> Vec<Finding> {
-    waste(device).iter().map(wasted_by).collect()
+    waste(device).iter().map(|row| wasted_by(device, row)).collect()
 }
 
-pub(super) fn wasted_by(row: &Waste) -> Finding {
+/// How sure it is that no operation was missed, and why.
+fn certainty(refused_imports: u64) -> (Confidence, &'static str) {
+    match refused_imports {
+        0 => (Confidence::Likely, "every operation in between is known, and none gets the address."),
+        _ => (
+            Confidence::Possible,
+            "no known operation gets the address; by imports that could not be patched, kernels may be launched that are not seen.",
+        ),
+    }
+}
+
+pub(super) fn wasted_by(device: &DeviceView<'_>, row: &Waste) -> Finding {
+    let (confidence, why) = certainty(device.data().health.cuda.refused_imports);
     let blocks = bytes_in_blocks(row.bytes, row.blocks);
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
@@ -48,8 +60,8 @@ pub(super) fn wasted_by(row: &Waste) -> Finding {
         what,
         line: Some(row.line.clone()).filter(|line| !line.is_empty()),
         cost: Cost::OfPeak(row.saves),
-        confidence: Confidence::Likely,
-        why: "every operation in between is known, and none gets the address.",
+        confidence,
+        why,
         advice: advice.into_iter().chain([then(row.peak_without)]).collect(),
     }
 }

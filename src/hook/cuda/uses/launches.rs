@@ -5,6 +5,7 @@ use super::submit::{LOOKED, Looked, is_wanted, submit};
 use super::{layouts, nodes, scan};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::types::{Handle, Stream};
+use crate::hook::interpose::Late;
 use crate::record::guard;
 use crate::record::uses::OperationKind;
 
@@ -13,6 +14,20 @@ pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments:
         look(function, stream, arguments);
     }
     LOOKED
+}
+
+/// A library has had functions of the driver from before its imports were patched. What it launched until now was not seen:
+/// that is one opaque operation.
+pub(in crate::hook::cuda) fn was_late(late: &Late) {
+    if is_wanted() {
+        let _own = guard::own_work();
+        submit(Stream::NONE, |table, _| {
+            let kernel = table.kernel(late.library());
+            table.begin();
+            table.count(OperationKind::Opaque, kernel);
+            None
+        });
+    }
 }
 
 fn look(function: Handle, stream: Stream, arguments: Arguments) {

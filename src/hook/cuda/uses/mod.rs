@@ -20,7 +20,7 @@ pub(super) use arguments::{Arguments, LaunchStart, stream_of};
 pub(super) use copies::{CopyKind, batch, copy, copy_2d, copy_3d, fill, fill_2d, value};
 pub(super) use escapes::{TextureResource, encoded, escaped, texture};
 pub(super) use graph_launch::graph_launched;
-pub(super) use launches::launch;
+pub(super) use launches::{launch, was_late};
 pub(super) use layouts::{forget, found, function_of, loaded, unloading};
 pub(super) use nodes::{
     FillNode, KernelNode, child_added, child_set, cloned, copy_added, copy_set, exec_set, exec_updated, fill_added,

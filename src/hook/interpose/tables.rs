@@ -1,0 +1,201 @@
+//! Tables of function pointers in the data of loaded objects.
+//!
+//! A library whose constructor runs before memtrace's, or before its imports are patched, may have asked `dlsym` for
+//! functions and kept the addresses of the originals. Each object's writable data is therefore searched once, after its
+//! imports were patched: an aligned word that is exactly the address of a hooked function becomes that of the hook. From
+//! then on `dlsym` answers the object with hooks.
+//!
+//! The kernel copies what is searched, so that memory that cannot be read is no crash. Pages that nobody has written to
+//! are left out, as far as that is known: reading them would make them resident. Memory from C's heap is not searched.
+#![expect(unsafe_code, reason = "memory of loaded objects is read and changed in place")]
+
+use std::ffi::c_void;
+use std::ops::{ControlFlow, Range};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::{Interposition, elf as imports, memory};
+use crate::elf;
+
+/// Words that lead to hooks now, and words that could not be changed.
+static CHANGED: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static SEARCH: Mutex<Search> = Mutex::new(Search::new());
+
+const PAGE: usize = 4096;
+const PAGES: usize = 512;
+/// More than this in the file-backed part of a segment is not tables but contents, such as cuBLAS's 100 MB.
+const MOST_BYTES_OF_FILE: usize = 16 << 20;
+
+pub(super) fn counts() -> (u64, u64) {
+    (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
+}
+
+/// The library in which words were found, and how many.
+#[derive(Debug)]
+pub(in crate::hook) struct Late {
+    name: [u8; 64],
+    length: usize,
+    words: u64,
+}
+
+impl Late {
+    pub(in crate::hook) fn library(&self) -> &[u8] {
+        self.name.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Searches objects that have not been searched. Never waits.
+pub(super) fn search(interposition: &Interposition) {
+    let originals = (interposition.originals)();
+    if originals.is_empty() {
+        return;
+    }
+    let Ok(mut search) = SEARCH.try_lock() else { return };
+    let mut late = Late { name: [0; 64], length: 0, words: 0 };
+    elf::each_object(|info| {
+        search.forget_after(info.dlpi_subs);
+        let is_own = elf::range(info).contains(&((&raw const SEARCH).addr() as u64));
+        if !is_own && !imports::is_left_alone(info) && search.is_new(info.dlpi_addr as usize) {
+            let before = late.words;
+            each_range(info, |range| late.words += search.range(range, &originals, interposition.hook_at));
+            if before == 0 && late.words > 0 {
+                late.set_name(elf::path(info).to_bytes());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    drop(search);
+    if late.words > 0 {
+        (interposition.was_late)(&late);
+    }
+}
+
+impl Late {
+    /// The file's name; the program has none.
+    fn set_name(&mut self, path: &[u8]) {
+        let file = path.rsplit(|byte| *byte == b'/').next().filter(|file| !file.is_empty()).unwrap_or(b"the program");
+        for (to, from) in self.name.iter_mut().zip(file) {
+            *to = *from;
+        }
+        self.length = file.len().min(self.name.len());
+    }
+}
+
+/// Ranges of an object's data that its code may write to: without what the loader makes read-only (RELRO).
+fn each_range(info: &libc::dl_phdr_info, mut each: impl FnMut(Range<usize>)) {
+    let headers = elf::headers(info);
+    let at = |header: &libc::Elf64_Phdr| (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+    let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
+    let relro = relro.map_or(0..0, |header| at(header)..at(header).wrapping_add(header.p_memsz as usize));
+    let (from, to) = (relro.start & !(PAGE - 1), relro.end & !(PAGE - 1));
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0) {
+        let start = at(header);
+        let (file, end) = (start.wrapping_add(header.p_filesz as usize), start.wrapping_add(header.p_memsz as usize));
+        let first = if (from..to).contains(&start) { to.min(end) } else { start };
+        // The last page of the file's part is written to by the loader, which clears its rest.
+        let file = file.next_multiple_of(PAGE).min(end);
+        let is_large = file.saturating_sub(first) > MOST_BYTES_OF_FILE;
+        if !is_large && first < file {
+            each(first..file);
+        }
+        if file < end {
+            each(file..end);
+        }
+    }
+}
+
+/// Memory for the search, which is too large for a thread's stack.
+struct Search {
+    /// Where searched objects lie: an open-addressing hash table.
+    objects: [usize; 1024],
+    unloaded: u64,
+    resident: [u8; PAGES],
+    words: [usize; PAGE / size_of::<usize>()],
+}
+
+impl Search {
+    const fn new() -> Self {
+        Self { objects: [0; 1024], unloaded: 0, resident: [0; PAGES], words: [0; PAGE / size_of::<usize>()] }
+    }
+
+    /// Another object may lie where one was unloaded.
+    fn forget_after(&mut self, unloaded: u64) {
+        if self.unloaded != unloaded {
+            self.unloaded = unloaded;
+            self.objects = [0; 1024];
+        }
+    }
+
+    /// Enters an object. The program may lie at 0; an object for which there is no room is searched every time.
+    fn is_new(&mut self, base: usize) -> bool {
+        let key = base | 1;
+        let first = base >> 12;
+        for step in 0..self.objects.len() {
+            let Some(slot) = self.objects.get_mut(first.wrapping_add(step) % 1024) else { return true };
+            if *slot == key {
+                return false;
+            }
+            if *slot == 0 {
+                *slot = key;
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Changes the words of a range; returns how many lead past a hook.
+    fn range(&mut self, range: Range<usize>, originals: &Range<usize>, hook_at: fn(usize) -> Option<usize>) -> u64 {
+        let mut found = 0;
+        let mut part = range.start & !(PAGE - 1);
+        while part < range.end {
+            let end = part.saturating_add(PAGES * PAGE).min(range.end.next_multiple_of(PAGE));
+            // SAFETY: the vector has a byte for each page; the kernel reads no memory of the range.
+            let known = unsafe { libc::mincore(part as *mut c_void, end - part, self.resident.as_mut_ptr()) } == 0;
+            for page in (part..end).step_by(PAGE) {
+                let resident = self.resident.get((page - part) / PAGE).is_none_or(|byte| byte & 1 != 0);
+                if resident || !known {
+                    found += self.page(page, &range, originals, hook_at);
+                }
+            }
+            part = end;
+        }
+        found
+    }
+
+    fn page(
+        &mut self,
+        page: usize,
+        range: &Range<usize>,
+        originals: &Range<usize>,
+        hook_at: fn(usize) -> Option<usize>,
+    ) -> u64 {
+        if !memory::copy_from(page, &mut self.words) {
+            return 0;
+        }
+        let mut found = 0;
+        for (word, slot) in self.words.iter().zip((page..).step_by(size_of::<usize>())) {
+            if originals.contains(word)
+                && range.contains(&slot)
+                && let Some(hook) = hook_at(*word)
+            {
+                found += 1;
+                change(slot as *mut usize, *word, hook);
+            }
+        }
+        found
+    }
+}
+
+fn change(slot: *mut usize, from: usize, to: usize) {
+    if !memory::is_writable(slot) {
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    // SAFETY: an aligned word of a loaded object, which stays loaded while the loader is locked.
+    let slot = unsafe { AtomicUsize::from_ptr(slot) };
+    // If the word changed meanwhile, the object owns the new value.
+    if slot.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        CHANGED.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,99 @@
+//! NVIDIA's files: driver libraries from Debian's packages, CUDA libraries from PyPI's wheels. They are kept in the cache and nowhere
+//! else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use xshell::cmd;
+
+use crate::lane::{Run, output};
+
+/// A version of the driver library.
+pub(super) struct Driver {
+    pub(super) version: &'static str,
+    package: &'static str,
+    sha256: &'static str,
+}
+
+pub(super) const DRIVERS: [Driver; 2] = [
+    Driver {
+        version: "535.261.03",
+        package: "libcuda1_535.261.03-1_amd64.deb",
+        sha256: "de1e9ca34164a5983b3f752e6699cf1ad924790f1a843b7d582bab6f99206e1e",
+    },
+    Driver {
+        version: "550.163.01",
+        package: "libcuda1_550.163.01-2_amd64.deb",
+        sha256: "8feff97aac61d6f27ded96a3c25b9e68025a680476e6072ff7eaf10623509135",
+    },
+];
+
+/// Folders of CUDA's libraries, and their major versions. `xtask/driver` has the lists of wheels.
+pub(super) const CUDAS: [(&str, &str); 2] = [("cuda12", "12"), ("cuda13", "13")];
+
+const MIRROR: &str = "https://deb.debian.org/debian/pool/non-free/n/nvidia-graphics-drivers";
+const LIBRARY: &str = "usr/lib/x86_64-linux-gnu/nvidia/current";
+
+impl Driver {
+    /// The folder with `libcuda.so.1`; `None` if it is neither in the cache nor can be had.
+    pub(super) fn folder(&self, run: &Run) -> Result<Option<PathBuf>> {
+        let folder = cached(run, self.version, |new| self.fetch(run, new))?;
+        Ok(folder.map(|folder| folder.join(LIBRARY)))
+    }
+
+    fn fetch(&self, run: &Run, new: &Path) -> Result<bool> {
+        let (package, url) = (new.join("package.deb"), format!("{MIRROR}/{}", self.package));
+        if !output(cmd!(run.shell, "curl --silent --fail --location --max-time 120 --output {package} {url}"))?
+            .status
+            .success()
+        {
+            return Ok(false);
+        }
+        let sum = cmd!(run.shell, "sha256sum {package}").quiet().read()?;
+        ensure!(sum.starts_with(self.sha256), "{url} is another file than it was");
+        cmd!(run.shell, "dpkg-deb --extract {package} {new}").quiet().run()?;
+        Ok(true)
+    }
+}
+
+/// A folder of CUDA's libraries; `None` if it is neither in the cache nor can be had.
+pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
+    cached(run, name, |new| {
+        let (list, shell) = (run.root.join(format!("xtask/driver/{name}.txt")), &run.shell);
+        let fetched = output(cmd!(
+            shell,
+            "python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes --python-version 3.11 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --dest {new} -r {list}"
+        ))?;
+        if !fetched.status.success() {
+            let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
+            ensure!(!said.contains("DO NOT MATCH"), "the wheels are others than they were: {said}");
+            return Ok(false);
+        }
+        for wheel in shell.read_dir(new)? {
+            // A wheel without a header is no error; status 11 says that a pattern matched nothing.
+            let unpacked = output(cmd!(shell, "unzip -q -o -j {wheel} */lib/*.so.* */include/cuda.h -d {new}"))?;
+            ensure!(matches!(unpacked.status.code(), Some(0 | 11)), "{} cannot be unpacked", wheel.display());
+            shell.remove_path(wheel)?;
+        }
+        Ok(true)
+    })
+}
+
+/// A folder of the cache, which appears whole or not at all.
+fn cached(run: &Run, name: &str, fetch: impl FnOnce(&Path) -> Result<bool>) -> Result<Option<PathBuf>> {
+    let folder = run.cache()?.join("driver").join(name);
+    if folder.is_dir() {
+        return Ok(Some(folder));
+    }
+    let new = folder.with_extension("new");
+    run.shell.remove_path(&new)?;
+    run.shell.create_dir(&new)?;
+    if !fetch(&new)? {
+        run.shell.remove_path(&new)?;
+        return Ok(None);
+    }
+    if let Err(error) = std::fs::rename(&new, &folder) {
+        bail!("{} cannot be kept: {error}", folder.display());
+    }
+    Ok(Some(folder))
+}
