@@ -68,6 +68,16 @@ impl IdleMemory {
         }
     }
 
+    /// Adds another site of the same line.
+    pub(super) fn join(&mut self, other: &Self) {
+        if (&self.use_line, &self.kernel) != (&other.use_line, &other.kernel) {
+            (self.use_line, self.kernel) = Default::default();
+        }
+        self.operations = self.operations.min(other.operations);
+        self.idle_ns = self.idle_ns.min(other.idle_ns);
+        self.transfer_ns = self.transfer_ns.saturating_add(other.transfer_ns);
+    }
+
     fn add(&mut self, size: u64, idle: &IdleTime) {
         self.bytes = self.bytes.saturating_add(size);
         self.blocks += 1;

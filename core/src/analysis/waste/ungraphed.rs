@@ -31,8 +31,7 @@ pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> b
 /// Intermediate results that no backward pass needs.
 pub(crate) fn without_a_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
     let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
-    let kept = kept_without_a_pass(device);
-    Some(Ungraphed { peak_without: peak_without(log, &kept), ..ungraphed(device.data(), &kept, at, String::new())? })
+    ungraphed(device.data(), log, &kept_without_a_pass(device), at, String::new())
 }
 
 pub(super) fn kept_without_a_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a KeptByGraph> {
@@ -45,7 +44,7 @@ pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
     let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
     let kept = kept_past_their_pass(device);
     let pass = pass_of(device, kept.iter().find(|kept| kept.is_at(at))?)?;
-    Some(Ungraphed { peak_without: peak_without(log, &kept), ..ungraphed(device.data(), &kept, at, pass)? })
+    ungraphed(device.data(), log, &kept, at, pass)
 }
 
 /// The line of the backward pass that needed a block.
@@ -72,12 +71,13 @@ pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZe
     Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.changes()))))
 }
 
-fn peak_without(log: &LogReplay, kept: &[&KeptByGraph]) -> u64 {
-    log.peak_with(kept.iter().flat_map(|kept| kept.changes()))
-}
-
-/// What of that is there at a record.
-pub(super) fn ungraphed(data: &Attribution<'_>, kept: &[&KeptByGraph], at: usize, pass: String) -> Option<Ungraphed> {
+fn ungraphed(
+    data: &Attribution<'_>,
+    log: &LogReplay,
+    kept: &[&KeptByGraph],
+    at: usize,
+    pass: String,
+) -> Option<Ungraphed> {
     let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.is_at(at)).collect();
     let (mut by_stack, mut by_line) = (HashMap::new(), BTreeMap::new());
     at_peak.iter().for_each(|kept| *by_stack.entry(kept.stack).or_insert(0u64) += kept.size);
@@ -88,7 +88,7 @@ pub(super) fn ungraphed(data: &Attribution<'_>, kept: &[&KeptByGraph], at: usize
         bytes: at_peak.iter().map(|kept| kept.size).sum(),
         line,
         pass,
-        peak_without: 0,
+        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.changes())),
     })
 }
 

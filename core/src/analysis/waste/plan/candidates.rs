@@ -1,19 +1,20 @@
 //! The changes that a plan may choose from: each is what all findings of one kind say of one line, at whatever moment.
 
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use super::super::graph::KeptByGraph;
 use super::super::replay::LogReplay;
 use super::super::temporaries::in_parts;
-use super::super::ungraphed::{kept_past_their_pass, kept_without_a_pass, pass_of, ungraphed};
+use super::super::ungraphed::{kept_past_their_pass, kept_without_a_pass, pass_of};
 use super::super::{
     IdleMemory, InPlace, OperatorTemporaries, Ungraphed, Waste, idle, in_place, sites, step, step_temporaries,
 };
-use super::PlannedChange;
+use super::change::PlannedChange;
 use crate::analysis::absence::{Absence, LogChange};
-use crate::analysis::{LiveTwice, twice};
+use crate::analysis::{LiveTwice, line_label, twice};
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Record, RecordKind};
+use crate::snapshot::{Block, Record, RecordKind, StackId};
 
 /// A change saves at least this part of the peak somewhere.
 const LEAST: u64 = 200;
@@ -63,13 +64,25 @@ impl Candidate {
         gone.fold((0, 0), |(bytes, blocks), absence| (bytes + absence.size, blocks + 1))
     }
 
+    /// The line with most of that.
+    fn line_at(&self, device: &DeviceView<'_>, at: usize) -> String {
+        let mut by_stack: HashMap<StackId, u64> = HashMap::new();
+        for absence in self.absences.iter().filter(|absence| absence.is_at(at)) {
+            let stack = device.lifetimes().get(absence.seq).map_or(StackId::NONE, |life| life.block.stack);
+            *by_stack.entry(stack).or_default() += absence.size;
+        }
+        let mut by_line: BTreeMap<String, u64> = BTreeMap::new();
+        for (stack, bytes) in by_stack {
+            *by_line.entry(line_label(device.data(), stack.0)).or_default() += bytes;
+        }
+        by_line.into_iter().max_by_key(|(_, bytes)| *bytes).map_or(String::new(), |(line, _)| line)
+    }
+
     /// What is said of the change if this record is the moment that it is for.
     pub(super) fn at(&self, device: &DeviceView<'_>, at: usize, (saves, peak_without): (u64, u64)) -> PlannedChange {
         let (bytes, blocks) = self.gone_at(at);
-        let graph = |kept: &[&KeptByGraph], row: &Ungraphed| {
-            let found = ungraphed(device.data(), kept, at, row.pass.clone());
-            Ungraphed { peak_without, ..found.unwrap_or_else(|| row.clone()) }
-        };
+        let of_graph =
+            |row: Ungraphed| Ungraphed { blocks, bytes, peak_without, line: self.line_at(device, at), ..row };
         match self.change.clone() {
             PlannedChange::Waste(row) => PlannedChange::Waste(Waste { bytes, blocks, saves, peak_without, ..row }),
             PlannedChange::Idle(row) => PlannedChange::Idle(IdleMemory { bytes, blocks, saves, peak_without, ..row }),
@@ -80,10 +93,8 @@ impl Candidate {
             PlannedChange::LiveTwice(row) => {
                 PlannedChange::LiveTwice(LiveTwice { peak_without: Some(peak_without), ..row })
             }
-            PlannedChange::KeptByVariables(row) => {
-                PlannedChange::KeptByVariables(graph(&kept_without_a_pass(device), &row))
-            }
-            PlannedChange::KeptLoss(row) => PlannedChange::KeptLoss(graph(&kept_past_their_pass(device), &row)),
+            PlannedChange::KeptByVariables(row) => PlannedChange::KeptByVariables(of_graph(row)),
+            PlannedChange::KeptLoss(row) => PlannedChange::KeptLoss(of_graph(row)),
             PlannedChange::OwnStep(largest, _) => {
                 let live = self.blocks.iter().filter_map(|seq| device.lifetimes().get(*seq));
                 let live = live.filter(|life| (life.from..life.to).contains(&(at as u32 + 1)));
@@ -91,7 +102,7 @@ impl Candidate {
                     let most = most.filter(|most| most.size >= life.block.size).unwrap_or(&life.block);
                     (bytes + life.block.size, Some(most))
                 });
-                PlannedChange::OwnStep(most.cloned().unwrap_or(largest), bytes)
+                PlannedChange::OwnStep(most.copied().unwrap_or(largest), bytes)
             }
         }
     }
@@ -128,15 +139,42 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     if device.uses.is_empty() {
         return Vec::new();
     }
-    let wasted = sites(device, log, Some(device.graphs())).into_iter();
-    let wasted = wasted.map(|site| Candidate::of(PlannedChange::Waste(site.waste), site.absences));
+    let mut wasted = Vec::new();
+    // Whatever the graph of one backward pass keeps goes with its loss.
+    let mut by_pass: BTreeMap<String, Vec<Absence>> = BTreeMap::new();
+    for site in sites(device, log, Some(device.graphs())) {
+        if site.waste.pass_line.is_empty() {
+            wasted.push(Candidate::of(PlannedChange::Waste(site.waste), site.absences));
+        } else {
+            by_pass.entry(site.waste.pass_line).or_default().extend(site.absences);
+        }
+    }
+    let by_pass = by_pass.into_iter();
+    let kept = by_pass.map(|(pass, absences)| Candidate::of(PlannedChange::KeptLoss(of_pass(pass)), absences));
     let over_inputs = in_place::all(device, log).into_iter();
     let over_inputs = over_inputs.map(|(row, absences)| Candidate::of(PlannedChange::InPlace(row), absences));
-    let idle = idle::sites(device, log, |_| true).into_iter().map(|(row, absences)| {
+    wasted.into_iter().chain(kept).chain(over_inputs).chain(by_idle_lines(device, log)).collect()
+}
+
+/// All idle memory of a line, whatever uses it next.
+fn by_idle_lines(device: &DeviceView<'_>, log: &LogReplay) -> impl Iterator<Item = Candidate> {
+    let mut by_line: BTreeMap<String, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
+    for (row, absences) in idle::sites(device, log, |_| true) {
+        if let Some((of_line, all)) = by_line.get_mut(&row.line) {
+            of_line.join(&row);
+            all.extend(absences);
+        } else {
+            by_line.insert(row.line.clone(), (row, absences));
+        }
+    }
+    by_line.into_values().map(|(row, absences)| {
         let moved = absences.iter().fold(0u64, |sum, absence| sum.saturating_add(2 * absence.size));
         Candidate { moved, ..Candidate::of(PlannedChange::Idle(row), absences) }
-    });
-    wasted.chain(over_inputs).chain(idle).collect()
+    })
+}
+
+fn of_pass(pass: String) -> Ungraphed {
+    Ungraphed { blocks: 0, bytes: 0, line: String::new(), pass, peak_without: 0 }
 }
 
 /// Where each use is known, those decide it.
@@ -150,12 +188,11 @@ fn by_variables(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
 
 fn by_graphs(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
     let absences = |kept: &[&KeptByGraph]| kept.iter().map(|kept| kept.absence()).collect();
-    let row = |pass: String| Ungraphed { blocks: 0, bytes: 0, line: String::new(), pass, peak_without: 0 };
     let kept = kept_without_a_pass(device);
-    let never = Candidate::of(PlannedChange::KeptByVariables(row(String::new())), absences(&kept));
+    let never = Candidate::of(PlannedChange::KeptByVariables(of_pass(String::new())), absences(&kept));
     let kept = if device.uses.is_empty() { kept_past_their_pass(device) } else { Vec::new() };
     let pass = kept.first().and_then(|kept| pass_of(device, kept)).unwrap_or_default();
-    vec![never, Candidate::of(PlannedChange::KeptLoss(row(pass)), absences(&kept))]
+    vec![never, Candidate::of(PlannedChange::KeptLoss(of_pass(pass)), absences(&kept))]
 }
 
 fn by_parts(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
@@ -170,5 +207,5 @@ fn by_steps(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     let blocks: Vec<NonZeroU64> = blocks.filter_map(|record| record.alloc_seq).collect();
     let Some(first) = blocks.first().and_then(|seq| device.lifetimes().get(*seq)) else { return Vec::new() };
     let changes = step::own_step(device, log, is_of_step);
-    vec![Candidate::of_blocks(PlannedChange::OwnStep(first.block.clone(), 0), changes, blocks)]
+    vec![Candidate::of_blocks(PlannedChange::OwnStep(first.block, 0), changes, blocks)]
 }

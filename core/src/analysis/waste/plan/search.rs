@@ -33,6 +33,13 @@ pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> 
     chosen
 }
 
+/// The peak if all changes are made that do not stand in each other's way.
+pub(super) fn lowest(log: &LogReplay, candidates: &[Candidate]) -> u64 {
+    let (alone, others): (Vec<_>, Vec<_>) = candidates.iter().partition(|candidate| !candidate.blocks.is_empty());
+    let with = |chosen: &[&Candidate]| log.peak_with(changes(chosen).into_iter());
+    with(&others).min(with(&[alone, others].concat()))
+}
+
 /// What these changes do together, in the order of the records.
 pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
     let mut taken = Taken::default();

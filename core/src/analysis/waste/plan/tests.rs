@@ -9,6 +9,9 @@ use crate::analysis::absence::Absence;
 use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::Story;
 
+/// Parts of blocks' lives, the bytes moved, and whether it decides of a block alone.
+type DrawnChange = (Vec<(usize, usize, usize)>, u64, bool);
+
 /// A program of blocks with random lives.
 fn story(ops: &[(u64, bool, usize)]) -> SnapshotData {
     let mut story = Story::cuda(0);
@@ -26,11 +29,7 @@ fn story(ops: &[(u64, bool, usize)]) -> SnapshotData {
 }
 
 /// Changes that take parts of the lives of random blocks; some decide of their blocks alone and add bytes besides.
-fn candidates(
-    data: &SnapshotData,
-    log: &LogReplay,
-    drawn: &[(Vec<(usize, usize, usize)>, u64, bool)],
-) -> Vec<Candidate> {
+fn candidates(data: &SnapshotData, log: &LogReplay, drawn: &[DrawnChange]) -> Vec<Candidate> {
     let lives: Vec<Absence> = data.devices[0]
         .records
         .iter()
@@ -47,7 +46,7 @@ fn candidates(
         Absence { from, until: (from + 1 + length).min(life.until), ..life }
     };
     let row = || PlannedChange::OwnStep(data.devices[0].records[0].block(), 0);
-    let of = |(parts, moved, is_alone): &(Vec<(usize, usize, usize)>, u64, bool)| {
+    let of = |(parts, moved, is_alone): &DrawnChange| {
         let absences: Vec<Absence> = parts.iter().map(part).collect();
         let candidate = Candidate { moved: *moved, ..Candidate::of(row(), absences) };
         if !is_alone {
@@ -88,7 +87,7 @@ fn peak_by_definition(data: &SnapshotData, log: &LogReplay, chosen: &[&Candidate
         .unwrap_or(0)
 }
 
-type Drawn = (Vec<(u64, bool, usize)>, Vec<(Vec<(usize, usize, usize)>, u64, bool)>, u64);
+type Drawn = (Vec<(u64, bool, usize)>, Vec<DrawnChange>, u64);
 
 fn drawn() -> impl Strategy<Value = Drawn> {
     let ops = prop::collection::vec((1..40u64, prop::bool::weighted(0.6), 0..8usize), 1..24);
