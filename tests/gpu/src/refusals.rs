@@ -123,28 +123,32 @@ fn without_context(gpu: &Gpu, session: &Session, table: &mut Table) -> Outcome<(
 }
 
 /// Functions older than `_v2`, with other arguments.
-const LEGACY_FUNCTIONS: [&CStr; 8] = [
-    c"cuMemAlloc",
-    c"cuMemAllocPitch",
-    c"cuMemFree",
-    c"cuMemAllocHost",
+const WITH_OTHER_ARGUMENTS: [&CStr; 5] =
+    [c"cuMemAlloc", c"cuMemAllocPitch", c"cuMemFree", c"cuMemAllocHost", c"cuArrayCreate"];
+
+/// Functions older than `_v2`, with the same arguments.
+const WITH_THE_SAME_ARGUMENTS: [&CStr; 5] = [
     c"cuMemHostRegister",
-    c"cuArrayCreate",
     c"cuCtxDestroy",
     c"cuDevicePrimaryCtxRelease",
+    c"cuDevicePrimaryCtxReset",
+    c"cuStreamDestroy",
 ];
 
-/// A look-up of an old function finds the driver's own, and a look-up of a newer one finds the hook.
+/// A look-up of an old function finds the driver's own if it has other arguments, and else the hook, as a look-up of a newer one does.
 pub(crate) fn legacy_functions(table: &mut Table) {
-    let there = LEGACY_FUNCTIONS.into_iter().filter(|name| past_hooks(name) != 0);
-    let there: Vec<&CStr> = there.collect();
-    let led_past: Vec<_> = there.iter().filter(|name| through_hooks(name) != past_hooks(name)).collect();
-    let detail = format!("{} of {} are in this driver", there.len(), LEGACY_FUNCTIONS.len());
-    const NAME: &str = "functions without _v2: the driver's own";
-    match (there.len(), led_past.len()) {
-        (0, _) => table.info(NAME, detail),
-        (_, 0) => table.check(NAME, true, detail),
-        _ => table.check(NAME, false, format!("{detail}; replaced: {led_past:?}")),
+    let are_replaced = [(&WITH_OTHER_ARGUMENTS, false), (&WITH_THE_SAME_ARGUMENTS, true)];
+    let names = ["functions without _v2: the driver's own", "older forms of functions: memtrace's"];
+    for ((functions, is_replaced), name) in are_replaced.into_iter().zip(names) {
+        let there: Vec<&CStr> = functions.iter().copied().filter(|function| past_hooks(function) != 0).collect();
+        let is_wrong = |function: &&&CStr| (through_hooks(function) != past_hooks(function)) != is_replaced;
+        let wrong: Vec<_> = there.iter().filter(is_wrong).collect();
+        let detail = format!("{} of {} are in this driver", there.len(), functions.len());
+        match (there.len(), wrong.len()) {
+            (0, _) => table.info(name, detail),
+            (_, 0) => table.check(name, true, detail),
+            _ => table.check(name, false, format!("{detail}; wrong: {wrong:?}")),
+        }
     }
     let replaced = through_hooks(c"cuMemAlloc_v2") != past_hooks(c"cuMemAlloc_v2");
     table.check("cuMemAlloc_v2: memtrace's", replaced, "asked for by name");
