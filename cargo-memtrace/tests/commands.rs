@@ -194,6 +194,21 @@ fn a_replay_ends_with_0_where_memory_is_enough_and_says_who_holds_it_where_it_ru
 }
 
 #[test]
+fn a_plan_ends_with_0_within_the_budget_and_with_1_where_bytes_are_missing() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/docs/small.memtrace");
+    let file = file.to_str().unwrap();
+    let within = prints(&["plan", file, "5KiB"]);
+    assert_eq!(within, "Nothing needs to change: the peak on cpu is 4.418 KiB, within 5.000 KiB.\n");
+    assert_eq!(fails(1, &["plan", file, "1KiB"]), "error: 3.418 KiB short of 1KiB\n");
+    let json: serde_json::Value = serde_json::from_str(&prints(&["plan", file, "5KiB", "--json"])).unwrap();
+    let figures = ["version", "budget_bytes", "recorded_peak_bytes", "peak_bytes", "short_bytes", "moved_bytes"];
+    assert_eq!(figures.map(|key| json[key].as_u64().unwrap()), [1, 5 << 10, 4524, 4524, 0, 0]);
+    assert!(fails(2, &["plan", file, "RTX-1"]).contains("give its memory, such as 48GiB, or one of T4"));
+    let lost = fails(2, &["plan", recording().to_str().unwrap(), "1KiB"]);
+    assert!(lost.contains("cannot plan for cpu: its log does not reproduce the peak"), "{lost}");
+}
+
+#[test]
 fn a_replays_json_has_the_figures_of_each_allocator() {
     let folder = tempfile::tempdir().unwrap();
     let file = on_a_gpu(folder.path(), 0);

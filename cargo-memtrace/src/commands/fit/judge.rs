@@ -119,9 +119,13 @@ fn planned(args: &FitArgs, gpu: &DeviceView<'_>, fit: &Fit) -> Option<Planned> {
     if args.is_of_all_cards() || !matches!(fit.verdict(), FitVerdict::DoesNotFit(..)) {
         return None;
     }
-    let plan = gpu.plan(fit.left_for_live(gpu)).ok().filter(|plan| !plan.steps.is_empty())?;
+    let left = Some(fit.left_for_live(gpu)).filter(|left| *left > 0)?;
+    let plan = gpu.plan(left).ok().filter(|plan| !plan.steps.is_empty())?;
     let mut section = plan_section(gpu, &plan);
-    section.title = format!("What would make it fit on {}", fit.card.name);
+    section.title = match plan.short() {
+        0 => format!("What would make it fit on {}", fit.card.name),
+        _ => format!("What would bring it nearer to {}", fit.card.name),
+    };
     let answer = plan_answer(gpu, &plan);
     section.about.splice(..0, answer.iter().cloned());
     Some(Planned(answer, section))
