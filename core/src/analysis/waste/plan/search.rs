@@ -14,11 +14,9 @@ pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> 
     let totals = Totals::of(log, candidates, i64::try_from(budget).unwrap_or(i64::MAX));
     let mut state = State { totals: totals.clone(), taken: Taken::default() };
     let mut chosen = Vec::new();
-    for may_move in [false, true] {
-        while let Some(best) = state.best(candidates, &chosen, may_move) {
-            state.take(&candidates[best]);
-            chosen.push(best);
-        }
+    while let Some(best) = state.best(candidates, &chosen) {
+        state.take(&candidates[best]);
+        chosen.push(best);
     }
     let least = state.totals.excess(&[]);
     let mut costly_first = chosen.clone();
@@ -194,20 +192,22 @@ impl State {
         self.taken.take(candidate);
     }
 
-    /// The change that takes most of the excess, for each byte that it moves.
-    fn best(&self, candidates: &[Candidate], chosen: &[usize], may_move: bool) -> Option<usize> {
+    /// The change that takes most of the excess: one that moves nothing, or else for each byte that it moves.
+    fn best(&self, candidates: &[Candidate], chosen: &[usize]) -> Option<usize> {
         let excess = self.totals.excess(&[]);
         if excess == 0 {
             return None;
         }
-        let others =
-            (0..candidates.len()).filter(|at| !chosen.contains(at) && (may_move || candidates[*at].moved == 0));
-        let gains = others.map(|at| {
+        let gains = (0..candidates.len()).filter(|at| !chosen.contains(at)).map(|at| {
             let placed = self.totals.placed(&self.taken.change_by(&candidates[at]));
             (excess - self.totals.excess(&placed), at)
         });
         let rate = |(gain, at): (i128, usize)| gain as f64 / candidates[at].moved.max(1) as f64;
-        let worth = gains.filter(|(gain, _)| *gain > 0);
-        worth.max_by(|one, other| rate(*one).total_cmp(&rate(*other)).then(other.1.cmp(&one.1))).map(|(_, at)| at)
+        let is_free = |(_, at): (i128, usize)| candidates[at].moved == 0;
+        let order = |one: &(i128, usize), other: &(i128, usize)| {
+            let by_rate = rate(*one).total_cmp(&rate(*other));
+            is_free(*one).cmp(&is_free(*other)).then(by_rate).then(other.1.cmp(&one.1))
+        };
+        gains.filter(|(gain, _)| *gain > 0).max_by(order).map(|(_, at)| at)
     }
 }

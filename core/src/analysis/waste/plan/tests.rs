@@ -159,6 +159,15 @@ fn nine_plans_in_ten_are_the_smallest_there_is() {
     assert!(without_moves * 100 >= compared * 98, "{without_moves} of {compared}");
 }
 
+#[test]
+fn of_two_changes_that_do_the_same_the_one_that_moves_nothing_is_taken() {
+    let data = story(&[(10, true, 0), (10, true, 0)]);
+    let log = LogReplay::of(&DeviceView::of(&data, &data.devices[0])).unwrap();
+    let all = candidates(&data, &log, &[(vec![(0, 0, 24)], 1, false), (vec![(0, 0, 24)], 0, false)]);
+    assert_eq!(search::choose(&log, &all, 10), [1]);
+    assert_eq!(search::choose(&log, &all[..1], 10), [0]);
+}
+
 /// Two phases with equal peaks: one change alone lowers nothing, both together do.
 #[test]
 fn a_plan_lowers_two_peaks_of_one_height() {
