@@ -157,6 +157,9 @@ fn every_reading_command_prints_visible_names() {
         }
         here.prints(&["view", "evil.memtrace", "plain.memtrace", "-o", "-"]);
         here.fails(3, &["fit", "--gpus", "T4", "--recording", "evil.memtrace"]);
+        for words in [&["plan", "evil.memtrace", "1"][..], &["replay", "evil.memtrace", "--memory", "1"]] {
+            safe(words, &here.run(words));
+        }
     }
 }
 

@@ -10,13 +10,15 @@ fn recording() -> PathBuf {
 }
 
 /// Commands that read one recording: the words before the file and after it.
-const READING: [(&[&str], &[&str]); 18] = [
+const READING: [(&[&str], &[&str]); 20] = [
     (&["report"], &[]),
     (&["report"], &["--json"]),
     (&["advise"], &[]),
     (&["explain"], &["model.rs:7"]),
     (&["leaks"], &[]),
     (&["temporaries"], &[]),
+    (&["plan"], &["1GiB"]),
+    (&["replay"], &[]),
     (&["timeline"], &[]),
     (&["timeline", "--by", "line"], &[]),
     (&["timeline", "-o", "out.svg"], &[]),
