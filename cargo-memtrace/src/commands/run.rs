@@ -159,7 +159,7 @@ struct Prepared {
     name: String,
     file: ProgramFile,
     command: Command,
-    library: PreloadLibrary,
+    preload_library: PreloadLibrary,
 }
 
 impl Prepared {
@@ -186,12 +186,12 @@ impl Prepared {
         // As `cargo bench` calls it.
         command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
         command.args(&args.args).envs(environment).envs(args.variables.iter().cloned());
-        Ok(Self { name, file: ProgramFile::or_script(&program), command, library })
+        Ok(Self { name, file: ProgramFile::or_script(&program), command, preload_library: library })
     }
 
     fn record_to(&mut self, reserved: &ReservedName, args: &RunArgs) -> Result<(), CommandFailure> {
         let command = &mut self.command;
-        let library = std::mem::take(&mut self.library);
+        let library = std::mem::take(&mut self.preload_library);
         command
             .env("MEMTRACE", "1")
             .env("MEMTRACE_RUN", args.children.map_or_else(|| std::process::id().to_string(), |_| "all".into()))

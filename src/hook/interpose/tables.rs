@@ -31,7 +31,7 @@ pub(super) fn counts() -> (u64, u64) {
     (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
-/// The library in which words were found, and how many.
+/// The object in which words were found, and how many.
 #[derive(Debug)]
 pub(in crate::hook) struct Late {
     name: [u8; 64],
@@ -40,7 +40,7 @@ pub(in crate::hook) struct Late {
 }
 
 impl Late {
-    pub(in crate::hook) fn library(&self) -> &[u8] {
+    pub(in crate::hook) fn object(&self) -> &[u8] {
         self.name.get(..self.length).unwrap_or_default()
     }
 }

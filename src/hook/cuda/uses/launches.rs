@@ -22,7 +22,7 @@ pub(in crate::hook::cuda) fn was_late(late: &Late) {
     if is_wanted() {
         let _own = guard::own_work();
         submit(Stream::NONE, |table, _| {
-            let kernel = table.kernel(late.library());
+            let kernel = table.kernel(late.object());
             table.begin();
             table.count(OperationKind::Opaque, kernel);
             None
