@@ -204,6 +204,16 @@ fn a_plan_ends_with_0_within_the_budget_and_with_1_where_bytes_are_missing() {
     let figures = ["version", "budget_bytes", "recorded_peak_bytes", "peak_bytes", "short_bytes", "moved_bytes"];
     assert_eq!(figures.map(|key| json[key].as_u64().unwrap()), [1, 5 << 10, 4524, 4524, 0, 0]);
     assert!(fails(2, &["plan", file, "RTX-1"]).contains("give its memory, such as 48GiB, or one of T4"));
+    // A program that was refused memory may need more than the recording says.
+    let (folder, mut data) = (tempfile::tempdir().unwrap(), memtrace_core::open(file).unwrap());
+    data.devices[0].stats.num_ooms = 1;
+    let (refused, mut capture) = (folder.path().join("refused.memtrace"), Vec::new());
+    memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
+    fs::write(&refused, capture).unwrap();
+    let output = memtrace(&["plan", refused.to_str().unwrap(), "5KiB"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("may need more than the recording says: the program was refused memory."), "{said}");
     let lost = fails(2, &["plan", recording().to_str().unwrap(), "1KiB"]);
     assert!(lost.contains("cannot plan for cpu: its log does not reproduce the peak"), "{lost}");
 }

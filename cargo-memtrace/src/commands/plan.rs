@@ -1,4 +1,4 @@
-//! `plan`: the changes with which a program stays within a budget. Exit code 0 if there are such, 1 if not.
+//! `plan`: the changes with which a program stays within a budget. Exit code 0 if there are such, 1 if not, 3 if the recording lacks memory.
 
 use std::path::PathBuf;
 
@@ -20,6 +20,8 @@ use crate::{input, output};
 CUDA takes beside is left out.
 The changes are those of the findings, wherever the peak then is: memory that is freed earlier or allocated later, outputs over
 inputs, operators in parts, and at last what is moved to the host or computed again. Record with --uses: without, few are known.
+
+Exit codes: 0 there are such changes, 1 not enough, 3 undecided: the program may need more than was recorded.
 
 Examples:
   cargo memtrace plan memtrace.memtrace 20GiB
@@ -43,17 +45,23 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CommandFailure> {
         .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
     let (budget, card) = budget(device, &args.budget)?;
     let plan = device.plan(budget)?;
+    let doubt = if card.is_some() { Fit::doubt(device) } else { Fit::doubt_of_peak(device) };
     if args.selection.json {
         output::print_shown(&plan_json(device, &plan)?)?;
     } else {
         let answer = card.into_iter().chain(plan_answer(device, &plan)).collect();
         let sections = (!plan.steps.is_empty()).then(|| plan_section(device, &plan)).into_iter().collect();
-        let report = Report { answer, sections, notes: recording.notes.clone(), ..Report::default() };
+        let more = doubt.map(|why| format!("The program may need more than the recording says: {why}."));
+        let notes = recording.notes.iter().cloned().chain(more).collect();
+        let report = Report { answer, sections, notes, ..Report::default() };
         output::print(&report, None, &args.selection)?;
     }
-    match plan.short() {
-        0 => Ok(()),
-        short => Err(CommandFailure::Check(vec![format!("{} short of {}", Bytes(short), args.budget)])),
+    match (plan.short(), doubt) {
+        (0, None) => Ok(()),
+        (0, Some(why)) => {
+            Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]))
+        }
+        (short, _) => Err(CommandFailure::Check(vec![format!("{} short of {}", Bytes(short), args.budget)])),
     }
 }
 

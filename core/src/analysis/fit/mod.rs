@@ -92,9 +92,16 @@ impl Fit {
 
     /// Why a recording does not say what the program needs, if it does not: the need would be too low.
     pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
+        if is_python(device.data()) {
+            return Some("it is PyTorch's: its libraries and modules are not known");
+        }
+        Self::doubt_of_peak(device)
+    }
+
+    /// Why the program may have asked for more than was recorded, if it may.
+    pub fn doubt_of_peak(device: &DeviceView<'_>) -> Option<&'static str> {
         let health = &device.data().health;
         match () {
-            () if is_python(device.data()) => Some("it is PyTorch's: its libraries and modules are not known"),
             () if device.stats.num_ooms > 0 => Some("the program was refused memory"),
             () if health.cut_off => Some("the program was ended before its recording was"),
             () if health.lost_blocks > 0 => Some("blocks were lost"),
