@@ -214,6 +214,8 @@ fn a_plan_ends_with_0_within_the_budget_and_with_1_where_bytes_are_missing() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("may need more than the recording says: the program was refused memory."), "{said}");
+    let replayed = prints(&["replay", refused.to_str().unwrap(), "--memory", "1GiB"]);
+    assert!(replayed.contains("may need more than the recording says: the program was refused memory."), "{replayed}");
     let lost = fails(2, &["plan", recording().to_str().unwrap(), "1KiB"]);
     assert!(lost.contains("cannot plan for cpu: its log does not reproduce the peak"), "{lost}");
 }

@@ -1,7 +1,7 @@
 //! What allocators would reserve for a recording: an answer, a table of the models, and who holds what where memory runs out.
 
 use super::{Cell, Section};
-use crate::analysis::{AllocatorModel, Key, Packing, RunsOut, WhatIf, line_label};
+use crate::analysis::{AllocatorModel, Fit, Key, Packing, RunsOut, WhatIf, line_label};
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped, round};
@@ -116,6 +116,9 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
         "The allocators are models: none has been compared with a GPU (docs/replay.md says with what).".to_owned(),
     ];
     notes.extend(compared_line(device));
+    notes.extend(
+        Fit::doubt_of_peak(device).map(|why| format!("The program may need more than the recording says: {why}.")),
+    );
     let start = device.overwritten > 0 && all.iter().any(|found| found.live_peak < device.peak.bytes);
     if start {
         let peak = Bytes(device.peak.bytes);
