@@ -49,6 +49,7 @@ pub(crate) use diff::without_numbers;
 pub use diff::{Diff, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{Explained, Subject, explain};
+pub(crate) use fit::least_room;
 pub use fit::{AskedFor, Card, DriftRow, Fit, FitVerdict, NeedRow, cards, drift};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use host_balance::{MappedRow, at_reading, balance, mapped};
