@@ -3,6 +3,7 @@
 mod device;
 mod parts;
 mod plan;
+mod ranks;
 mod recording;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,8 @@ use serde::Serialize;
 use self::device::DeviceFigures;
 pub(in crate::export) use self::parts::FindingFigures;
 pub use self::plan::plan_json;
+use self::ranks::Ranks;
+pub use self::ranks::ranks_json;
 use self::recording::{Module, Recording};
 pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
@@ -109,6 +112,9 @@ struct Document {
     /// The tables that the report shows, in its order. Where there is a device, it has their rows, `peak_by_line` under this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<Vec<SectionWords>>,
+    /// Of a report of ranks: those that stand out, and what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<Ranks>,
     /// The parts that were left out to keep to a size.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
@@ -129,6 +135,7 @@ impl Default for Document {
             notes: None,
             devices: Vec::new(),
             sections: None,
+            ranks: None,
             left_out: None,
             recording: None,
             modules: None,
