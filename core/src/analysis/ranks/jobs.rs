@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use super::RankSummary;
+use super::summary::RankSummary;
 use crate::snapshot::{Launcher, Process};
 
 /// Ranks of one job begin within a minute.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::RankSummary;
+use super::summary::RankSummary;
 
 /// What one line, function or other key holds at the ranks' own peaks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A recording reduced to what a comparison of ranks needs, so that the next one can be read in its place.
 
-use super::rank_of_name;
+use super::names::rank_of_name;
 use crate::analysis::diff::difference;
 use crate::analysis::{Breakdown, Key};
 use crate::recording::{DeviceView, Recording};

@@ -190,6 +190,9 @@ fn the_largest_number_has_no_rank_above_it() {
     assert_eq!(ranks.missing(), [0..=u32::MAX - 1]);
 }
 
+/// What is tried, the recordings, and the jobs that they are of.
+type JobCase<'a> = (&'a str, Vec<RankSummary>, &'a [&'a [usize]]);
+
 #[test]
 fn recordings_are_of_one_job_if_nothing_speaks_against_it() {
     let no_rank = |began_s, pid: u32| summary("net", 0, began_s, |process| (process.rank, process.pid) = (None, pid));
@@ -209,7 +212,7 @@ fn recordings_are_of_one_job_if_nothing_speaks_against_it() {
     let mut sizes = ranks_at("net", 0..2, 0);
     sizes[0].process.launcher = Launcher { world_size: Some(2), job: None };
     sizes[1].process.launcher = Launcher { world_size: Some(3), job: None };
-    let cases: [(&str, Vec<RankSummary>, &[&[usize]]); 13] = [
+    let cases: [JobCase<'_>; 13] = [
         ("a job", ranks_at("net", 0..3, 0), &[&[0, 1, 2]]),
         ("slow to begin", [ranks_at("net", 0..1, 0), ranks_at("net", 1..2, 60)].concat(), &[&[0, 1]]),
         ("too far apart", [ranks_at("net", 0..1, 0), ranks_at("net", 1..2, 61)].concat(), &[&[0], &[1]]),

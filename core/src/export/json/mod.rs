@@ -18,10 +18,10 @@ use self::device::DeviceFigures;
 pub(in crate::export) use self::parts::FindingFigures;
 pub use self::plan::plan_json;
 use self::ranks::Ranks;
-pub use self::ranks::ranks_json;
 use self::recording::{Module, Recording};
 pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
+use crate::analysis;
 use crate::error::Error;
 use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
@@ -82,6 +82,22 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
         sections: Some(report.sections.iter().map(|section| SectionWords::of(section, devices.as_ref())).collect()),
         devices: devices.into_iter().collect(),
         recording: of.map(|(views, _)| Recording::of(&views)),
+        ..Document::default()
+    };
+    document.text(false)
+}
+
+/// The report of ranks as the JSON that [`Json::SCHEMA`] describes.
+///
+/// # Errors
+/// Never: text can always be written.
+pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
+    let document = Document {
+        title: Some(report.title.clone()),
+        answer: Some(report.answer.clone()),
+        notes: Some(report.notes.clone()),
+        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
+        ranks: Some(Ranks::of(ranks)),
         ..Document::default()
     };
     document.text(false)

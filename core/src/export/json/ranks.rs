@@ -2,10 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Document, SectionWords};
 use crate::analysis::{self, DevicePeak, RankSummary, SecondFile, UnreadFile};
-use crate::error::Error;
-use crate::report::{GpuRow, RankRow, Report};
+use crate::report::{GpuRow, RankRow};
 
 /// The ranks that stand out, and what is missing.
 #[derive(Clone, Serialize)]
@@ -52,7 +50,7 @@ struct MissingRanks {
 }
 
 impl Ranks {
-    fn of(ranks: &analysis::Ranks) -> Self {
+    pub(super) fn of(ranks: &analysis::Ranks) -> Self {
         let least = |(rank, gpu): (&RankSummary, &DevicePeak)| LeastHeadroom {
             rank: rank.process.rank,
             file: rank.file.clone(),
@@ -73,20 +71,4 @@ impl Ranks {
             second_files: ranks.seconds.clone(),
         }
     }
-}
-
-/// The report of ranks as the JSON that [`Json::SCHEMA`](super::Json::SCHEMA) describes.
-///
-/// # Errors
-/// Never: text can always be written.
-pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
-    let document = Document {
-        title: Some(report.title.clone()),
-        answer: Some(report.answer.clone()),
-        notes: Some(report.notes.clone()),
-        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
-        ranks: Some(Ranks::of(ranks)),
-        ..Document::default()
-    };
-    document.text(false)
 }

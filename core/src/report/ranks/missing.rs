@@ -3,11 +3,19 @@
 use std::ops::RangeInclusive;
 
 use super::super::Section;
-use super::counted;
 use crate::analysis::{RankSummary, Ranks};
+use crate::units::grouped;
 
 /// Names in a sentence.
 const MOST_NAMES: usize = 8;
+
+/// What is said of some ranks.
+type IsSo = fn(&RankSummary) -> bool;
+
+/// `1 rank`, `8 ranks`.
+pub(super) fn counted(count: usize) -> String {
+    format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+}
 
 pub(super) fn section(ranks: &Ranks) -> Section {
     let mut lines: Vec<String> = Vec::new();
@@ -16,7 +24,7 @@ pub(super) fn section(ranks: &Ranks) -> Section {
     lines.extend(
         ranks.seconds.iter().map(|second| format!("Left out: {}, of the same rank as {}.", second.file, second.counts)),
     );
-    let sentences: [(fn(&RankSummary) -> bool, &str); 6] = [
+    let sentences: [(IsSo, &str); 6] = [
         (|rank| rank.is_cut_off, "killed, or still recording; the state at the last flush"),
         (|rank| rank.peak.is_none(), "nothing was recorded on the device; a peak of 0"),
         (
@@ -32,7 +40,7 @@ pub(super) fn section(ranks: &Ranks) -> Section {
 }
 
 /// `rank 3, rank 7: …`
-fn of_ranks(ranks: &Ranks, is: &fn(&RankSummary) -> bool, what: &str) -> Option<String> {
+fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
     let who = match found.len() {
         0 => return None,

@@ -5,13 +5,14 @@ pub(crate) mod rows;
 #[cfg(test)]
 mod tests;
 
+use self::missing::counted;
 use self::rows::{LargestRow, RankRow, SpreadRow};
 use super::answer::percent;
 use super::rows::NamedRows;
 use super::tables::more;
 use super::{Cell, Report, Section, sampled};
 use crate::analysis::{DevicePeak, Key, RankSummary, Ranks};
-use crate::units::{Bytes, grouped};
+use crate::units::Bytes;
 
 /// The key of the section of all ranks.
 const RANKS: &str = "ranks";
@@ -35,11 +36,6 @@ fn title(ranks: &Ranks) -> String {
     programs.sort_unstable();
     programs.dedup();
     format!("memtrace: memory of the ranks of {}", programs.join(" and "))
-}
-
-/// `1 rank`, `8 ranks`.
-fn counted(count: usize) -> String {
-    format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
 fn answer(ranks: &Ranks) -> Vec<String> {
@@ -145,7 +141,7 @@ fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section
     if !hidden.is_empty() {
         let sum = hidden.iter().map(|row| row.sum).fold(0, u64::saturating_add);
         section.partial_row([vec![Cell::Nothing; 6], vec![Cell::Sum(sum)]].concat(), more(hidden.len()));
-        named.push(SpreadRow::of_rest(hidden.len(), sum));
+        named.push(SpreadRow::of_rest(more(hidden.len()), sum));
     }
     if all.is_empty() {
         section.notes.push("(nothing)".to_owned());

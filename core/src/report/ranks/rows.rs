@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::super::tables::more;
 use crate::analysis::{self, DevicePeak, RankSummary, Ranks};
 
 /// A rank with its peak.
@@ -138,10 +137,10 @@ impl SpreadRow {
         }
     }
 
-    /// So many rows that are not shown.
-    pub(super) fn of_rest(rows: usize, sum_bytes: u64) -> Self {
+    /// Of the rows that are not shown.
+    pub(super) fn of_rest(label: String, sum_bytes: u64) -> Self {
         Self {
-            label: more(rows),
+            label,
             imbalance_bytes: None,
             least_bytes: None,
             median_bytes: None,
