@@ -27,6 +27,7 @@ pub use findings::{Confidence, Cost, Finding, FindingKind, findings, planned};
 pub use fit::{drift_section, fit_line, fit_section};
 pub use plan::{plan_answer, plan_section};
 pub(crate) use ranks::rows::{GpuRow, RankRow};
+pub(crate) use ranks::{ALL_RANKS, LARGEST_ROW};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
 pub(crate) use tables::{CUMULATIVE, shown_scopes};

@@ -14,6 +14,11 @@ use super::{Cell, Report, Section, sampled};
 use crate::analysis::{DevicePeak, Key, RankSummary, Ranks};
 use crate::units::Bytes;
 
+/// Bytes of a rank's largest row.
+pub(crate) const LARGEST_ROW: &str = "Largest row";
+/// What all ranks hold together.
+pub(crate) const ALL_RANKS: &str = "All ranks";
+
 /// The key of the section of all ranks.
 const RANKS: &str = "ranks";
 
@@ -75,7 +80,7 @@ fn bytes(bytes: i64) -> String {
 
 fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     let column = ranks.keys.first().copied().unwrap_or_default().column();
-    let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", "Largest", column];
+    let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", LARGEST_ROW, column];
     let mut section = Section::of_columns(RANKS, "Ranks, largest peak first", &columns);
     section.about = vec![
         "Headroom  what the GPU has besides the peak: less of it is free, because allocators reserve".to_owned(),
@@ -85,7 +90,7 @@ fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     all.sort_by_key(|rank| std::cmp::Reverse(rank.bytes()));
     section.rows = all.iter().take(rows).map(|rank| cells(rank)).collect();
     if all.len() > rows {
-        section.partial_row(Vec::new(), format!("({} more ranks)", all.len() - rows));
+        section.partial_row(Vec::new(), format!("({} more)", counted(all.len() - rows)));
     }
     section.named = Some(NamedRows::Ranks(all.into_iter().map(RankRow::of).collect()));
     section
@@ -113,7 +118,7 @@ fn cells(rank: &RankSummary) -> Vec<Cell> {
 
 /// Its keys are those of the breakdowns at the peak, as `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
-    let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", "Sum", key.column()];
+    let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));
     let mut section =
         Section::of_columns(name, format!("Over ranks, each at its own peak, by {}", key.words()), &columns);

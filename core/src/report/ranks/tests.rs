@@ -140,3 +140,38 @@ fn a_gpu_is_worse_than_the_host_and_the_least_headroom_may_be_on_another_gpu() {
         ]
     );
 }
+
+#[test]
+fn a_chosen_device_is_compared_and_who_did_not_use_it_has_a_peak_of_0() {
+    let mut data = on_gpu(1000).at(1).alloc("block", 100).on(LINE_7).build();
+    let mut second = Story::cuda(1);
+    data.devices.push(second.at(1).alloc("block", 90).on(LINE_9).device());
+    data.process.rank = Some(0);
+    let of = |ordinal| {
+        let device = Some(crate::snapshot::Device::Cuda(ordinal));
+        RankSummary::of(&Recording::new(&data), "one.memtrace", device, &[Key::Line])
+    };
+    let (ranks, report) = report_of(vec![of(1)], Vec::new());
+    assert!(
+        report.answer[0].contains("Worst: rank 0, peak 90 B on cuda:1. Headroom: not known"),
+        "{:?}",
+        report.answer
+    );
+    assert_eq!(spread(&ranks, "main.rs:9"), [0, 90, 90, 90, 0, 90]);
+    let (ranks, report) = report_of(vec![of(7)], Vec::new());
+    assert!(report.answer[0].contains("Worst: rank 0, peak 0 B."), "{:?}", report.answer);
+    assert!(ranks.spread(0).is_empty() && ranks.least_headroom().is_none());
+    let nothing = "Rank 0: nothing was recorded on the device; a peak of 0.";
+    assert!(section(&report, "missing_ranks").about.contains(&nothing.to_owned()), "{report:?}");
+}
+
+#[test]
+fn the_tables_fit_a_terminal_and_what_is_folded_keeps_its_sum() {
+    let of = |number, nine| rank(number, on_gpu(8 << 20), &[(LINE_7, 4 << 20), (LINE_9, nine)], None);
+    let ranks = Ranks::of(vec![of(0, 1 << 20), of(1, 3 << 20)], vec![Key::Line], Vec::new());
+    let report = Report::of_ranks(&ranks, 1);
+    let shown = |width| crate::export::Text { width, ..Default::default() }.show(&report);
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest(&shown(80)) <= 80 && !shown(80).contains(ALL_RANKS), "{}", shown(80));
+    assert!(shown(120).contains("8.000 MiB  (1 more rows)") && shown(120).contains("(1 rank more)"), "{}", shown(120));
+}
