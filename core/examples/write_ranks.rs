@@ -8,7 +8,7 @@ use std::path::Path;
 use memtrace_core::Device;
 use memtrace_core::export::{Capture, Export};
 use memtrace_core::snapshot::{
-    Block, DeviceSnapshot, MemoryKind, Peak, Record, RecordKind, SnapshotData, StackId, Stat,
+    Block, DeviceMemory, DeviceSnapshot, MemoryKind, Peak, Record, RecordKind, SnapshotData, StackId, Stat,
 };
 
 /// Blocks that are live at once.
@@ -35,6 +35,7 @@ fn device_of(data: &SnapshotData, blocks: u64, size: u64) -> DeviceSnapshot {
     let stacks = data.stacks.len() as u64 - 1;
     let mut device = DeviceSnapshot::default();
     device.device = Device::Cuda(0);
+    device.memory = Some(DeviceMemory { total: 1 << 20, free: 0, ..DeviceMemory::default() });
     let mut live: VecDeque<Block> = VecDeque::new();
     for number in 1..=blocks {
         let (stack, time_ns) = (StackId(1 + (number % stacks) as u32), 1000 * number);

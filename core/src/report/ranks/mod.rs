@@ -83,8 +83,8 @@ fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", LARGEST_ROW, column];
     let mut section = Section::of_columns(RANKS, "Ranks, largest peak first", &columns);
     section.about = vec![
-        "Headroom  what the GPU has besides the peak: less of it is free, because allocators reserve".to_owned(),
-        "          more than is live, and CUDA and other processes need some".to_owned(),
+        "Headroom  the GPU's capacity without the peak. Less is free: allocators reserve".to_owned(),
+        "          more than is live, and CUDA and other processes need some.".to_owned(),
     ];
     let mut all: Vec<&RankSummary> = ranks.ranks.iter().collect();
     all.sort_by_key(|rank| std::cmp::Reverse(rank.bytes()));
