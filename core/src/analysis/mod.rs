@@ -25,6 +25,7 @@ mod operators;
 mod pairs;
 mod pool;
 mod post_mortem;
+mod ranks;
 pub(crate) mod reserved;
 mod rows;
 #[doc(hidden)]
@@ -71,6 +72,7 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
+pub use ranks::{DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, jobs, rank_of_name};
 pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};
