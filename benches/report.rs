@@ -247,7 +247,14 @@ fn main() {
             && small.memory <= MOST_MEMORY
             && small.replay_ms.max(small.plan_ms) <= MOST_REPLAY_MS
             && times.iter().all(|times| *times <= MOST_TIMES_FOR_TEN * more / 10.0);
-        println!("{}", if within { "ok" } else { "FAIL: over 3 times the time of reading, 400 MB, 2 s of a replay or plan, or linear" });
+        println!(
+            "{}",
+            if within {
+                "ok"
+            } else {
+                "FAIL: over 3 times the time of reading, 400 MB, 2 s of a replay or plan, or linear"
+            }
+        );
         std::process::exit(i32::from(!within));
     }
 }

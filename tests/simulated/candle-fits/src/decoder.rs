@@ -13,8 +13,7 @@ pub struct Size {
     vocabulary: usize,
 }
 
-pub const LLAMA_1B: Size =
-    Size { hidden: 2048, inner: 8192, layers: 16, heads: 32, kv_heads: 8, vocabulary: 128_256 };
+pub const LLAMA_1B: Size = Size { hidden: 2048, inner: 8192, layers: 16, heads: 32, kv_heads: 8, vocabulary: 128_256 };
 pub const LLAMA_8B: Size =
     Size { hidden: 4096, inner: 14_336, layers: 32, heads: 32, kv_heads: 8, vocabulary: 128_256 };
 pub const LLAMA_70B: Size =
@@ -52,11 +51,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(
-        size: &Size,
-        vb: VarBuilder,
-        matrix: impl Fn(usize, usize, VarBuilder) -> Result<Matrix>,
-    ) -> Result<Self> {
+    fn new(size: &Size, vb: VarBuilder, matrix: impl Fn(usize, usize, VarBuilder) -> Result<Matrix>) -> Result<Self> {
         let (hidden, kv) = (size.hidden, size.hidden / size.heads * size.kv_heads);
         Ok(Self {
             before_attention: rms_norm(hidden, 1e-5, vb.pp("input_layernorm"))?,

@@ -2,7 +2,9 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
-use candle_transformers::models::stable_diffusion::unet_2d::{BlockConfig, UNet2DConditionModel, UNet2DConditionModelConfig};
+use candle_transformers::models::stable_diffusion::unet_2d::{
+    BlockConfig, UNet2DConditionModel, UNet2DConditionModelConfig,
+};
 use candle_transformers::models::stable_diffusion::vae::{AutoEncoderKL, AutoEncoderKLConfig};
 
 pub fn unet(device: &Device) -> Result<()> {

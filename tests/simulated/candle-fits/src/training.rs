@@ -53,8 +53,7 @@ pub fn lora(device: &Device) -> Result<()> {
 
 /// Gradients of four batches summed by hand before a step of gradient descent.
 pub fn accumulated_gradients(device: &Device) -> Result<()> {
-    let weights: Vec<Var> =
-        (0..6).map(|_| Var::zeros((2048, 2048), DType::F32, device)).collect::<Result<_>>()?;
+    let weights: Vec<Var> = (0..6).map(|_| Var::zeros((2048, 2048), DType::F32, device)).collect::<Result<_>>()?;
     for _ in 0..2 {
         let mut sums: Vec<Option<Tensor>> = vec![None; weights.len()];
         for _ in 0..4 {

@@ -1,16 +1,18 @@
-//! The lane `fits`: what `fit` says of published architectures, before and after they run on cards of that size.
+//! The lane `fits`: what `fit` says of published architectures, and runs of them on cards of that size; what `plan` says of programs, and
+//! the same ones changed by hand.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use xshell::cmd;
 
 use super::builds::PROFILE;
 use super::command::GpuCommand;
 use super::fit::{self, Said};
 use crate::checks::Checks;
-use crate::lane::{Run, output};
+use crate::lane::{Run, output, said};
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/simulated/candle-fits";
@@ -33,6 +35,9 @@ const PROGRAMS: [(&str, usize); 13] = [
     ("server", 1),
 ];
 
+/// Programs of candle-fits that hold more than they need, and as `planned` are changed by hand.
+const PLANNED: [&str; 5] = ["freed-earlier", "allocated-later", "kept-graphs", "moved-to-host", "several"];
+
 pub(crate) fn run(run: &Run) -> Result<String> {
     let tool = Programs::built_by(cmd!(run.shell, "cargo build --package cargo-memtrace"))?;
     let program = build(run)?;
@@ -46,6 +51,9 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let only = std::env::var("MEMTRACE_FITS").ok();
     for (name, gpus) in PROGRAMS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
         println!("{}", lane.program(name, *gpus)?);
+    }
+    for name in PLANNED.iter().filter(|name| only.as_deref().is_none_or(|only| only == **name)) {
+        lane.plan(name)?;
     }
     lane.checks.end()
 }
@@ -93,5 +101,33 @@ impl Fits<'_> {
         let ended = output(command)?;
         Said::all(&String::from_utf8_lossy(&ended.stdout))
             .with_context(|| format!("{name}: {}", String::from_utf8_lossy(&ended.stderr)))
+    }
+
+    /// A plan for the peak of the program that was changed by hand must be found, and predict this peak to the byte.
+    fn plan(&mut self, name: &str) -> Result<()> {
+        let folder = self.run.scratch(&format!("plan-{name}"))?;
+        let [recorded, by_hand] = ["", "planned"].map(|changed| {
+            let file = folder.join(format!("{name}{changed}.memtrace"));
+            let (tool, program) = (self.tool, self.program);
+            let run = cmd!(
+                self.run.shell,
+                "{tool} run --exec {program} --simulate 16GiB --uses -o {file} -- {name} {changed}"
+            );
+            said(run).map(|_| file)
+        });
+        let planned = |file: &Path, budget: &str| -> Result<(Option<i32>, Value)> {
+            let tool = self.tool;
+            let ended = output(cmd!(self.run.shell, "{tool} plan {file} {budget} --json"))?;
+            Ok((ended.status.code(), serde_json::from_slice(&ended.stdout)?))
+        };
+        let (_, of_changed) = planned(&by_hand?, "1TiB")?;
+        let peak = of_changed["recorded_peak_bytes"].as_u64().context("no peak")?;
+        let (code, plan) = planned(&recorded?, &format!("{peak}B"))?;
+        let before = plan["recorded_peak_bytes"].as_u64();
+        let name = format!("plan of {name}: {} by hand of {}", peak, before.unwrap_or(0));
+        self.checks.equal(&format!("{name}, exit code"), code, Some(0));
+        self.checks.equal(&format!("{name}, predicted"), plan["peak_bytes"].as_u64(), Some(peak));
+        self.checks.that(&format!("{name}, it is less"), before > Some(peak));
+        Ok(())
     }
 }
