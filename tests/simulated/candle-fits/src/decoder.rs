@@ -149,7 +149,7 @@ pub fn run_quantized(size: &Size, device: &Device) -> Result<()> {
         let zeros = Tensor::zeros((columns, rows), DType::F32, &Device::Cpu)?;
         QMatMul::from_qtensor(QTensor::quantize_onto(&zeros, GgmlDType::Q4_0, device)?).map(Matrix::Quantized)
     };
-    let size = Size { layers: 4, ..*size };
+    let size = Size { layers: 1, ..*size };
     let layers = (0..size.layers).map(|at| Ok((device.clone(), Layer::new(&size, vb.pp(at), quantized)?)));
     let mut decoder = Decoder {
         embedding: embedding(size.vocabulary, size.hidden, vb.clone())?,
