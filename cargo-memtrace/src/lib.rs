@@ -1,8 +1,10 @@
-//! `cargo memtrace`: records programs, and reads, compares and checks recordings.
+//! `cargo memtrace`: records programs, and reads, compares and checks recordings. The whole program is a library because two
+//! programs are made of it: `cargo-memtrace`, which cargo starts, and `memtrace` in Python's wheel, which needs no cargo.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
 mod arguments;
 mod build;
+mod called;
 mod cargo_runner;
 mod commands;
 mod elf;
@@ -20,17 +22,16 @@ mod tables;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-use commands::Cli;
 use memtrace_core::visible;
 
-fn main() -> ExitCode {
+/// The whole program. What help and messages call it follows from the name of the file that was started.
+pub fn main() -> ExitCode {
     signals::files_too_large_are_errors();
-    let cli = match Cli::try_parse_from(arguments()) {
-        Ok(cli) => cli,
+    let command = match commands::understood(arguments()) {
+        Ok(command) => command,
         Err(error) => return not_understood(error),
     };
-    match cli.command.run() {
+    match command.run() {
         Ok(code) => code,
         Err(failure) => {
             output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
 /// of files: of visible ones clap says the same.
 fn not_understood(error: clap::Error) -> ExitCode {
     let visible = arguments().map(|argument| visible::line(&argument.to_string_lossy()).into_owned());
-    let _ = Cli::try_parse_from(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
+    let _ = commands::understood(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
