@@ -1,5 +1,5 @@
 //! Cost of a report: seconds and memory of reading a capture of a million records, and of ten million, and of the report
-//! that is made from it.
+//! that is made from it; then of its replay through each model of an allocator, and of a plan.
 //!
 //! ```text
 //! cargo bench --bench report                   a million records, then ten million
@@ -28,6 +28,7 @@ use std::process::Command;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
+use memtrace::analysis::AllocatorModel;
 use memtrace::export::{Capture, Export};
 use memtrace::scope;
 use memtrace::snapshot::{Block, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
@@ -43,6 +44,8 @@ const MOST_TIMES_READING: f64 = 3.0;
 const MOST_MEMORY: u64 = 400_000_000;
 /// Ten times the records may take this much longer, and this much more memory.
 const MOST_TIMES_FOR_TEN: f64 = 11.5;
+/// Milliseconds that a million records take in a model of an allocator, and in a plan.
+const MOST_REPLAY_MS: f64 = 2000.0;
 
 /// One iteration of training, with the blocks that were freed after it.
 fn recording() -> SnapshotData {
@@ -135,6 +138,9 @@ struct ReportCost {
     read_ms: f64,
     report_ms: f64,
     memory: u64,
+    /// Of the slowest model.
+    replay_ms: f64,
+    plan_ms: f64,
 }
 
 impl ReportCost {
@@ -149,14 +155,16 @@ impl ReportCost {
         let output = Command::new(program).args(["--measure".as_ref(), file.as_os_str()]).output();
         let text = String::from_utf8(output.expect("this program runs").stdout).expect("numbers");
         let numbers: Vec<f64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-        let [records, read_ms, report_ms, memory] = numbers[..] else { panic!("{text}") };
-        Self { records: records as u64, read_ms, report_ms, memory: memory as u64 }
+        let [records, read_ms, report_ms, memory, replay_ms, plan_ms] = numbers[..] else { panic!("{text}") };
+        Self { records: records as u64, read_ms, report_ms, memory: memory as u64, replay_ms, plan_ms }
     }
 
     fn print(self) {
-        let Self { records, read_ms, report_ms, memory } = self;
+        let Self { records, read_ms, report_ms, memory, replay_ms, plan_ms } = self;
         let (times, mib) = ((read_ms + report_ms) / read_ms, memory as f64 / (1 << 20) as f64);
-        println!("{records:>10} {read_ms:>9.0} {report_ms:>9.0} {times:>14.2} {mib:>9.1}");
+        println!(
+            "{records:>10} {read_ms:>9.0} {report_ms:>9.0} {times:>14.2} {mib:>9.1} {replay_ms:>10.0} {plan_ms:>8.0}"
+        );
     }
 }
 
@@ -169,7 +177,24 @@ fn measure(file: &Path) {
     let reported = cpu_ms();
     assert!(text.contains("At the peak, by line"));
     let records: usize = data.devices.iter().map(|device| device.records.len()).sum();
-    println!("{records} {} {} {}", read - began, reported - read, high_water_mark());
+    print!("{records} {} {} {}", read - began, reported - read, high_water_mark());
+    let [replay_ms, plan_ms] = replay_and_plan(&data);
+    println!(" {replay_ms} {plan_ms}");
+}
+
+/// Milliseconds of the slowest model of an allocator, and of a plan for nine tenths of the peak.
+fn replay_and_plan(data: &SnapshotData) -> [f64; 2] {
+    let recording = memtrace::Recording::new(data);
+    let device = recording.device_or_main(Some(memtrace::Device::Cpu)).expect("the CPU");
+    let replays = AllocatorModel::all().into_iter().map(|model| {
+        let began = cpu_ms();
+        assert!(device.what_if(model, None, 100).expect("a whole log").reserved_peak >= device.peak.bytes);
+        cpu_ms() - began
+    });
+    let slowest = replays.fold(0.0, f64::max);
+    let began = cpu_ms();
+    assert!(device.plan(device.peak.bytes / 10 * 9).expect("a whole log").peak() <= device.peak.bytes);
+    [slowest, cpu_ms() - began]
 }
 
 /// Milliseconds that this thread has spent on a CPU.
@@ -196,7 +221,10 @@ fn main() {
     let one = if is_quick { 10_000 } else { 1_000_000 };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let recording = recording();
-    println!("{:>10} {:>9} {:>9} {:>14} {:>9}", "records", "read, ms", "report", "times reading", "MiB");
+    println!(
+        "{:>10} {:>9} {:>9} {:>14} {:>9} {:>10} {:>8}",
+        "records", "read, ms", "report", "times reading", "MiB", "replay, ms", "plan, ms"
+    );
     let costs = [one, 10 * one].map(|records| {
         let file = folder.path().join("long.memtrace");
         let mut out = BufWriter::new(File::create(&file).expect("a folder to write to"));
@@ -217,8 +245,16 @@ fn main() {
     if has("--check") {
         let within = (small.read_ms + small.report_ms) / small.read_ms <= MOST_TIMES_READING
             && small.memory <= MOST_MEMORY
+            && small.replay_ms.max(small.plan_ms) <= MOST_REPLAY_MS
             && times.iter().all(|times| *times <= MOST_TIMES_FOR_TEN * more / 10.0);
-        println!("{}", if within { "ok" } else { "FAIL: over 3 times the time of reading, 400 MB, or linear" });
+        println!(
+            "{}",
+            if within {
+                "ok"
+            } else {
+                "FAIL: over 3 times the time of reading, 400 MB, 2 s of a replay or plan, or linear"
+            }
+        );
         std::process::exit(i32::from(!within));
     }
 }

@@ -1,5 +1,6 @@
-//! Recordings: the named file, the newest one of a folder, or the newest one under cargo's target folder.
+//! Recordings: the named file, the only one of a folder, or the newest one under cargo's target folder.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -25,17 +26,31 @@ pub(crate) struct RecordingFile {
 /// Reads a recording to answer a question about it: all of it, or the time window that `--from` and `--to` select. About a
 /// recording in which nothing was recorded there is nothing to answer; [`read`] reads it for a file to be written.
 pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
+    let recording = read_with(file, sources(selection)?)?;
+    if main_device(&recording.data).is_none() {
+        output::tell(Report::of(&recording.data, &ReportOptions::default())?.answer);
+        return Err(CommandFailure::usage(format!("nothing was recorded in {}", recording.path.display())));
+    }
+    windowed(recording, selection)
+}
+
+/// The same for one of several: there, one in which nothing was recorded is an answer, too.
+pub(crate) fn read_one_of_several(file: &Path, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
+    let recording = read_with(Some(file), sources(selection)?)?;
+    if main_device(&recording.data).is_none() { Ok(recording) } else { windowed(recording, selection) }
+}
+
+fn sources(selection: &SelectionArgs) -> Result<SymbolSources, CommandFailure> {
     let sources = SymbolSources { binaries: selection.binary.clone(), debug_dirs: selection.debug_dir.clone() };
     for path in sources.binaries.iter().chain(&sources.debug_dirs) {
         if let Err(error) = path.metadata() {
             return Err(CommandFailure::usage(format!("cannot read {}: {error}", path.display())));
         }
     }
-    let recording = read_with(file, sources)?;
-    if main_device(&recording.data).is_none() {
-        output::tell(Report::of(&recording.data, &ReportOptions::default())?.answer);
-        return Err(CommandFailure::usage(format!("nothing was recorded in {}", recording.path.display())));
-    }
+    Ok(sources)
+}
+
+fn windowed(recording: RecordingFile, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
     if selection.from.is_none() && selection.to.is_none() {
         return Ok(recording);
     }
@@ -56,7 +71,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure>
 
 fn read_with(file: Option<&Path>, sources: SymbolSources) -> Result<RecordingFile, CommandFailure> {
     let path = match file {
-        Some(path) if path.is_dir() => newest_in(path).ok_or_else(|| none_in(path))?,
+        Some(path) if path.is_dir() => the_one_in(path)?,
         Some(path) => path.to_owned(),
         None => newest()?,
     };
@@ -88,6 +103,47 @@ fn none_in(folder: &Path) -> CommandFailure {
     CommandFailure::usage(format!("there is no recording (.memtrace) in {}", folder.display()))
 }
 
+/// A folder's recordings may be ranks of a job, so none of several is taken for what was meant.
+fn the_one_in(folder: &Path) -> Result<PathBuf, CommandFailure> {
+    match &recordings_in(folder)?[..] {
+        [one] => Ok(one.clone()),
+        all => Err(CommandFailure::usage(format!(
+            "{0} has {1} recordings, and this command reads one: name it; `cargo memtrace report {0}` shows them as ranks",
+            folder.display(),
+            all.len()
+        ))),
+    }
+}
+
+/// The recordings of a folder, by their names, in the order of these.
+fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+    let unreadable = |error| CommandFailure::usage(format!("cannot read {}: {error}", folder.display()));
+    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
+    let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    all.retain(|path| is_recording(path));
+    all.sort();
+    if all.is_empty() { Err(none_in(folder)) } else { Ok(all) }
+}
+
+/// The files that are named, and those of folders that are named.
+pub(crate) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
+    let mut files = Vec::new();
+    for path in named {
+        if path.is_dir() { files.extend(recordings_in(path)?) } else { files.push(path.clone()) }
+    }
+    Ok(files)
+}
+
+/// The names of files without their folders, if they differ.
+pub(crate) fn names_of(files: &[PathBuf]) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names: Vec<String> = files.iter().map(name).collect();
+    if names.iter().collect::<HashSet<_>>().len() == names.len() {
+        return names;
+    }
+    files.iter().map(|path| path.display().to_string()).collect()
+}
+
 fn newest_in(folder: &Path) -> Option<PathBuf> {
     let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -95,8 +151,16 @@ fn newest_in(folder: &Path) -> Option<PathBuf> {
 }
 
 fn is_capture(path: &Path) -> bool {
+    is_named(path, ".memtrace")
+}
+
+fn is_recording(path: &Path) -> bool {
+    is_capture(path) || is_named(path, ".pickle")
+}
+
+fn is_named(path: &Path, extension: &str) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.ends_with(".memtrace") || name.ends_with(".memtrace.gz")
+    name.strip_suffix(".gz").unwrap_or(&name).ends_with(extension)
 }
 
 /// Cargo's target folder here, as cargo says; `target` outside of packages.

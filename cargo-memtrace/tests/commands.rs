@@ -391,7 +391,7 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
     let pickle = folder.path().join("a.pickle");
     assert!(prints(&["report", pickle.to_str().unwrap()]).contains("src/model.rs:7"), "its own pickle is read");
     assert!(prints(&["export", file, "--to", "folded", "-o", "-"]).contains(';'));
-    assert!(prints(&["report", folder.path().to_str().unwrap()]).contains("Peak"), "a folder's newest recording");
+    assert!(prints(&["report", folder.path().to_str().unwrap()]).contains("2 ranks read."), "a folder's recordings");
 }
 
 #[test]

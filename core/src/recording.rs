@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, live_twice, log, main_device};
+use crate::analysis::{Breakdown, Graphs, Key, LiveTwice, least_room, live_twice, log, main_device};
 use crate::attribute::{Attribution, Categories, Pairings};
 use crate::snapshot::{Device, DeviceSnapshot, Lifetime, Lifetimes, SnapshotData};
 
@@ -72,14 +72,15 @@ pub struct DeviceView<'a> {
     pub(crate) tables: [OnceCell<Breakdown>; Key::ALL.len()],
     twice: OnceCell<Vec<LiveTwice>>,
     graphs: OnceCell<Graphs>,
+    least_room: OnceCell<Option<u64>>,
 }
 
 impl<'a> DeviceView<'a> {
     fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
         let tables = [const { OnceCell::new() }; Key::ALL.len()];
         let (categories, pairings) = (OnceCell::new(), OnceCell::new());
-        let (twice, graphs) = (OnceCell::new(), OnceCell::new());
-        Self { data, snapshot, lifetimes: OnceCell::new(), categories, pairings, tables, twice, graphs }
+        let (twice, graphs, least_room) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { data, snapshot, lifetimes: OnceCell::new(), categories, pairings, tables, twice, graphs, least_room }
     }
 
     /// The view of a single device. Views of one [`Recording`] share more.
@@ -124,6 +125,11 @@ impl<'a> DeviceView<'a> {
     /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
     pub fn live_twice(&self) -> &[LiveTwice] {
         self.twice.get_or_init(|| live_twice(&self.data, self.snapshot))
+    }
+
+    /// Bytes with which the driver's pool gets by, by its model; `None` if it is not known.
+    pub(crate) fn least_room(&self) -> Option<u64> {
+        *self.least_room.get_or_init(|| least_room(self))
     }
 
     /// What graphs keep in vain; nothing in programs without variables, and if the log has lost records.

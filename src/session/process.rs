@@ -4,22 +4,62 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use memtrace_core::snapshot::{HostMemory, Process, Thread, ThreadId};
+use memtrace_core::snapshot::{HostMemory, Launcher, Process, Thread, ThreadId};
 
 use super::apart;
 use crate::executable::executable;
 use crate::record::thread;
 
-/// Variables in which launchers of distributed jobs pass a process its rank.
-const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The variables in which a launcher of distributed jobs passes a process its rank, the number of ranks, and its id of the job.
+struct LauncherVariables {
+    rank: &'static str,
+    world_size: Option<&'static str>,
+    /// Together they are the id.
+    job: &'static [&'static str],
+}
+
+/// torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and Intel MPI, srun. Of srun the
+/// variables of the step: a job may have more processes than the ranks of one program.
+const LAUNCHERS: [LauncherVariables; 5] = [
+    LauncherVariables { rank: "RANK", world_size: Some("WORLD_SIZE"), job: &["TORCHELASTIC_RUN_ID"] },
+    LauncherVariables {
+        rank: "OMPI_COMM_WORLD_RANK",
+        world_size: Some("OMPI_COMM_WORLD_SIZE"),
+        job: &["PMIX_NAMESPACE"],
+    },
+    LauncherVariables { rank: "PMIX_RANK", world_size: None, job: &["PMIX_NAMESPACE"] },
+    LauncherVariables { rank: "PMI_RANK", world_size: Some("PMI_SIZE"), job: &[] },
+    LauncherVariables {
+        rank: "SLURM_PROCID",
+        world_size: Some("SLURM_STEP_NUM_TASKS"),
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+/// What torchrun calls a job without an id.
+const NO_JOB: &str = "none";
+
+/// The rank that the first launcher gave to this process, and what it says of the job. Launchers nest, as torchrun below srun:
+/// the others' numbers are of other processes.
+fn launched(variable: impl Fn(&str) -> Option<String>) -> (Option<u32>, Launcher) {
+    let number = |name: &str| variable(name)?.parse::<u32>().ok();
+    let found = LAUNCHERS.iter().find_map(|launcher| Some((number(launcher.rank)?, launcher)));
+    let Some((rank, launcher)) = found else { return (None, Launcher::default()) };
+    let ids: Option<Vec<String>> = launcher.job.iter().map(|name| variable(name)).collect();
+    let job = ids.map(|ids| ids.join(".")).filter(|job| !job.is_empty() && job != NO_JOB);
+    let world_size = launcher.world_size.and_then(number).filter(|size| *size > rank);
+    (Some(rank), Launcher { world_size, job })
+}
 
 pub(super) fn this_process() -> Process {
     let dir = std::env::current_dir().map(|dir| dir.display().to_string());
+    let (rank, launcher) = launched(|name| std::env::var(name).ok());
     Process {
         program: program(),
         host: host(),
         pid: std::process::id(),
-        rank: RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()),
+        rank,
+        launcher,
         working_dir: dir.unwrap_or_default(),
         threads: threads(),
         ..Process::default()
@@ -146,6 +186,36 @@ mod tests {
         let ranked = Process { rank: Some(3), ..process.clone() };
         assert_eq!(expand("%r", &ranked).to_str(), Some("3"));
         assert!(expand("%t", &process).to_str().unwrap().parse::<u64>().unwrap() >= seconds_now() - 1);
+    }
+
+    #[test]
+    fn the_innermost_launcher_says_which_rank_of_how_many_a_process_is() {
+        let says = |variables: &[(&str, &str)]| {
+            launched(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()))
+        };
+        let told =
+            |rank, world_size, job: Option<&str>| (Some(rank), Launcher { world_size, job: job.map(str::to_owned) });
+        let srun = [
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_NTASKS", "9"),
+            ("SLURM_JOB_ID", "77"),
+            ("SLURM_STEP_ID", "0"),
+        ];
+        assert_eq!(says(&srun), told(1, Some(2), Some("77.0")));
+        let torchrun = [("RANK", "6"), ("WORLD_SIZE", "8"), ("TORCHELASTIC_RUN_ID", "abc")];
+        assert_eq!(says(&[&srun[..], &torchrun].concat()), told(6, Some(8), Some("abc")));
+        assert_eq!(
+            says(&[("RANK", "0"), ("WORLD_SIZE", "2"), ("TORCHELASTIC_RUN_ID", "none")]),
+            told(0, Some(2), None)
+        );
+        let mpirun = [("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_NAMESPACE", "a@1")];
+        assert_eq!(says(&[&mpirun[..], &[("PMIX_RANK", "3")]].concat()), told(3, Some(4), Some("a@1")));
+        assert_eq!(says(&[("PMIX_RANK", "3"), ("SLURM_STEP_NUM_TASKS", "2")]), told(3, None, None));
+        assert_eq!(says(&[("PMI_RANK", "1"), ("PMI_SIZE", "2")]), told(1, Some(2), None));
+        // A number of ranks that does not hold the rank is wrong; an allocation alone is no job.
+        assert_eq!(says(&[("PMI_RANK", "1"), ("PMI_SIZE", "1")]), told(1, None, None));
+        assert_eq!(says(&srun[3..]), (None, Launcher::default()));
     }
 
     #[test]

@@ -66,6 +66,22 @@ fn a_program_is_recorded_from_before_main_and_its_sessions_share_that_recording(
     assert!(device.live.iter().any(|block| block.size == BLOCK as u64 / 5), "allocated after the session ended");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_streamed_capture_has_what_the_launcher_said() {
+    if_child(|| std::mem::forget(std::hint::black_box(vec![1u8; 1 << 20])));
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("%h-%p-%r.memtrace");
+    let launcher = [("RANK", "3"), ("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "job 7")];
+    let recording = [("MEMTRACE_AUTOSTART", "1"), ("MEMTRACE", "1"), ("MEMTRACE_OUT", out.to_str().unwrap())];
+    asked(dir.path(), &[&launcher[..], &recording].concat());
+    let written: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(written.len() == 1 && written[0].to_str().unwrap().ends_with("-3.memtrace"), "{written:?}");
+    let process = open(&written[0]).unwrap().process.clone();
+    assert_eq!((process.rank, process.launcher.world_size), (Some(3), Some(4)));
+    assert_eq!(process.launcher.job.as_deref(), Some("job 7"));
+}
+
 #[test]
 fn a_requested_capture_is_the_only_file() {
     if_child(trains_under_the_environment);

@@ -1,10 +1,15 @@
-//! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it.
+//! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it. Of several files, or a folder of
+//! them, it compares the ranks.
+
+mod ranks;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use memtrace_core::analysis::{Key, Moment};
 use memtrace_core::report::{Report, ReportOptions};
 
-use crate::arguments::{self, ReadingArgs};
+use crate::arguments::{self, ReadingArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::input::RecordingFile;
 use crate::progress::Progress;
@@ -16,21 +21,36 @@ use crate::{input, moment, output};
   cargo memtrace report
   cargo memtrace report run.memtrace --by line,operator --top 5
   cargo memtrace report --at step:3
-  cargo memtrace report --at scope:forward --by line")]
+  cargo memtrace report --at scope:forward --by line
+  cargo memtrace report ranks/                  compares the ranks of a job: a file each
+
+Several files, or a folder with several, are ranks of a job: the one with the largest peak, the one with the least headroom, and
+how evenly each line is spread. Files of several jobs are not added up: --job chooses one.")]
 pub(crate) struct ReportArgs {
+    /// The recording [default: the newest one under cargo's target folder]; several, or a folder of them, are ranks
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
-    reading: ReadingArgs,
+    selection: SelectionArgs,
     /// Tables to print
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::key())]
     by: Vec<Key>,
     /// The moment: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = moment::parse)]
     at: Moment,
+    /// Of recordings of several jobs this one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    job: Option<u32>,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
+    let mut files = input::files(&args.files)?;
+    if files.len() > 1 {
+        return ranks::show(args, &files);
+    }
     let sections = args.by.iter().map(|by| by.section().to_owned()).collect();
-    show(&args.reading, args.at.clone(), sections)
+    let reading = ReadingArgs { file: files.pop(), selection: args.selection.clone() };
+    show(&reading, args.at.clone(), sections)
 }
 
 pub(super) fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {

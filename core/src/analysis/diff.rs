@@ -88,7 +88,7 @@ fn by_named_thread(live: &LiveSet<'_>) -> Breakdown {
     threads
 }
 
-fn difference(before: u64, after: u64) -> i64 {
+pub(super) fn difference(before: u64, after: u64) -> i64 {
     i64::try_from(i128::from(after) - i128::from(before)).unwrap_or(if after > before { i64::MAX } else { i64::MIN })
 }
 

@@ -25,6 +25,7 @@ mod operators;
 mod pairs;
 mod pool;
 mod post_mortem;
+mod ranks;
 pub(crate) mod reserved;
 mod rows;
 #[doc(hidden)]
@@ -49,6 +50,7 @@ pub(crate) use diff::without_numbers;
 pub use diff::{Diff, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{Explained, Subject, explain};
+pub(crate) use fit::least_room;
 pub use fit::{AskedFor, Card, DriftRow, Fit, FitVerdict, NeedRow, cards, drift};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use host_balance::{MappedRow, at_reading, balance, mapped};
@@ -70,6 +72,7 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
+pub use ranks::{DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, jobs, rank_of_name};
 pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};

@@ -10,9 +10,9 @@ use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
     DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
-    HostMemory, IdleTime, KernelId, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind, MemoryStats,
-    OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans,
-    StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
+    HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
+    MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord,
+    Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -38,6 +38,7 @@ macro_rules! coded {
 
 coded! {
     Process { program, host, pid, rank, working_dir, started_unix_us, ..Self::default() }
+    Launcher { world_size, job }
     Settings {
         enabled, context, stacks, max_entries, min_size, stack_depth, device, skip_actions, rules, ..Self::default()
     }

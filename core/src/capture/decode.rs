@@ -136,9 +136,11 @@ impl Reading {
         let data = &mut self.data;
         match tag {
             Tag::Process => {
-                let Process { threads, duration_ns, memory, mappings, .. } = std::mem::take(&mut data.process);
-                data.process = Process { threads, duration_ns, memory, mappings, ..r.get()? };
+                let Process { threads, launcher, duration_ns, memory, mappings, .. } =
+                    std::mem::take(&mut data.process);
+                data.process = Process { threads, launcher, duration_ns, memory, mappings, ..r.get()? };
             }
+            Tag::Launcher => data.process.launcher = r.get()?,
             Tag::Settings => {
                 let own_folder = data.settings.rules.own_folder().to_owned();
                 data.settings = r.get()?;

@@ -9,7 +9,7 @@ use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
-    GraphNode, HostMemory, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment,
+    GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment,
     SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
@@ -110,7 +110,11 @@ impl<W: Write> Encoder<W> {
     }
 
     pub fn process(&mut self, process: &Process) -> io::Result<()> {
-        self.chunk(Tag::Process, |p| p.put(process))
+        self.chunk(Tag::Process, |p| p.put(process))?;
+        match &process.launcher {
+            launcher if *launcher == Launcher::default() => Ok(()),
+            launcher => self.chunk(Tag::Launcher, |p| p.put(launcher)),
+        }
     }
 
     pub fn settings(&mut self, settings: &Settings) -> io::Result<()> {

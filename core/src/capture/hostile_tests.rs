@@ -130,6 +130,34 @@ fn the_largest_rank_comes_back() {
     assert_eq!(read(&bytes).unwrap().data.process.rank, Some(u32::MAX));
 }
 
+#[test]
+fn what_the_launcher_says_comes_back_and_costs_nothing_where_it_says_nothing() {
+    use crate::snapshot::Launcher;
+    let written = |launcher| {
+        let mut data = crate::snapshot::testing::empty();
+        data.process.launcher = launcher;
+        let mut bytes = Vec::new();
+        write(&data, usize::MAX, &mut bytes).unwrap();
+        bytes
+    };
+    for launcher in [
+        Launcher { world_size: Some(8), job: Some("12.0".into()) },
+        Launcher { world_size: Some(u32::MAX), job: None },
+        Launcher { world_size: None, job: Some("ü".into()) },
+    ] {
+        assert_eq!(read(&written(launcher.clone())).unwrap().data.process.launcher, launcher);
+        assert!(written(launcher).len() > written(Launcher::default()).len());
+    }
+    let none = written(Launcher::default());
+    let mut tags = Vec::new();
+    let mut at = super::HEADER;
+    while at < none.len() {
+        tags.push(none[at]);
+        at += super::CHUNK_HEADER + u64::from_le_bytes(none[at + 1..at + 9].try_into().unwrap()) as usize;
+    }
+    assert!(!tags.contains(&(Tag::Launcher as u8)) && tags.contains(&(Tag::End as u8)), "{tags:?}");
+}
+
 /// The paths of such scopes would fill any memory.
 #[test]
 fn deeply_nested_scopes_are_refused() {

@@ -6,13 +6,14 @@ use std::io::Write;
 use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
 use crate::error::Error;
-use crate::report::{CUMULATIVE, Cell, Report, ReportOptions, Section, device_memory, sampled};
+use crate::report::{ALL_RANKS, CUMULATIVE, Cell, LARGEST_ROW, Report, ReportOptions, Section, device_memory, sampled};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::visible;
 
-/// Characters of a line from which on a table of lines shows the running sum.
-const ROOM_FOR_CUMULATIVE: usize = 110;
+/// Characters of a line from which on a table shows the columns that are not needed to read it.
+const ROOM_FOR_ALL: usize = 110;
+const NOT_NEEDED: [&str; 3] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS];
 
 /// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
 #[derive(Clone, Debug)]
@@ -102,7 +103,7 @@ impl Page<'_> {
     fn table(&mut self, section: &Section) {
         let titles = &section.columns;
         let cut = if titles.last() == Some(&"Location") { Cut::Start } else { Cut::End };
-        let has_room = |title: &str| title != CUMULATIVE || self.options.width >= ROOM_FOR_CUMULATIVE;
+        let has_room = |title: &str| !NOT_NEEDED.contains(&title) || self.options.width >= ROOM_FOR_ALL;
         let shown: Vec<usize> = (0..titles.len()).filter(|at| has_room(titles[*at])).collect();
         let mut table = TextTable::new(&shown.iter().map(|at| titles[*at]).collect::<Vec<_>>(), cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };

@@ -15,7 +15,7 @@ use crate::symbol::{AddressKind, Symbols, symbolise_files, with_symbols};
 pub(super) const READER: Reader = Reader {
     name: "a memtrace capture",
     written_by: "captures are written by `cargo memtrace run`, `Snapshot::write` and `Builder::stream`",
-    files: "a capture (.memtrace), a folder of captures",
+    files: "a capture (.memtrace), a folder with one",
     begins: capture::begins_like_one,
     parse: |bytes, _, options| Ok(symbolised(capture::read(bytes)?, options)),
 };

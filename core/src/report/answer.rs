@@ -210,7 +210,7 @@ fn is_worth(bytes: u64, total: u64) -> bool {
     bytes.saturating_mul(WORTH_SAYING) >= total && bytes > 0
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "nothing".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / whole as f64) }
 }
 

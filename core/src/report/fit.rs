@@ -57,6 +57,7 @@ mod tests {
         let fit = |memory| Fit {
             card: Card::of_memory("24GiB", memory),
             rows: vec![need(1 << 20, 1 << 20), need(0, 1024)],
+            roomy_pools: 0,
             doubt: None,
         };
         assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023.0 KiB to 1.000 MiB spare");

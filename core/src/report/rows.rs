@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::ranks::rows::{RankRow, SpreadRow};
 use crate::analysis::{self, Breakdown, DiffRow};
 
 /// The rows of a section.
@@ -12,6 +13,8 @@ pub(crate) enum NamedRows {
     Live(Vec<Row>),
     Changes(Vec<ChangeRow>),
     Blocks(Vec<BlockRow>),
+    Ranks(Vec<RankRow>),
+    Spread(Vec<SpreadRow>),
 }
 
 /// Live memory of one line, function, scope or other key.

@@ -59,7 +59,7 @@ pub use objects::LoadedObject;
 pub use objects::ObjectSpans;
 pub use oom::OutOfMemory;
 pub(crate) use open_stack::{OpenPlace, OpenStack};
-pub use process::{Process, Thread};
+pub use process::{Launcher, Process, Thread};
 pub use record::{Block, Record, RecordKind};
 #[doc(hidden)]
 pub use refused::{Refused, leave_out, positions, refused_frees};

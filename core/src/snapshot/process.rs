@@ -15,6 +15,8 @@ pub struct Process {
     pub pid: u32,
     /// Rank among the processes of a distributed job, if the launcher set one.
     pub rank: Option<u32>,
+    /// What the launcher says of the job that the process is a rank of.
+    pub launcher: Launcher,
     /// Its working directory; reports show paths relative to it.
     pub working_dir: String,
     /// Start of the recording, microseconds since 1970.
@@ -27,6 +29,15 @@ pub struct Process {
     pub memory: Option<HostMemory>,
     /// Its mappings, at the reading when most was resident.
     pub mappings: Option<Mappings>,
+}
+
+/// What the launcher of a distributed job tells all its processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launcher {
+    /// How many ranks the job has.
+    pub world_size: Option<u32>,
+    /// The launcher's id of the job. Launchers may use an id again, so only different ids prove something.
+    pub job: Option<String>,
 }
 
 /// A thread that memtrace has seen.

@@ -166,6 +166,13 @@ pub(crate) const LANES: &[Lane] = &[
         run: simulated::uses,
     },
     Lane {
+        name: "fits",
+        tier: Tier::Full,
+        holds: "published architectures run on simulated cards with as much memory as `fit` says is enough, and with less than is needed they do not",
+        owns: &["tests/simulated/candle-fits"],
+        run: simulated::fits,
+    },
+    Lane {
         name: "driver",
         tier: Tier::Full,
         holds: "look-ups in NVIDIA's own driver libraries give what they give without memtrace, or the hook; tables of cudart and cuBLAS have it",

@@ -47,8 +47,10 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     let live = measured.peak.total();
     let beyond = measured.stats.reserved_bytes.peak.saturating_sub(measured.stats.allocated_bytes.peak);
     let row = |what, measured, is_part: &dyn Fn(&str) -> bool| {
-        let of = |end: fn(&super::NeedRow) -> u64| fit.rows.iter().filter(|row| is_part(row.what)).map(end).sum();
-        DriftRow { what, low: of(|row| row.low), high: of(|row| row.high), measured }
+        let rows = || fit.rows.iter().filter(|row| is_part(row.what));
+        // The card may have had room for more than is needed.
+        let high = |row: &super::NeedRow| if row.what == POOLS { row.high.max(fit.roomy_pools) } else { row.high };
+        DriftRow { what, low: rows().map(|row| row.low).sum(), high: rows().map(high).sum(), measured }
     };
     let process = u64::try_from(rest).unwrap_or(0);
     Some(vec![

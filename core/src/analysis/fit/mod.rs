@@ -3,9 +3,11 @@
 mod cards;
 mod drift;
 mod need;
+mod room;
 
 pub use cards::{Card, cards};
 pub use drift::{DriftRow, drift};
+pub(crate) use room::least as least_room;
 
 use crate::attribute::is_python;
 use crate::recording::DeviceView;
@@ -53,6 +55,8 @@ pub struct Fit {
     pub card: Card,
     /// The parts of the need.
     pub rows: Vec<NeedRow>,
+    /// What pools take beyond the live bytes, at most, on a card with room for more.
+    pub(crate) roomy_pools: u64,
     /// Why the program may need more than the rows say, if it may: it does not fit for sure then.
     pub doubt: Option<String>,
 }
@@ -60,7 +64,8 @@ pub struct Fit {
 impl Fit {
     /// What the program that was recorded on a device needs on a card.
     pub fn of(device: &DeviceView<'_>, card: Card) -> Self {
-        Self { rows: need::rows(device, &card), card, doubt: None }
+        let roomy_pools = need::on_a_roomy_card(device);
+        Self { rows: need::rows(device, &card), roomy_pools, card, doubt: None }
     }
 
     /// The same with a row of a known size, such as what other processes use; without it if it is 0.

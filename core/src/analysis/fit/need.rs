@@ -1,6 +1,6 @@
 //! The rows of a need: what was recorded, and what CUDA takes beside it.
 
-use super::{Card, NeedRow};
+use super::{Card, NeedRow, room};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{CudaState, DeviceSnapshot, StackId};
@@ -12,10 +12,13 @@ pub(super) const LIVE: &str = "live at the peak";
 /// What pools take beyond.
 pub(super) const POOLS: &str = "rounding and growth of pools";
 /// A pool grows by steps of this size.
-const STEP: u64 = 32 * MIB;
+pub(super) const STEP: u64 = 32 * MIB;
 
 pub(super) fn rows(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
-    let rows = [live(device), pools(device)].into_iter().chain(of_process(device, card));
+    let beside = of_process(device, card);
+    let taken = beside.iter().fold(0, |sum: u64, row| sum.saturating_add(row.high));
+    let pools = pools(device, card.memory.saturating_sub(taken));
+    let rows = [live(device), pools].into_iter().chain(beside);
     rows.filter(|row| row.high > 0).collect()
 }
 
@@ -29,12 +32,30 @@ fn is_simulated(data: &Attribution<'_>) -> bool {
     data.health.cuda.state == CudaState::Simulated
 }
 
-/// What pools reserved beyond the live bytes: no less than nothing, and a step more where another order of events needs one.
-fn pools(device: &DeviceSnapshot) -> NeedRow {
-    let (live, used) = (device.stats.allocated_bytes.peak, device.stats.reserved_bytes.peak);
-    let beyond = used.saturating_sub(live);
-    let step = if device.pool.is_some_and(|pool| pool.reserved_high > 0) { STEP } else { 0 };
-    NeedRow { what: POOLS, low: 0, high: beyond + step, known_by: "simulated, and a step of 32 MiB".to_owned() }
+/// What pools take beyond the live bytes where the program may have so much memory: no less than nothing, and a step more where another order
+/// of events needs one. A roomy card's pool keeps segments that it gives back on a full one.
+fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
+    let (live, roomy) = (device.stats.allocated_bytes.peak, on_a_roomy_card(device));
+    let row = |high, known_by: &str| NeedRow { what: POOLS, low: 0, high, known_by: known_by.to_owned() };
+    let Some(least) = device.least_room() else { return row(roomy, "simulated, and a step of 32 MiB") };
+    let has_room = memory >= device.stats.reserved_bytes.peak;
+    // More memory may be worse: it changes where the pool puts blocks.
+    if memory < least || has_room || room::suffices(device, memory) {
+        row(roomy.min(least - live + STEP), "simulated on a full card, and a step of 32 MiB")
+    } else {
+        row(roomy, "simulated, and a step of 32 MiB")
+    }
+}
+
+/// What pools take at most beyond the live bytes on a card with more memory than they ask for.
+pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
+    let beyond = device.stats.reserved_bytes.peak.saturating_sub(device.stats.allocated_bytes.peak);
+    let step = if has_pool(device) { STEP } else { 0 };
+    beyond + step
+}
+
+pub(super) fn has_pool(device: &DeviceSnapshot) -> bool {
+    device.pool.is_some_and(|pool| pool.reserved_high > 0)
 }
 
 /// What CUDA takes for the process.

@@ -3,6 +3,7 @@
 mod device;
 mod parts;
 mod plan;
+mod ranks;
 mod recording;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,11 @@ use serde::Serialize;
 use self::device::DeviceFigures;
 pub(in crate::export) use self::parts::FindingFigures;
 pub use self::plan::plan_json;
+use self::ranks::Ranks;
 use self::recording::{Module, Recording};
 pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
+use crate::analysis;
 use crate::error::Error;
 use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
@@ -84,6 +87,22 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
     document.text(false)
 }
 
+/// The report of ranks as the JSON that [`Json::SCHEMA`] describes.
+///
+/// # Errors
+/// Never: text can always be written.
+pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
+    let document = Document {
+        title: Some(report.title.clone()),
+        answer: Some(report.answer.clone()),
+        notes: Some(report.notes.clone()),
+        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
+        ranks: Some(Ranks::of(ranks)),
+        ..Document::default()
+    };
+    document.text(false)
+}
+
 /// The report as JSON: bytes as integers, times in nanoseconds. `version` grows when a key is gone or has another meaning; new
 /// keys may come without a new version.
 #[derive(Clone, Serialize)]
@@ -109,6 +128,9 @@ struct Document {
     /// The tables that the report shows, in its order. Where there is a device, it has their rows, `peak_by_line` under this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<Vec<SectionWords>>,
+    /// Of a report of ranks: those that stand out, and what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<Ranks>,
     /// The parts that were left out to keep to a size.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
@@ -129,6 +151,7 @@ impl Default for Document {
             notes: None,
             devices: Vec::new(),
             sections: None,
+            ranks: None,
             left_out: None,
             recording: None,
             modules: None,

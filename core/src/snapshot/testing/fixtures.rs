@@ -1,8 +1,8 @@
 //! Recordings shared by many tests.
 
 use super::super::{
-    Category, ContextId, ContextNode, Counted, Health, LoadedObject, Process, Settings, SnapshotData, Stacks, Stat,
-    Thread, ThreadId,
+    Category, ContextId, ContextNode, Counted, Health, Launcher, LoadedObject, Process, Settings, SnapshotData, Stacks,
+    Stat, Thread, ThreadId,
 };
 use super::stacks::{LINE_7, LINE_9, WORKER, of_net};
 use super::story::Story;
@@ -28,6 +28,7 @@ pub(super) fn net() -> SnapshotData {
         host: "box".into(),
         pid: 42,
         rank: None,
+        launcher: Launcher::default(),
         working_dir: "/home/u/net".into(),
         started_unix_us: 1_790_000_000_000_000,
         duration_ns: 2_000_000,

@@ -13,13 +13,16 @@ use crate::checks::Checks;
 use crate::lane::{Run, both_streams, output, said};
 
 const MIB: u64 = 1 << 20;
-const CARDS: &str = "T4,RTX-4090,B200";
+pub(super) const CARDS: &str = "T4,RTX-4090,B200";
 /// Modules of a program, at most.
 const MODULES: u64 = 16;
 
 /// What the tool says of a card: the need, and the part of it that is the context with its kernel stacks.
-struct Said {
-    need: Range<u64>,
+pub(super) struct Said {
+    pub(super) card: String,
+    pub(super) memory: u64,
+    pub(super) live: u64,
+    pub(super) need: Range<u64>,
     context: Range<u64>,
 }
 
@@ -57,25 +60,35 @@ pub(super) fn check(
     checks.exit(&name, ended.status(), ended.succeeded(), &ended.both_streams());
     let recording = format!("{first}/recording.memtrace");
     let json = said(cmd!(run.shell, "{tool} fit --gpus {CARDS} --recording {recording} --json").ignore_status())?;
-    let json: Value = serde_json::from_str(&json).context("the tool's JSON")?;
-    let cards = json["cards"].as_array().context("no cards")?;
+    let cards = Said::all(&json)?;
     for (seed, card) in seeds.zip(cards.iter().cycle()) {
-        let Said { need, context } = of_card(card)?;
-        let Drawn { context, module, workspace } = draw(&context, seed);
-        for (what, memory, fits) in [("enough", need.end, true), ("less", need.start - MIB, false)] {
-            let out = folder.join(format!("{seed}-{what}")).display().to_string();
-            let command = example
-                .command(run, &out)
-                .variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"))
-                .variable("MEMTRACE_CUSIM_CONTEXT", context)
-                .variable("MEMTRACE_CUSIM_MODULE", module)
-                .variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace);
-            let ended = command.run(run, log)?;
-            let name = format!("{name}, {}, seed {seed}, {what}: {} MiB", card["card"], memory / MIB);
-            let said = ended.both_streams();
-            let is_full = said.contains("OUT_OF_MEMORY") || said.contains("out of memory");
-            checks.exit(&name, ended.status(), if fits { ended.succeeded() } else { is_full }, &said);
-        }
+        let outs = ["less", "enough"].map(|what| folder.join(format!("{seed}-{what}")).display().to_string());
+        at_both_ends(run, checks, &name, (card, seed), log, |fits| example.command(run, &outs[usize::from(fits)]))?;
+    }
+    Ok(())
+}
+
+/// Runs a program on a simulated card with as much memory as it needs at most, which is enough, and with less than it needs at least.
+pub(super) fn at_both_ends<'a>(
+    run: &Run,
+    checks: &mut Checks,
+    name: &str,
+    (card, seed): (&Said, u64),
+    log: &Path,
+    command: impl Fn(bool) -> GpuCommand<'a>,
+) -> Result<()> {
+    let Drawn { context, module, workspace } = draw(&card.context, seed);
+    for (what, memory, fits) in [("enough", card.need.end, true), ("less", card.need.start - MIB, false)] {
+        let command = command(fits)
+            .variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"))
+            .variable("MEMTRACE_CUSIM_CONTEXT", context)
+            .variable("MEMTRACE_CUSIM_MODULE", module)
+            .variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace);
+        let ended = command.run(run, log)?;
+        let name = format!("{name}, {}, seed {seed}, {what}: {} MiB", card.card, memory / MIB);
+        let said = ended.both_streams();
+        let is_full = said.contains("OUT_OF_MEMORY") || said.contains("out of memory");
+        checks.exit(&name, ended.status(), if fits { ended.succeeded() } else { is_full }, &said);
     }
     Ok(())
 }
@@ -102,15 +115,29 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
     fit("fit of a need that falls again", &vary, 0, &largest)
 }
 
-fn of_card(card: &Value) -> Result<Said> {
-    let rows = card["rows"].as_array().context("no rows")?;
-    let sum = |end: &str, of: &dyn Fn(&str) -> bool| {
-        let rows = rows.iter().filter(|row| row["what"].as_str().is_some_and(of));
-        rows.filter_map(|row| row[end].as_u64()).sum::<u64>()
-    };
-    let range = |of: &dyn Fn(&str) -> bool| sum("low_bytes", of)..sum("high_bytes", of);
-    let is_context = |what: &str| ["kernel stacks", "rest of the context"].contains(&what);
-    Ok(Said { need: range(&|_| true), context: range(&is_context) })
+impl Said {
+    /// Each card of the tool's JSON, for each GPU of the program.
+    pub(super) fn all(json: &str) -> Result<Vec<Self>> {
+        let json: Value = serde_json::from_str(json).with_context(|| format!("the tool's JSON: {json}"))?;
+        json["cards"].as_array().context("no cards")?.iter().map(Self::of).collect()
+    }
+
+    fn of(card: &Value) -> Result<Self> {
+        let rows = card["rows"].as_array().context("no rows")?;
+        let sum = |end: &str, of: &dyn Fn(&str) -> bool| {
+            let rows = rows.iter().filter(|row| row["what"].as_str().is_some_and(of));
+            rows.filter_map(|row| row[end].as_u64()).sum::<u64>()
+        };
+        let range = |of: &dyn Fn(&str) -> bool| sum("low_bytes", of)..sum("high_bytes", of);
+        let is_context = |what: &str| ["kernel stacks", "rest of the context"].contains(&what);
+        Ok(Self {
+            card: card["card"].as_str().context("no card")?.to_owned(),
+            memory: card["memory_bytes"].as_u64().context("no memory")?,
+            live: sum("low_bytes", &|what| what == "live at the peak"),
+            need: range(&|_| true),
+            context: range(&is_context),
+        })
+    }
 }
 
 /// Within the rows: the context with its stacks; a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.

@@ -4,6 +4,7 @@ mod builds;
 mod changes;
 mod command;
 mod fit;
+mod fits;
 mod frameworks;
 mod log;
 mod oom;
@@ -20,6 +21,7 @@ mod unchanged;
 mod uses;
 mod versions;
 
+pub(crate) use self::fits::run as fits;
 pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
 pub(crate) use self::programs::run;
 pub(crate) use self::runner::run as runner;

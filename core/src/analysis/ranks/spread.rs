@@ -1,0 +1,63 @@
+//! How evenly memory is spread over ranks: the rows of one key, each rank at its own peak.
+
+use std::collections::BTreeMap;
+
+use super::summary::RankSummary;
+
+/// What one line, function or other key holds at the ranks' own peaks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpreadRow {
+    /// The key.
+    pub label: String,
+    /// The least that a rank has. A rank without the row has 0.
+    pub least: u64,
+    /// What the median rank has; of an even number of ranks the lower one of the middle two.
+    pub median: u64,
+    /// The most that a rank has.
+    pub most: u64,
+    /// Which one has it, as a position in the list of ranks; the first of equal ones.
+    pub most_at: usize,
+    /// How many ranks lack the row.
+    pub lacking: usize,
+    /// What all ranks have together.
+    pub sum: u64,
+}
+
+impl SpreadRow {
+    /// How far the most is above the median.
+    pub fn imbalance(&self) -> u64 {
+        self.most - self.median
+    }
+
+    fn of(label: &str, held: &[(usize, u64)], ranks: usize) -> Self {
+        let mut sizes: Vec<u64> = held.iter().map(|(_, bytes)| *bytes).collect();
+        sizes.sort_unstable();
+        let (most, lacking) = (sizes.last().copied().unwrap_or(0), ranks - sizes.len());
+        // The ranks that lack it are the first in the order of size.
+        let at = |place: usize| place.checked_sub(lacking).map_or(0, |place| sizes.get(place).copied().unwrap_or(0));
+        Self {
+            label: label.to_owned(),
+            least: at(0),
+            median: at(ranks.saturating_sub(1) / 2),
+            most,
+            most_at: held.iter().find(|(_, bytes)| *bytes == most).map_or(0, |(rank, _)| *rank),
+            lacking,
+            sum: sizes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        }
+    }
+}
+
+/// The rows of the ranks' tables at this position: the largest imbalance first, then the largest, then by label.
+pub(super) fn spread(ranks: &[RankSummary], table: usize) -> Vec<SpreadRow> {
+    let mut held: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
+    for (at, rank) in ranks.iter().enumerate() {
+        for row in rank.tables.get(table).iter().flat_map(|table| &table.rows) {
+            held.entry(&row.label).or_default().push((at, row.bytes));
+        }
+    }
+    let mut rows: Vec<SpreadRow> =
+        held.into_iter().map(|(label, held)| SpreadRow::of(label, &held, ranks.len())).collect();
+    // Stable: equal rows stay in the order of their labels.
+    rows.sort_by_key(|row| std::cmp::Reverse((row.imbalance(), row.most)));
+    rows
+}

@@ -1,0 +1,108 @@
+//! A recording reduced to what a comparison of ranks needs, so that the next one can be read in its place.
+
+use super::names::rank_of_name;
+use crate::analysis::diff::difference;
+use crate::analysis::{Breakdown, Key};
+use crate::recording::{DeviceView, Recording};
+use crate::snapshot::{Device, DeviceSnapshot, Process};
+
+/// What was live on a device at its peak.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DevicePeak {
+    /// The device.
+    pub device: Device,
+    /// All live bytes.
+    pub bytes: u64,
+    /// Bytes that the device has, if its driver said so.
+    pub capacity: Option<u64>,
+}
+
+impl DevicePeak {
+    fn of(device: &DeviceSnapshot) -> Self {
+        let refused = || device.ooms.iter().rev().find_map(|oom| oom.device_total);
+        let capacity = device.memory.map(|memory| memory.total).or_else(refused).filter(|total| *total > 0);
+        Self { device: device.device, bytes: device.peak.total(), capacity }
+    }
+
+    /// The capacity without the peak; below 0 where an estimate is too high.
+    pub fn headroom(&self) -> Option<i64> {
+        self.capacity.map(|capacity| difference(self.bytes, capacity))
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        matches!(self.device, Device::Cuda(_))
+    }
+}
+
+/// One rank's recording, reduced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankSummary {
+    /// The name of its file.
+    pub file: String,
+    /// The process, without threads and mappings. Its rank is that of the file's name if the recording has none.
+    pub process: Process,
+    /// The rank is that of the file's name.
+    pub is_rank_of_name: bool,
+    /// The peak that is compared; `None` if nothing was recorded on the device.
+    pub peak: Option<DevicePeak>,
+    /// The peaks of all GPUs; of the compared device alone if somebody chose it.
+    pub gpus: Vec<DevicePeak>,
+    /// The tables are estimates from a sample.
+    pub is_sample: bool,
+    /// The capture ends without its end mark.
+    pub is_cut_off: bool,
+    /// What was live at the peak, by each key.
+    pub tables: Vec<Breakdown>,
+}
+
+impl RankSummary {
+    /// Reduces a recording: on this device, or on its main one.
+    pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
+        let held = |view: &&DeviceView<'_>| view.peak.total() > 0;
+        let compared = recording.device_or_main(device).filter(held);
+        let gpus = recording.devices().iter().filter(held).filter(|view| device.is_none_or(|of| of == view.device));
+        let gpus = gpus.map(|view| DevicePeak::of(view)).filter(DevicePeak::is_on_gpu);
+        let own = recording.process.rank;
+        let rank = own.or_else(|| rank_of_name(file));
+        Self {
+            file: file.to_owned(),
+            process: Process { rank, threads: Vec::new(), mappings: None, ..recording.process.clone() },
+            is_rank_of_name: own.is_none() && rank.is_some(),
+            peak: compared.map(|view| DevicePeak::of(view)),
+            gpus: gpus.collect(),
+            is_sample: compared.is_some_and(|view| view.is_sample()),
+            is_cut_off: recording.health.cut_off,
+            tables: keys.iter().map(|key| compared.map(|view| view.by(*key).clone()).unwrap_or_default()).collect(),
+        }
+    }
+
+    /// `rank 3`, or the name of its file.
+    pub fn name(&self) -> String {
+        self.process.rank.map_or_else(|| self.file.clone(), |rank| format!("rank {rank}"))
+    }
+
+    /// Bytes at the peak, 0 if nothing was recorded.
+    pub fn bytes(&self) -> u64 {
+        self.peak.as_ref().map_or(0, |peak| peak.bytes)
+    }
+
+    /// What ranks are compared by: a peak on a GPU is larger than any in host memory.
+    pub(super) fn weight(&self) -> (bool, u64) {
+        (self.peak.as_ref().is_some_and(DevicePeak::is_on_gpu), self.bytes())
+    }
+
+    /// Whether the recording says which process it is of. A PyTorch snapshot does not.
+    pub fn has_process(&self) -> bool {
+        self.process.pid != 0
+    }
+
+    /// Host, process id and start: no two processes have the same.
+    pub(super) fn identity(&self) -> (&str, u32, u64) {
+        (&self.process.host, self.process.pid, self.process.started_unix_us)
+    }
+
+    /// When the recording ends, in microseconds since 1970.
+    pub(super) fn ended_unix_us(&self) -> u64 {
+        self.process.started_unix_us.saturating_add(self.process.duration_ns / 1000)
+    }
+}

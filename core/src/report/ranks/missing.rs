@@ -1,0 +1,92 @@
+//! What a report of ranks does not have: ranks without a file, files that were not read, and what is not known.
+
+use std::ops::RangeInclusive;
+
+use super::super::Section;
+use crate::analysis::{RankSummary, Ranks};
+use crate::units::grouped;
+
+/// Names in a sentence.
+const MOST_NAMES: usize = 8;
+
+/// What is said of some ranks.
+type IsSo = fn(&RankSummary) -> bool;
+
+/// `1 rank`, `8 ranks`.
+pub(super) fn counted(count: usize) -> String {
+    format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+}
+
+pub(super) fn section(ranks: &Ranks) -> Section {
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(missing(ranks));
+    lines.extend(ranks.unread.iter().map(|unread| format!("Not read: {}.", unread.reason)));
+    lines.extend(
+        ranks.seconds.iter().map(|second| format!("Left out: {}, of the same rank as {}.", second.file, second.counts)),
+    );
+    let sentences: [(IsSo, &str); 6] = [
+        (|rank| rank.is_cut_off, "killed, or still recording; the state at the last flush"),
+        (|rank| rank.peak.is_none(), "nothing was recorded on the device; a peak of 0"),
+        (
+            |rank| rank.gpus.len() > 1,
+            "used several GPUs; compared on the one with the largest peak, or on that of --device",
+        ),
+        (|rank| rank.is_sample, "small blocks were sampled; rows are estimates"),
+        (|rank| rank.is_rank_of_name, "the rank is that of the file's name"),
+        (|rank| rank.process.rank.is_none(), "no rank is known; named by the file"),
+    ];
+    lines.extend(sentences.iter().filter_map(|(is, what)| of_ranks(ranks, is, what)));
+    Section::of_lines("missing_ranks", "What is missing, and what is not known", lines)
+}
+
+/// `rank 3, rank 7: …`
+fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
+    let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
+    let who = match found.len() {
+        0 => return None,
+        all if all == ranks.ranks.len() && all > 1 => format!("all {}", counted(all)),
+        count if count > MOST_NAMES => counted(count),
+        _ => found.into_iter().map(RankSummary::name).collect::<Vec<_>>().join(", "),
+    };
+    Some(format!("{}: {what}.", capitalized(&who)))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    // A file's name stays as it is.
+    match chars.next() {
+        Some(first) if text.starts_with("rank ") || text.starts_with("all ") => {
+            first.to_uppercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn missing(ranks: &Ranks) -> Vec<String> {
+    let Some(highest) = ranks.highest() else { return Vec::new() };
+    let missing = ranks.missing();
+    let count: u64 = missing.iter().map(|range| u64::from(range.end() - range.start()) + 1).sum();
+    let (verb, noun) = if count == 1 { ("has", "Rank") } else { ("have", "Ranks") };
+    let found = (count > 0).then(|| format!("{noun} {} {verb} no recording here.", listed(&missing)));
+    let known = match ranks.world_size() {
+        Some(size) if found.is_none() && ranks.unread.is_empty() => {
+            format!("All {size} ranks that the launcher started are here.")
+        }
+        Some(size) => format!("The launcher started {size} ranks."),
+        None => format!("Ranks above {highest} may be missing: the number of ranks is not recorded."),
+    };
+    found.into_iter().chain([known]).collect()
+}
+
+/// `2, 5 to 7`
+fn listed(ranges: &[RangeInclusive<u32>]) -> String {
+    let range = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
+        (start, end) if start == end => start.to_string(),
+        (start, end) => format!("{start} to {end}"),
+    };
+    let mut words: Vec<String> = ranges.iter().take(MOST_NAMES).map(range).collect();
+    if ranges.len() > MOST_NAMES {
+        words.push(format!("{} more ranges", ranges.len() - MOST_NAMES));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,156 @@
+//! The report of ranks: the ranks that stand out, all ranks, rows over ranks, and what is missing.
+
+mod missing;
+pub(crate) mod rows;
+#[cfg(test)]
+mod tests;
+
+use self::missing::counted;
+use self::rows::{LargestRow, RankRow, SpreadRow};
+use super::answer::percent;
+use super::rows::NamedRows;
+use super::tables::more;
+use super::{Cell, Report, Section, sampled};
+use crate::analysis::{DevicePeak, Key, RankSummary, Ranks};
+use crate::units::Bytes;
+
+/// Bytes of a rank's largest row.
+pub(crate) const LARGEST_ROW: &str = "Largest row";
+/// What all ranks hold together.
+pub(crate) const ALL_RANKS: &str = "All ranks";
+
+/// The key of the section of all ranks.
+const RANKS: &str = "ranks";
+
+impl Report {
+    /// The report of a job's ranks, with so many rows of each table.
+    pub fn of_ranks(ranks: &Ranks, rows: usize) -> Self {
+        let all = ranks_section(ranks, rows);
+        let spread = ranks.keys.iter().enumerate().map(|(table, key)| spread_section(ranks, table, *key, rows));
+        Self {
+            title: title(ranks),
+            answer: answer(ranks),
+            sections: [all].into_iter().chain(spread).chain([missing::section(ranks)]).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+fn title(ranks: &Ranks) -> String {
+    let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
+    programs.sort_unstable();
+    programs.dedup();
+    format!("memtrace: memory of the ranks of {}", programs.join(" and "))
+}
+
+fn answer(ranks: &Ranks) -> Vec<String> {
+    let (Some(worst), Some(median)) = (ranks.worst(), ranks.median()) else {
+        return vec!["No rank was read.".to_owned()];
+    };
+    let on = |rank: &RankSummary| rank.peak.as_ref().map_or(String::new(), |peak| format!(" on {}", peak.device));
+    let read = counted(ranks.ranks.len());
+    let peak = format!("{read} read. Worst: {}, peak {}{}.", worst.name(), Bytes(worst.bytes()), on(worst));
+    let median = format!("Median: {}, peak {}{}.", median.name(), Bytes(median.bytes()), on(median));
+    let mut lines = vec![format!("{peak} {} {median}", least_headroom(ranks))];
+    lines.extend(LargestRow::of(worst).map(|LargestRow { label, bytes }| {
+        let about = if worst.is_sample { sampled::ABOUT } else { "" };
+        let share = percent(bytes, worst.bytes());
+        format!("Most at the peak of {}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
+    }));
+    lines
+}
+
+fn least_headroom(ranks: &Ranks) -> String {
+    let Some((rank, gpu)) = ranks.least_headroom() else {
+        return "Headroom: not known, because no recording has the capacity of a GPU.".to_owned();
+    };
+    let (left, capacity) = (bytes(gpu.headroom().unwrap_or(0)), Bytes(gpu.capacity.unwrap_or(0)));
+    let is_known = |rank: &&RankSummary| rank.gpus.iter().any(|gpu| gpu.capacity.is_some());
+    let of = match ranks.ranks.iter().filter(is_known).count() {
+        known if known == ranks.ranks.len() => String::new(),
+        known => format!(" (known of {})", counted(known)),
+    };
+    format!("Least headroom: {}, {left} of {capacity} on {}{of}.", rank.name(), gpu.device)
+}
+
+/// Bytes with a sign if they are below 0.
+fn bytes(bytes: i64) -> String {
+    format!("{}{}", if bytes < 0 { "-" } else { "" }, Bytes(bytes.unsigned_abs()))
+}
+
+fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
+    let column = ranks.keys.first().copied().unwrap_or_default().column();
+    let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", LARGEST_ROW, column];
+    let mut section = Section::of_columns(RANKS, "Ranks, largest peak first", &columns);
+    section.about = vec![
+        "Headroom  the GPU's capacity without the peak. Less is free: allocators reserve".to_owned(),
+        "          more than is live, and CUDA and other processes need some.".to_owned(),
+    ];
+    let mut all: Vec<&RankSummary> = ranks.ranks.iter().collect();
+    all.sort_by_key(|rank| std::cmp::Reverse(rank.bytes()));
+    section.rows = all.iter().take(rows).map(|rank| cells(rank)).collect();
+    if all.len() > rows {
+        section.partial_row(Vec::new(), format!("({} more)", counted(all.len() - rows)));
+    }
+    section.named = Some(NamedRows::Ranks(all.into_iter().map(RankRow::of).collect()));
+    section
+}
+
+fn cells(rank: &RankSummary) -> Vec<Cell> {
+    let text = |text: Option<String>| text.map_or(Cell::Unknown, Cell::Text);
+    let process = rank.has_process().then_some(&rank.process);
+    let peak = rank.peak.as_ref();
+    let (largest, label) = match LargestRow::of(rank) {
+        Some(LargestRow { label, bytes }) => (Cell::Sum(bytes), label),
+        None => (Cell::Nothing, "(nothing recorded)".to_owned()),
+    };
+    vec![
+        text(Some(rank.process.rank.map_or_else(|| rank.file.clone(), |rank| rank.to_string()))),
+        text(process.map(|process| process.host.clone())),
+        text(process.map(|process| process.pid.to_string())),
+        text(peak.map(|peak| peak.device.to_string())),
+        Cell::Sum(rank.bytes()),
+        peak.and_then(DevicePeak::headroom).map_or(Cell::Unknown, Cell::Signed),
+        largest,
+        Cell::Text(label),
+    ]
+}
+
+/// Its keys are those of the breakdowns at the peak, as `ranks_by_line`.
+fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
+    let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
+    let name = format!("ranks_by_{}", key.word().replace('-', "_"));
+    let mut section =
+        Section::of_columns(name, format!("Over ranks, each at its own peak, by {}", key.words()), &columns);
+    section.is_estimate = ranks.ranks.iter().any(|rank| rank.is_sample);
+    section.about = [
+        "Imbalance  Most without Median: the rows are in its order",
+        "Least      a rank without the row has 0, also for the median",
+        "Rank       the one with the most",
+        "Lacking    ranks without the row",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let all = ranks.spread(table);
+    let (shown, hidden) = all.split_at(rows.min(all.len()));
+    let mut named: Vec<SpreadRow> = Vec::new();
+    for row in shown {
+        let rank = ranks.ranks.get(row.most_at);
+        let rank = rank.map(|rank| rank.process.rank.map_or_else(|| rank.file.clone(), |rank| rank.to_string()));
+        let figures = [row.imbalance(), row.least, row.median, row.most].map(Cell::Sum).to_vec();
+        let [rank, lacking] = [Cell::Text(rank.unwrap_or_default()), Cell::Count(row.lacking as u64)];
+        let label = Cell::Text(row.label.clone());
+        section.rows.push([figures, vec![rank, lacking, Cell::Sum(row.sum), label]].concat());
+        named.push(SpreadRow::of(ranks, row));
+    }
+    if !hidden.is_empty() {
+        let sum = hidden.iter().map(|row| row.sum).fold(0, u64::saturating_add);
+        section.partial_row([vec![Cell::Nothing; 6], vec![Cell::Sum(sum)]].concat(), more(hidden.len()));
+        named.push(SpreadRow::of_rest(more(hidden.len()), sum));
+    }
+    if all.is_empty() {
+        section.notes.push("(nothing)".to_owned());
+    }
+    section.named = Some(NamedRows::Spread(named));
+    section
+}

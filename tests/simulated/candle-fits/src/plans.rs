@@ -1,0 +1,94 @@
+//! Programs that hold more than they need, and the same changed by hand as `plan` says, if `planned`.
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+
+/// Work that holds three matrices of this size at once.
+fn work(size: usize, device: &Device) -> Result<f32> {
+    let xs = Tensor::zeros((size, size), DType::F32, device)?;
+    let ys = xs.matmul(&xs)?;
+    ys.add(&xs)?.flatten_all()?.sum(0)?.to_scalar()
+}
+
+/// A tensor stays until its function ends, but nothing uses it any more.
+pub fn freed_earlier(planned: bool, device: &Device) -> Result<()> {
+    let features = Tensor::zeros((2048, 2048), DType::F32, device)?.exp()?;
+    let sum = features.flatten_all()?.sum(0)?.to_scalar::<f32>()?;
+    let features = if planned { None } else { Some(features) };
+    println!("{} {}", sum, work(1500, device)?);
+    drop(features);
+    Ok(())
+}
+
+/// A table that only the last lines use.
+pub fn allocated_later(planned: bool, device: &Device) -> Result<()> {
+    let table = || Tensor::zeros((3000, 1024), DType::F32, device);
+    let early = if planned { None } else { Some(table()?) };
+    let worked = work(1500, device)?;
+    let table = match early {
+        Some(table) => table,
+        None => table()?,
+    };
+    println!("{} {worked}", table.flatten_all()?.sum(0)?.to_scalar::<f32>()?);
+    Ok(())
+}
+
+/// Losses that are kept for a mean, and keep what they were computed from.
+pub fn kept_graphs(planned: bool, device: &Device) -> Result<()> {
+    let weight = Var::zeros((1024, 1024), DType::F32, device)?;
+    let mut losses = Vec::new();
+    for _ in 0..6 {
+        let xs = Tensor::zeros((256, 1024), DType::F32, device)?;
+        let loss = xs.matmul(&weight)?.sqr()?.tanh()?.mean_all()?;
+        let gradients = loss.backward()?;
+        if let Some(gradient) = gradients.get(&weight) {
+            weight.set(&(weight.as_tensor() - (gradient * 0.1)?)?)?;
+        }
+        losses.push(if planned { loss.detach() } else { loss });
+    }
+    println!("{:?}", Tensor::stack(&losses, 0)?.mean_all()?.to_scalar::<f32>()?);
+    Ok(())
+}
+
+/// A tensor that is used before and after other work.
+pub fn moved_to_host(planned: bool, device: &Device) -> Result<()> {
+    let cache = Tensor::zeros((2500, 1000), DType::F32, device)?.exp()?;
+    let before = cache.flatten_all()?.sum(0)?.to_scalar::<f32>()?;
+    let worked;
+    let cache = if planned {
+        let host = cache.to_device(&Device::Cpu)?;
+        drop(cache);
+        worked = work(1500, device)?;
+        host.to_device(device)?
+    } else {
+        worked = work(1500, device)?;
+        cache
+    };
+    let after = cache.sqr()?.flatten_all()?.sum(0)?.to_scalar::<f32>()?;
+    println!("{before} {worked} {after}");
+    Ok(())
+}
+
+/// Three of these in one program, as it would really be.
+pub fn several(planned: bool, device: &Device) -> Result<()> {
+    let embedded = Tensor::zeros((1200, 1024), DType::F32, device)?.exp()?;
+    let positions = || Tensor::zeros((1000, 1024), DType::F32, device);
+    let early = if planned { None } else { Some(positions()?) };
+    let pooled = embedded.sum(0)?;
+    let embedded = if planned { None } else { Some(embedded) };
+    let weight = Var::zeros((1024, 1024), DType::F32, device)?;
+    let mut losses = Vec::new();
+    for _ in 0..4 {
+        let xs = Tensor::zeros((512, 1024), DType::F32, device)?.broadcast_add(&pooled)?;
+        let loss = xs.matmul(&weight)?.sqr()?.mean_all()?;
+        let _gradients = loss.backward()?;
+        losses.push(if planned { loss.detach() } else { loss });
+    }
+    let positions = match early {
+        Some(positions) => positions,
+        None => positions()?,
+    };
+    let mean = Tensor::stack(&losses, 0)?.mean_all()?.to_scalar::<f32>()?;
+    println!("{mean} {}", positions.flatten_all()?.sum(0)?.to_scalar::<f32>()?);
+    drop(embedded);
+    Ok(())
+}
