@@ -90,8 +90,9 @@ fn newest() -> Result<PathBuf, CommandFailure> {
     let folder = target_dir().join("memtrace");
     let found = newest_in(&folder).ok_or_else(|| {
         CommandFailure::usage(format!(
-            "there is no recording in {}; make one with `cargo memtrace run`, or name a file",
-            folder.display()
+            "there is no recording in {}; make one with `{} run`, or name a file",
+            folder.display(),
+            crate::called::name()
         ))
     })?;
     output::say(format!("reading {}", found.display()));

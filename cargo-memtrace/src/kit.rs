@@ -2,24 +2,32 @@
 //!
 //! Their sources are the packages that were published with this one. Cargo fetches them like any dependency; a copy of
 //! them, laid out like memtrace's repository, is built in the cache. A `cargo-memtrace` that was built in the repository
-//! uses the repository.
+//! uses the repository. A part that was installed with this program is used as it is.
 
+mod installed;
 mod sources;
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use memtrace_runner::kit::{
-    GPU_CHECK, Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER, SimulatedGpu, TEST_RUNNER, Variables,
+    GPU_CHECK, Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER, SimulatedGpu, TEST_RUNNER, Variables, in_front,
 };
 
 use crate::failure::CommandFailure;
 use crate::progress::Progress;
 use crate::{input, output};
 
-/// The file of a part, built on first use.
+/// The file of a part, installed or built on first use.
 pub(crate) fn file(part: &KitPart) -> Result<PathBuf, CommandFailure> {
-    kit()?.file(part).map_err(CommandFailure::Use)
+    file_of(part, |kit| kit)
+}
+
+fn file_of(part: &KitPart, adapted: fn(Kit) -> Kit) -> Result<PathBuf, CommandFailure> {
+    match installed::part(part)? {
+        Some(folder) => Ok(folder.join(part.file_name())),
+        None => adapted(kit()?).file(part).map_err(CommandFailure::Use),
+    }
 }
 
 /// The preload library: built when it is needed, or from before that, while cargo builds the program.
@@ -29,10 +37,7 @@ pub(crate) struct PreloadLibrary(Option<JoinHandle<Result<PathBuf, CommandFailur
 impl PreloadLibrary {
     /// If the program's build fails, cargo goes on with the library, and the next command finds it.
     pub(crate) fn begin() -> Self {
-        let build = || {
-            Kit::of(&sources::root()?).and_then(|kit| kit.quiet().file(&PRELOAD_LIBRARY)).map_err(CommandFailure::Use)
-        };
-        Self(Some(thread::spawn(build)))
+        Self(Some(thread::spawn(|| file_of(&PRELOAD_LIBRARY, Kit::quiet))))
     }
 
     pub(crate) fn file(self) -> Result<PathBuf, CommandFailure> {
@@ -45,17 +50,22 @@ impl PreloadLibrary {
     }
 }
 
-/// What is built on first use, and whether it was.
-pub(crate) fn parts() -> impl Iterator<Item = (&'static str, bool)> {
+/// What was installed or is built on first use, and which of both.
+pub(crate) fn parts() -> impl Iterator<Item = (&'static str, String)> {
     let kit = sources::root_at_hand().and_then(|root| Kit::of(&root).ok());
-    let is_built = move |part| kit.as_ref().is_some_and(|kit| kit.has(part));
+    let state = move |part| match installed::part(part) {
+        Ok(Some(_)) => "installed".to_owned(),
+        Ok(None) if kit.as_ref().is_some_and(|kit| kit.has(part)) => "built".to_owned(),
+        Ok(None) => "not built yet; the first use builds it".to_owned(),
+        Err(why) => why.to_string(),
+    };
     [&PRELOAD_LIBRARY, &TEST_RUNNER, &GPU_CHECK, &SIMULATED_DRIVER]
         .into_iter()
-        .map(move |part| (part.name, is_built(part)))
+        .map(move |part| (part.name, state(part)))
 }
 
-/// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
-pub(crate) fn simulated_gpu(memory: &str) -> Result<Variables, CommandFailure> {
+/// The variables with which programs find a simulated GPU and, if one `is_built`, are built for it. One size a GPU.
+pub(crate) fn simulated_gpu(memory: &str, is_built: bool) -> Result<Variables, CommandFailure> {
     let sizes: Vec<&str> = memory.split(',').collect();
     for size in &sizes {
         memtrace_core::parse_bytes(size)?;
@@ -65,8 +75,15 @@ pub(crate) fn simulated_gpu(memory: &str) -> Result<Variables, CommandFailure> {
             "{memory}: all simulated GPUs have one size; give it once for each"
         )));
     }
-    let gpu = SimulatedGpu::of(&kit()?, &input::target_dir().join("simulated-gpu"));
-    let mut variables = gpu.map_err(CommandFailure::Use)?.variables();
+    let installed = if is_built { None } else { installed::part(&SIMULATED_DRIVER)? };
+    let mut variables = match installed {
+        Some(driver) => {
+            vec![("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", &driver).map_err(CommandFailure::Use)?)]
+        }
+        None => SimulatedGpu::of(&kit()?, &input::target_dir().join("simulated-gpu"))
+            .map_err(CommandFailure::Use)?
+            .variables(),
+    };
     variables.push(("MEMTRACE_CUSIM_MEMORY", sizes[0].into()));
     variables.push(("MEMTRACE_CUSIM_DEVICES", sizes.len().to_string().into()));
     Ok(variables)

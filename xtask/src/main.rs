@@ -4,6 +4,7 @@ mod checks;
 mod lane;
 mod lanes;
 mod programs;
+mod release;
 mod table;
 mod tree;
 
@@ -22,6 +23,7 @@ cargo xtask COMMAND
     list             the lanes, one line each
     LANE…            these lanes, at full size
     --small LANE…    these lanes, at the size of the quick tier
+    release --dry-run   the files of a release, made and tried; nothing is published
 
 A lane that fails does not stop the others; the exit status is 1 if any failed. Builds go to CARGO_TARGET_DIR or,
 if that is not set, to target/.";
@@ -47,6 +49,10 @@ fn command(words: &[&str]) -> Result<bool> {
         ["quick"] => return quick(),
         ["full"] => return run(&lanes::LANES.iter().collect::<Vec<_>>(), LaneSize::Full, true),
         ["full", names @ ..] => return run(&lanes_named(names)?, LaneSize::Full, true),
+        ["release", "--dry-run"] => println!("{}", release::dry_run(&Run::new(LaneSize::Full)?)?),
+        ["release", ..] => {
+            bail!("a person publishes; `cargo xtask release --dry-run` makes and tries what is published")
+        }
         ["--small", names @ ..] => return run(&lanes_named(names)?, LaneSize::Small, false),
         names => return run(&lanes_named(names)?, LaneSize::Full, false),
     }

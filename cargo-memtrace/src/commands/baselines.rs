@@ -15,7 +15,7 @@ use memtrace_core::units::{grouped, signed};
 use pending::{PendingFile, read};
 
 use crate::failure::CommandFailure;
-use crate::output;
+use crate::{called, output};
 
 /// Show and accept changed peaks of tests
 #[derive(Args)]
@@ -102,9 +102,11 @@ fn review(paths: &[PathBuf], accept: bool) -> Result<ExitCode, CommandFailure> {
             }
         }
     }
-    let next = "`cargo memtrace baselines review --accept` or `update` accepts them";
     if left > 0 {
-        output::print_lines([format!("{left} to review; {next}")])?;
+        let name = called::name();
+        output::print_lines([format!(
+            "{left} to review; `{name} baselines review --accept` or `update` accepts them"
+        )])?;
     }
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }

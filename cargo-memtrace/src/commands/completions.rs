@@ -1,9 +1,10 @@
 //! `completions`, from the same definitions as `--help`.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Cli;
+use super::definition;
+use crate::called;
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -18,12 +19,16 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(&CompletionsArgs { shell }: &CompletionsArgs) -> Result<(), CommandFailure> {
-    let mut script = Vec::new();
     // In bash's script commands of a program with a hyphen are not found.
-    let name = if shell == Shell::Bash { "cargo_memtrace" } else { "cargo-memtrace" };
-    clap_complete::generate(shell, &mut Cli::command().name(name), name, &mut script);
+    let name = match shell {
+        _ if called::is_alone() => called::name(),
+        Shell::Bash => "cargo_memtrace",
+        _ => "cargo-memtrace",
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut definition().name(name), name, &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
-    if shell == Shell::Bash {
+    if shell == Shell::Bash && !called::is_alone() {
         script = script.replace("default cargo_memtrace\n", "default cargo-memtrace\n") + BEHIND_CARGO;
     }
     output::print_shown(&script)

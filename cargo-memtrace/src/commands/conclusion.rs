@@ -7,7 +7,7 @@ use memtrace_core::report::Report;
 
 use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
-use crate::{input, output};
+use crate::{called, input, output};
 
 /// Completes and reports what the processes of a program recorded. `child` has ended; others may record on. With `children`, those that
 /// held at least so many bytes count, too.
@@ -87,7 +87,8 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
     let argument = quoted(&file);
     if !complete(recorded, child) {
         output::say(format!(
-            "process {pid} still records to {file}; when it has ended: cargo memtrace report {argument}"
+            "process {pid} still records to {file}; when it has ended: {} report {argument}",
+            called::name()
         ));
         return Ok(());
     }
@@ -107,7 +108,7 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
     let cut = if data.health.cut_off { ", but for what was not written yet when the program was ended" } else { "" };
     let next = if is_newest { String::new() } else { format!(" {argument}") };
     let lines = [String::new(), format!("memtrace: recorded to {file}{cut}")];
-    output::tell(lines.into_iter().chain([format!("memtrace: next: cargo memtrace report{next}")]));
+    output::tell(lines.into_iter().chain([format!("memtrace: next: {} report{next}", called::name())]));
     Ok(())
 }
 

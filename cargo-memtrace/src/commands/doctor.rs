@@ -55,8 +55,7 @@ fn of_machine() -> Vec<String> {
     ];
     let cache = cache().map_or_else(|error| error, |cache| cache.display().to_string());
     lines.push(format!("cache: {cache}"));
-    let state = |is_built| if is_built { "built" } else { "not built yet; the first use builds it" };
-    lines.extend(kit::parts().map(|(name, is_built)| format!("{name}: {}", state(is_built))));
+    lines.extend(kit::parts().map(|(name, state)| format!("{name}: {state}")));
     lines
 }
 

@@ -8,7 +8,7 @@ use memtrace_core::report::{Report, ReportOptions};
 
 use crate::arguments::SelectionArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
+use crate::{called, input, output};
 
 /// Print all blocks of a line or operator, or the life of one block
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(file, &args.selection)?;
     let options = ReportOptions { device: args.selection.device, rows: args.selection.top, ..ReportOptions::default() };
     let report = Report::of_subject(&recording.data, &Subject::parse(&subject), &options).ok_or_else(|| {
-        let known = "`cargo memtrace report --by line,operator,function` lists what there is";
+        let known = format!("`{} report --by line,operator,function` lists what there is", called::name());
         CommandFailure::usage(format!("no block of {} belongs to {subject:?}; {known}", recording.path.display()))
     })?;
     output::print(&report, None, &args.selection)

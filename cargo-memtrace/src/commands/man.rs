@@ -1,8 +1,8 @@
 //! `man`, from the same definitions as `--help`.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 
-use super::Cli;
+use super::definition;
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -14,7 +14,7 @@ pub(crate) struct ManArgs;
 
 /// The page of the tool, then those of its commands.
 pub(crate) fn run(_: &ManArgs) -> Result<(), CommandFailure> {
-    let mut command = Cli::command();
+    let mut command = definition();
     command.build();
     let mut page = Vec::new();
     let pages = std::iter::once(command.clone()).chain(command.get_subcommands().cloned());

@@ -22,10 +22,12 @@ mod test;
 mod timeline;
 mod view;
 
+use std::ffi::OsString;
 use std::process::{ExitCode, Termination};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::called;
 use crate::failure::CommandFailure;
 
 /// Records Rust programs that use candle or cudarc, and says who held the memory at the peak: source line, operator,
@@ -38,9 +40,23 @@ use crate::failure::CommandFailure;
     arg_required_else_help = true,
     after_help = examples()
 )]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    command: Command,
+}
+
+/// The definition of the command line, in which the program has the name that the user calls it by.
+fn definition() -> clap::Command {
+    called::in_help(Cli::command())
+}
+
+/// The command that the arguments ask for.
+pub(crate) fn understood(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Command, clap::Error> {
+    let mut definition = definition();
+    let matches = definition.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&matches).map(|cli| cli.command).map_err(|error| error.format(&mut definition))
 }
 
 fn examples() -> String {

@@ -20,7 +20,7 @@ use crate::failure::CommandFailure;
 use crate::kit::{self, PreloadLibrary};
 use crate::recordings::ReservedName;
 use crate::resident::{ResidentMemory, ResidentSampler};
-use crate::{build, cargo_runner, moment, output, signals};
+use crate::{build, called, cargo_runner, moment, output, signals};
 
 /// Build, run and record a program
 #[derive(Args, Default)]
@@ -106,7 +106,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         let (child, held, own) = (&memory.child, Bytes(memory.of_child), Bytes(memory.most));
         output::say(format!(
             "{child}, which {name} started, held {held} of physical memory, {name} itself {own}; \
-             `cargo memtrace run --children` records it, too"
+             `{} run --children` records it, too",
+            called::name()
         ));
     }
     Ok(exit_code(status))
@@ -166,7 +167,7 @@ impl Prepared {
     fn of(args: &RunArgs) -> Result<Self, CommandFailure> {
         let mut environment = Vec::new();
         if let Some(memory) = &args.simulate {
-            environment = kit::simulated_gpu(memory)?;
+            environment = kit::simulated_gpu(memory, args.exec.is_none())?;
         }
         let (name, program, library) = match &args.exec {
             Some(program) => (name_of(program), program.clone(), PreloadLibrary::default()),
@@ -295,7 +296,8 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 /// Why, what the kernel knows instead, and the lines that record the heap of a Rust program.
 fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     if file.has_memtrace {
-        output::say("nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded");
+        let name = called::name();
+        output::say(format!("nothing was recorded; `{name} doctor PROGRAM` says what of a program can be recorded"));
         return;
     }
     let why = file.hides_its_heap().unwrap_or_else(|| "it did not load the preloaded library".to_owned());

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     }
     command.env(runner_variable()?, kit::file(&TEST_RUNNER)?);
     if let Some(memory) = &args.simulate {
-        command.envs(kit::simulated_gpu(memory)?).env("MEMTRACE_GPU", "simulated");
+        command.envs(kit::simulated_gpu(memory, true)?).env("MEMTRACE_GPU", "simulated");
         // As `run` builds there, so that both share what is built.
         command.envs(["dev", "release"].into_iter().flat_map(build::with_names));
     }

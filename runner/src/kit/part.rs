@@ -27,6 +27,18 @@ pub struct KitPart {
     pub(super) finish: fn(&Kit, &Path) -> io::Result<()>,
 }
 
+impl KitPart {
+    /// The name of its folder where it is installed; in the cache it begins with that.
+    pub fn folder_name(&self) -> String {
+        self.name.replace(' ', "-")
+    }
+
+    /// The only file, or the first one.
+    pub fn file_name(&self) -> &'static str {
+        self.files[0].1
+    }
+}
+
 /// Sources, and the cache for what is built from them.
 #[derive(Clone, Debug)]
 pub struct Kit {
@@ -54,7 +66,7 @@ impl Kit {
     /// # Errors
     /// As [`folder`](Self::folder).
     pub fn file(&self, part: &KitPart) -> Result<PathBuf, String> {
-        Ok(self.folder(part)?.join(part.files[0].1))
+        Ok(self.folder(part)?.join(part.file_name()))
     }
 
     /// The part's folder; it is built if it is not there.
@@ -85,7 +97,7 @@ impl Kit {
         // Homes may be shared by machines of several kinds.
         let made_by = (env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
         let hash = hash((part.cargo, part.files, made_by, sources));
-        self.cache.join("kit").join(format!("{}-{hash}", part.name.replace(' ', "-")))
+        self.cache.join("kit").join(format!("{}-{hash}", part.folder_name()))
     }
 
     /// Makes the folder, which appears whole or not at all.

@@ -12,7 +12,7 @@ use syn::{Attribute, Ident, Item, ItemMod, UseTree};
 use crate::lane::Run;
 
 const ROOTS: [&str; 7] = [
-    "cargo-memtrace/src/main.rs",
+    "cargo-memtrace/src/lib.rs",
     "src/lib.rs",
     "core/src/lib.rs",
     "cusim/src/lib.rs",

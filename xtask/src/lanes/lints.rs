@@ -1,9 +1,9 @@
-//! Formatting, clippy, documentation and import cycles.
+//! Formatting, clippy, documentation, import cycles and the repository's address.
 
 use anyhow::Result;
 use xshell::cmd;
 
-use super::circles;
+use super::{address, circles, cited};
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
@@ -11,6 +11,8 @@ const OUTSIDE: [&str; 4] = ["benches/peers", "examples/server", "fuzz", "tests/l
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
+    address::run(run)?;
+    cited::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {
@@ -26,5 +28,5 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --no-deps --quiet --features candle,cudarc").run()?;
     cmd!(shell, "cargo doc --workspace --no-deps --quiet").run()?;
-    Ok("no warning, no import cycle".to_owned())
+    Ok("no warning, no import cycle, one place for the address".to_owned())
 }

@@ -1,10 +1,12 @@
 //! The registry of all lanes. The lane `listed` fails if a benchmark, fuzz target or test program is in none of them; the
 //! lanes `locks` and `scripts` find what they check in the tree.
 
+mod address;
 mod backward;
 mod benches;
 mod builds;
 mod circles;
+mod cited;
 mod consumers;
 mod corpus;
 mod costs;
@@ -23,6 +25,9 @@ mod simulated;
 mod tables;
 mod tests;
 mod viewers;
+pub(crate) mod wheel;
+
+pub(crate) use self::packaged::{PUBLISHED, packaged_source};
 
 use crate::lane::{Lane, Tier};
 
@@ -44,7 +49,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "lints",
         tier: Tier::Quick,
-        holds: "formatting, clippy and documentation have no warning, imports have no cycle",
+        holds: "formatting, clippy and documentation have no warning, imports no cycle; the address stands in one place",
         owns: &["rustfmt.toml"],
         run: lints::run,
     },
@@ -271,6 +276,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "a user installs and uses the packaged crates without the repository; docs/tool.md shows it",
         owns: &["xtask/packaged"],
         run: packaged::run,
+    },
+    Lane {
+        name: "wheel",
+        tier: Tier::Full,
+        holds: "Python's wheel reads snapshots of PyTorch in a new environment without cargo",
+        owns: &["python", "xtask/wheel"],
+        run: wheel::run,
     },
     Lane {
         name: "licences",

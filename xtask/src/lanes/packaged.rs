@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::Result;
 use memtrace_runner::kit::host;
 
+pub(crate) use self::source::{PUBLISHED, make as packaged_source};
 use self::user::User;
 use crate::lane::Run;
 

@@ -10,7 +10,7 @@ use memtrace_runner::kit::cargo;
 use super::pending::{is_meant, read, shown, write};
 use super::{answer, is_interactive};
 use crate::failure::CommandFailure;
-use crate::output;
+use crate::{called, output};
 
 /// The names that tests used, by baseline file and device.
 type Used = BTreeMap<(PathBuf, String), BTreeSet<String>>;
@@ -38,7 +38,9 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
     output::print_lines([match (removed, left) {
         (0, 0) => "Every baseline has a test.".to_owned(),
         (removed, 0) => format!("Removed {removed}."),
-        (removed, left) => format!("Removed {removed}; {left} to remove: `cargo memtrace baselines prune --accept`"),
+        (removed, left) => {
+            format!("Removed {removed}; {left} to remove: `{} baselines prune --accept`", called::name())
+        }
     }])?;
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }

@@ -68,7 +68,7 @@ impl SourceTexts {
 }
 
 /// The text of a source file as it was when the recording began.
-fn source(data: &SnapshotData, file: &str) -> Option<String> {
+pub(super) fn source(data: &SnapshotData, file: &str) -> Option<String> {
     let path: PathBuf = Path::new(&data.process.working_dir).join(file);
     let extension = path.extension()?.to_str()?;
     let about = path.metadata().ok()?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
-use super::sources::SourceTexts;
+use super::sources::{SourceTexts, source};
 use super::{levels, *};
 use crate::analysis::{Key, log};
 use crate::recording::DeviceView;
@@ -213,4 +213,18 @@ fn source_text_is_embedded_on_request_only() {
         out.len()
     };
     assert!(texts(true) > texts(false));
+}
+
+#[test]
+fn no_file_but_sources_is_read_because_a_recording_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut data = two_lines_and_a_temporary();
+    data.process.started_unix_us = 0;
+    data.process.working_dir = folder.path().to_string_lossy().into_owned();
+    let is_read = |name: &str| {
+        std::fs::write(folder.path().join(name), "secret").unwrap();
+        source(&data, name).is_some()
+    };
+    assert!(is_read("main.rs"));
+    assert_eq!(["id_rsa", ".env", "secret.pem", "main.rs.bak"].map(is_read), [false; 4]);
 }

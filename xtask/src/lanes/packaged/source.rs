@@ -8,8 +8,8 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// What a user needs.
-const PACKAGES: [&str; 8] = [
+/// What is published.
+pub(crate) const PUBLISHED: [&str; 8] = [
     "memtrace-core",
     "candle-memtrace",
     "memtrace-preload",
@@ -21,11 +21,11 @@ const PACKAGES: [&str; 8] = [
 ];
 
 /// Packages the crates and fills the folder `home` of a cargo that finds them, and no network.
-pub(super) fn make(run: &Run, crates: &Path, home: &Path) -> Result<()> {
+pub(crate) fn make(run: &Run, crates: &Path, home: &Path) -> Result<()> {
     let shell = &run.shell;
     let packaged = run.target.join("package");
     shell.remove_path(&packaged)?;
-    let selected = PACKAGES.iter().flat_map(|name| ["--package", name]);
+    let selected = PUBLISHED.iter().flat_map(|name| ["--package", name]);
     cmd!(shell, "cargo package --quiet --no-verify --allow-dirty {selected...}").run()?;
     cmd!(shell, "cargo vendor --quiet --locked --versioned-dirs {crates}").ignore_stdout().run()?;
     let mut unpacked = 0;
@@ -36,7 +36,7 @@ pub(super) fn make(run: &Run, crates: &Path, home: &Path) -> Result<()> {
             unpacked += 1;
         }
     }
-    ensure!(unpacked == PACKAGES.len(), "cargo made {unpacked} packages, not {}", PACKAGES.len());
+    ensure!(unpacked == PUBLISHED.len(), "cargo made {unpacked} packages, not {}", PUBLISHED.len());
     let source = format!(
         "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\ndirectory = {crates:?}\n\n[net]\noffline = true\n"
     );

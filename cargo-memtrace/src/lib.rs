@@ -1,0 +1,58 @@
+//! `cargo memtrace`: records programs, and reads, compares and checks recordings. The whole program is a library because two
+//! programs are made of it: `cargo-memtrace`, which cargo starts, and `memtrace` in Python's wheel, which needs no cargo.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
+
+mod arguments;
+mod build;
+mod called;
+mod cargo_runner;
+mod commands;
+mod elf;
+mod failure;
+mod input;
+mod kit;
+mod moment;
+mod output;
+mod progress;
+mod recordings;
+mod resident;
+mod signals;
+mod tables;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use memtrace_core::visible;
+
+/// The whole program. What help and messages call it follows from the name of the file that was started.
+pub fn main() -> ExitCode {
+    signals::files_too_large_are_errors();
+    let command = match commands::understood(arguments()) {
+        Ok(command) => command,
+        Err(error) => return not_understood(error),
+    };
+    match command.run() {
+        Ok(code) => code,
+        Err(failure) => {
+            output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));
+            failure.code()
+        }
+    }
+}
+
+/// Help and versions are no errors: clap prints them to the standard output. An error quotes arguments, which may come from names
+/// of files: of visible ones clap says the same.
+fn not_understood(error: clap::Error) -> ExitCode {
+    let visible = arguments().map(|argument| visible::line(&argument.to_string_lossy()).into_owned());
+    let _ = commands::understood(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+/// Cargo starts `cargo-memtrace memtrace …`; started by hand it is `cargo-memtrace …`.
+fn arguments() -> impl Iterator<Item = OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "memtrace") {
+        arguments.remove(1);
+    }
+    arguments.into_iter()
+}

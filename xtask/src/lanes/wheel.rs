@@ -1,0 +1,128 @@
+//! Python's wheel: built, and used as a user of PyTorch does, in a new environment, from an empty folder, without cargo.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use crate::checks::Checks;
+use crate::lane::{Run, both_streams, said};
+
+/// Commands about a snapshot with their exit codes, and what they say whichever it is. `fit` cannot know what PyTorch's libraries take.
+const COMMANDS: [(&str, i32, &str); 5] = [
+    ("report SNAPSHOT", 0, "Peak "),
+    ("view SNAPSHOT --no-open -o page.html", 0, "wrote page"),
+    ("diff SNAPSHOT SNAPSHOT", 0, "Change"),
+    ("replay SNAPSHOT", 0, "reserve"),
+    ("fit --gpus A10G --recording SNAPSHOT", 3, "undecided: the recording does not say what is needed"),
+];
+
+/// In Python: the helper's page is the tool's, and its frame has the page whole.
+const HELPER: &str = "\
+import base64, sys, tensor_memtrace as tm
+html = tm.page(sys.argv[1])
+assert html.lstrip().lower().startswith(b'<!doctype html'), html[:80]
+frame = tm.show(sys.argv[1])
+kind, data = frame.src.split(',', 1)
+assert kind == 'data:text/html;base64' and base64.b64decode(data) == html
+print('the frame has', len(html), 'bytes')
+";
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let wheel = make(run, &run.scratch("wheel")?)?;
+    let mut user = User::new(run, &wheel)?;
+    user.runs("--version", 0, "memtrace ")?;
+    let help = user.runs("--help", 0, "Usage: memtrace <COMMAND>")?;
+    user.checks.that("its help does not speak of cargo memtrace", !help.contains("cargo memtrace"));
+    let snapshots = snapshots(&mut user, &run.root)?;
+    for snapshot in &snapshots {
+        for (command, code, part) in COMMANDS {
+            user.runs(&command.replace("SNAPSHOT", snapshot), code, part)?;
+        }
+        user.python(HELPER, &[snapshot], "the frame has")?;
+    }
+    let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(format!("{name}, {} snapshots: {}", snapshots.len(), user.checks.end()?))
+}
+
+/// Builds the wheel with the tag of the oldest glibc that it runs on.
+pub(crate) fn make(run: &Run, out: &Path) -> Result<PathBuf> {
+    let maturin = maturin(run)?;
+    let (shell, manifest) = (&run.shell, run.root.join("python/Cargo.toml"));
+    said(cmd!(shell, "{maturin} build --quiet --profile dist --locked --manifest-path {manifest} --out {out}"))?;
+    let wheels: Vec<PathBuf> =
+        shell.read_dir(out)?.into_iter().filter(|it| it.extension().is_some_and(|end| end == "whl")).collect();
+    let [wheel] = &wheels[..] else { anyhow::bail!("maturin made {} wheels", wheels.len()) };
+    ensure!(wheel.display().to_string().contains("-manylinux_"), "{} is for this machine only", wheel.display());
+    Ok(wheel.clone())
+}
+
+/// In an environment in the cache.
+fn maturin(run: &Run) -> Result<PathBuf> {
+    let (shell, cache) = (&run.shell, run.cache()?.join("wheel"));
+    let requirements = run.root.join("xtask/wheel/requirements.txt");
+    let (python, ready, content) = (cache.join("bin/python"), cache.join("ready"), shell.read_file(&requirements)?);
+    if !shell.read_file(&ready).is_ok_and(|known| known == content) {
+        cmd!(shell, "python3 -m venv --clear {cache}").run()?;
+        cmd!(shell, "{python} -m pip install --quiet --no-deps --only-binary=:all: --require-hashes -r {requirements}")
+            .run()?;
+        shell.write_file(ready, content)?;
+    }
+    Ok(cache.join("bin/maturin"))
+}
+
+/// A generated snapshot, and genuine ones where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them.
+fn snapshots(user: &mut User, root: &Path) -> Result<Vec<String>> {
+    let capture = root.join("tests/golden/everything.memtrace").display().to_string();
+    user.runs(&format!("export {capture} --to pytorch -o generated.pickle"), 0, "wrote generated.pickle")?;
+    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(PathBuf::from);
+    let genuine = folder.map(std::fs::read_dir).transpose()?.into_iter().flatten().flatten().map(|entry| entry.path());
+    let genuine = genuine.filter(|path| path.extension().is_some_and(|end| end == "pickle"));
+    let generated = user.folder.join("generated.pickle");
+    Ok(std::iter::once(generated).chain(genuine).map(|path| path.display().to_string()).collect())
+}
+
+struct User {
+    folder: PathBuf,
+    environment: PathBuf,
+    checks: Checks,
+}
+
+impl User {
+    /// A new environment with the wheel, and an empty folder.
+    fn new(run: &Run, wheel: &Path) -> Result<Self> {
+        let (shell, environment) = (&run.shell, run.scratch("user")?.join("environment"));
+        cmd!(shell, "python3 -m venv {environment}").run()?;
+        let python = environment.join("bin/python");
+        // What shows the frame in notebooks.
+        cmd!(shell, "{python} -m pip install --quiet {wheel} ipython").run()?;
+        Ok(Self { folder: run.scratch("here")?, environment, checks: Checks::default() })
+    }
+
+    /// A program of the environment, without cargo in PATH.
+    fn command(&self, program: &str) -> Command {
+        let programs = self.environment.join("bin");
+        let mut command = Command::new(programs.join(program));
+        command.current_dir(&self.folder).env_clear();
+        command.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).env("HOME", &self.folder);
+        command
+    }
+
+    /// Runs a command of memtrace, which must end with this code and print this part. Returns what it prints.
+    fn runs(&mut self, arguments: &str, code: i32, part: &str) -> Result<String> {
+        let output = self.command("memtrace").args(arguments.split(' ')).output().context("memtrace does not start")?;
+        let (name, text) = (format!("memtrace {arguments}"), both_streams(&output));
+        self.checks.exit(&name, output.status, output.status.code() == Some(code), &text);
+        self.checks.says(&name, &text, part);
+        Ok(text)
+    }
+
+    fn python(&mut self, code: &str, arguments: &[&str], says: &str) -> Result<()> {
+        let output = self.command("python").arg("-c").arg(code).args(arguments).output()?;
+        let text = both_streams(&output);
+        self.checks.exit("python", output.status, output.status.success(), &text);
+        self.checks.says("python", &text, says);
+        Ok(())
+    }
+}

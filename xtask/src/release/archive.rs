@@ -1,0 +1,61 @@
+//! The archive: the tool with the preload library and the simulated driver, so that neither Rust nor a compiler is needed.
+
+use std::path::Path;
+
+use anyhow::{Context, Error, Result};
+use memtrace_runner::kit::{Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER};
+use xshell::cmd;
+
+use super::files::ReleaseFolder;
+use super::licences;
+use crate::lane::Run;
+
+/// Parts of the kit in it.
+const PARTS: [&KitPart; 2] = [&PRELOAD_LIBRARY, &SIMULATED_DRIVER];
+
+pub(super) fn make(run: &Run, release: &ReleaseFolder, wheel: &Path) -> Result<()> {
+    let shell = &run.shell;
+    let (scratch, name) = (run.scratch("archive")?, release.archive_name());
+    let content = shell.create_dir(scratch.join(&name))?;
+    tool(run, wheel, &content)?;
+    kit(run, &content.join("lib/memtrace"), &release.version)?;
+    for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        shell.copy_file(run.root.join(file), content.join(file))?;
+    }
+    shell.write_file(content.join("THIRD-PARTY.txt"), licences::linked(run)?)?;
+    let archive = release.archive();
+    // Sorted and without times and owners: of the same files it is the same archive.
+    let same = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
+    cmd!(shell, "tar --create --gzip {same...} --file {archive} --directory {scratch} {name}").run()?;
+    Ok(())
+}
+
+/// The program of the wheel, which knows the oldest glibc that it runs with. Its file is called `cargo-memtrace`, as cargo and
+/// `cargo binstall` look for it; a link is called `memtrace`.
+fn tool(run: &Run, wheel: &Path, content: &Path) -> Result<()> {
+    let shell = &run.shell;
+    let (programs, unpacked) = (shell.create_dir(content.join("bin"))?, run.scratch("wheels-files")?);
+    cmd!(shell, "python3 -m zipfile --extract {wheel} {unpacked}").quiet().run()?;
+    let mut found = shell.read_dir(&unpacked)?.into_iter().map(|folder| folder.join("scripts/memtrace"));
+    let found = found.find(|path| path.exists()).context("the wheel has no program")?;
+    let program = programs.join("cargo-memtrace");
+    shell.copy_file(found, &program)?;
+    // Of a file in a wheel the archive's form keeps no mode.
+    cmd!(shell, "chmod 755 {program}").quiet().run()?;
+    Ok(std::os::unix::fs::symlink("cargo-memtrace", programs.join("memtrace"))?)
+}
+
+/// The parts as the tool looks for them, and the version that it compares.
+fn kit(run: &Run, folder: &Path, version: &str) -> Result<()> {
+    let (shell, sources) = (&run.shell, Kit::of(&run.root).map_err(Error::msg)?);
+    shell.create_dir(folder)?;
+    shell.write_file(folder.join("VERSION"), format!("{version}\n"))?;
+    for part in PARTS {
+        let (built, here) = (sources.folder(part).map_err(Error::msg)?, folder.join(part.folder_name()));
+        cmd!(shell, "cp --recursive --no-dereference {built} {here}").quiet().run()?;
+    }
+    // It is built with line tables, which are most of it.
+    let library = folder.join(PRELOAD_LIBRARY.folder_name()).join(PRELOAD_LIBRARY.file_name());
+    cmd!(shell, "strip --strip-unneeded {library}").quiet().run()?;
+    Ok(())
+}

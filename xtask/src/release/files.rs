@@ -1,0 +1,62 @@
+//! The folder of a release, in the target folder, and the checksums of its files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use xshell::cmd;
+
+use crate::lane::Run;
+
+/// The only kind of machine that archives are made for yet.
+pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+pub(super) struct ReleaseFolder {
+    folder: PathBuf,
+    pub(super) version: String,
+}
+
+impl ReleaseFolder {
+    /// Empty.
+    pub(super) fn new(run: &Run, version: &str) -> Result<Self> {
+        let folder = run.target.join("release-files");
+        run.shell.remove_path(&folder)?;
+        Ok(Self { folder: run.shell.create_dir(&folder)?, version: version.to_owned() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The archive's name without its ending: its only folder.
+    pub(super) fn archive_name(&self) -> String {
+        format!("memtrace-{}-{TARGET}", self.version)
+    }
+
+    pub(super) fn archive(&self) -> PathBuf {
+        self.folder.join(self.archive_name() + ".tar.gz")
+    }
+
+    /// Names of the files in it, sorted.
+    fn names(&self) -> Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.folder)?.collect::<Result<Vec<_>, _>>()?;
+        let mut names: Vec<String> = entries.iter().map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// As `sha256sum --check SHA256SUMS` reads them.
+    pub(super) fn write_checksums(&self, run: &Run) -> Result<()> {
+        let names = self.names()?;
+        let _folder = run.shell.push_dir(&self.folder);
+        let sums = cmd!(run.shell, "sha256sum {names...}").quiet().read()?;
+        Ok(run.shell.write_file("SHA256SUMS", sums + "\n")?)
+    }
+
+    pub(super) fn listing(&self) -> Result<String> {
+        let line = |name: String| {
+            let bytes = self.folder.join(&name).metadata().context("a file of the release")?.len();
+            Ok(format!("{bytes:>10}  {name}\n"))
+        };
+        self.names()?.into_iter().map(line).collect()
+    }
+}
