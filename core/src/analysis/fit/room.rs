@@ -41,7 +41,12 @@ mod tests {
     /// A block of 20 MiB; when it is gone, one of 60 MiB. A roomy pool keeps the first one's segment of 32 MiB.
     fn story() -> SnapshotData {
         let mut story = Story::cuda(0);
-        story.segment_alloc(32 * MIB, 32 * MIB).alloc("a", 20 * MIB).address(32 * MIB).memory(MemoryKind::Pool).free("a");
+        story
+            .segment_alloc(32 * MIB, 32 * MIB)
+            .alloc("a", 20 * MIB)
+            .address(32 * MIB)
+            .memory(MemoryKind::Pool)
+            .free("a");
         story.segment_alloc(64 * MIB, 64 * MIB).alloc("b", 60 * MIB).address(64 * MIB).memory(MemoryKind::Pool);
         story.pool(Pool { reserved_high: 96 * MIB, ..Pool::default() });
         story.build()
