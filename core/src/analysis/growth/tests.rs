@@ -223,7 +223,7 @@ fn a_log_without_its_beginning_and_a_sample_are_undecided() {
 fn a_free_by_another_thread_is_taken_from_the_row_of_the_thread_that_allocated() {
     let mut story = rising(10, |story, at| _ = story.thread(2).free(at).thread(1));
     let mut data = story.stacks(Default::default()).build();
-    data.process.threads = [1, 2].map(|number| thread(number)).to_vec();
+    data.process.threads = [1, 2].map(thread).to_vec();
     let growth = Growth::of(&DeviceView::of(&data, &data.devices[0]), Key::Thread);
     assert_eq!((growth.grows(), growth.rows), (Some(false), Vec::new()));
 }
