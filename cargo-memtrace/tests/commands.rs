@@ -462,6 +462,7 @@ fn the_help_of_every_command_has_examples() {
         "advise",
         "explain",
         "leaks",
+        "growth",
         "temporaries",
         "fit",
         "replay",

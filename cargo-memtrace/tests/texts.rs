@@ -157,7 +157,12 @@ fn every_reading_command_prints_visible_names() {
         }
         here.prints(&["view", "evil.memtrace", "plain.memtrace", "-o", "-"]);
         here.fails(3, &["fit", "--gpus", "T4", "--recording", "evil.memtrace"]);
-        for words in [&["plan", "evil.memtrace", "1"][..], &["replay", "evil.memtrace", "--memory", "1"]] {
+        let others = [
+            &["plan", "evil.memtrace", "1"][..],
+            &["replay", "evil.memtrace", "--memory", "1"],
+            &["growth", "evil.memtrace", "plain.memtrace"],
+        ];
+        for words in others {
             safe(words, &here.run(words));
         }
     }

@@ -10,12 +10,13 @@ fn recording() -> PathBuf {
 }
 
 /// Commands that read one recording: the words before the file and after it.
-const READING: [(&[&str], &[&str]); 20] = [
+const READING: [(&[&str], &[&str]); 21] = [
     (&["report"], &[]),
     (&["report"], &["--json"]),
     (&["advise"], &[]),
     (&["explain"], &["model.rs:7"]),
     (&["leaks"], &[]),
+    (&["growth"], &[]),
     (&["temporaries"], &[]),
     (&["plan"], &["1GiB"]),
     (&["replay"], &[]),

@@ -11,6 +11,7 @@ mod explain;
 mod export;
 mod fit;
 mod flamegraph;
+mod growth;
 mod leaks;
 mod man;
 mod plan;
@@ -101,6 +102,7 @@ commands! {
     Advise(advise::AdviseArgs),
     Explain(explain::ExplainArgs),
     Leaks(leaks::LeaksArgs),
+    Growth(growth::GrowthArgs),
     Temporaries(temporaries::TemporariesArgs),
     Diff(diff::DiffArgs),
     Flamegraph(flamegraph::FlamegraphArgs),

@@ -111,7 +111,7 @@ fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], mos
 }
 
 /// Bytes of each key before the log's first record, as far as a free or the end tells, and the rest.
-fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> (Vec<u64>, u64) {
+pub(super) fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> (Vec<u64>, u64) {
     let (mut start, mut seen) = (Vec::new(), HashSet::from([None]));
     for record in &device.records {
         if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
@@ -125,7 +125,7 @@ fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) ->
     (start, log::allocated_at_start(device).saturating_sub(known))
 }
 
-fn add(sums: &mut Vec<u64>, number: usize, bytes: u64) {
+pub(super) fn add(sums: &mut Vec<u64>, number: usize, bytes: u64) {
     sums.resize(sums.len().max(number + 1), 0);
     sums[number] += bytes;
 }

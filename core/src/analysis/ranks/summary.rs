@@ -18,7 +18,7 @@ pub struct DevicePeak {
 }
 
 impl DevicePeak {
-    fn of(device: &DeviceSnapshot) -> Self {
+    pub(in crate::analysis) fn of(device: &DeviceSnapshot) -> Self {
         let refused = || device.ooms.iter().rev().find_map(|oom| oom.device_total);
         let capacity = device.memory.map(|memory| memory.total).or_else(refused).filter(|total| *total > 0);
         Self { device: device.device, bytes: device.peak.total(), capacity }

@@ -1,6 +1,7 @@
 //! Report serializer: one JSON document with a schema, for a recording and for what a command prints of it.
 
 mod device;
+mod growth;
 mod parts;
 mod plan;
 mod ranks;
@@ -15,6 +16,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use self::device::DeviceFigures;
+pub use self::growth::growth_json;
 pub(in crate::export) use self::parts::FindingFigures;
 pub use self::plan::plan_json;
 use self::ranks::Ranks;

@@ -1,0 +1,81 @@
+//! Floors: the least that each row holds in each interval of the log's time.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::analysis::columns::Columns;
+use crate::analysis::key_timeline::{add, at_start};
+use crate::analysis::labels::{BEFORE_RECORDING, Labels};
+use crate::analysis::{Key, log};
+use crate::recording::DeviceView;
+use crate::snapshot::{Record, RecordKind};
+
+/// A row's bytes over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RowOverTime {
+    pub(super) label: String,
+    /// The least that it held in each interval.
+    pub(super) floors: Vec<u64>,
+    /// What it holds at the end.
+    pub(super) at_end: u64,
+    /// Its bytes are estimates from a sample.
+    pub(super) is_estimate: bool,
+    /// The least since the interval began that is being replayed.
+    least: u64,
+}
+
+impl RowOverTime {
+    /// Goes on to an interval: it begins with what the one before ended with.
+    fn go_to(&mut self, interval: usize) {
+        while self.floors.len() < interval {
+            self.floors.push(self.least);
+            self.least = self.at_end;
+        }
+    }
+
+    fn change(&mut self, interval: usize, bytes: i64) {
+        self.go_to(interval);
+        self.at_end = self.at_end.saturating_add_signed(bytes);
+        self.least = self.least.min(self.at_end);
+    }
+}
+
+/// The rows of a device by this key, in the order in which their labels occur. One pass over the log.
+pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: Columns) -> Vec<RowOverTime> {
+    let mut labels = Labels::by(device, key, time.to_ns);
+    let (mut start, rest) = at_start(device, |block| labels.number(block));
+    if rest > 0 {
+        add(&mut start, labels.number_of(BEFORE_RECORDING), rest);
+    }
+    let row = |bytes: u64| RowOverTime { at_end: bytes, least: bytes, ..RowOverTime::default() };
+    let mut rows: Vec<RowOverTime> = start.into_iter().map(row).collect();
+    let mut live = LiveRows::default();
+    for entry in log::entries(device) {
+        let number = live.row_of(entry.record, &mut labels);
+        rows.resize_with(rows.len().max(number + 1), RowOverTime::default);
+        let row = &mut rows[number];
+        row.change(time.place(entry.record.time_ns), entry.change);
+        row.is_estimate |= device.sampling.is_sampled(entry.record.size);
+    }
+    rows.iter_mut().for_each(|row| row.go_to(time.count));
+    for (row, label) in rows.iter_mut().zip(labels.names()) {
+        label.clone_into(&mut row.label);
+    }
+    rows
+}
+
+/// The rows of live blocks. A free does not know all that its alloc does, such as the thread.
+#[derive(Default)]
+struct LiveRows(HashMap<u64, usize, RandomState>);
+
+impl LiveRows {
+    fn row_of(&mut self, record: &Record, labels: &mut Labels<'_>) -> usize {
+        if record.kind == RecordKind::Free {
+            return self.0.remove(&record.raw_seq()).unwrap_or_else(|| labels.number(&record.block()));
+        }
+        let number = labels.number(&record.block());
+        self.0.insert(record.raw_seq(), number);
+        number
+    }
+}

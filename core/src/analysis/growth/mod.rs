@@ -1,0 +1,192 @@
+//! Growth over time: rows that hold ever more, interval after interval, as a service does that leaks.
+//!
+//! The time of the log is divided into equal intervals. The *floor* of a row in an interval is the least that it held there, so
+//! what comes and goes within an interval does not count. A row *grows* if its floor rises in every interval after the warm-up and
+//! never fell before. A cache that is full, or that is cleared, has an interval in which its floor does not rise.
+//!
+//! [`accumulation`](super::accumulation) asks the same of the repetitions of a line, and needs no time.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `floors` | the least of each row in each interval |
+//! | `judge` | whether floors rise |
+
+mod floors;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+
+use self::floors::{RowOverTime, floors};
+pub use self::judge::RowGrowth;
+use self::judge::{INTERVALS, WARM_UP, judge, judged};
+use super::Key;
+use super::columns::Columns;
+use super::ranks::DevicePeak;
+use crate::recording::DeviceView;
+use crate::snapshot::Device;
+
+/// A row that grows, or may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrowingRow {
+    /// The key.
+    pub label: String,
+    /// Whether it grows.
+    pub growth: RowGrowth,
+    /// Bytes in a minute, from the first floor after the warm-up to the last one.
+    pub per_minute: u64,
+    /// The same by the least step from one interval to the next.
+    pub least_per_minute: u64,
+    /// By the largest step.
+    pub most_per_minute: u64,
+    /// How much its floor rose since the warm-up.
+    pub risen: u64,
+    /// What it holds at the end.
+    pub at_end: u64,
+    /// Since when its floor has risen without a pause, in nanoseconds since the recording began.
+    pub since_ns: u64,
+}
+
+/// What grows on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The device.
+    pub device: Device,
+    /// What the rows stand for.
+    pub key: Key,
+    /// Rows that grow, the steepest first; then those that may.
+    pub rows: Vec<GrowingRow>,
+    /// The length of an interval in nanoseconds.
+    pub interval_ns: u64,
+    /// Live bytes at the end.
+    pub at_end: u64,
+    /// Those of them that are below the threshold: they have no rows.
+    pub below_threshold: u64,
+    /// The rows' bytes are estimates from a sample.
+    pub is_estimate: bool,
+    /// Bytes that the device has, if its driver said so.
+    pub capacity: Option<u64>,
+    /// Why it cannot be said that nothing grows.
+    pub undecided: Option<&'static str>,
+}
+
+impl Growth {
+    /// What grows on a device, by this key.
+    pub fn of(device: &DeviceView<'_>, key: Key) -> Self {
+        let time = Columns::of(device, INTERVALS);
+        let interval_ns = (time.to_ns - time.from_ns) / INTERVALS as u64;
+        let missing = what_is_missing(device, time);
+        let found = if missing.is_none() { floors(device, key, time) } else { Vec::new() };
+        let rows = found.iter().filter_map(|row| growing(row, time, interval_ns)).map(|row| in_doubt(device, row));
+        let mut rows: Vec<GrowingRow> = rows.collect();
+        rows.sort_by_cached_key(|row| (Reverse((row.growth == RowGrowth::Grows, row.per_minute)), row.label.clone()));
+        Self {
+            device: device.device,
+            key,
+            rows,
+            interval_ns,
+            at_end: device.live_by_sizes().saturating_add(device.below_threshold),
+            below_threshold: device.below_threshold,
+            is_estimate: device.is_sample(),
+            capacity: DevicePeak::of(device).capacity,
+            undecided: missing
+                .or_else(|| lacks_its_beginning(device))
+                .or_else(|| device.is_sample().then_some(SAMPLED)),
+        }
+    }
+
+    /// The rows that grow.
+    pub fn growing(&self) -> &[GrowingRow] {
+        let count = self.rows.partition_point(|row| row.growth == RowGrowth::Grows);
+        self.rows.get(..count).unwrap_or_default()
+    }
+
+    /// Whether something grows; `None` if that is not certain.
+    pub fn grows(&self) -> Option<bool> {
+        match (self.growing().is_empty(), self.rows.is_empty() && self.undecided.is_none()) {
+            (false, _) => Some(true),
+            (true, true) => Some(false),
+            (true, false) => None,
+        }
+    }
+
+    /// What grows in a minute, all rows that grow together.
+    pub fn per_minute(&self) -> u64 {
+        self.growing().iter().map(|row| row.per_minute).fold(0, u64::saturating_add)
+    }
+
+    /// The row that began to grow first; of equal ones the steepest.
+    pub fn first(&self) -> Option<&GrowingRow> {
+        self.growing().iter().min_by_key(|row| row.since_ns)
+    }
+
+    /// In how many nanoseconds the device is full at this rate.
+    pub fn full_in_ns(&self) -> Option<u64> {
+        let left = self.capacity?.saturating_sub(self.at_end);
+        let ns = (u128::from(left) * MINUTE).checked_div(self.per_minute().into())?;
+        u64::try_from(ns).ok()
+    }
+}
+
+/// In nanoseconds.
+const MINUTE: u128 = 60_000_000_000;
+
+const SAMPLED: &str = "small blocks were sampled";
+
+/// Why nothing can be said of any row.
+fn what_is_missing(device: &DeviceView<'_>, time: Columns) -> Option<&'static str> {
+    match () {
+        () if device.records.is_empty() => Some("the recording has no log"),
+        () if time.to_ns - time.from_ns < INTERVALS as u64 => Some("the recording has no times"),
+        () if !device.gaps.is_empty() => Some("the log has gaps"),
+        () if device.data().health.lost_blocks > 0 => Some("blocks were lost"),
+        () if is_idle(device, time) => Some("in some of the 16 intervals nothing was allocated or freed"),
+        () => None,
+    }
+}
+
+/// Whether nothing happened in an interval after the warm-up, except in the last one.
+fn is_idle(device: &DeviceView<'_>, time: Columns) -> bool {
+    let mut is_busy = [false; INTERVALS];
+    device.records.iter().for_each(|record| is_busy[time.place(record.time_ns)] = true);
+    is_busy[WARM_UP..INTERVALS - 1].contains(&false)
+}
+
+/// What rises in a part of the log may be a cache that was cleared before.
+fn lacks_its_beginning(device: &DeviceView<'_>) -> Option<&'static str> {
+    (device.overwritten > 0).then_some("the log lacks its beginning")
+}
+
+fn in_doubt(device: &DeviceView<'_>, row: GrowingRow) -> GrowingRow {
+    match (row.growth, lacks_its_beginning(device)) {
+        (RowGrowth::Grows, Some(why)) => GrowingRow { growth: RowGrowth::MayGrow(why), ..row },
+        _ => row,
+    }
+}
+
+fn growing(row: &RowOverTime, time: Columns, interval_ns: u64) -> Option<GrowingRow> {
+    let growth = match judge(&row.floors)? {
+        RowGrowth::Grows if row.is_estimate => RowGrowth::MayGrow(SAMPLED),
+        growth => growth,
+    };
+    let floors = judged(&row.floors);
+    let steps = || floors.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let rate = |bytes: u64, intervals: usize| {
+        let ns = u128::from(interval_ns) * intervals as u128;
+        u64::try_from(u128::from(bytes) * MINUTE / ns.max(1)).unwrap_or(u64::MAX)
+    };
+    let risen = floors.last()?.saturating_sub(*floors.first()?);
+    let until = row.floors.get(..WARM_UP + floors.len())?;
+    let pause = until.windows(2).rposition(|pair| pair[1] <= pair[0]);
+    Some(GrowingRow {
+        label: row.label.clone(),
+        growth,
+        per_minute: rate(risen, floors.len() - 1),
+        least_per_minute: rate(steps().min()?, 1),
+        most_per_minute: rate(steps().max()?, 1),
+        risen,
+        at_end: row.at_end,
+        since_ns: time.from_ns + pause.map_or(0, |at| at as u64 + 1) * interval_ns,
+    })
+}
