@@ -1,6 +1,7 @@
 //! The rows of a need: what was recorded, and what CUDA takes beside it.
 
-use super::{Card, NeedRow, room};
+use super::room::{self, STEP, has_pool};
+use super::{Card, NeedRow};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{CudaState, DeviceSnapshot, StackId};
@@ -11,8 +12,6 @@ const MIB: u64 = 1 << 20;
 pub(super) const LIVE: &str = "live at the peak";
 /// What pools take beyond.
 pub(super) const POOLS: &str = "rounding and growth of pools";
-/// A pool grows by steps of this size.
-pub(super) const STEP: u64 = 32 * MIB;
 
 pub(super) fn rows(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let beside = of_process(device, card);
@@ -52,10 +51,6 @@ pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
     let beyond = device.stats.reserved_bytes.peak.saturating_sub(device.stats.allocated_bytes.peak);
     let step = if has_pool(device) { STEP } else { 0 };
     beyond + step
-}
-
-pub(super) fn has_pool(device: &DeviceSnapshot) -> bool {
-    device.pool.is_some_and(|pool| pool.reserved_high > 0)
 }
 
 /// What CUDA takes for the process.

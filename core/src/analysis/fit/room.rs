@@ -1,9 +1,11 @@
 //! How little memory the driver's pool gets by with, by its model: on a full card it gives back what it holds without need.
 
-use super::need::{STEP, has_pool};
 use crate::analysis::AllocatorModel;
 use crate::recording::DeviceView;
+use crate::snapshot::DeviceSnapshot;
 
+/// A pool grows by steps of this size.
+pub(super) const STEP: u64 = 32 << 20;
 /// The least is found to within so many bytes.
 const EXACT: u64 = STEP / 8;
 
@@ -20,6 +22,10 @@ pub(crate) fn least(device: &DeviceView<'_>) -> Option<u64> {
         *end = middle;
     }
     Some(enough)
+}
+
+pub(super) fn has_pool(device: &DeviceSnapshot) -> bool {
+    device.pool.is_some_and(|pool| pool.reserved_high > 0)
 }
 
 /// The model serves all requests.

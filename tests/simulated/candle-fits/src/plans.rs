@@ -2,20 +2,25 @@
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
-/// Work that holds three matrices of this size at once.
+/// Work that holds three matrices of this size at once, in more operations than a value has to be idle for (docs/findings.md).
 fn work(size: usize, device: &Device) -> Result<f32> {
-    let xs = Tensor::zeros((size, size), DType::F32, device)?;
-    let ys = xs.matmul(&xs)?;
-    ys.add(&xs)?.flatten_all()?.sum(0)?.to_scalar()
+    let mut xs = Tensor::zeros((size, size), DType::F32, device)?;
+    for _ in 0..12 {
+        xs = xs.matmul(&xs)?.add(&xs)?;
+    }
+    xs.flatten_all()?.sum(0)?.to_scalar()
 }
 
 /// A tensor stays until its function ends, but nothing uses it any more.
 pub fn freed_earlier(planned: bool, device: &Device) -> Result<()> {
     let features = Tensor::zeros((2048, 2048), DType::F32, device)?.exp()?;
     let sum = features.flatten_all()?.sum(0)?.to_scalar::<f32>()?;
-    let features = if planned { None } else { Some(features) };
+    let mut kept = Some(features);
+    if planned {
+        kept = None;
+    }
     println!("{} {}", sum, work(1500, device)?);
-    drop(features);
+    drop(kept);
     Ok(())
 }
 
@@ -74,7 +79,10 @@ pub fn several(planned: bool, device: &Device) -> Result<()> {
     let positions = || Tensor::zeros((1000, 1024), DType::F32, device);
     let early = if planned { None } else { Some(positions()?) };
     let pooled = embedded.sum(0)?;
-    let embedded = if planned { None } else { Some(embedded) };
+    let mut kept = Some(embedded);
+    if planned {
+        kept = None;
+    }
     let weight = Var::zeros((1024, 1024), DType::F32, device)?;
     let mut losses = Vec::new();
     for _ in 0..4 {
@@ -89,6 +97,6 @@ pub fn several(planned: bool, device: &Device) -> Result<()> {
     };
     let mean = Tensor::stack(&losses, 0)?.mean_all()?.to_scalar::<f32>()?;
     println!("{mean} {}", positions.flatten_all()?.sum(0)?.to_scalar::<f32>()?);
-    drop(embedded);
+    drop(kept);
     Ok(())
 }
