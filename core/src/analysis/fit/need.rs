@@ -40,7 +40,7 @@ fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     let has_room = memory >= device.stats.reserved_bytes.peak;
     // More memory may be worse: it changes where the pool puts blocks.
     if memory < least || has_room || room::suffices(device, memory) {
-        row(roomy.min(least - live + STEP), "simulated on a full card, and a step of 32 MiB")
+        row(roomy.min(least.saturating_sub(live) + STEP), "simulated on a full card, and a step of 32 MiB")
     } else {
         row(roomy, "simulated, and a step of 32 MiB")
     }

@@ -83,6 +83,11 @@ mod tests {
         data.devices[0].stats.reserved_bytes.peak = 59 * MIB;
         let device = DeviceView::of(&data, &data.devices[0]);
         assert_eq!((device.least_room(), pools(&device, 1 << 40)), (None, 32));
+        // More is said to be live than reserved, as a file may.
+        let mut data = story();
+        data.devices[0].stats.allocated_bytes.peak = 1 << 40;
+        let device = DeviceView::of(&data, &data.devices[0]);
+        assert_eq!((device.least_room(), pools(&device, 1 << 40)), (Some(96 * MIB), 32));
         let mut data = story();
         data.devices[0].overwritten = 1;
         let device = DeviceView::of(&data, &data.devices[0]);
