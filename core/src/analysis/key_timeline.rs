@@ -1,13 +1,15 @@
 //! Timeline by line, operator or category: which keys held the memory at the highest moment of each column of time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
 
 use super::columns::Columns;
 use super::labels::{BEFORE_RECORDING, Labels};
 use super::log;
 use super::rows::Key;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, DeviceSnapshot, RecordKind};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Record, RecordKind};
 
 /// One key of a [`KeyTimeline`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,8 @@ pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usi
         Key::Category => labels.number_of(device.categories().get(block.seq).word()),
         _ => labels.number(block),
     };
-    let numbers: Vec<usize> = device.records.iter().map(|record| number(&record.block())).collect();
+    let mut blocks = BlockNumbers::default();
+    let numbers: Vec<usize> = device.records.iter().map(|record| blocks.of(record, &mut number)).collect();
     let (mut now, rest) = at_start(device, &mut number);
     if rest > 0 {
         let unknown = if key == Key::Category { Category::Unknown.word() } else { BEFORE_RECORDING };
@@ -108,6 +111,22 @@ fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], mos
         rows.push(TimelineRow { label: OTHERS.to_owned(), highest, columns: others });
     }
     rows
+}
+
+/// The number of each live block's key. A free does not know all that its alloc does, such as the thread.
+#[derive(Default)]
+pub(super) struct BlockNumbers(HashMap<u64, usize, RandomState>);
+
+impl BlockNumbers {
+    /// That of a record's block. The log is asked in its order.
+    pub(super) fn of(&mut self, record: &Record, number: impl FnOnce(&Block) -> usize) -> usize {
+        if record.kind == RecordKind::Free {
+            return self.0.remove(&record.raw_seq()).unwrap_or_else(|| number(&record.block()));
+        }
+        let number = number(&record.block());
+        self.0.insert(record.raw_seq(), number);
+        number
+    }
 }
 
 /// Bytes of each key before the log's first record, as far as a free or the end tells, and the rest.
@@ -176,5 +195,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_block_that_another_thread_frees_is_taken_from_the_thread_that_allocated_it() {
+        let mut story = Story::cpu();
+        story.lasting(3_000);
+        story.at(100).thread(1).alloc("a", 1000).thread(2).alloc("b", 300);
+        story.at(1_100).thread(2).free("a").at(2_100).thread(1).alloc("c", 50);
+        let data = story.build();
+        let timeline = key_timeline(&DeviceView::of(&data, &data.devices[0]), Key::Thread, 3, 8);
+        let columns: Vec<&[u64]> = timeline.rows.iter().map(|row| &*row.columns).collect();
+        assert_eq!(columns, [&[1000, 1000, 50][..], &[300, 300, 300]]);
+        assert_eq!(timeline.totals, [1300, 1300, 350]);
     }
 }

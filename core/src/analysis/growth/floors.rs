@@ -1,15 +1,10 @@
 //! Floors: the least that each row holds in each interval of the log's time.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use crate::analysis::columns::Columns;
-use crate::analysis::key_timeline::{add, at_start};
+use crate::analysis::key_timeline::{BlockNumbers, add, at_start};
 use crate::analysis::labels::{BEFORE_RECORDING, Labels};
 use crate::analysis::{Key, log};
 use crate::recording::DeviceView;
-use crate::snapshot::{Record, RecordKind};
 
 /// A row's bytes over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,9 +45,9 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: Columns) -> Vec<Ro
     }
     let row = |bytes: u64| RowOverTime { at_end: bytes, least: bytes, ..RowOverTime::default() };
     let mut rows: Vec<RowOverTime> = start.into_iter().map(row).collect();
-    let mut live = LiveRows::default();
+    let mut numbers = BlockNumbers::default();
     for entry in log::entries(device) {
-        let number = live.row_of(entry.record, &mut labels);
+        let number = numbers.of(entry.record, |block| labels.number(block));
         rows.resize_with(rows.len().max(number + 1), RowOverTime::default);
         let row = &mut rows[number];
         row.change(time.place(entry.record.time_ns), entry.change);
@@ -63,19 +58,4 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: Columns) -> Vec<Ro
         label.clone_into(&mut row.label);
     }
     rows
-}
-
-/// The rows of live blocks. A free does not know all that its alloc does, such as the thread.
-#[derive(Default)]
-struct LiveRows(HashMap<u64, usize, RandomState>);
-
-impl LiveRows {
-    fn row_of(&mut self, record: &Record, labels: &mut Labels<'_>) -> usize {
-        if record.kind == RecordKind::Free {
-            return self.0.remove(&record.raw_seq()).unwrap_or_else(|| labels.number(&record.block()));
-        }
-        let number = labels.number(&record.block());
-        self.0.insert(record.raw_seq(), number);
-        number
-    }
 }
