@@ -120,17 +120,18 @@ pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> 
     let (mut allocs, mut found) = (HashMap::new(), Vec::new());
     for ((operator, line), calls) in sites {
         let allocs = allocs.entry(operator).or_insert_with(|| AllocsByThread::of(device, operator));
-        let site = of_site(device, log, allocs, (operator, line, &calls));
-        found.extend(site.filter(|site| site.row.bytes >= least.max(1)));
+        found.extend(of_site(device, log, allocs, least.max(1), (operator, line, &calls)));
     }
     found.retain(|site| site.row.times() >= OperatorTemporaries::LEAST_TIMES);
     found
 }
 
+/// `None` if the largest call has fewer bytes of temporaries than `least`.
 fn of_site(
     device: &DeviceView<'_>,
     log: &LogReplay,
     allocs: &AllocsByThread,
+    least: u64,
     (operator, line, calls): (&str, String, &[&Call<'_>]),
 ) -> Option<InParts> {
     let bytes =
@@ -138,6 +139,10 @@ fn of_site(
     let all: Vec<(&Call<'_>, Workspace)> =
         calls.iter().map(|call| (*call, Workspace::of(device, log, allocs, call))).collect();
     let (call, largest) = all.iter().max_by_key(|(_, workspace)| bytes(workspace))?;
+    // To find the inputs, the whole log is read.
+    if bytes(largest) < least {
+        return None;
+    }
     let (inputs, are_inputs_known) = inputs(device, log, call);
     let row = OperatorTemporaries {
         operator: operator.to_owned(),
