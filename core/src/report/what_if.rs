@@ -20,10 +20,11 @@ pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u6
     vec![
         format!("{fits}With {model} at most {reserved} would be reserved; the live peak is {live}: {lost} is lost."),
         format!(
-            "When most was reserved, {} were live, {} were free in {} segments, and {} were rounding.",
+            "When most was reserved, {} were live, {} were free in {} {}, and {} were rounding.",
             Bytes(found.live_then),
             Bytes(found.free_then),
             found.segments_then,
+            if found.segments_then == 1 { "segment" } else { "segments" },
             Bytes((found.reserved_peak - found.live_then).saturating_sub(found.free_then))
         ),
     ]
