@@ -44,8 +44,7 @@ struct ProcessWatch {
 
 impl ProcessWatch {
     fn program_has_ended(&mut self) -> bool {
-        let ended =
-            apart::read("/proc/self/stat", 1 << 10).and_then(|stat| MainThread::of(&stat)).filter(|main| main.ended);
+        let ended = apart::read("/proc/self/stat", 1 << 10, MainThread::of).filter(|main| main.ended);
         let Some(main) = ended else { return false };
         let has_others = main.threads > running() + 1;
         self.outlived |= has_others;

@@ -54,10 +54,11 @@ impl MappingsReader {
     fn read(&self, objects: &[LoadedObject], time_ns: u64) -> Option<Mappings> {
         let below_threshold = untraced::below(self.min_size);
         let own = u64::try_from(untraced::own()).unwrap_or(0) + memory::own_bytes();
-        let smaps = apart::read("/proc/self/smaps", ROOM)?;
-        let vmas = smaps::parse(&smaps);
-        let rows = rows(&vmas, &known::all(&vmas, objects), known::resident);
-        Some(Mappings { time_ns, below_threshold, own, rows })
+        let rows = |smaps: &str| {
+            let vmas = smaps::parse(smaps);
+            Some(rows(&vmas, &known::all(&vmas, objects), known::resident))
+        };
+        Some(Mappings { time_ns, below_threshold, own, rows: apart::read("/proc/self/smaps", ROOM, rows)? })
     }
 }
 

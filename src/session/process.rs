@@ -75,7 +75,10 @@ pub(super) fn own_folder() -> &'static str {
 
 /// Physical memory of this process. `None` where the kernel has no `/proc`.
 pub(super) fn host_memory(time_ns: u64) -> Option<HostMemory> {
-    let status = apart::read("/proc/self/status", 4 << 10)?;
+    apart::read("/proc/self/status", 4 << 10, |status| host_memory_of(status, time_ns))
+}
+
+fn host_memory_of(status: &str, time_ns: u64) -> Option<HostMemory> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
@@ -108,7 +111,7 @@ fn program() -> String {
 /// An ended thread keeps its last name; the system may have reused its id.
 fn name(number: ThreadId, os_id: u32) -> String {
     let (first, last) = thread::kept_names(number);
-    let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64).map(|name| name.trim_end().to_owned());
+    let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64, |name| Some(name.trim_end().to_owned()));
     last.or_else(now).or(first).unwrap_or_default()
 }
 

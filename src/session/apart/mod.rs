@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use self::desk::Desk;
 use super::spawn::{OwnThread, spawn};
 use crate::record::fork;
+use crate::record::pages::{PageVec, Pages};
 
 static CURRENT: Mutex<Weak<FileThread>> = Mutex::new(Weak::new());
 
@@ -108,35 +109,38 @@ impl Drop for FileThread {
     }
 }
 
-/// A text file of the kernel's. `room` is what it should need.
-pub(super) fn read(path: &str, mut room: usize) -> Option<String> {
+/// What `parse` finds in a text file of the kernel's. `room` is what it should need. A large text lies in pages of its own, as a C
+/// library keeps what is given back to it.
+pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     loop {
-        let (path, mut text) = (path.to_owned(), vec![0; room]);
+        let (path, mut text) = (path.to_owned(), PageVec::new_in(Pages));
+        text.try_reserve_exact(room).ok()?;
         let fill = move || (fill(&path, &mut text), path, text);
-        let (filled, _, mut text) = match current() {
+        let (filled, _, text) = match current() {
             Some(thread) => thread.run(fill)?,
             None => fill(),
         };
-        let length = filled.ok()?;
-        if length < room {
-            text.truncate(length);
-            return String::from_utf8(text).ok();
+        filled.ok()?;
+        if text.len() < text.capacity() {
+            return parse(std::str::from_utf8(&text).ok()?);
         }
         room *= 4;
     }
 }
 
-/// How much of the text is the file's.
-fn fill(path: &str, text: &mut [u8]) -> io::Result<usize> {
+/// Touches no more of the memory than the file needs.
+fn fill(path: &str, text: &mut PageVec<u8>) -> io::Result<()> {
     let mut file = File::open(path)?;
-    let mut length = 0;
-    while let Some(rest) = text.get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
+    while text.len() < text.capacity() {
+        let filled = text.len();
+        text.resize(text.capacity().min(filled + (64 << 10)), 0);
+        let read = file.read(&mut text[filled..]);
+        text.truncate(filled + *read.as_ref().unwrap_or(&0));
+        match read {
             Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
         }
     }
-    Ok(length)
+    Ok(())
 }
