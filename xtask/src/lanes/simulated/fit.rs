@@ -27,10 +27,22 @@ pub(super) struct Said {
 }
 
 /// What a card takes besides what the program asks for.
-struct Drawn {
+pub(super) struct Drawn {
     context: u64,
     module: u64,
     workspace: u64,
+}
+
+impl Drawn {
+    /// What makes a simulated card take that.
+    pub(super) fn variables(&self) -> [(&'static str, String); 3] {
+        [
+            ("MEMTRACE_CUSIM_CONTEXT", self.context),
+            ("MEMTRACE_CUSIM_MODULE", self.module),
+            ("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", self.workspace),
+        ]
+        .map(|(name, bytes)| (name, bytes.to_string()))
+    }
 }
 
 /// An example, which writes its recording to a new folder.
@@ -77,13 +89,10 @@ pub(super) fn at_both_ends<'a>(
     log: &Path,
     command: impl Fn(bool) -> GpuCommand<'a>,
 ) -> Result<()> {
-    let Drawn { context, module, workspace } = draw(&card.context, seed);
+    let drawn = card.draw(seed).variables();
     for (what, memory, fits) in [("enough", card.need.end, true), ("less", card.need.start - MIB, false)] {
-        let command = command(fits)
-            .variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"))
-            .variable("MEMTRACE_CUSIM_CONTEXT", context)
-            .variable("MEMTRACE_CUSIM_MODULE", module)
-            .variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace);
+        let command = command(fits).variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"));
+        let command = drawn.iter().fold(command, |command, (name, value)| command.variable(name, value));
         let ended = command.run(run, log)?;
         let name = format!("{name}, {}, seed {seed}, {what}: {} MiB", card.card, memory / MIB);
         let said = ended.both_streams();
@@ -138,17 +147,18 @@ impl Said {
             context: range(&is_context),
         })
     }
-}
 
-/// Within the rows: the context with its stacks; a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
-fn draw(context: &Range<u64>, seed: u64) -> Drawn {
-    let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut next = |most: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % (most + 1)
-    };
-    let workspace = [0, 4 * MIB, 32 * MIB][next(2) as usize];
-    Drawn { context: context.start + next(context.end - context.start), module: next(48 * MIB / MODULES), workspace }
+    /// Within the rows: the context with its stacks; a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
+    pub(super) fn draw(&self, seed: u64) -> Drawn {
+        let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut next = |most: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % (most + 1)
+        };
+        let workspace = [0, 4 * MIB, 32 * MIB][next(2) as usize];
+        let Range { start, end } = self.context;
+        Drawn { context: start + next(end - start), module: next(48 * MIB / MODULES), workspace }
+    }
 }

@@ -12,7 +12,7 @@ use super::builds::PROFILE;
 use super::command::GpuCommand;
 use super::fit::{self, Said};
 use crate::checks::Checks;
-use crate::lane::{Run, output, said};
+use crate::lane::{Run, both_streams, output, said};
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/simulated/candle-fits";
@@ -46,12 +46,14 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         checks: Checks::default(),
         tool: tool.path("cargo-memtrace")?,
         program: program.path("candle-fits")?,
+        beyond: Vec::new(),
     };
     println!("| program | GPUs | live at the peak | needed on an RTX 4090 | of the card |\n|---|--:|--:|--:|--:|");
     let only = std::env::var("MEMTRACE_FITS").ok();
     for (name, gpus) in PROGRAMS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
         println!("{}", lane.program(name, *gpus)?);
     }
+    println!("{}", lane.deviation());
     for name in PLANNED.iter().filter(|name| only.as_deref().is_none_or(|only| only == **name)) {
         lane.plan(name)?;
     }
@@ -70,6 +72,8 @@ struct Fits<'r> {
     checks: Checks,
     tool: &'r Path,
     program: &'r Path,
+    /// By how many bytes what was predicted at most is more than what recordings on an RTX 4090 say, as shares of the card.
+    beyond: Vec<f64>,
 }
 
 impl Fits<'_> {
@@ -88,6 +92,7 @@ impl Fits<'_> {
             })?;
         }
         let card = fullest.get("RTX 4090").context("no RTX 4090")?;
+        self.check(name, gpus, card)?;
         let gib = |bytes: u64| format!("{:.3}", bytes as f64 / GIB);
         let width = (card.need.end - card.need.start) as f64 / card.memory as f64 * 100.;
         let [low, high] = [card.need.start, card.need.end].map(gib);
@@ -101,6 +106,38 @@ impl Fits<'_> {
         let ended = output(command)?;
         Said::all(&String::from_utf8_lossy(&ended.stdout))
             .with_context(|| format!("{name}: {}", String::from_utf8_lossy(&ended.stderr)))
+    }
+
+    /// A recording on a card must have no row with more than what was predicted from a recording on another one.
+    fn check(&mut self, name: &str, gpus: usize, card: &Said) -> Result<()> {
+        let folder = self.run.scratch(&format!("check-{name}"))?;
+        let [first, real] = ["first", "real"].map(|what| folder.join(format!("{what}.memtrace")));
+        let (tool, program) = (self.tool, self.program);
+        let run = |file: &Path, memory: &str| {
+            let memory = vec![memory; gpus].join(",");
+            cmd!(self.run.shell, "{tool} run --exec {program} --simulate {memory} -o {file} -- {name}")
+        };
+        said(run(&first, "1TiB"))?;
+        // The card of its size, with what another seed has drawn.
+        said(run(&real, &format!("{}B", card.memory)).envs(card.draw(name.len() as u64 + 100).variables()))?;
+        let check = cmd!(self.run.shell, "{tool} fit --check {real} --recording {first} --gpus RTX-4090 --json");
+        let ended = output(check)?;
+        let name = format!("check of {name}");
+        self.checks.exit(&name, ended.status, ended.status.success(), &both_streams(&ended));
+        let json: Value = serde_json::from_slice(&ended.stdout).context(name.clone())?;
+        let rows = json["rows"].as_array().context("no rows")?;
+        let bytes = |row: &Value| row["predicted_less_measured_bytes"][1].as_f64().unwrap_or(f64::NAN);
+        self.checks.that(&format!("{name}, no row is too low"), rows.iter().all(|row| bytes(row) >= 0.));
+        self.beyond.extend(rows.last().map(|row| bytes(row) / card.memory as f64));
+        Ok(())
+    }
+
+    /// How far the predictions are off.
+    fn deviation(&self) -> String {
+        let (sum, count) = (self.beyond.iter().sum::<f64>(), self.beyond.len());
+        let under = self.beyond.iter().filter(|beyond| **beyond < 0.).count();
+        let (mean, most) = (100. * sum / count as f64, 100. * self.beyond.iter().copied().fold(0., f64::max));
+        format!("{count} recordings on an RTX 4090: {under} need more than predicted; predicted is on average {mean:.1} % of the card more than needed, at most {most:.1} %")
     }
 
     /// A plan for the peak of the program that was changed by hand must be found, and predict this peak to the byte.
