@@ -22,6 +22,7 @@ pub(super) fn so_far() -> Health {
         unplaced_blocks: device_memory::UNPLACED.load(Relaxed),
         unknown_frees: device_memory::UNKNOWN_FREES.load(Relaxed),
         refused_frees: device_memory::REFUSED_FREES.load(Relaxed),
+        executable_graphs: cuda::executable_graphs(),
         ..Health::default()
     }
 }

@@ -49,6 +49,7 @@ fn a_captured_graph_allocates_when_it_is_launched() {
         let graphs = gpu.memory.unwrap().graphs.unwrap();
         assert_eq!((graphs.used, graphs.reserved), (5120, 2 << 20));
         assert_eq!(snapshot.health.cuda.unseen_calls, []);
+        assert_eq!(snapshot.health.executable_graphs, 1);
         raw::program_destroy(program).unwrap();
         raw::free(result).unwrap();
         drop(warm);

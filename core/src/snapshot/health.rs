@@ -74,6 +74,8 @@ unknown_frees => "frees of device memory that was allocated before the recording
 refused_frees => "frees were refused by the CUDA driver: that memory is leaked, or was never allocated";
     /// Blocks whose device was not known, or is beyond the 32 CUDA devices that can be recorded.
 unplaced_blocks => "blocks of device memory were not recorded: their device is not known, or is beyond the 32nd";
+    /// CUDA graphs that were made executable: what the driver keeps for them is not recorded.
+    executable_graphs;
 }
 
 impl Health {

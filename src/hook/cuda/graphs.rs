@@ -6,6 +6,7 @@
 //! that phase holds it.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace_core::snapshot::{Device, KernelId};
 
@@ -145,6 +146,13 @@ pub(super) fn created(out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     }
 }
 
+static MADE_EXECUTABLE: AtomicU64 = AtomicU64::new(0);
+
+/// How many graphs were made executable in this process.
+pub(crate) fn executable_graphs() -> u64 {
+    MADE_EXECUTABLE.load(Ordering::Relaxed)
+}
+
 /// An executable graph keeps the nodes that its graph has now.
 pub(super) fn instantiated(out: CallerPtr<usize>, graph: Handle, flags: u64) -> impl FnOnce(c_int) {
     /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
@@ -152,6 +160,7 @@ pub(super) fn instantiated(out: CallerPtr<usize>, graph: Handle, flags: u64) -> 
     let known = |nodes: &mut Nodes| own_vec(nodes.iter().filter(|(capture, _)| *capture == 0).map(|(_, node)| *node));
     move |result| {
         let Some(program) = out.written(result) else { return };
+        MADE_EXECUTABLE.fetch_add(1, Ordering::Relaxed);
         PROGRAMS.remove(program).finish(result);
         if let Some(nodes) = GRAPHS.change(graph.addr(), known).filter(|nodes| !nodes.is_empty()) {
             PROGRAMS.insert(program, Program { nodes, frees_first: flags & FREES_FIRST != 0 });

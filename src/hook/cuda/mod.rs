@@ -66,6 +66,7 @@ mod uses;
 
 use crate::hook::interpose::{dlsym, patch};
 
+pub(crate) use graphs::executable_graphs;
 pub(crate) use init::on_cuda_start;
 use memtrace_core::snapshot::{CudaHooks, CudaState};
 pub(crate) use query::{memory, pool, used_pools};

@@ -100,6 +100,12 @@ impl Fit {
         if is_python(device.data()) {
             return Some("it is PyTorch's: its libraries and modules are not known");
         }
+        if need::is_simulated(device.data()) && need::has_library(device, "libnccl") {
+            return Some("it uses NCCL, whose buffers are not known without GPUs");
+        }
+        if device.data().health.executable_graphs > 0 {
+            return Some("it makes CUDA graphs executable, and what the driver keeps for them is not known");
+        }
         Self::doubt_of_peak(device)
     }
 
@@ -142,7 +148,7 @@ impl Fit {
 mod tests {
     use super::*;
     use crate::snapshot::testing::Story;
-    use crate::snapshot::{MemoryKind, Pool, SnapshotData, UnseenCalls};
+    use crate::snapshot::{CudaState, LoadedObject, MemoryKind, Pool, SnapshotData, UnseenCalls};
 
     fn fit(live: u64, memory: u64) -> Fit {
         let mut story = Story::cuda(0);
@@ -196,6 +202,24 @@ mod tests {
         let mut unseen = whole;
         unseen.health.cuda.unseen_calls.push(UnseenCalls { function: "cuX".into(), calls: 1 });
         assert!([refused, cut, lost, unseen].iter().all(|data| doubt(data).is_some()));
+    }
+
+    #[test]
+    fn what_a_library_or_the_driver_keeps_unseen_is_in_doubt() {
+        let doubt = |state, library: &str, executable_graphs| {
+            let mut data = Story::cuda(0).alloc("weights", 1000).build();
+            let path = Some(format!("/usr/lib/{library}.so.2"));
+            let object = LoadedObject { path, ..data.objects[0].clone() };
+            data.objects.push(object);
+            data.health.cuda.state = state;
+            data.health.executable_graphs = executable_graphs;
+            Fit::doubt(&DeviceView::of(&data, &data.devices[0]))
+        };
+        assert_eq!(doubt(CudaState::Simulated, "libcublas", 0), None);
+        assert!(doubt(CudaState::Simulated, "libnccl", 0).is_some_and(|why| why.contains("NCCL")));
+        // On a GPU its buffers are recorded.
+        assert_eq!(doubt(CudaState::Active, "libnccl", 0), None);
+        assert!(doubt(CudaState::Active, "libcublas", 1).is_some_and(|why| why.contains("graphs")));
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn live(device: &DeviceView<'_>) -> NeedRow {
     NeedRow { what: LIVE, low: bytes, high: bytes, known_by: known_by.to_owned() }
 }
 
-fn is_simulated(data: &Attribution<'_>) -> bool {
+pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
     data.health.cuda.state == CudaState::Simulated
 }
 
@@ -57,8 +57,7 @@ pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
 fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let (fewest, most) = card.threads();
     let stack = |bytes: u64, of| bytes * of;
-    let library = |name: &str| device.data().objects.iter().any(|object| is_library(object.path.as_deref(), name));
-    let has_cublas = library("libcublas");
+    let has_cublas = has_library(device, "libcublas");
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
     let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
     vec![
@@ -77,6 +76,11 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
         ),
         row("modules", 0, if has_cublas { 300 * MIB } else { 64 * MIB }, "assumed; loaded at first use"),
     ]
+}
+
+/// Whether a library whose file's name begins so was loaded.
+pub(super) fn has_library(device: &DeviceView<'_>, name: &str) -> bool {
+    device.data().objects.iter().any(|object| is_library(object.path.as_deref(), name))
 }
 
 fn is_library(path: Option<&str>, name: &str) -> bool {
