@@ -1,6 +1,7 @@
 //! Stub of the CUDA hooks for platforms where driver calls are not intercepted.
 
-use memtrace_core::snapshot::{CudaHooks, CudaState, DeviceMemory, Pool};
+use memtrace_core::capture::Driver;
+use memtrace_core::snapshot::{CudaHooks, CudaState};
 
 pub(crate) fn refresh() {}
 
@@ -23,12 +24,12 @@ pub(crate) fn coverage() -> CudaHooks {
     CudaHooks { state: CudaState::NotSupported, ..CudaHooks::default() }
 }
 
-pub(crate) fn pool(_ordinal: u32) -> Option<Pool> {
-    None
+pub(crate) fn driver(_ordinal: u32) -> Driver {
+    Driver::default()
 }
 
-pub(crate) fn memory(_ordinal: u32) -> Option<DeviceMemory> {
-    None
+pub(crate) fn executable_graphs() -> u64 {
+    0
 }
 
 pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {

@@ -273,6 +273,11 @@ impl LiveOnDevice {
     }
 }
 
+/// Whether something was recorded of a device, and nothing is live there.
+pub(crate) fn is_empty(device: Device) -> bool {
+    recorder::with_ledger_there(device, |ledger| ledger.live_len() == 0) == Some(true)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;

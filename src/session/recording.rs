@@ -115,8 +115,8 @@ impl Recording {
             Some(pools) => pools.iter().find(|(known, _)| *known == ordinal).map(|(_, used)| *used),
             None => Some(0),
         };
-        let pool = cuda::pool(ordinal).map(|pool| Pool { used_before: before, ..pool });
-        Driver { pool, memory: cuda::memory(ordinal) }
+        let Driver { pool, memory } = cuda::driver(ordinal);
+        Driver { pool: pool.map(|pool| Pool { used_before: before, ..pool }), memory }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

@@ -300,3 +300,33 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         assert_equals_truth(&session.snapshot(), true);
     });
 }
+
+#[test]
+fn once_no_context_is_left_the_drivers_numbers_are_those_from_before() {
+    let variables = [("MEMTRACE_CUSIM_OTHERS", "3GiB"), ("MEMTRACE_CUSIM_CONTEXT", "256MiB")];
+    on_gpu(&variables, || {
+        let session = memtrace::start().unwrap();
+        let used = || {
+            let snapshot = session.snapshot();
+            let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+            analysis::balance(&DeviceView::of(&snapshot, gpu)).map(|balance| {
+                let is_rest = |row: &&analysis::BalanceRow| row.item == BalanceItem::Unexplained;
+                (balance.used, balance.rows.iter().filter(is_rest).map(|row| row.bytes).sum::<i64>())
+            })
+        };
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        drop(stream.alloc_zeros::<u8>(1_000_000).unwrap());
+        drop(stream);
+        drop(context);
+        let process = (3i64 << 30) + (256 << 20);
+        let (before, rest) = used().expect("there were numbers while there was a context");
+        assert!(before >= process as u64 && rest == process, "{before} {rest}");
+        // What went with its context would have to be a row, but is live no more.
+        let context = CudaContext::new(0).unwrap();
+        raw::alloc(5000).unwrap();
+        raw::primary_release(0).unwrap();
+        std::mem::forget(context);
+        assert_eq!(used(), None);
+    });
+}

@@ -79,7 +79,8 @@ pub struct Pool {
     pub used_before: Option<u64>,
 }
 
-/// The driver's statistics of a whole device, in bytes, queried when the snapshot was taken.
+/// The driver's statistics of a whole device, in bytes, queried when the snapshot was taken, or if it had no context any more, just
+/// before its last one ended, with no recorded block live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
     /// Free bytes, as all processes see them (`cuMemGetInfo`).

@@ -25,6 +25,9 @@ fn primary(device: c_int) -> usize {
 
 fn ending(context: impl FnOnce() -> usize, primary_of: Option<c_int>) -> impl FnOnce(c_int) {
     let context = if handles::any_of_contexts() { context() } else { 0 };
+    if attention::is_recording() {
+        query::remember();
+    }
     move |result| {
         if result != SUCCESS {
             return;

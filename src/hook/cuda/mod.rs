@@ -69,7 +69,7 @@ use crate::hook::interpose::{dlsym, patch};
 pub(crate) use graphs::executable_graphs;
 pub(crate) use init::on_cuda_start;
 use memtrace_core::snapshot::{CudaHooks, CudaState};
-pub(crate) use query::{memory, pool, used_pools};
+pub(crate) use query::{driver, used_pools};
 
 /// Patches imports of objects that were loaded since the last time.
 pub(crate) fn refresh() {

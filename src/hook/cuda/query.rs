@@ -4,13 +4,16 @@
 
 use std::ffi::c_int;
 
+use memtrace_core::capture::Driver;
 use memtrace_core::snapshot::{Device, DeviceMemory, GraphMemory, MADE_UP, Pool};
 
 use super::driver::{self, SUCCESS};
 use super::functions::*;
+use super::table::HandleTable;
 use super::types::Place;
 use super::{device, pools};
 use crate::record::ledger::segments::SegmentAnswer;
+use crate::record::{device_memory, guard, recorder};
 
 const RELEASE_THRESHOLD: c_int = 4;
 const RESERVED_CURRENT: c_int = 5;
@@ -21,11 +24,35 @@ const USED_HIGH: c_int = 8;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
-/// The state of a device's default pool, if it can be queried now.
-pub(crate) fn pool(ordinal: u32) -> Option<Pool> {
-    if !driver::is_loaded() {
-        return None;
+/// What the driver said of a device before a context ended.
+static LAST: HandleTable<u32, Driver> = HandleTable::new();
+
+/// The state of a device and of its default pool; once it has no context any more, what was said before.
+pub(crate) fn driver(ordinal: u32) -> Driver {
+    let now = said_now(ordinal);
+    if now.memory.is_some() { now } else { LAST.change(ordinal, |last| *last).unwrap_or(now) }
+}
+
+fn said_now(ordinal: u32) -> Driver {
+    if driver::is_loaded() { Driver { pool: pool(ordinal), memory: memory(ordinal) } } else { Driver::default() }
+}
+
+/// A context is about to end. What is live now would be in no recording that is made afterwards.
+pub(super) fn remember() {
+    if guard::state() & guard::OWN != 0 {
+        return;
     }
+    let _own = guard::own_work();
+    for device in recorder::devices() {
+        let Device::Cuda(ordinal) = device else { continue };
+        LAST.forget(ordinal);
+        if device_memory::is_empty(device) {
+            LAST.insert(ordinal, said_now(ordinal));
+        }
+    }
+}
+
+fn pool(ordinal: u32) -> Option<Pool> {
     let _relaxed = RelaxedCapture::enter()?;
     pool_of(device_at(ordinal)?)
 }
@@ -55,10 +82,7 @@ fn device_memory() -> Option<(u64, u64)> {
 }
 
 /// The memory of a device: free bytes, the program's own pools, and graphs.
-pub(crate) fn memory(ordinal: u32) -> Option<DeviceMemory> {
-    if !driver::is_loaded() {
-        return None;
-    }
+fn memory(ordinal: u32) -> Option<DeviceMemory> {
     let _relaxed = RelaxedCapture::enter()?;
     let (free, total) = with_context(device_at(ordinal)?, device_memory)??;
     let mut memory = DeviceMemory { free, total, graphs: graphs_of(device_at(ordinal)?), ..DeviceMemory::default() };
