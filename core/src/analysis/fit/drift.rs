@@ -1,7 +1,7 @@
 //! What was predicted for a card, compared with what a recording on it says.
 
 use super::Fit;
-use super::need::{LIVE, POOLS};
+use super::need::{LIVE, POOLS, WORKSPACE, is_cublas};
 use crate::analysis::{BalanceItem, balance};
 use crate::recording::DeviceView;
 
@@ -44,7 +44,8 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
         .filter(|row| row.item == BalanceItem::Unexplained)
         .map(|row| row.bytes)
         .sum::<i64>();
-    let live = measured.peak.total();
+    let workspace = workspace(fit, measured);
+    let live = measured.peak.total().saturating_sub(workspace);
     let beyond = measured.stats.reserved_bytes.peak.saturating_sub(measured.stats.allocated_bytes.peak);
     let row = |what, measured, is_part: &dyn Fn(&str) -> bool| {
         let rows = || fit.rows.iter().filter(|row| is_part(row.what));
@@ -52,7 +53,7 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
         let high = |row: &super::NeedRow| if row.what == POOLS { row.high.max(fit.roomy_pools) } else { row.high };
         DriftRow { what, low: rows().map(|row| row.low).sum(), high: rows().map(high).sum(), measured }
     };
-    let process = u64::try_from(rest).unwrap_or(0);
+    let process = u64::try_from(rest).unwrap_or(0) + workspace;
     Some(vec![
         row(LIVE, live, &|what| what == LIVE),
         row(POOLS, beyond, &|what| what == POOLS),
@@ -61,12 +62,19 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     ])
 }
 
+/// What cuBLAS itself had at the peak, if the prediction has a row for that. On a GPU it is recorded.
+fn workspace(fit: &Fit, measured: &DeviceView<'_>) -> u64 {
+    let has_row = fit.rows.iter().any(|row| row.what == WORKSPACE);
+    let blocks = measured.peak.blocks.iter().filter(|block| has_row && is_cublas(measured.data(), block.stack));
+    blocks.map(|block| block.size).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::Card;
-    use crate::snapshot::testing::Story;
-    use crate::snapshot::{DeviceMemory, MemoryKind, Pool};
+    use crate::snapshot::testing::{Story, frame, stacks};
+    use crate::snapshot::{DeviceMemory, MemoryKind, Pool, StackId};
 
     #[test]
     fn rows_are_judged_one_by_one_and_a_byte_too_few_is_under() {
@@ -94,5 +102,33 @@ mod tests {
         let mut story = Story::cuda(0);
         let data = story.alloc("weights", 1000).build();
         drift(fit, &DeviceView::of(&data, &data.devices[0]))
+    }
+    /// A simulated cuBLAS takes no memory, the real one asks the driver for it.
+    #[test]
+    fn what_cublas_itself_took_is_judged_with_its_own_row() {
+        let own = frame("net::forward", "src/net.rs", 7);
+        let recorded = |workspace: u64| {
+            let mut story = Story::cuda(0);
+            story.stacks(stacks(vec![own.clone(), frame("cublasCreate_v2", "", 0)], [[0], [1]]));
+            story.alloc("weights", 1000).on(StackId(1));
+            if workspace > 0 {
+                story.alloc("workspace", workspace).on(StackId(2));
+            }
+            let used = 1000 + workspace + (200 << 20);
+            let memory = DeviceMemory { free: (1 << 40) - used, total: 1 << 40, ..DeviceMemory::default() };
+            let mut data = story.memory_of_device(memory).build();
+            data.objects[0].path = Some("/usr/lib/libcublas.so.13".into());
+            data
+        };
+        let (first, real) = (recorded(0), recorded(4 << 20));
+        let fit = Fit::of(&DeviceView::of(&first, &first.devices[0]), Card::of_memory("a card", 1 << 40));
+        let rows = drift(&fit, &DeviceView::of(&real, &real.devices[0])).unwrap();
+        let measured: Vec<u64> = rows.iter().map(|row| row.measured).collect();
+        assert_eq!(measured, [1000, 0, 204 << 20, 1000 + (204 << 20)]);
+        assert!(!rows.iter().any(DriftRow::is_under), "{rows:?}");
+        // Where the prediction knows that block, it is the program's.
+        let fit = Fit::of(&DeviceView::of(&real, &real.devices[0]), Card::of_memory("a card", 1 << 40));
+        let rows = drift(&fit, &DeviceView::of(&real, &real.devices[0])).unwrap();
+        assert_eq!((rows[0].measured, rows[2].measured), (1000 + (4 << 20), 200 << 20));
     }
 }

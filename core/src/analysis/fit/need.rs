@@ -10,6 +10,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// What the program asked for.
 pub(super) const LIVE: &str = "live at the peak";
+/// What cuBLAS takes for itself.
+pub(super) const WORKSPACE: &str = "cuBLAS workspace";
 /// What pools take beyond.
 pub(super) const POOLS: &str = "rounding and growth of pools";
 
@@ -69,7 +71,7 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
             "0.9 to 1.3 KiB a thread of the card",
         ),
         row(
-            "cuBLAS workspace",
+            WORKSPACE,
             0,
             if has_cublas && !recorded { 32 * MIB } else { 0 },
             "default: 4 MiB, from Hopper on 32",
@@ -87,6 +89,6 @@ fn is_library(path: Option<&str>, name: &str) -> bool {
     path.and_then(|path| path.rsplit('/').next()).is_some_and(|file| file.starts_with(name))
 }
 
-fn is_cublas(data: &Attribution<'_>, stack: StackId) -> bool {
+pub(super) fn is_cublas(data: &Attribution<'_>, stack: StackId) -> bool {
     crate::attribute::library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
 }
