@@ -8,6 +8,10 @@ use crate::snapshot::{CudaState, DeviceSnapshot, StackId};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+/// Bytes of the largest stack of a kernel's thread.
+const MOST_STACK: u64 = 2 * KIB;
+/// Modules of a program without cuBLAS.
+const MODULES: u64 = 64 * MIB;
 /// What the program asked for.
 pub(super) const LIVE: &str = "live at the peak";
 /// What cuBLAS takes for itself.
@@ -63,20 +67,15 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
     let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
     vec![
-        row("kernel stacks", stack(KIB, fewest), stack(2 * KIB, most), "1 to 2 KiB a thread of the card"),
+        row("kernel stacks", stack(KIB, fewest), stack(MOST_STACK, most), "1 to 2 KiB a thread of the card"),
         row(
             "rest of the context",
             stack(KIB, fewest) * 9 / 10,
             stack(KIB, most) * 13 / 10,
             "0.9 to 1.3 KiB a thread of the card",
         ),
-        row(
-            WORKSPACE,
-            0,
-            if has_cublas && !recorded { 32 * MIB } else { 0 },
-            "default: 4 MiB, from Hopper on 32",
-        ),
-        row("modules", 0, if has_cublas { 300 * MIB } else { 64 * MIB }, "assumed; loaded at first use"),
+        row(WORKSPACE, 0, if has_cublas && !recorded { 32 * MIB } else { 0 }, "default: 4 MiB, from Hopper on 32"),
+        row("modules", 0, if has_cublas { 300 * MIB } else { MODULES }, "assumed; loaded at first use"),
     ]
 }
 
@@ -91,4 +90,26 @@ fn is_library(path: Option<&str>, name: &str) -> bool {
 
 pub(super) fn is_cublas(data: &Attribution<'_>, stack: StackId) -> bool {
     crate::attribute::library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNELS: &str = include_str!("kernels.txt");
+
+    #[test]
+    fn candles_kernels_are_within_the_rows_whatever_the_card() {
+        let rows = KERNELS.lines().filter(|line| !line.starts_with('#'));
+        let rows: Vec<Vec<&str>> = rows.map(|line| line.split(' ').collect()).collect();
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        for architecture in [75, 80, 86, 89, 90, 100, 120] {
+            let modules: Vec<_> = rows.iter().filter(|row| number(row[1]) == architecture).collect();
+            assert_eq!(modules.len(), 11);
+            // The driver may take whole large pages for each.
+            let bytes = |row: &&Vec<&str>| number(row[3]).next_multiple_of(2 * MIB);
+            assert!(modules.iter().map(|row| bytes(row)).sum::<u64>() < MODULES);
+            assert!(modules.iter().all(|row| number(row[4]) <= MOST_STACK));
+        }
+    }
 }

@@ -118,8 +118,9 @@ impl Fits<'_> {
             cmd!(self.run.shell, "{tool} run --exec {program} --simulate {memory} -o {file} -- {name}")
         };
         said(run(&first, "1TiB"))?;
-        // The card of its size, with what another seed has drawn.
-        said(run(&real, &format!("{}B", card.memory)).envs(card.draw(name.len() as u64 + 100).variables()))?;
+        // The card of its size, or as large as the program needs, with what another seed has drawn.
+        let memory = card.memory.max(card.need.end);
+        said(run(&real, &format!("{memory}B")).envs(card.draw(name.len() as u64 + 100).variables()))?;
         let check = cmd!(self.run.shell, "{tool} fit --check {real} --recording {first} --gpus RTX-4090 --json");
         let ended = output(check)?;
         let name = format!("check of {name}");
@@ -137,7 +138,9 @@ impl Fits<'_> {
         let (sum, count) = (self.beyond.iter().sum::<f64>(), self.beyond.len());
         let under = self.beyond.iter().filter(|beyond| **beyond < 0.).count();
         let (mean, most) = (100. * sum / count as f64, 100. * self.beyond.iter().copied().fold(0., f64::max));
-        format!("{count} recordings on an RTX 4090: {under} need more than predicted; predicted is on average {mean:.1} % of the card more than needed, at most {most:.1} %")
+        format!(
+            "{count} recordings on an RTX 4090: {under} need more than predicted; predicted is on average {mean:.1} % of the card more than needed, at most {most:.1} %"
+        )
     }
 
     /// A plan for the peak of the program that was changed by hand must be found, and predict this peak to the byte.
