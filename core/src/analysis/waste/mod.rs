@@ -119,6 +119,8 @@ struct WastingSite {
     waste: Waste,
     absences: Vec<Absence>,
     moved: Vec<MovedBlock>,
+    /// The longest time that one of them is not needed, at the peak or not.
+    longest_ns: u64,
 }
 
 type SiteKey = (WasteKind, String, String, String);
@@ -157,18 +159,19 @@ fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> V
             let until_end = until.unwrap_or(usize::MAX);
             site.absences.push(Absence { seq: uses.seq, from, until: until_end, size: record.size });
             site.moved.push((uses.seq, kind, if kind == WasteKind::Early { until.unwrap_or(from) } else { from }));
+            let time = |at: usize| log.times.get(at).copied().unwrap_or(0);
+            let used_ns = used.map_or(0, |used| used.time_ns);
+            let (from_ns, until_ns) = match kind {
+                WasteKind::PastLastUse => (used_ns, until.map_or(u64::MAX, time)),
+                WasteKind::NeverUsed => (time(at), until.map_or(u64::MAX, time)),
+                WasteKind::Early => (time(at), used_ns),
+            };
+            let idle = if kind == WasteKind::NeverUsed { 0 } else { until_ns.saturating_sub(from_ns) };
+            site.longest_ns = site.longest_ns.max(idle);
             let is_at_peak = peak_at.is_some_and(|peak| (from..until_end).contains(&peak));
             if is_at_peak {
                 site.waste.bytes += record.size;
                 site.waste.blocks += 1;
-                let time = |at: usize| log.times.get(at).copied().unwrap_or(0);
-                let used_ns = used.map_or(0, |used| used.time_ns);
-                let (from_ns, until_ns) = match kind {
-                    WasteKind::PastLastUse => (used_ns, until.map_or(u64::MAX, time)),
-                    WasteKind::NeverUsed => (time(at), until.map_or(u64::MAX, time)),
-                    WasteKind::Early => (time(at), used_ns),
-                };
-                let idle = if kind == WasteKind::NeverUsed { 0 } else { until_ns.saturating_sub(from_ns) };
                 site.waste.from_ns = site.waste.from_ns.max(from_ns);
                 site.waste.until_ns = site.waste.until_ns.min(until_ns);
                 site.waste.idle_ns = site.waste.idle_ns.max(idle);
@@ -203,7 +206,7 @@ impl WastingSite {
             saves: 0,
             peak_without: 0,
         };
-        Self { waste, absences: Vec::new(), moved: Vec::new() }
+        Self { waste, absences: Vec::new(), moved: Vec::new(), longest_ns: 0 }
     }
 }
 

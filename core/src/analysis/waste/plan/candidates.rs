@@ -144,7 +144,8 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     let mut by_pass: BTreeMap<String, Vec<Absence>> = BTreeMap::new();
     for site in sites(device, log, Some(device.graphs())) {
         if site.waste.pass_line.is_empty() {
-            wasted.push(Candidate::of(PlannedChange::Waste(site.waste), site.absences));
+            let waste = Waste { idle_ns: site.longest_ns, ..site.waste };
+            wasted.push(Candidate::of(PlannedChange::Waste(waste), site.absences));
         } else {
             by_pass.entry(site.waste.pass_line).or_default().extend(site.absences);
         }

@@ -37,7 +37,7 @@ impl DeviceView<'_> {
             candidates: candidates.len(),
             knows_uses: !self.uses.is_empty(),
         };
-        let chosen: Vec<&Candidate> = chosen.into_iter().map(|at| &candidates[at]).collect();
+        let chosen = by_saving(&log, chosen.into_iter().map(|at| &candidates[at]).collect());
         let mut changes = Vec::new();
         for (count, candidate) in chosen.iter().enumerate() {
             let before = std::mem::replace(&mut changes, search::changes(&chosen[..=count]));
@@ -48,6 +48,24 @@ impl DeviceView<'_> {
         }
         Ok(plan)
     }
+}
+
+/// First what moves nothing, and of that what lowers the peak most; last what lowers it only where others have.
+fn by_saving<'c>(log: &LogReplay, chosen: Vec<&'c Candidate>) -> Vec<&'c Candidate> {
+    let peak = |chosen: &[&Candidate]| log.peak(&search::changes(chosen));
+    let mut sorted = chosen.clone();
+    for at in 0..sorted.len() {
+        let before = peak(&sorted[..at]);
+        let rank = |next: &usize| {
+            let after = peak(&[&sorted[..at], &[sorted[*next]]].concat());
+            (after == before, sorted[*next].moved > 0, after)
+        };
+        if let Some(best) = (at..sorted.len()).min_by_key(rank) {
+            sorted[at..=best].rotate_right(1);
+        }
+    }
+    // Where two changes decide of a block, the first one does.
+    if peak(&sorted) <= peak(&chosen) { sorted } else { chosen }
 }
 
 /// The record at which most was live of those where a change takes something away.

@@ -215,3 +215,22 @@ fn what_moves_nothing_comes_first() {
     assert_eq!((plan.peak(), plan.moved()), (110, 200), "{plan:?}");
     assert_eq!(plan.steps.iter().map(|step| step.moved).collect::<Vec<_>>(), [0, 200]);
 }
+
+#[test]
+fn what_lowers_the_peak_comes_before_what_only_lowers_the_rest() {
+    let data =
+        Story::cuda(0).alloc("all along", 100).alloc("at the peak", 60).free("at the peak").alloc("later", 50).build();
+    let view = DeviceView::of(&data, &data.devices[0]);
+    let log = LogReplay::of(&view).unwrap();
+    let without = |label: usize, from, until, size| {
+        let seq = data.devices[0].records[label].alloc_seq.unwrap();
+        Candidate::of(
+            PlannedChange::OwnStep(data.devices[0].records[0].block(), 0),
+            vec![Absence { seq, from, until, size }],
+        )
+    };
+    let (rest, peak) = (without(0, 2, usize::MAX, 100), without(1, 1, 2, 60));
+    let sorted = by_saving(&log, vec![&rest, &peak]);
+    assert!(std::ptr::eq(sorted[0], &peak) && std::ptr::eq(sorted[1], &rest));
+    assert_eq!(log.peak(&search::changes(&sorted[..1])), 150);
+}
