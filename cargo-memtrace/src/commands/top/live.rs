@@ -71,8 +71,9 @@ impl Live {
     fn look(&mut self) -> Result<bool, CommandFailure> {
         if let Some(seen) = self.looker.seen() {
             let seen = seen?;
+            // The first look has to find the names of functions, which is not to be paid again.
+            self.view.pace.cost = if self.view.is_empty() { Duration::ZERO } else { seen.cost };
             self.view.see(seen.files);
-            self.view.pace.cost = seen.cost;
             let asked = self.asked.take().unwrap_or_else(Instant::now);
             self.next = asked + self.view.pace.wait();
             return Ok(true);

@@ -86,8 +86,8 @@ fn written_by(pid: u32) -> Result<Vec<PathBuf>, CommandFailure> {
             "cannot see which files process {pid} writes: {error}; name its recording instead"
         ))),
         (true, None) => Err(CommandFailure::usage(format!(
-            "process {pid} writes no recording, and neither does a child of it; start the program with `{} run`, or, if it has \
-             memtrace in it, with the variables MEMTRACE=1 and MEMTRACE_OUT=run.memtrace",
+            "process {pid} writes no recording, and neither does a child of it; start the program with `{} run`, or, if it calls \
+             memtrace::init, with the variables MEMTRACE=1 and MEMTRACE_OUT=run.memtrace",
             called::name()
         ))),
     }

@@ -99,6 +99,11 @@ impl View {
         self.files = files;
     }
 
+    /// Nothing has been seen yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Nobody writes any of the files any more.
     pub(super) fn has_ended(&self) -> bool {
         !self.files.is_empty() && self.files.iter().all(|file| file.has_ended)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use memtrace_core::analysis::{Key, Look, Looks};
 use memtrace_core::report::WatchedFile;
-use memtrace_core::symbol::SymbolSources;
+use memtrace_core::symbol::{FoundNames, SymbolSources};
 use memtrace_core::{Device, ReadOptions, Recording};
 
 use super::targets::Targets;
@@ -21,15 +21,22 @@ pub(super) struct Watch {
     sources: SymbolSources,
     paths: Vec<PathBuf>,
     files: Vec<WatchedFile>,
-    /// The length of each file when it was read.
-    lengths: Vec<u64>,
+    /// How each file was read.
+    read: Vec<Reading>,
+}
+
+/// What a reading of a file leaves to the next one.
+#[derive(Default)]
+struct Reading {
+    length: u64,
+    found: FoundNames,
 }
 
 impl Watch {
     /// The files that are there.
     pub(super) fn of(targets: Targets, device: Option<Device>, sources: SymbolSources) -> Result<Self, CommandFailure> {
-        let (paths, files, lengths) = (targets.recordings(true)?, Vec::new(), Vec::new());
-        Ok(Self { targets, device, sources, paths, files, lengths })
+        let (paths, files, read) = (targets.recordings(true)?, Vec::new(), Vec::new());
+        Ok(Self { targets, device, sources, paths, files, read })
     }
 
     /// Looks at all files, by these keys.
@@ -40,7 +47,7 @@ impl Watch {
             }
         }
         self.files.resize_with(self.paths.len(), WatchedFile::default);
-        self.lengths.resize(self.paths.len(), 0);
+        self.read.resize_with(self.paths.len(), Reading::default);
         for (file, name) in self.files.iter_mut().zip(input::names_of(&self.paths)) {
             file.file = name;
         }
@@ -49,19 +56,19 @@ impl Watch {
     }
 
     fn look_at(&mut self, at: usize, keys: &[Key]) {
-        let (path, file) = (&self.paths[at], &mut self.files[at]);
+        let (path, file, last) = (&self.paths[at], &mut self.files[at], &mut self.read[at]);
         // Before it is read: what is written afterwards belongs to the next look.
         file.has_ended = recordings::has_ended(path);
         let length = path.metadata().map_or(0, |data| data.len());
-        let is_same = length == self.lengths[at] && file.problem.is_none();
+        let is_same = length == last.length && file.problem.is_none();
         if let Some(looks) = file.looks.as_mut().filter(|looks| is_same && looks.last().keys == keys) {
             return looks.add_unchanged();
         }
-        let read = ReadOptions::default().sources(self.sources.clone()).open(path);
+        let read = ReadOptions::default().sources(self.sources.clone()).found(&mut last.found).open(path);
         let look = read.map(|data| Look::of(&Recording::new(&data), &file.file, self.device, keys));
         file.problem = look.as_ref().err().map(ToString::to_string);
         if let Ok(look) = look {
-            self.lengths[at] = length;
+            last.length = length;
             match &mut file.looks {
                 Some(looks) => looks.add(look),
                 none => *none = Some(Looks::begin(look)),
