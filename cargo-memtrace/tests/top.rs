@@ -30,6 +30,16 @@ fn program() {
     }
 }
 
+/// Waits until it is so.
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The program above, recording to a file.
 struct Program(Child);
 
@@ -115,32 +125,45 @@ impl Top {
     /// Waits for a screen that has this text.
     #[track_caller]
     fn shows(&self, text: &str) -> Vec<String> {
+        let mut screen = Vec::new();
         let began = Instant::now();
-        loop {
-            let screen = self.screen();
-            if screen.iter().any(|line| line.contains(text)) {
-                return screen;
-            }
+        while !screen.iter().any(|line: &String| line.contains(text)) {
             assert!(began.elapsed() < Duration::from_secs(60), "{text}: {screen:#?}");
             std::thread::sleep(Duration::from_millis(5));
+            screen = self.screen();
         }
+        screen
     }
 
     /// What is left in the normal screen after it has ended in order.
     #[track_caller]
     fn left(mut self) -> String {
-        let status = self.child.wait().unwrap();
+        let mut status = None;
+        eventually("top ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
         let before = tcgetattr(&self.window).unwrap().local_modes;
         assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal is as before");
-        drop(self.window);
-        let began = Instant::now();
-        while !self.written.lock().unwrap().ends_with(b"\n") {
-            assert!(began.elapsed() < Duration::from_secs(10));
-        }
-        let written = String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned();
+        eventually("the last line", || self.written().ends_with('\n'));
+        let written = self.written();
         let (_, left) = written.split_once("\x1b[?1049l").unwrap();
-        assert!(status.success(), "{left}");
+        assert!(status.unwrap().success(), "{left}");
         left.to_owned()
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -178,8 +201,7 @@ fn keys_and_windows_of_any_size_are_obeyed_while_a_program_runs() {
     top.shows("FROZEN");
     program.does("30");
     // A later look has seen the block once the file has it.
-    let has_it = || once(&file).contains("35.00 MiB");
-    while !has_it() {}
+    eventually("35 MiB are committed", || once(&file).contains("35.00 MiB"));
     std::thread::sleep(Duration::from_millis(300));
     top.press("s");
     let frozen = top.shows("sorted by count");
@@ -194,13 +216,11 @@ fn keys_and_windows_of_any_size_are_obeyed_while_a_program_runs() {
     top.press("?");
     for (width, height) in [(40, 12), (20, 4), (1, 1), (200, 50), (70, 24)] {
         resize(&top.terminal, (width, height));
-        let began = Instant::now();
-        let fits = |screen: &[String]| {
-            screen.len() == height as usize && screen.iter().all(|line| line.chars().count() <= width as usize)
-        };
-        while !fits(&top.screen()) {
-            assert!(began.elapsed() < Duration::from_secs(60), "{width}×{height}: {:#?}", top.screen());
-        }
+        let is_narrow = |line: &String| line.chars().count() <= width as usize;
+        eventually(&format!("{width}×{height}"), || {
+            let screen = top.screen();
+            screen.len() == height as usize && screen.iter().all(is_narrow)
+        });
     }
     program.end();
     let left = top.left();
@@ -276,11 +296,11 @@ fn a_folder_or_a_process_stands_for_the_recordings_that_are_being_written() {
 fn a_process_that_records_nothing_is_told_how_to() {
     let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
     let output = command(&[&other.id().to_string()]).output().unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("writes no recording") && error.contains("cargo memtrace run"), "{error}");
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 /// Bytes of the file, cut anywhere: the picture has the totals and the rows of the report of the same bytes.
