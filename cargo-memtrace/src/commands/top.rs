@@ -93,7 +93,7 @@ fn once(args: &TopArgs, mut watch: Watch) -> Result<(), CommandFailure> {
     }
     let width = output::width(stdout().is_terminal());
     let options = LookOptions { by: args.by, ranks: usize::MAX, rows: args.top, width, ..LookOptions::default() };
-    output::print_shown(&Text { width, ..Text::default() }.show(&Report::of_looks(&files, &options)))?;
+    output::print_shown(&Text { width, ..Text::default() }.show(&Report::of_looks(files, &options)))?;
     match unread.len() {
         0 => Ok(()),
         count => Err(CommandFailure::usage(format!("{count} of {} files could not be read", files.len()))),

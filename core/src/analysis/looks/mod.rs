@@ -4,31 +4,16 @@
 //! before, and the first one by each key.
 
 mod look;
-mod order;
+mod row;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 pub use self::look::{DeviceLook, Look};
-pub use self::order::LookOrder;
+pub use self::row::{LookOrder, LookRow};
 use super::{Breakdown, Diff, Key};
 use crate::snapshot::Device;
-
-/// A row with what it grew.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LookRow {
-    /// The line, function, scope, name or other key.
-    pub label: String,
-    /// Live bytes; 0 for a row whose blocks have all been freed.
-    pub bytes: u64,
-    /// Number of live blocks; `None` if only the bytes are known.
-    pub count: Option<u64>,
-    /// Bytes now without those at the look before; `None` if there is none by this key.
-    pub since_last: Option<i64>,
-    /// Bytes now without those at the first look by this key; `None` if this is it.
-    pub since_first: Option<i64>,
-}
 
 /// The looks at one recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

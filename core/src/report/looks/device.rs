@@ -1,6 +1,6 @@
 //! What is live on a device, and what it grew.
 
-use super::{LookOptions, ROOM, seconds};
+use super::options::{LookOptions, ROOM, seconds};
 use crate::analysis::{DeviceLook, DevicePeak, Key, LookOrder, LookRow, Looks};
 use crate::report::tables::more;
 use crate::report::{Cell, Section};

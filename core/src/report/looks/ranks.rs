@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{LookOptions, ROOM, WatchedFile};
+use super::options::{LookOptions, ROOM, WatchedFile};
 use crate::analysis::{DeviceLook, Looks};
 use crate::report::{Cell, Section};
 

@@ -1,7 +1,7 @@
 //! Pictures as text, against a golden file, and what is in them in any window.
 
 use super::*;
-use crate::analysis::Look;
+use crate::analysis::{Key, Look, LookOrder, Looks};
 use crate::export::{Text, golden_tests};
 use crate::recording::Recording;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, a_sample};

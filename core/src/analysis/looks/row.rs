@@ -1,9 +1,23 @@
-//! The order of rows at a look.
+//! The rows of a look, and their order.
 
 use std::cmp::Reverse;
 
-use super::LookRow;
 use crate::snapshot::words;
+
+/// A row with what it grew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookRow {
+    /// The line, function, scope, name or other key.
+    pub label: String,
+    /// Live bytes; 0 for a row whose blocks have all been freed.
+    pub bytes: u64,
+    /// Number of live blocks; `None` if only the bytes are known.
+    pub count: Option<u64>,
+    /// Bytes now without those at the look before; `None` if there is none by this key.
+    pub since_last: Option<i64>,
+    /// Bytes now without those at the first look by this key; `None` if this is it.
+    pub since_first: Option<i64>,
+}
 
 words! {
     /// What rows are sorted by, the most first.
