@@ -123,7 +123,7 @@ fn check(looks: &Looks, totals: &[u64]) {
         assert_eq!(rows.iter().map(|row| row.bytes).sum::<u64>(), last, "{key}");
         assert_eq!(looks.last().devices[0].live, last);
         let [before, first] = [totals.len().checked_sub(2), totals.len().checked_sub(1).map(|_| 0)];
-        let grown = |of: fn(&LookRow) -> Option<i64>| rows.iter().map(|row| of(row)).sum::<Option<i64>>();
+        let grown = |of: fn(&LookRow) -> Option<i64>| rows.iter().map(of).sum::<Option<i64>>();
         let expected = |at: Option<usize>| at.filter(|_| totals.len() > 1).map(|at| last as i64 - totals[at] as i64);
         assert_eq!(grown(|row| row.since_last), expected(before), "{key}");
         assert_eq!(grown(|row| row.since_first), expected(first), "{key}");
