@@ -76,18 +76,25 @@ pub(crate) struct SelectionArgs {
     /// Only up to this moment
     #[arg(long, value_name = "MOMENT", value_parser = moment::parse)]
     pub(crate) to: Option<Moment>,
-    /// A program, a library or a file of debug information that has moved; used if its build-id matches
-    #[arg(long, value_name = "PATH")]
-    pub(crate) binary: Vec<PathBuf>,
-    /// A folder of such files, and of debug information as below /usr/lib/debug (.build-id/AB/CDEF.debug)
-    #[arg(long, value_name = "DIR")]
-    pub(crate) debug_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
     /// Rows of a table
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
     /// Colours and bold headings
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorWhen,
+}
+
+/// Where the names of functions are.
+#[derive(Args, Clone, Default)]
+pub(crate) struct SourceArgs {
+    /// A program, a library or a file of debug information that has moved; used if its build-id matches
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Vec<PathBuf>,
+    /// A folder of such files, and of debug information as below /usr/lib/debug (.build-id/AB/CDEF.debug)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) debug_dir: Vec<PathBuf>,
 }
 
 /// What a table is by, as a word of [`Key`].

@@ -10,7 +10,7 @@ use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::symbol::SymbolSources;
 
-use crate::arguments::SelectionArgs;
+use crate::arguments::{SelectionArgs, SourceArgs};
 use crate::failure::CommandFailure;
 use crate::output;
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ pub(crate) struct RecordingFile {
 /// Reads a recording to answer a question about it: all of it, or the time window that `--from` and `--to` select. About a
 /// recording in which nothing was recorded there is nothing to answer; [`read`] reads it for a file to be written.
 pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
-    let recording = read_with(file, sources(selection)?)?;
+    let recording = read_with(file, sources(&selection.sources)?)?;
     if main_device(&recording.data).is_none() {
         output::tell(Report::of(&recording.data, &ReportOptions::default())?.answer);
         return Err(CommandFailure::usage(format!("nothing was recorded in {}", recording.path.display())));
@@ -36,12 +36,13 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
 
 /// The same for one of several: there, one in which nothing was recorded is an answer, too.
 pub(crate) fn read_one_of_several(file: &Path, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
-    let recording = read_with(Some(file), sources(selection)?)?;
+    let recording = read_with(Some(file), sources(&selection.sources)?)?;
     if main_device(&recording.data).is_none() { Ok(recording) } else { windowed(recording, selection) }
 }
 
-fn sources(selection: &SelectionArgs) -> Result<SymbolSources, CommandFailure> {
-    let sources = SymbolSources { binaries: selection.binary.clone(), debug_dirs: selection.debug_dir.clone() };
+/// The files of a user's arguments, which must be there.
+pub(crate) fn sources(args: &SourceArgs) -> Result<SymbolSources, CommandFailure> {
+    let sources = SymbolSources { binaries: args.binary.clone(), debug_dirs: args.debug_dir.clone() };
     for path in sources.binaries.iter().chain(&sources.debug_dirs) {
         if let Err(error) = path.metadata() {
             return Err(CommandFailure::usage(format!("cannot read {}: {error}", path.display())));
@@ -86,7 +87,8 @@ fn read_with(file: Option<&Path>, sources: SymbolSources) -> Result<RecordingFil
     Ok(RecordingFile { data: data?, path, notes: Vec::new() })
 }
 
-fn newest() -> Result<PathBuf, CommandFailure> {
+/// The newest recording under cargo's target folder.
+pub(crate) fn newest() -> Result<PathBuf, CommandFailure> {
     let folder = target_dir().join("memtrace");
     let found = newest_in(&folder).ok_or_else(|| {
         CommandFailure::usage(format!(
@@ -116,7 +118,7 @@ fn the_one_in(folder: &Path) -> Result<PathBuf, CommandFailure> {
 }
 
 /// The recordings of a folder, by their names, in the order of these.
-fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+pub(crate) fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     let unreadable = |error| CommandFailure::usage(format!("cannot read {}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
     let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

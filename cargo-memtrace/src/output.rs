@@ -90,7 +90,7 @@ pub(crate) fn beside(recording: &Path, extension: &str) -> PathBuf {
 }
 
 /// Of a terminal its columns, or `COLUMNS`; files and pipes are not cut.
-fn width(is_terminal: bool) -> usize {
+pub(crate) fn width(is_terminal: bool) -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns
         .or(is_terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into())))

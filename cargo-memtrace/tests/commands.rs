@@ -463,6 +463,7 @@ fn the_help_of_every_command_has_examples() {
         "explain",
         "leaks",
         "growth",
+        "top",
         "temporaries",
         "fit",
         "replay",

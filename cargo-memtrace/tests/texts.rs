@@ -161,6 +161,7 @@ fn every_reading_command_prints_visible_names() {
             &["plan", "evil.memtrace", "1"][..],
             &["replay", "evil.memtrace", "--memory", "1"],
             &["growth", "evil.memtrace", "plain.memtrace"],
+            &["top", "evil.memtrace", "plain.memtrace"],
         ];
         for words in others {
             safe(words, &here.run(words));

@@ -10,13 +10,14 @@ fn recording() -> PathBuf {
 }
 
 /// Commands that read one recording: the words before the file and after it.
-const READING: [(&[&str], &[&str]); 21] = [
+const READING: [(&[&str], &[&str]); 22] = [
     (&["report"], &[]),
     (&["report"], &["--json"]),
     (&["advise"], &[]),
     (&["explain"], &["model.rs:7"]),
     (&["leaks"], &[]),
     (&["growth"], &[]),
+    (&["top"], &[]),
     (&["temporaries"], &[]),
     (&["plan"], &["1GiB"]),
     (&["replay"], &[]),

@@ -21,6 +21,7 @@ mod run;
 mod temporaries;
 mod test;
 mod timeline;
+mod top;
 mod view;
 
 use std::ffi::OsString;
@@ -99,6 +100,7 @@ commands! {
     Run(run::RunArgs),
     Test(test::TestArgs),
     Report(report::ReportArgs),
+    Top(top::TopArgs),
     Advise(advise::AdviseArgs),
     Explain(explain::ExplainArgs),
     Leaks(leaks::LeaksArgs),

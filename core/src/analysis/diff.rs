@@ -59,7 +59,7 @@ impl Diff {
     }
 
     /// Rows with equal labels are one.
-    fn of_breakdowns(before: &Breakdown, after: &Breakdown) -> Self {
+    pub(super) fn of_breakdowns(before: &Breakdown, after: &Breakdown) -> Self {
         let mut rows: BTreeMap<&str, DiffRow> = BTreeMap::new();
         for row in &before.rows {
             add_before(rows.entry(&row.label).or_insert_with(|| unchanged(row)), row);

@@ -20,6 +20,7 @@ mod key_timeline;
 mod labels;
 mod live;
 pub(crate) mod log;
+mod looks;
 mod main_device;
 mod moment;
 mod operators;
@@ -67,6 +68,7 @@ pub use live::LiveSet;
 #[doc(hidden)]
 pub use log::running_totals;
 pub use log::start_ns as log_start_ns;
+pub use looks::{DeviceLook, Look, LookOrder, LookRow, Looks};
 pub use main_device::{device_or_main, main_device};
 pub use moment::{Moment, Since};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};

@@ -15,10 +15,15 @@ pub(crate) struct Reserved<'a> {
     now: i128,
 }
 
+/// Whether the driver reported any segment.
+pub(crate) fn is_reported(device: &DeviceSnapshot) -> bool {
+    !device.segment_records.is_empty() || device.segments.iter().any(|segment| !segment.estimated)
+}
+
 impl<'a> Reserved<'a> {
     /// `None` without any reported segment: then reserved bytes equal allocated bytes.
     pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
-        if device.segment_records.is_empty() && device.segments.iter().all(|segment| segment.estimated) {
+        if !is_reported(device) {
             return None;
         }
         let known = at_log_start(device);

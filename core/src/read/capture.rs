@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::export::file;
 use crate::input::open_regular;
 use crate::snapshot::SnapshotData;
-use crate::symbol::{AddressKind, Symbols, symbolise_files, with_symbols};
+use crate::symbol::{AddressKind, FoundNames, Symbols, symbolise_files, with_symbols};
 
 pub(super) const READER: Reader = Reader {
     name: "a memtrace capture",
@@ -51,11 +51,12 @@ fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData
 }
 
 /// The names that the capture has, and those that files have of its other addresses.
-fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, mut progress }: ReadOptions<'_>) -> Symbols {
+fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, found, mut progress }: ReadOptions<'_>) -> Symbols {
     let DecodedCapture { data, names, .. } = capture;
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
     let all = addresses.len() as u64;
-    symbolise_files(&addresses, data.objects.clone(), &sources, |index| {
+    let mut none = FoundNames::default();
+    symbolise_files(&addresses, data.objects.clone(), &sources, found.unwrap_or(&mut none), |index| {
         if let Some(progress) = &mut progress {
             progress(index as u64 + 1, all);
         }

@@ -14,7 +14,7 @@ pub use capture::{has_ended, is_capture};
 use crate::error::Error;
 use crate::input::{Wanted, kind_of};
 use crate::snapshot::SnapshotData;
-use crate::symbol::SymbolSources;
+use crate::symbol::{FoundNames, SymbolSources};
 
 /// A new format is a file beside this one with its reader, and a row here.
 static READERS: &[Reader] = &[capture::READER, pytorch::READER];
@@ -81,6 +81,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
 #[derive(Default)]
 pub struct ReadOptions<'a> {
     sources: SymbolSources,
+    found: Option<&'a mut FoundNames>,
     progress: Option<Box<dyn FnMut(u64, u64) + 'a>>,
 }
 
@@ -89,6 +90,12 @@ impl<'a> ReadOptions<'a> {
     #[must_use]
     pub fn sources(self, sources: SymbolSources) -> Self {
         Self { sources, ..self }
+    }
+
+    /// The names of an earlier reading of the same capture, which may have grown since: files are searched for the others only.
+    #[must_use]
+    pub fn found(self, found: &'a mut FoundNames) -> Self {
+        Self { found: Some(found), ..self }
     }
 
     /// Called after each address that is symbolized, with the number of finished addresses and of all.

@@ -82,7 +82,7 @@ pub(super) fn of_breakdown(
     section
 }
 
-pub(super) fn more(rows: usize) -> String {
+pub(in crate::report) fn more(rows: usize) -> String {
     format!("({rows} more rows)")
 }
 

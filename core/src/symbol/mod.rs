@@ -5,6 +5,7 @@
 mod debug_tests;
 mod demangle;
 mod files;
+mod found;
 mod object_file;
 mod resolve;
 mod stacks;
@@ -12,6 +13,7 @@ mod stacks;
 pub use files::SymbolSources;
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use files::build_id;
+pub use found::FoundNames;
 pub(crate) use resolve::label;
 pub use resolve::{Resolved, Resolver, without_machinery};
 pub use stacks::with_symbols;
@@ -47,22 +49,24 @@ pub struct Symbols {
 }
 
 /// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. `stored` has what
-/// the recording says of an address. It is called for each, in order.
+/// the recording says of an address. It is called, in order, for each whose name was not found before.
 pub fn symbolise_files(
     addresses: &[u64],
     objects: Vec<LoadedObject>,
     sources: &SymbolSources,
+    found: &mut FoundNames,
     mut stored: impl FnMut(usize) -> Option<Resolved>,
 ) -> Symbols {
     let mut symbols = Symbols::default();
     let mut resolver = Resolver::of_files(&objects, sources);
+    found.begin(&objects);
     for (index, &address) in addresses.iter().enumerate() {
-        let resolved = match stored(index) {
+        let resolved = found.at(index, address, || match stored(index) {
             Some(known) if !known.unknown => known,
             Some(label) => Some(resolver.resolve(address)).filter(|resolved| !resolved.unknown).unwrap_or(label),
             None => resolver.resolve(address),
-        };
-        symbols.push(address, &resolved, &objects, resolver.spans());
+        });
+        symbols.push(address, resolved, &objects, resolver.spans());
     }
     let unreadable = resolver.unreadable();
     symbols.finish(objects, unreadable)

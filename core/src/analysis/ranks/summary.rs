@@ -96,6 +96,11 @@ impl RankSummary {
         self.process.pid != 0
     }
 
+    /// Whether both are of one process.
+    pub(in crate::analysis) fn is_same_process(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+
     /// Host, process id and start: no two processes have the same.
     pub(super) fn identity(&self) -> (&str, u32, u64) {
         (&self.process.host, self.process.pid, self.process.started_unix_us)

@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "advise FILE",
     "leaks FILE",
     "temporaries FILE",
+    "top FILE",
     "timeline FILE",
     "timeline FILE --by operator",
     "timeline FILE --by line",

@@ -1,0 +1,60 @@
+//! Names of an earlier reading of the same recording, which has grown since: debug information is searched for new addresses only.
+
+use super::Resolved;
+use crate::snapshot::LoadedObject;
+
+/// What the addresses of a recording mean, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct FoundNames {
+    objects: Vec<LoadedObject>,
+    names: Vec<(u64, Resolved)>,
+}
+
+impl FoundNames {
+    /// Forgets all names unless the objects are those of before, with more behind them: an address may mean something else now.
+    pub(super) fn begin(&mut self, objects: &[LoadedObject]) {
+        if !objects.starts_with(&self.objects) {
+            self.names.clear();
+        }
+        self.objects = objects.to_vec();
+    }
+
+    /// The name of the address at this place, or what the function says of it.
+    pub(super) fn at(&mut self, place: usize, address: u64, resolve: impl FnOnce() -> Resolved) -> &Resolved {
+        if self.names.get(place).is_none_or(|(known, _)| *known != address) {
+            self.names.truncate(place);
+            self.names.push((address, resolve()));
+        }
+        let last = self.names.len() - 1;
+        &self.names[place.min(last)].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(base: u64) -> LoadedObject {
+        LoadedObject { path: Some("/a".into()), build_id: vec![1], base, range: base..base + 100 }
+    }
+
+    #[test]
+    fn a_name_is_searched_for_once_as_long_as_its_object_is_the_same() {
+        let mut searched = Vec::new();
+        let mut found = FoundNames::default();
+        let mut read = |objects: &[LoadedObject], addresses: &[u64]| {
+            found.begin(objects);
+            for (place, address) in addresses.iter().enumerate() {
+                found.at(place, *address, || {
+                    searched.push(*address);
+                    Resolved::default()
+                });
+            }
+            std::mem::take(&mut searched)
+        };
+        assert_eq!(read(&[object(0)], &[5, 6]), [5, 6]);
+        assert_eq!(read(&[object(0), object(200)], &[5, 6, 207]), [207]);
+        assert_eq!(read(&[object(0), object(200)], &[5, 8, 207]), [8, 207], "another file's order");
+        assert_eq!(read(&[object(0)], &[5, 8]), [5, 8], "an object is gone");
+    }
+}
