@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(modules.len(), 11);
             // The driver may take whole large pages for each.
             let bytes = |row: &&Vec<&str>| number(row[3]).next_multiple_of(2 * MIB);
-            assert!(modules.iter().map(|row| bytes(row)).sum::<u64>() < MODULES);
+            assert!(modules.iter().map(bytes).sum::<u64>() < MODULES);
             assert!(modules.iter().all(|row| number(row[4]) <= MOST_STACK));
         }
     }
