@@ -330,3 +330,20 @@ fn once_no_context_is_left_the_drivers_numbers_are_those_from_before() {
         assert_eq!(used(), None);
     });
 }
+
+#[test]
+fn a_context_that_ends_leaves_what_was_said_before_of_another_device() {
+    let variables = [("MEMTRACE_CUSIM_DEVICES", "2"), ("MEMTRACE_CUSIM_CONTEXT", "256MiB")];
+    on_gpu(&variables, || {
+        let session = memtrace::start().unwrap();
+        let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        contexts.each_ref().map(|context| drop(context.new_stream().unwrap().alloc_zeros::<u8>(1000).unwrap()));
+        for context in contexts {
+            drop(context);
+        }
+        let snapshot = session.snapshot();
+        let memory = [0, 1].map(|ordinal| snapshot.device(Device::Cuda(ordinal)).unwrap().memory);
+        assert!(memory.iter().flatten().all(|memory| memory.total - memory.free >= 256 << 20), "{memory:?}");
+        assert!(memory.iter().all(Option::is_some), "{memory:?}");
+    });
+}

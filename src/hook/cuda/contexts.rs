@@ -27,6 +27,8 @@ fn ending(context: impl FnOnce() -> usize, primary_of: Option<c_int>) -> impl Fn
     let context = if handles::any_of_contexts() { context() } else { 0 };
     if attention::is_recording() {
         query::remember();
+    } else {
+        query::forget_last();
     }
     move |result| {
         if result != SUCCESS {

@@ -45,11 +45,19 @@ pub(super) fn remember() {
     let _own = guard::own_work();
     for device in recorder::devices() {
         let Device::Cuda(ordinal) = device else { continue };
-        LAST.forget(ordinal);
-        if device_memory::is_empty(device) {
-            LAST.insert(ordinal, said_now(ordinal));
+        let is_empty = device_memory::is_empty(device);
+        let now = if is_empty { said_now(ordinal) } else { Driver::default() };
+        // A device without a context keeps what was said before its last one ended.
+        if now.memory.is_some() || !is_empty {
+            LAST.forget(ordinal);
+            LAST.insert(ordinal, now);
         }
     }
+}
+
+/// A context ends while nothing is recorded.
+pub(super) fn forget_last() {
+    LAST.take_all(|_| true);
 }
 
 fn pool(ordinal: u32) -> Option<Pool> {

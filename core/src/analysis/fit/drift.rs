@@ -103,6 +103,7 @@ mod tests {
         let data = story.alloc("weights", 1000).build();
         drift(fit, &DeviceView::of(&data, &data.devices[0]))
     }
+
     /// A simulated cuBLAS takes no memory, the real one asks the driver for it.
     #[test]
     fn what_cublas_itself_took_is_judged_with_its_own_row() {
