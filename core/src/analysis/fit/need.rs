@@ -108,8 +108,8 @@ mod tests {
             assert_eq!(modules.len(), 11);
             // The driver may take whole large pages for each.
             let bytes = |row: &&Vec<&str>| number(row[3]).next_multiple_of(2 * MIB);
-            let (exact, paged) =
-                (modules.iter().map(|row| number(row[3])).sum::<u64>(), modules.iter().map(bytes).sum());
+            let exact: u64 = modules.iter().map(|row| number(row[3])).sum();
+            let paged: u64 = modules.iter().map(bytes).sum();
             println!("sm_{architecture}: {exact} bytes, {} MiB in whole 2 MiB", paged / MIB);
             assert!(paged < MODULES);
             assert!(modules.iter().all(|row| number(row[4]) <= MOST_STACK));
