@@ -337,10 +337,10 @@ fn a_context_that_ends_leaves_what_was_said_before_of_another_device() {
     on_gpu(&variables, || {
         let session = memtrace::start().unwrap();
         let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
-        contexts.each_ref().map(|context| drop(context.new_stream().unwrap().alloc_zeros::<u8>(1000).unwrap()));
-        for context in contexts {
-            drop(context);
+        for context in &contexts {
+            drop(context.new_stream().unwrap().alloc_zeros::<u8>(1000).unwrap());
         }
+        drop(contexts);
         let snapshot = session.snapshot();
         let memory = [0, 1].map(|ordinal| snapshot.device(Device::Cuda(ordinal)).unwrap().memory);
         assert!(memory.iter().flatten().all(|memory| memory.total - memory.free >= 256 << 20), "{memory:?}");
