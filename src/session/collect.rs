@@ -111,7 +111,9 @@ fn device_snapshot(
     snapshot.marks = copy.marks;
     snapshot.names = copy.names;
     snapshot.lost_names = copy.lost_names;
-    snapshot.uses = by_block(uses);
+    snapshot.uses = by_block(uses.blocks);
+    snapshot.idle = uses.idle;
+    snapshot.idle.sort_by_key(|idle| idle.seq);
     snapshot.graph_nodes = copy.graph_nodes;
     snapshot
 }

@@ -86,7 +86,7 @@ impl DenseStacks {
         ledger.ooms.iter_mut().for_each(|oom| self.renumber(&mut oom.stack));
         self.renumber_segments(&mut ledger.segment_records);
         ledger.calls.iter_mut().for_each(|time| self.renumber(&mut time.stack));
-        self.renumber_uses(uses);
+        self.renumber_uses(&mut uses.blocks);
     }
 
     pub(super) fn renumber_uses(&mut self, uses: &mut [BlockUses]) {

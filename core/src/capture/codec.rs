@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
-    Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
-    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
+    Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
+    CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
     MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord,
     Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
@@ -333,6 +333,17 @@ impl Coded for BlockUses {
             escaped: has(1),
             dead_write: if has(4) { Some(r.get()?) } else { None },
         })
+    }
+}
+
+impl Coded for BlockIdle {
+    fn put(&self, p: &mut Payload) {
+        p.block(self.seq);
+        p.put(&self.time);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        Ok(Self { seq: r.block()?, time: r.get()? })
     }
 }
 

@@ -13,9 +13,9 @@ use super::{
     CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, StoredNames, Tag, VERSION, chunk_head,
 };
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame,
-    GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans, Process,
-    Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
+    Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,
+    Frame, GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans,
+    Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -270,6 +270,7 @@ impl Reading {
                 parts.names.extend(checked(r, is_short)?.into_iter().map(|name| (name.seq, name)));
             }
             Tag::Uses => parts.uses.extend(r.get::<Vec<BlockUses>>()?.into_iter().map(|uses| (uses.seq, uses))),
+            Tag::Idle => parts.idle.extend(r.get::<Vec<BlockIdle>>()?),
             Tag::GraphNodes => parts.graph_nodes.extend(r.get::<Vec<GraphNode>>()?),
             Tag::Segments => {
                 let ends = |segment: &Segment| in_range(segment.address + segment.size);

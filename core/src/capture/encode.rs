@@ -8,9 +8,9 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork,
-    GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats, Segment,
-    SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+    Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap,
+    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats,
+    Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 
@@ -278,6 +278,11 @@ impl<W: Write> Encoder<W> {
         uses.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Uses, device, part))
     }
 
+    /// Times in which blocks were idle, since the chunk before.
+    pub fn idle(&mut self, device: Device, idle: &[BlockIdle]) -> io::Result<()> {
+        idle.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Idle, device, part))
+    }
+
     /// Nodes of graphs since the chunk before.
     pub fn graph_nodes(&mut self, device: Device, nodes: &[GraphNode]) -> io::Result<()> {
         nodes.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::GraphNodes, device, part))
@@ -318,6 +323,7 @@ impl<W: Write> Encoder<W> {
         self.scopes(device, &snapshot.scopes)?;
         self.names(device, &snapshot.names, snapshot.lost_names)?;
         self.uses(device, &snapshot.uses)?;
+        self.idle(device, &snapshot.idle)?;
         self.graph_nodes(device, &snapshot.graph_nodes)?;
         self.segment_records(device, &snapshot.segment_records)?;
         self.calls(device, &snapshot.calls)?;

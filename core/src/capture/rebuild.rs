@@ -9,9 +9,9 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark, OutOfMemory,
-    Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions,
-    refused_frees, scopes_of_log, segments,
+    Block, BlockIdle, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark,
+    OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out,
+    positions, refused_frees, scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.
@@ -30,6 +30,7 @@ pub(super) struct DeviceParts {
     pub(super) lost_names: u64,
     /// By the block's `seq`.
     pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
+    pub(super) idle: Vec<BlockIdle>,
     pub(super) graph_nodes: Vec<GraphNode>,
     overwritten: u64,
     skips: Vec<Skip>,
@@ -102,6 +103,7 @@ impl DeviceParts {
         self.undo_refused_frees();
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
+        self.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         // A sampled block's weight is less than two intervals.
         let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
@@ -136,6 +138,7 @@ impl DeviceParts {
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
             uses: self.uses.into_values().collect(),
+            idle: self.idle,
             graph_nodes: self.graph_nodes,
         };
         let at_peak: Weight = device.peak_weights().map(|(_, weight)| weight).sum();

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
-    Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
-    Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
+    Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
+    Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
     MappingKind, Mappings, MemoryKind, Process, SnapshotData, Spans, StackId, ThreadId, UnseenCalls,
 };
 
@@ -109,6 +109,9 @@ fn with_uses() -> SnapshotData {
     };
     data.devices[0].uses =
         vec![unused, freed, BlockUses { escaped: true, ..BlockUses::new(NonZeroU64::new(3).unwrap(), 8) }];
+    let seq = NonZeroU64::new(2).unwrap();
+    let times = [idle, IdleTime { operations: 20, from_ns: 70, to_ns: 900, from_alloc: 3, to_alloc: 5 }];
+    data.devices[0].idle = times.map(|time| BlockIdle { seq, time }).to_vec();
     data.settings.uses = true;
     let totals = GpuTotals { operations: 9, launches: 8, laid_out: 7, copies: 1, last_opaque: 0, ..Default::default() };
     let kernels = vec!["add".to_owned(), "cuMemcpyDtoH_v2".to_owned()];

@@ -81,7 +81,7 @@ pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
-pub use uses::{BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId};
+pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId};
 pub use weight::Weight;
 pub(crate) use words::words;
 
@@ -182,6 +182,9 @@ pub struct DeviceSnapshot {
     pub lost_names: u64,
     /// Uses of blocks, sorted by the blocks' numbers; including freed blocks. Only with [`Settings::uses`].
     pub uses: Vec<BlockUses>,
+    /// Times in which nothing used a large block, sorted by the blocks' numbers, then by time: the newest 131,072 between
+    /// two writes of a stream. Only with [`Settings::uses`].
+    pub idle: Vec<BlockIdle>,
     /// The orders of backward passes that the program handed over, oldest first, at most 65,536 nodes.
     pub graph_nodes: Vec<GraphNode>,
 }

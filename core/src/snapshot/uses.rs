@@ -28,7 +28,7 @@ pub struct BlockUse {
     pub stream: u32,
 }
 
-/// The longest time between two uses of a block, in operations.
+/// A time between two uses of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdleTime {
     /// Operations between the two uses.
@@ -41,6 +41,22 @@ pub struct IdleTime {
     pub from_alloc: u64,
     /// The later one.
     pub to_alloc: u64,
+}
+
+/// A time in which nothing used a large block, between two uses of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockIdle {
+    /// The block's number, as in [`BlockUses::seq`].
+    pub seq: NonZeroU64,
+    /// From the one use to the other.
+    pub time: IdleTime,
+}
+
+impl BlockIdle {
+    /// Shorter times are not kept, in operations.
+    pub const LEAST_OPERATIONS: u64 = 16;
+    /// Of smaller blocks only the longest time is kept, in bytes.
+    pub const LEAST_SIZE: u64 = 1 << 20;
 }
 
 /// A block was written twice, by copies or fills, and nothing read it in between.
@@ -173,5 +189,14 @@ impl DeviceSnapshot {
     pub fn uses_of(&self, seq: Option<NonZeroU64>) -> Option<&BlockUses> {
         let at = self.uses.binary_search_by_key(&seq?, |uses| uses.seq).ok()?;
         self.uses.get(at)
+    }
+
+    /// The long times between two uses of a block without an opaque operation in between, in order: of a large block all
+    /// that are known, of others the longest.
+    pub fn idle_of(&self, uses: &BlockUses) -> impl Iterator<Item = IdleTime> {
+        let from = self.idle.partition_point(|idle| idle.seq < uses.seq);
+        let all = self.idle.get(from..).unwrap_or_default().iter().take_while(|idle| idle.seq == uses.seq);
+        let only = uses.idle.filter(|_| all.clone().next().is_none());
+        all.map(|idle| idle.time).chain(only)
     }
 }

@@ -3,14 +3,14 @@
 
 use std::time::Instant;
 
-use memtrace_core::snapshot::{BlockUses, Device, MemoryStats};
+use memtrace_core::snapshot::{Device, MemoryStats};
 
 #[cfg(feature = "metrics")]
 use super::super::ledger::windows::ScopeBytes;
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::untraced;
-use crate::record::uses::{self, UseCursor};
+use crate::record::uses::{self, UseCopy, UseCursor};
 
 /// Counters of a device; `None` if it has no ledger.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
@@ -47,8 +47,7 @@ pub(crate) fn reset_peak(device: Device) {
 pub(crate) struct DeviceCopy {
     pub(crate) ledger: LedgerCopy,
     pub(crate) below_threshold: u64,
-    /// Uses of its blocks, in no particular order; a later one of a block replaces an earlier one.
-    pub(crate) uses: Vec<BlockUses>,
+    pub(crate) uses: UseCopy,
 }
 
 /// Copies all ledgers of the recording that began at this moment (or restarted then); empty if another one is active.

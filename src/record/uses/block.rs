@@ -39,13 +39,14 @@ impl UsedBlock {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
     }
 
+    /// Returns the time since the use before, if nothing can have used the block meanwhile.
     pub(super) fn used(
         &mut self,
         access: UseAccess,
         by: &Applied,
         (after_alloc, frees_after): (u64, u64),
         last_opaque: u64,
-    ) {
+    ) -> Option<IdleTime> {
         let Applied { operation, time_ns, kernel, site } = *by;
         let used =
             BlockUse { operation, time_ns, after_alloc, frees_after, stack: site.stack, kernel, stream: site.stream };
@@ -57,23 +58,21 @@ impl UsedBlock {
             uses.reads += u64::from(access.only_reads());
             uses.writes += u64::from(matches!(access, UseAccess::Write(..) | UseAccess::WriteRows));
         }
-        if let Some(last) = uses.last.filter(|last| is_new && last_opaque <= last.operation) {
-            let operations = operation - last.operation - 1;
-            if uses.idle.is_none_or(|idle| operations > idle.operations) && operations > 0 {
-                uses.idle = Some(IdleTime {
-                    operations,
-                    from_ns: last.time_ns,
-                    to_ns: time_ns,
-                    from_alloc: last.after_alloc,
-                    to_alloc: after_alloc,
-                });
-            }
-        }
+        let idle = uses.last.filter(|last| is_new && last_opaque <= last.operation).map(|last| IdleTime {
+            operations: operation - last.operation - 1,
+            from_ns: last.time_ns,
+            to_ns: time_ns,
+            from_alloc: last.after_alloc,
+            to_alloc: after_alloc,
+        });
+        let longest = uses.idle.map_or(0, |idle| idle.operations);
+        uses.idle = idle.filter(|idle| idle.operations > longest).or(uses.idle);
         if uses.first.is_none() {
             uses.first = Some(used);
             uses.opaque_first = last_opaque > uses.allocated_at;
         }
         uses.last = Some(used);
+        idle
     }
 
     fn note_write(&mut self, access: UseAccess, used: &BlockUse, last_opaque: u64) {

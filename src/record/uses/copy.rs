@@ -1,6 +1,6 @@
 //! Copies of the table of uses in ordinary memory, with the recorder's own stack ids.
 
-use memtrace_core::snapshot::{BlockUses, Device, GpuWork};
+use memtrace_core::snapshot::{BlockIdle, BlockUses, Device, GpuWork};
 
 use super::table::UseTable;
 
@@ -11,15 +11,27 @@ pub(crate) struct UseCursor {
     finished: u64,
     /// Operations seen.
     operations: u64,
+    /// Idle times read.
+    idle: u64,
+}
+
+/// What is known of the uses of a device's blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UseCopy {
+    /// In no particular order; a later one of a block replaces an earlier one.
+    pub(crate) blocks: Vec<BlockUses>,
+    /// In the order of their ends.
+    pub(crate) idle: Vec<BlockIdle>,
 }
 
 impl UseTable {
     pub(super) fn end(&self) -> UseCursor {
-        UseCursor { finished: self.finished.pushed(), operations: self.totals.operations }
+        let (finished, idle) = (self.finished.pushed(), self.idle.pushed());
+        UseCursor { finished, operations: self.totals.operations, idle }
     }
 
-    /// Uses of a device's blocks: those freed since the cursor, then the live ones that were used since, or are new.
-    pub(super) fn copy(&self, device: Device, cursor: UseCursor) -> Vec<BlockUses> {
+    /// Uses of a device's blocks since the cursor: of those freed, then of the live ones that were used, or are new.
+    pub(super) fn copy(&self, device: Device, cursor: UseCursor) -> UseCopy {
         let finished = self.finished.since(cursor.finished).1.filter(|(of, _)| *of == device).map(|(_, uses)| *uses);
         let is_new = |uses: &BlockUses| {
             uses.allocated_at >= cursor.operations
@@ -28,7 +40,8 @@ impl UseTable {
         };
         let live = self.slots.iter().flatten().filter(|block| block.device == device && is_new(&block.uses));
         let live = live.map(|block| BlockUses { last_opaque: self.opaque_since(&block.uses), ..block.uses });
-        finished.chain(live).collect()
+        let idle = self.idle.since(cursor.idle).1.filter(|(of, _)| *of == device).map(|(_, idle)| *idle);
+        UseCopy { blocks: finished.chain(live).collect(), idle: idle.collect() }
     }
 
     pub(super) fn work(&self, from: usize) -> GpuWork {

@@ -13,9 +13,9 @@ mod touched;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-pub(crate) use copy::UseCursor;
+pub(crate) use copy::{UseCopy, UseCursor};
 pub(crate) use kernels::{ArgumentLayout, KernelEntry, Parameter};
-use memtrace_core::snapshot::{Block, BlockUses, Device, GpuWork};
+use memtrace_core::snapshot::{Block, Device, GpuWork};
 pub(crate) use table::UseTable;
 pub(crate) use touched::{OperationKind, TensorMapWords, Touched, UseAccess};
 
@@ -85,7 +85,7 @@ pub(super) fn refused(device: Device, block: &Block) {
 }
 
 /// Uses of a device's blocks that ended or changed after the cursor.
-pub(super) fn copied(device: Device, cursor: UseCursor) -> Vec<BlockUses> {
+pub(super) fn copied(device: Device, cursor: UseCursor) -> UseCopy {
     with(|table| table.copy(device, cursor)).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 use std::time::Instant;
 
-use memtrace_core::snapshot::{Block, BlockUses, Device, GpuTotals, KernelId, MemoryKind};
+use memtrace_core::snapshot::{Block, BlockIdle, BlockUses, Device, GpuTotals, IdleTime, KernelId, MemoryKind};
 
 use super::super::ledger::ring::Ring;
 use super::block::{Applied, UsedBlock};
@@ -16,6 +16,8 @@ use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
 
 /// Uses of freed blocks that are kept, about 60 MiB of them.
 const MAX_FINISHED: usize = 1 << 18;
+/// Times between uses of large blocks that are kept, about 8 MiB of them.
+const MAX_IDLE: usize = 1 << 17;
 /// An operation gets a stack if it uses a block of at least this size.
 const LARGE: u64 = 1 << 20;
 
@@ -33,6 +35,7 @@ pub(crate) struct UseTable {
     held: OwnMap<u32, OwnVec<u64>>,
     pub(super) kernels: KernelTable,
     pub(super) finished: Ring<(Device, BlockUses)>,
+    pub(super) idle: Ring<(Device, BlockIdle)>,
     /// Of each device: the last alloc, and the frees since.
     positions: OwnVec<(Device, (u64, u64))>,
     pub(super) totals: GpuTotals,
@@ -53,6 +56,7 @@ impl UseTable {
             held: own_map(),
             kernels: KernelTable::new(),
             finished: Ring::new(MAX_FINISHED),
+            idle: Ring::new(MAX_IDLE),
             positions: OwnVec::new_in(System),
             totals: GpuTotals::default(),
             tensor_maps: own_map(),
@@ -70,6 +74,7 @@ impl UseTable {
     /// Forgets freed blocks, and the times of uses before.
     pub(super) fn restart(&mut self, began: Instant) {
         self.finished = Ring::new(MAX_FINISHED);
+        self.idle = Ring::new(MAX_IDLE);
         self.clock = Clock::new(began);
         for block in self.slots.iter_mut().flatten() {
             let uses = &mut block.uses;
@@ -317,7 +322,11 @@ impl UseTable {
             if block.uses.seq.get() == touch.seq {
                 let position = self.positions.iter().find(|(of, _)| *of == block.device);
                 let position = position.map_or((0, 0), |(_, position)| *position);
-                block.used(touch.access, &applied, position, last_opaque);
+                let idle = block.used(touch.access, &applied, position, last_opaque);
+                let is_long = |idle: &IdleTime| idle.operations >= BlockIdle::LEAST_OPERATIONS;
+                if let Some(time) = idle.filter(|idle| is_long(idle) && block.size >= BlockIdle::LEAST_SIZE) {
+                    self.idle.push((block.device, BlockIdle { seq: block.uses.seq, time }));
+                }
             }
         }
     }

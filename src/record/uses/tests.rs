@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
-use memtrace_core::snapshot::{Block, BlockUses, Device, MemoryKind};
+use memtrace_core::snapshot::{Block, BlockIdle, BlockUses, Device, MemoryKind};
 use proptest::prelude::*;
 
 use super::copy::UseCursor;
@@ -37,7 +37,7 @@ fn launch(table: &mut UseTable, words: &[u64]) {
 }
 
 fn uses(table: &UseTable, seq: u64) -> BlockUses {
-    let all = table.copy(GPU, UseCursor::default());
+    let all = table.copy(GPU, UseCursor::default()).blocks;
     all.into_iter().rfind(|uses| uses.seq.get() == seq).unwrap()
 }
 
@@ -129,6 +129,42 @@ fn an_operation_on_many_blocks_counts_once_for_each() {
     assert!((1..=50).all(|seq| span(&table, seq) == (1, 1, 1)));
 }
 
+proptest! {
+    /// Of a large block every long time between two uses is kept, unless something unknown may have used it meanwhile.
+    #[test]
+    fn the_long_times_between_uses_are_those_of_the_list_of_operations(
+        steps in prop::collection::vec((0..40u32, 0..12u8), 1..40), split in 0..40usize
+    ) {
+        let mut table = table();
+        table.alloc(GPU, &block(0x1000, BlockIdle::LEAST_SIZE - 1, 1));
+        table.alloc(GPU, &block(1 << 30, BlockIdle::LEAST_SIZE, 2));
+        let (mut operation, mut last, mut expected) = (0u64, None, Vec::new());
+        let mut found = Vec::new();
+        let mut cursor = UseCursor::default();
+        for (number, (others, what)) in steps.into_iter().enumerate() {
+            (0..others).for_each(|_| launch(&mut table, &[0x1000]));
+            operation += u64::from(others);
+            if what == 0 {
+                operate(&mut table, OperationKind::Opaque, &[]);
+                (operation, last) = (operation + 1, None);
+            }
+            launch(&mut table, &[0x1000, 1 << 30]);
+            operation += 1;
+            expected.extend(last.map(|last| operation - last - 1).filter(|between| *between >= 16));
+            last = Some(operation);
+            if number == split {
+                found.extend(table.copy(GPU, cursor).idle);
+                cursor = table.end();
+            }
+        }
+        found.extend(table.copy(GPU, cursor).idle);
+        prop_assert!(found.iter().all(|idle| idle.seq.get() == 2));
+        prop_assert_eq!(found.iter().map(|idle| idle.time.operations).collect::<Vec<_>>(), expected.clone());
+        let longest = uses(&table, 2).idle.map_or(0, |idle| idle.operations);
+        prop_assert!(longest < 16 && expected.is_empty() || Some(&longest) == expected.iter().max());
+    }
+}
+
 #[test]
 fn a_reader_gets_what_changed_since() {
     let mut table = table();
@@ -137,10 +173,10 @@ fn a_reader_gets_what_changed_since() {
     let cursor = table.end();
     launch(&mut table, &[0x2000]);
     table.free(GPU, 0x3000, 3);
-    let mut changed: Vec<u64> = table.copy(GPU, cursor).iter().map(|uses| uses.seq.get()).collect();
+    let mut changed: Vec<u64> = table.copy(GPU, cursor).blocks.iter().map(|uses| uses.seq.get()).collect();
     changed.sort_unstable();
     assert_eq!(changed, [2, 3]);
-    assert_eq!(table.copy(Device::Cuda(1), UseCursor::default()).len(), 0);
+    assert_eq!(table.copy(Device::Cuda(1), UseCursor::default()).blocks.len(), 0);
 }
 
 proptest! {

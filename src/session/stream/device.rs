@@ -4,12 +4,12 @@ use std::io;
 use std::time::Instant;
 
 use memtrace_core::capture::Counters;
-use memtrace_core::snapshot::{BlockUses, Device, LoadedObject, MemoryStats, Peak};
+use memtrace_core::snapshot::{Device, LoadedObject, MemoryStats, Peak};
 
 use super::state::{CaptureStream, Flush, LogPosition, Lost};
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
-use crate::record::uses::{self, UseCursor};
+use crate::record::uses::{self, UseCopy, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
 use crate::symbol;
 
@@ -67,17 +67,18 @@ impl CaptureStream {
     }
 
     /// Appends uses before the records: a free that is in the file has all uses of its block.
-    fn append_uses(&mut self, at: usize, mut uses: Vec<BlockUses>, until: UseCursor) -> io::Result<()> {
+    fn append_uses(&mut self, at: usize, mut uses: UseCopy, until: UseCursor) -> io::Result<()> {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.uses = until;
         let Some(work) = uses::work(self.kernels) else { return Ok(()) };
-        self.numbers.renumber_uses(&mut uses);
+        self.numbers.renumber_uses(&mut uses.blocks);
         self.append_tables()?;
         self.encoder.kernels(&work.kernels)?;
         self.kernels += work.kernels.len();
         self.encoder.gpu_work(&work)?;
-        self.encoder.uses(device, &uses)
+        self.encoder.uses(device, &uses.blocks)?;
+        self.encoder.idle(device, &uses.idle)
     }
 
     /// Appends records up to the end, a portion at a time; false if some were overwritten or time is up.

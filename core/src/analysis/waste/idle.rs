@@ -8,9 +8,9 @@ use super::replay::LogReplay;
 use super::{LineCache, followed};
 use crate::analysis::absence::{Absence, changes_of};
 use crate::recording::DeviceView;
-use crate::snapshot::{BlockUses, IdleTime};
+use crate::snapshot::{BlockIdle, BlockUses, IdleTime};
 
-/// Blocks of one allocation site whose longest time between two uses spans the peak.
+/// Blocks of one allocation site that nothing uses for long around the peak, but before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleMemory {
     /// The line that allocates the blocks.
@@ -31,8 +31,6 @@ pub struct IdleMemory {
     pub from_ns: u64,
     /// until here. The peak lies in between.
     pub until_ns: u64,
-    /// Nanoseconds to move the bytes to the host and back, at [`HOST_LINK`](Self::HOST_LINK) bytes per second.
-    pub transfer_ns: u64,
     /// Reduction of the peak, in addition to the rows before this one and to the rows of [`waste`](super::waste).
     pub saves: u64,
     /// The peak then, at most.
@@ -43,7 +41,7 @@ impl IdleMemory {
     /// Bytes per second between host and device: an assumption, what PCIe 4.0 with 16 lanes reaches from pinned memory.
     pub const HOST_LINK: u64 = 25_000_000_000;
     /// Shorter gaps are left out, in GPU operations.
-    pub const LEAST_OPERATIONS: u64 = 16;
+    pub const LEAST_OPERATIONS: u64 = BlockIdle::LEAST_OPERATIONS;
     /// A row that saves less than this part of the peak is left out.
     pub const LEAST_PART: u64 = 10;
     /// Number of rows.
@@ -62,7 +60,6 @@ impl IdleMemory {
             idle_ns: u64::MAX,
             from_ns: 0,
             until_ns: u64::MAX,
-            transfer_ns: 0,
             saves: 0,
             peak_without: 0,
         }
@@ -75,7 +72,6 @@ impl IdleMemory {
         }
         self.operations = self.operations.min(other.operations);
         self.idle_ns = self.idle_ns.min(other.idle_ns);
-        self.transfer_ns = self.transfer_ns.saturating_add(other.transfer_ns);
     }
 
     fn add(&mut self, size: u64, idle: &IdleTime) {
@@ -85,8 +81,12 @@ impl IdleMemory {
         self.idle_ns = self.idle_ns.min(idle.to_ns.saturating_sub(idle.from_ns));
         self.from_ns = self.from_ns.max(idle.from_ns);
         self.until_ns = self.until_ns.min(idle.to_ns);
+    }
+
+    /// Nanoseconds to move the bytes to the host and back, at [`HOST_LINK`](Self::HOST_LINK) bytes per second.
+    pub fn transfer_ns(&self) -> u64 {
         let there_and_back = u128::from(self.bytes) * 2 * 1_000_000_000 / u128::from(Self::HOST_LINK);
-        self.transfer_ns = u64::try_from(there_and_back).unwrap_or(u64::MAX);
+        u64::try_from(there_and_back).unwrap_or(u64::MAX)
     }
 }
 
@@ -109,7 +109,7 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-/// The blocks with such a gap between two uses, by site.
+/// The blocks with such gaps between two uses, by site.
 pub(super) fn sites(
     device: &DeviceView<'_>,
     log: &LogReplay,
@@ -118,25 +118,25 @@ pub(super) fn sites(
     let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<_, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for uses in &device.uses {
-        let Some((idle, from, until)) = gap(log, uses).filter(|(_, from, until)| is_gap(*from..*until)) else {
-            continue;
-        };
         let Some(record) = log.allocated_at(uses.seq).and_then(|at| device.records.get(at)) else { continue };
-        // Only the first and the last use of a block have a stack.
-        let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
-        let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
-        let kernel = end.map_or("", |last| device.data().gpu_work.as_ref().map_or("", |work| work.kernel(last.kernel)));
-        let key = (lines.of(record.stack), use_line, kernel.to_owned());
-        let (row, absences) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
-        row.add(record.size, &idle);
-        absences.push(Absence { seq: uses.seq, from, until, size: record.size });
+        for (idle, from, until) in gaps(device, log, uses).filter(|(_, from, until)| is_gap(*from..*until)) {
+            // Only the first and the last use of a block have a stack.
+            let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
+            let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
+            let work = device.data().gpu_work.as_ref();
+            let kernel = end.and_then(|last| Some(work?.kernel(last.kernel))).unwrap_or_default();
+            let key = (lines.of(record.stack), use_line, kernel.to_owned());
+            let (row, absences) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
+            row.add(record.size, &idle);
+            absences.push(Absence { seq: uses.seq, from, until, size: record.size });
+        }
     }
     sites.into_values().collect()
 }
 
-/// A block's longest gap between two uses, if it is long, and the records between which the block is not needed.
-fn gap(log: &LogReplay, uses: &BlockUses) -> Option<(IdleTime, usize, usize)> {
-    let idle = uses.idle.filter(|idle| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped)?;
-    let (from, until) = log.while_idle(&idle)?;
-    Some((idle, from, until))
+/// A block's long gaps between two uses, and the records between which the block is not needed.
+fn gaps(device: &DeviceView<'_>, log: &LogReplay, uses: &BlockUses) -> impl Iterator<Item = (IdleTime, usize, usize)> {
+    let is_long = |idle: &IdleTime| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped;
+    let of_log = |idle: IdleTime| log.while_idle(&idle).map(|(from, until)| (idle, from, until));
+    device.idle_of(uses).filter(is_long).filter_map(of_log)
 }

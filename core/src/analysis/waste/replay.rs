@@ -111,6 +111,11 @@ impl LogReplay {
         of_log.map(|record| (record.alloc_seq, record.size)).chain(older).chain(still.map(|block| (None, block.size)))
     }
 
+    /// The first record after a use.
+    pub(super) fn after(&self, used: &BlockUse) -> Option<usize> {
+        Some(self.before(used)? + 1)
+    }
+
     /// The last record before a use.
     fn before(&self, used: &BlockUse) -> Option<usize> {
         let alloc = self.allocated_at(NonZeroU64::new(used.after_alloc)?)?;
@@ -120,7 +125,7 @@ impl LogReplay {
     /// What changes if the block is freed right after its last use; from which record on, until which.
     pub(super) fn past_last_use(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
         let freed = self.freed_at(uses.seq)?;
-        let from = self.before(uses.known_last()?)? + 1;
+        let from = self.after(uses.known_last()?)?;
         (from < freed).then_some((from, Some(freed)))
     }
 

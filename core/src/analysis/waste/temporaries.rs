@@ -286,7 +286,7 @@ fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bo
     let uses: HashMap<NonZeroU64, &BlockUses> = device.uses.iter().map(|uses| (uses.seq, uses)).collect();
     let (mut read, mut perhaps) = (0u64, 0u64);
     for (seq, size) in log.live_before(device, call.records.start) {
-        match seq.and_then(|seq| uses.get(&seq)).map(|uses| is_read(uses, first, last)) {
+        match seq.and_then(|seq| uses.get(&seq)).map(|uses| is_read(device, uses, first, last)) {
             Some(Some(true)) => read = read.saturating_add(size),
             Some(Some(false)) => {}
             Some(None) | None => perhaps = perhaps.max(size),
@@ -296,7 +296,7 @@ fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bo
 }
 
 /// Does a block have a use between these allocs? `None` if that is not known.
-fn is_read(uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
+fn is_read(device: &DeviceSnapshot, uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
     let within = |alloc: u64| (first..=last).contains(&alloc);
     if uses.first.is_some_and(|used| within(used.after_alloc)) || uses.last.is_some_and(|used| within(used.after_alloc))
     {
@@ -304,7 +304,7 @@ fn is_read(uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
     }
     let is_later = uses.known_first().is_some_and(|used| used.after_alloc > last);
     let is_earlier = uses.known_last().is_some_and(|used| used.after_alloc < first);
-    let is_idle = uses.idle.is_some_and(|idle| !uses.escaped && idle.from_alloc < first && last < idle.to_alloc);
+    let is_idle = !uses.escaped && device.idle_of(uses).any(|idle| idle.from_alloc < first && last < idle.to_alloc);
     (uses.is_unused() || is_later || is_earlier || is_idle).then_some(false)
 }
 

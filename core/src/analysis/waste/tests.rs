@@ -5,12 +5,13 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks};
-use crate::snapshot::{BlockUse, BlockUses, Device, GpuWork, IdleTime, SnapshotData};
+use crate::snapshot::{BlockIdle, BlockUse, BlockUses, Device, GpuWork, IdleTime, SnapshotData};
 
 /// A program on a GPU: `alloc`, `free` and `use_` of blocks by name.
 pub(super) struct Planted {
     pub(super) story: Story,
     pub(super) uses: Vec<BlockUses>,
+    idle: Vec<BlockIdle>,
     numbers: HashMap<String, usize>,
     position: (u64, u64),
     operations: u64,
@@ -19,7 +20,7 @@ pub(super) struct Planted {
 impl Planted {
     pub(super) fn new() -> Self {
         let story = Story::cuda(0);
-        Self { story, uses: Vec::new(), numbers: HashMap::new(), position: (0, 0), operations: 0 }
+        Self { story, uses: Vec::new(), idle: Vec::new(), numbers: HashMap::new(), position: (0, 0), operations: 0 }
     }
 
     pub(super) fn alloc(&mut self, name: &str, size: u64) -> &mut Self {
@@ -46,9 +47,11 @@ impl Planted {
             let uses = &mut self.uses[self.numbers[*name]];
             if let Some(last) = uses.last {
                 let operations = self.operations - last.operation - 1;
+                let (from_alloc, to_alloc) = (last.after_alloc, after_alloc);
+                let time = IdleTime { operations, from_alloc, to_alloc, ..IdleTime::default() };
+                self.idle.push(BlockIdle { seq: uses.seq, time });
                 if uses.idle.is_none_or(|idle| idle.operations < operations) {
-                    let (from_alloc, to_alloc) = (last.after_alloc, after_alloc);
-                    uses.idle = Some(IdleTime { operations, from_alloc, to_alloc, ..IdleTime::default() });
+                    uses.idle = Some(time);
                 }
             }
             uses.first.get_or_insert(used);
@@ -68,6 +71,8 @@ impl Planted {
     pub(super) fn build(&self) -> SnapshotData {
         let mut data = self.story.build();
         data.devices[0].uses = self.uses.clone();
+        data.devices[0].idle = self.idle.clone();
+        data.devices[0].idle.sort_by_key(|idle| idle.seq);
         data.gpu_work = Some(GpuWork { kernels: vec!["add".into()], ..GpuWork::default() });
         data
     }
@@ -185,7 +190,7 @@ fn idle_blocks_at_the_peak_are_found_with_the_peak_of_the_program_that_moves_the
     let [found] = &idle_rows(&program)[..] else { panic!("{:?}", idle_rows(&program)) };
     assert_eq!((found.bytes, found.blocks, found.operations), (100, 1, 20));
     assert_eq!((found.peak_without, found.saves), (idle_program(20, true).peak(), 50));
-    assert_eq!(found.transfer_ns, 200 * 1_000_000_000 / IdleMemory::HOST_LINK);
+    assert_eq!(found.transfer_ns(), 200 * 1_000_000_000 / IdleMemory::HOST_LINK);
     assert_eq!(program.waste(), [], "it is used again");
 }
 

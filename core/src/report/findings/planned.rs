@@ -4,8 +4,9 @@ use super::finding::{Cost, Finding};
 use super::graphs::{kept_after_its_pass, never_needed};
 use super::model::{own_step, replaced};
 use super::uses::{idle_by, over_input, temporaries_of, wasted_by};
-use crate::analysis::{PlanStep, PlannedChange};
+use crate::analysis::{IdleMemory, PlanStep, PlannedChange};
 use crate::recording::DeviceView;
+use crate::units::grouped;
 
 /// What a step of a plan changes; its cost is what the step saves.
 pub fn planned(device: &DeviceView<'_>, step: &PlanStep) -> Finding {
@@ -17,7 +18,21 @@ pub fn planned(device: &DeviceView<'_>, step: &PlanStep) -> Finding {
         PlannedChange::InPlace(row) => over_input(row),
         PlannedChange::InParts(row) => temporaries_of(row),
         PlannedChange::OwnStep(largest, bytes) => own_step(device, *bytes, largest, Some(step.peak)),
-        PlannedChange::Idle(row) => idle_by(row),
+        PlannedChange::Idle(row, blocks) => offloaded(row, *blocks),
     };
     Finding { cost: Cost::OfPeak(step.saves), ..finding }
+}
+
+fn offloaded(row: &IdleMemory, [blocks, all]: [u64; 2]) -> Finding {
+    let finding = idle_by(row);
+    let which = match blocks {
+        _ if blocks == all => return finding,
+        1 => format!("The first of the {} such blocks that the line allocates is enough.", grouped(all)),
+        _ => format!(
+            "The first {} of the {} such blocks that the line allocates are enough.",
+            grouped(blocks),
+            grouped(all)
+        ),
+    };
+    Finding { advice: [vec![which], finding.advice].concat(), ..finding }
 }

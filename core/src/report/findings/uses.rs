@@ -118,7 +118,7 @@ pub(super) fn idle_by(row: &IdleMemory) -> Finding {
         advice: vec![
             format!(
                 "Compute the values again where they are used, or move them to the host: {} there and back,",
-                time(row.transfer_ns)
+                time(row.transfer_ns())
             ),
             format!("if the link moves {} a second (an assumption: PCIe 4.0, 16 lanes).", Bytes(IdleMemory::HOST_LINK)),
             format!(

@@ -1,6 +1,6 @@
 //! The changes that a plan may choose from: each is what all findings of one kind say of one line, at whatever moment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
 
 use super::super::graph::KeptByGraph;
@@ -45,6 +45,17 @@ impl Candidate {
         Self { changes, blocks, ..Self::of(change, Vec::new()) }
     }
 
+    /// The blocks that it takes, in the order of their allocation.
+    pub(super) fn taken(&self) -> impl Iterator<Item = NonZeroU64> {
+        self.absences.chunk_by(|one, other| one.seq == other.seq).filter_map(|of_block| Some(of_block.first()?.seq))
+    }
+
+    /// The same for the first blocks only, up to this one.
+    pub(super) fn up_to(&self, log: &LogReplay, last: NonZeroU64) -> Self {
+        let absences: Vec<Absence> = self.absences.iter().filter(|absence| absence.seq <= last).copied().collect();
+        Self { moved: moved(log, &absences), absences, ..self.clone() }
+    }
+
     /// The most bytes that it takes away at one moment.
     fn most(&self) -> u64 {
         let mut changes = self.changes.clone();
@@ -85,7 +96,10 @@ impl Candidate {
             |row: Ungraphed| Ungraphed { blocks, bytes, peak_without, line: self.line_at(device, at), ..row };
         match self.change.clone() {
             PlannedChange::Waste(row) => PlannedChange::Waste(Waste { bytes, blocks, saves, peak_without, ..row }),
-            PlannedChange::Idle(row) => PlannedChange::Idle(IdleMemory { bytes, blocks, saves, peak_without, ..row }),
+            PlannedChange::Idle(row, [_, all]) => {
+                let row = IdleMemory { bytes, blocks, saves, peak_without, ..row };
+                PlannedChange::Idle(row, [self.taken().count() as u64, all])
+            }
             PlannedChange::InPlace(row) => {
                 PlannedChange::InPlace(InPlace { bytes, blocks, saves, peak_without, ..row })
             }
@@ -158,7 +172,7 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
 }
 
 /// All idle memory of a line, whatever uses it next.
-fn by_idle_lines(device: &DeviceView<'_>, log: &LogReplay) -> impl Iterator<Item = Candidate> {
+fn by_idle_lines<'d>(device: &'d DeviceView<'_>, log: &'d LogReplay) -> impl Iterator<Item = Candidate> + 'd {
     let mut by_line: BTreeMap<String, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for (row, absences) in idle::sites(device, log, |_| true) {
         if let Some((of_line, all)) = by_line.get_mut(&row.line) {
@@ -168,9 +182,28 @@ fn by_idle_lines(device: &DeviceView<'_>, log: &LogReplay) -> impl Iterator<Item
             by_line.insert(row.line.clone(), (row, absences));
         }
     }
-    by_line.into_values().map(|(row, absences)| {
-        let moved = absences.iter().fold(0u64, |sum, absence| sum.saturating_add(2 * absence.size));
-        Candidate { moved, ..Candidate::of(PlannedChange::Idle(row), absences) }
+    by_line.into_values().map(|(row, mut absences)| {
+        let seqs: BTreeSet<_> = absences.iter().map(|absence| absence.seq).collect();
+        let blocks = seqs.len() as u64;
+        absences.extend(seqs.iter().filter_map(|seq| past_last_use(device, log, *seq)));
+        let moved = moved(log, &absences);
+        Candidate { moved, ..Candidate::of(PlannedChange::Idle(row, [blocks; 2]), absences) }
+    })
+}
+
+/// What is on the host while nothing uses it does not come back after its last use.
+fn past_last_use(device: &DeviceView<'_>, log: &LogReplay, seq: NonZeroU64) -> Option<Absence> {
+    let from = log.after(device.uses_of(Some(seq))?.known_last()?)?;
+    let until = log.freed_at(seq).unwrap_or(usize::MAX);
+    let size = device.lifetimes().get(seq)?.block.size;
+    (from < until.min(device.records.len())).then_some(Absence { seq, from, until, size })
+}
+
+/// Bytes to the host, and back if it is before their free.
+fn moved(log: &LogReplay, absences: &[Absence]) -> u64 {
+    absences.iter().fold(0, |sum, absence| {
+        let comes_back = absence.until < log.freed_at(absence.seq).unwrap_or(usize::MAX);
+        sum.saturating_add(absence.size.saturating_mul(1 + u64::from(comes_back)))
     })
 }
 

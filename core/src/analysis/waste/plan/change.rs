@@ -21,8 +21,9 @@ pub(crate) enum PlannedChange {
     InParts(OperatorTemporaries),
     /// A step of one's own instead of `AdamW::step`: the largest of its temporaries at once, and the bytes of all.
     OwnStep(Block, u64),
-    /// Values that are on the host, or computed again, while nothing uses them.
-    Idle(IdleMemory),
+    /// Values that are on the host, or computed again, while nothing uses them; so many blocks, the first of so many that
+    /// the line allocates.
+    Idle(IdleMemory, [u64; 2]),
 }
 
 /// A change, and what it does in addition to those before it.

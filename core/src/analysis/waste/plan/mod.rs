@@ -29,7 +29,6 @@ impl DeviceView<'_> {
         let candidates = candidates::all(self, &log);
         // What cannot be reached is replaced by the lowest peak that can be.
         let lowest = search::lowest(&log, &candidates);
-        let chosen = search::choose(&log, &candidates, budget.max(lowest));
         let mut plan = Plan {
             budget,
             recorded: self.peak.bytes,
@@ -37,7 +36,10 @@ impl DeviceView<'_> {
             candidates: candidates.len(),
             knows_uses: !self.uses.is_empty(),
         };
-        let chosen = by_saving(&log, chosen.into_iter().map(|at| &candidates[at]).collect());
+        let chosen = search::choose(&log, &candidates, budget.max(lowest));
+        let chosen: Vec<Candidate> = chosen.into_iter().map(|at| candidates[at].clone()).collect();
+        let chosen = search::with_fewest_blocks(&log, chosen, budget);
+        let chosen = by_saving(&log, chosen.iter().collect());
         let mut changes = Vec::new();
         for (count, candidate) in chosen.iter().enumerate() {
             let before = std::mem::replace(&mut changes, search::changes(&chosen[..=count]));

@@ -31,6 +31,22 @@ pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> 
     chosen
 }
 
+/// The same changes, with the fewest blocks moved to the host that reach the same, those allocated first.
+pub(super) fn with_fewest_blocks(log: &LogReplay, mut chosen: Vec<Candidate>, budget: u64) -> Vec<Candidate> {
+    let peak = |chosen: &[Candidate]| log.peak(&changes(&chosen.iter().collect::<Vec<_>>()));
+    let reached = peak(&chosen).max(i64::try_from(budget).unwrap_or(i64::MAX));
+    for at in (0..chosen.len()).filter(|at| chosen[*at].moved > 0).collect::<Vec<_>>() {
+        let whole = chosen[at].clone();
+        let blocks: Vec<NonZeroU64> = whole.taken().collect();
+        let enough = blocks.partition_point(|last| {
+            chosen[at] = whole.up_to(log, *last);
+            peak(&chosen) > reached
+        });
+        chosen[at] = blocks.get(enough).map_or_else(|| whole.clone(), |last| whole.up_to(log, *last));
+    }
+    chosen
+}
+
 /// The peak if all changes are made that do not stand in each other's way.
 pub(super) fn lowest(log: &LogReplay, candidates: &[Candidate]) -> u64 {
     let (alone, others): (Vec<_>, Vec<_>) = candidates.iter().partition(|candidate| !candidate.blocks.is_empty());

@@ -234,3 +234,75 @@ fn what_lowers_the_peak_comes_before_what_only_lowers_the_rest() {
     assert!(std::ptr::eq(sorted[0], &peak) && std::ptr::eq(sorted[1], &rest));
     assert_eq!(log.peak(&search::changes(&sorted[..1])), 150);
 }
+
+/// A decoder: a loop over layers, each with its weights, of which the first `offloaded` are on the GPU for their products only.
+fn decoder(offloaded: usize) -> Planted {
+    const LAYERS: usize = 6;
+    let name = |layer: usize| format!("w{layer}");
+    let mut planted = Planted::new();
+    for layer in 0..LAYERS {
+        planted.alloc(&name(layer), 100).uses(&[&name(layer)]);
+        if layer < offloaded {
+            planted.alloc("load", 1).uses(&["load"]).free("load").free(&name(layer));
+        }
+    }
+    for _token in 0..5 {
+        for layer in 0..LAYERS {
+            planted.alloc("a", 10);
+            if layer < offloaded {
+                planted.alloc(&name(layer), 100);
+            }
+            planted.alloc("b", 5).uses(&[&name(layer), "a", "b"]);
+            (0..20).for_each(|_| _ = planted.uses(&["a"]));
+            if layer < offloaded {
+                planted.free(&name(layer));
+            }
+            planted.free("b").free("a");
+        }
+    }
+    planted
+}
+
+/// The recording's own longest gap of a block says nothing of the other tokens.
+#[test]
+fn weights_that_are_idle_between_tokens_are_moved_as_many_as_it_takes() {
+    let data = decoder(0).build();
+    let device = DeviceView::of(&data, &data.devices[0]);
+    assert_eq!(device.peak.bytes, 615);
+    for (budget, moved) in [(515, 2), (514, 3), (415, 3), (315, 4)] {
+        let plan = device.plan(budget).unwrap();
+        let [PlanStep { change: PlannedChange::Idle(row, [blocks, all]), .. }] = &plan.steps[..] else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((*blocks, *all, row.bytes), (moved, 6, 100 * row.blocks), "{budget}");
+        assert_eq!(plan.peak(), decoder(moved as usize).peak(), "{budget}");
+        assert!(plan.peak() <= budget && decoder(moved as usize - 1).peak() > budget);
+    }
+    // Between loading and the first token the first layer is used again too soon.
+    assert_eq!(device.plan(115).unwrap().short(), 85);
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(500))]
+
+    #[test]
+    fn no_fewer_first_blocks_reach_as_much((ops, parts, percent) in drawn()) {
+        let data = story(&ops);
+        let device = DeviceView::of(&data, &data.devices[0]);
+        let log = LogReplay::of(&device).unwrap();
+        let all: Vec<Candidate> =
+            candidates(&data, &log, &parts).into_iter().filter(|candidate| candidate.blocks.is_empty()).collect();
+        let budget = device.peak.bytes * percent / 100;
+        let peak = |chosen: &[Candidate]| peak_by_definition(&data, &log, &chosen.iter().collect::<Vec<_>>());
+        let reached = peak(&all).max(budget as i64);
+        let found = search::with_fewest_blocks(&log, all.clone(), budget);
+        prop_assert!(peak(&found) <= reached);
+        for (at, of_all) in all.iter().enumerate() {
+            let (kept, blocks) = (found[at].taken().count(), of_all.taken().collect::<Vec<_>>());
+            prop_assert_eq!(found[at].taken().collect::<Vec<_>>(), blocks[..kept].to_vec());
+            let mut fewer = found.clone();
+            fewer[at].absences.retain(|absence| absence.seq < blocks[kept - 1]);
+            prop_assert!(of_all.moved == 0 || kept == 1 || peak(&fewer) > reached, "{at}: {kept} of {blocks:?}");
+        }
+    }
+}
