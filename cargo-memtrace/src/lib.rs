@@ -11,6 +11,7 @@ mod elf;
 mod failure;
 mod input;
 mod kit;
+mod links;
 mod moment;
 mod output;
 mod progress;

@@ -12,6 +12,7 @@ use memtrace_core::visible;
 
 use crate::arguments::{ColorWhen, SelectionArgs};
 use crate::failure::CommandFailure;
+use crate::links::Links;
 
 /// Prints a report as text or JSON. A report of a recording comes with it: its JSON has the tables whole.
 pub(crate) fn print(
@@ -19,12 +20,25 @@ pub(crate) fn print(
     of: Option<(&SnapshotData, &ReportOptions)>,
     selection: &SelectionArgs,
 ) -> Result<(), CommandFailure> {
-    if selection.json { print_shown(&report_json(report, of)?) } else { print_shown(&text(selection).show(report)) }
+    if selection.json {
+        return print_shown(&report_json(report, of)?);
+    }
+    let text = text(selection);
+    print_linked(&text.show(report), text.color, of.map(|(data, _)| &*data.process.working_dir))
 }
 
 /// Prints a report as text, in colours if this is a terminal.
 pub(crate) fn print_report(report: &Report) -> Result<(), CommandFailure> {
-    print_shown(&Text { width: columns(), ..Text::default() }.show(report))
+    print_linked(&Text { width: columns(), ..Text::default() }.show(report), has_color(ColorWhen::Auto), None)
+}
+
+/// Prints a rendered report; on a terminal its places can be clicked.
+fn print_linked(text: &str, has_color: bool, working_dir: Option<&str>) -> Result<(), CommandFailure> {
+    let is_plain = !has_color || !io::stdout().is_terminal();
+    match Links::of_terminal(working_dir).filter(|_| !is_plain) {
+        Some(links) => print_shown(&links.put_into(text)),
+        None => print_shown(text),
+    }
 }
 
 /// Prints lines on the standard output.
@@ -67,13 +81,17 @@ pub(crate) fn tell_report(report: &Report) {
 }
 
 fn text(selection: &SelectionArgs) -> Text {
-    let is_terminal = io::stdout().is_terminal();
-    let color = match selection.color {
+    Text { width: width(io::stdout().is_terminal()), color: has_color(selection.color), ..Text::default() }
+}
+
+fn has_color(when: ColorWhen) -> bool {
+    match when {
         ColorWhen::Always => true,
         ColorWhen::Never => false,
-        ColorWhen::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-    };
-    Text { width: width(is_terminal), color, ..Text::default() }
+        ColorWhen::Auto => {
+            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
 }
 
 /// Columns of a picture in the terminal.

@@ -153,6 +153,23 @@ impl Top {
     }
 }
 
+/// What a command writes to a terminal.
+fn on_a_terminal(mut command: Command) -> String {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let window = File::options().read(true).write(true).open(name).unwrap();
+    let mut child = command.stdout(window).spawn().unwrap();
+    drop(command);
+    let (mut terminal, mut written, mut buffer) = (File::from(terminal), Vec::new(), [0; 4096]);
+    // The end of what a terminal shows is an error.
+    while let Ok(read @ 1..) = terminal.read(&mut buffer) {
+        written.extend_from_slice(&buffer[..read]);
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(written).unwrap()
+}
+
 impl Drop for Top {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -342,4 +359,28 @@ fn report_at_end(file: &str) -> Option<String> {
     command.args(["memtrace", "report", file, "--at", "end", "--by", "line", "--top", "1000"]).env_remove("COLUMNS");
     let output = command.output().unwrap();
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_reports_places_can_be_clicked_on_a_terminal_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut program, file) = begin(&folder);
+    program.does("5");
+    program.end();
+    let report = |form: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
+        command.args(["memtrace", "report", &file]).env_remove("NO_COLOR").env("TERM", "xterm");
+        command.env("MEMTRACE_HYPERLINKS", form);
+        command
+    };
+    let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top.rs");
+    let link = format!("\x1b]8;;vscode://file{}:", this.display());
+    assert!(on_a_terminal(report("vscode")).contains(&link));
+    let mut without = report("vscode");
+    without.env("NO_COLOR", "1");
+    for plain in [on_a_terminal(report("none")), on_a_terminal(without)] {
+        assert!(!plain.contains("\x1b]8") && plain.contains("tests/top.rs:"), "{plain}");
+    }
+    let piped = report("vscode").output().unwrap();
+    assert!(!String::from_utf8(piped.stdout).unwrap().contains('\x1b'));
 }
