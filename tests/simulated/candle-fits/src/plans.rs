@@ -73,31 +73,6 @@ pub fn moved_to_host(planned: bool, device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Weights that each token uses once: the first two are on the host in between.
-pub fn between_tokens(planned: bool, device: &Device) -> Result<()> {
-    let weights: Vec<Tensor> = (0..6).map(|_| Tensor::ones((1000, 1000), DType::F32, device)).collect::<Result<_>>()?;
-    let mut xs = Tensor::zeros((8, 1000), DType::F32, device)?;
-    for _ in 0..20 {
-        xs = xs.tanh()?;
-    }
-    let on_host = |weight: Tensor| if planned { weight.to_device(&Device::Cpu) } else { Ok(weight) };
-    let weights: Vec<Tensor> = weights
-        .into_iter()
-        .enumerate()
-        .map(|(layer, weight)| if layer < 2 { on_host(weight) } else { Ok(weight) })
-        .collect::<Result<_>>()?;
-    for _token in 0..4 {
-        for weight in &weights {
-            xs = xs.matmul(&weight.to_device(device)?)?;
-            for _ in 0..4 {
-                xs = xs.tanh()?;
-            }
-        }
-    }
-    println!("{:?}", xs.flatten_all()?.sum(0)?.to_scalar::<f32>()?);
-    Ok(())
-}
-
 /// Two of these in one program. Beside a graph no plan drops `embedded`: for all that is known, what was computed from it keeps it.
 pub fn several(planned: bool, device: &Device) -> Result<()> {
     let embedded = Tensor::zeros((1200, 1024), DType::F32, device)?.exp()?;
