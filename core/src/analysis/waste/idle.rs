@@ -138,5 +138,11 @@ pub(super) fn sites(
 fn gaps(device: &DeviceView<'_>, log: &LogReplay, uses: &BlockUses) -> impl Iterator<Item = (IdleTime, usize, usize)> {
     let is_long = |idle: &IdleTime| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped;
     let of_log = |idle: IdleTime| log.while_idle(&idle).map(|(from, until)| (idle, from, until));
-    device.idle_of(uses).filter(is_long).filter_map(of_log)
+    // Only a file that nobody recorded has gaps that overlap.
+    let mut end = 0;
+    device.idle_of(uses).filter(is_long).filter_map(of_log).filter(move |(_, from, until)| {
+        let is_apart = *from >= end;
+        end = if is_apart { *until } else { end };
+        is_apart
+    })
 }

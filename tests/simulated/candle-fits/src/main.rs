@@ -31,6 +31,7 @@ fn main() -> Result<()> {
         "allocated-later" => plans::allocated_later(planned, &cuda(0)?),
         "kept-graphs" => plans::kept_graphs(planned, &cuda(0)?),
         "moved-to-host" => plans::moved_to_host(planned, &cuda(0)?),
+        "between-tokens" => plans::between_tokens(planned, &cuda(0)?),
         "several" => plans::several(planned, &cuda(0)?),
         _ => bail!("no program {name:?}"),
     }

@@ -73,6 +73,29 @@ pub fn moved_to_host(planned: bool, device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// Weights that each token uses once: the first two are on the host in between.
+pub fn between_tokens(planned: bool, device: &Device) -> Result<()> {
+    let weight = |layer: usize| {
+        let weight = Tensor::ones((1000, 1000), DType::F32, device)?;
+        if planned && layer < 2 { weight.to_device(&Device::Cpu) } else { Ok(weight) }
+    };
+    let weights: Vec<Tensor> = (0..6).map(weight).collect::<Result<_>>()?;
+    let mut xs = Tensor::zeros((8, 1000), DType::F32, device)?;
+    for _ in 0..20 {
+        xs = xs.tanh()?;
+    }
+    for _token in 0..4 {
+        for weight in &weights {
+            xs = xs.matmul(&weight.to_device(device)?)?;
+            for _ in 0..4 {
+                xs = xs.tanh()?;
+            }
+        }
+    }
+    println!("{:?}", xs.flatten_all()?.sum(0)?.to_scalar::<f32>()?);
+    Ok(())
+}
+
 /// Two of these in one program. Beside a graph no plan drops `embedded`: for all that is known, what was computed from it keeps it.
 pub fn several(planned: bool, device: &Device) -> Result<()> {
     let embedded = Tensor::zeros((1200, 1024), DType::F32, device)?.exp()?;

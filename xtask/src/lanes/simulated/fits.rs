@@ -36,7 +36,8 @@ const PROGRAMS: [(&str, usize); 13] = [
 ];
 
 /// Programs of candle-fits that hold more than they need, and as `planned` are changed by hand.
-const PLANNED: [&str; 5] = ["freed-earlier", "allocated-later", "kept-graphs", "moved-to-host", "several"];
+const PLANNED: [&str; 6] =
+    ["freed-earlier", "allocated-later", "kept-graphs", "moved-to-host", "between-tokens", "several"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let tool = Programs::built_by(cmd!(run.shell, "cargo build --package cargo-memtrace"))?;
