@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::cmd;
 
-use super::{address, circles, cited};
+use super::{address, circles, cited, tutorial};
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
@@ -13,6 +13,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
     address::run(run)?;
     cited::run(run)?;
+    tutorial::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {

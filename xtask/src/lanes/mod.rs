@@ -24,6 +24,7 @@ mod scripts;
 mod simulated;
 mod tables;
 mod tests;
+mod tutorial;
 mod viewers;
 pub(crate) mod wheel;
 
