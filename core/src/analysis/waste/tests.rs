@@ -205,6 +205,14 @@ fn short_gaps_and_gaps_elsewhere_are_not_idle_memory() {
     assert_eq!(idle_rows(&opaque), [], "its uses are not known");
 }
 
+#[test]
+fn idle_times_that_overlap_as_nobody_records_them_count_once() {
+    let program = idle_program(20, false);
+    let mut damaged = idle_program(20, false);
+    damaged.idle = damaged.idle.iter().flat_map(|idle| [*idle; 3]).collect();
+    assert_eq!(idle_rows(&damaged), idle_rows(&program));
+}
+
 /// An operator that makes a matrix from a row, and a result; `matrix` and `result` are their sizes.
 fn operator(matrix: u64, result: u64, reads_known: bool) -> Option<OperatorTemporaries> {
     let tensor = registry("candle-core-0.11.1/src/tensor.rs");
