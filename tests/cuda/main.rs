@@ -20,6 +20,7 @@ mod kinds;
 mod libraries;
 mod lookups;
 mod measures;
+mod modules;
 mod older_forms;
 mod physical;
 mod raw;

@@ -201,6 +201,12 @@ hooks! {
         out: CallerPtr<usize>, image: *const c_char, options: Handle, values: Handle, count: c_uint,
         library_options: Handle, library_values: Handle, library_count: c_uint) =>
         uses::loaded(out, image);
+    cuModuleLoadFatBinary(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
+    cuModuleLoad(out: CallerPtr<usize>, path: *const c_char) => uses::loaded_file(out, path);
+    cuLibraryLoadFromFile(
+        out: CallerPtr<usize>, path: *const c_char, options: Handle, values: Handle, count: c_uint,
+        library_options: Handle, library_values: Handle, library_count: c_uint) =>
+        uses::loaded_file(out, path);
     cuModuleUnload(module: Handle) | cuLibraryUnload => uses::unloading(module);
     cuModuleGetFunction(out: CallerPtr<usize>, module: Handle, name: *const c_char) | cuLibraryGetKernel =>
         uses::found(out, module, name);
