@@ -26,6 +26,7 @@ mod physical;
 mod raw;
 #[path = "../support/schema.rs"]
 mod schema;
+mod sparse_arrays;
 mod support;
 mod threads;
 mod truth;

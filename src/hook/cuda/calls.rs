@@ -4,6 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use super::array_mappings::{self, ArrayMapping};
 use super::arrays::{self, Array2d, Array3d};
 use super::driver::{Function, NOT_FOUND};
 use super::events::{alloc, free};
@@ -132,11 +133,13 @@ hooks! {
     cuArrayCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array2d>) =>
         handles::made(arrays::array_2d(out, description));
     cuArray3DCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array3d>) =>
-        handles::made(arrays::mipmapped(out, description, 1));
+        both(handles::made(arrays::mipmapped(out, description, 1)), array_mappings::created(out, description));
     cuMipmappedArrayCreate(out: CallerPtr<u64>, description: CallerPtr<Array3d>, levels: c_uint) =>
-        handles::made(arrays::mipmapped(out, description, levels));
+        both(handles::made(arrays::mipmapped(out, description, levels)), array_mappings::created(out, description));
     cuArrayDestroy(array: Handle) | cuMipmappedArrayDestroy =>
-        handles::released(HandleKind::Array, array.addr() as u64);
+        both(array_mappings::destroying(array), handles::released(HandleKind::Array, array.addr() as u64));
+    cuMemMapArrayAsync(list: CallerPtr<ArrayMapping>, count: c_uint, stream: Handle) | cuMemMapArrayAsync_ptsz =>
+        array_mappings::mapped(list, count);
 
     cuGraphCreate(out: CallerPtr<usize>, flags: c_uint) => graphs::created(out);
     cuGraphDestroy(graph: Handle) => GRAPHS.destroying(graph.addr());
