@@ -22,6 +22,7 @@ mod lookups;
 mod measures;
 mod modules;
 mod older_forms;
+mod other_layers;
 mod physical;
 mod raw;
 #[path = "../support/schema.rs"]
