@@ -333,3 +333,27 @@ fn a_kernel_whose_module_was_not_seen_is_known_by_the_driver_or_is_opaque() {
         assert_eq!(launch(CUBIN), (1, false, 1));
     });
 }
+
+#[test]
+fn a_second_copy_of_the_driver_is_not_taken_for_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.so");
+    std::fs::copy(driver_folder().join("libcuda.so.1"), &copy).unwrap();
+    on_gpu(&[("TEST_COPY", copy.to_str().unwrap())], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        raw::alloc(1000).unwrap();
+        let other = open_with(&std::env::var("TEST_COPY").unwrap(), libc::RTLD_LOCAL);
+        let mut context = 0;
+        assert_eq!(function::<extern "C" fn(u32) -> c_int>(other, "cuInit")(0), 0);
+        let retain = function::<extern "C" fn(*mut usize, c_int) -> c_int>(other, "cuDevicePrimaryCtxRetain");
+        assert_eq!(retain(&mut context, 0), 0);
+        assert_eq!(function::<extern "C" fn(usize) -> c_int>(other, "cuCtxSetCurrent")(context), 0);
+        let mut address = 0;
+        assert_eq!(function::<Alloc>(other, "cuMemAlloc_v2")(&mut address, 2000), 0);
+        assert_eq!(function::<extern "C" fn(u64) -> c_int>(other, "cuMemFree_v2")(address), 0);
+        raw::alloc(3000).unwrap();
+        assert_eq!(live(&session), [1000, 3000]);
+        assert_equals_truth(&session.snapshot(), true);
+    });
+}
