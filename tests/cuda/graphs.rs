@@ -234,3 +234,26 @@ fn nodes_of_a_child_that_was_taken_over_run_with_its_parent() {
         assert_eq!((of_gpu(&snapshot).1, snapshot.health.unknown_frees), (2000, 0));
     });
 }
+
+/// `cuda.h`, "Free unused memory that was cached on the specified device for use with graphs back to the OS".
+#[test]
+fn memory_that_graphs_gave_back_is_in_no_account() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let graph = raw::graph_create(0).unwrap();
+        let address = raw::graph_alloc(graph, 3 << 20).unwrap();
+        raw::launch(raw::instantiate(graph, 0).unwrap(), raw::PER_THREAD).unwrap();
+        let reserved = || {
+            let snapshot = session.snapshot();
+            assert_live_equals_truth(&snapshot);
+            snapshot.device(Device::Cuda(0)).unwrap().memory.unwrap().graphs.unwrap().reserved
+        };
+        raw::graph_trim(0).unwrap();
+        assert_eq!(reserved(), 4 << 20, "a block has it");
+        raw::free(address).unwrap();
+        assert_eq!(reserved(), 4 << 20);
+        raw::graph_trim(0).unwrap();
+        assert_eq!(reserved(), 0);
+    });
+}

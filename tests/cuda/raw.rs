@@ -75,6 +75,7 @@ calls! {
     fn instantiate(graph: sys::CUgraph, flags: u64) -> sys::CUgraphExec = std::ptr::null_mut(),
         cuGraphInstantiateWithFlags;
     fn launch(program: sys::CUgraphExec, stream: Stream), cuGraphLaunch;
+    fn graph_trim(device: i32), cuDeviceGraphMemTrim;
     fn program_destroy(program: sys::CUgraphExec), cuGraphExecDestroy;
     fn begin_capture(stream: Stream, mode: sys::CUstreamCaptureMode), cuStreamBeginCapture_v2;
 }
