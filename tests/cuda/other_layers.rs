@@ -310,13 +310,10 @@ fn a_kernel_whose_module_was_not_seen_is_known_by_the_driver_or_is_opaque() {
         let block = raw::alloc_async(1000, raw::PER_THREAD).unwrap();
         let launch = |image: &[u8]| {
             let (mut module, mut kernel) = (0, 0);
-            // SAFETY: the functions have these types.
-            let (load, get) = unsafe {
-                (
-                    std::mem::transmute::<usize, Load>(real(c"cuModuleLoadData")),
-                    std::mem::transmute::<usize, Get>(real(c"cuModuleGetFunction")),
-                )
-            };
+            // SAFETY: the function has this type.
+            let load = unsafe { std::mem::transmute::<usize, Load>(real(c"cuModuleLoadData")) };
+            // SAFETY: the function has this type.
+            let get = unsafe { std::mem::transmute::<usize, Get>(real(c"cuModuleGetFunction")) };
             assert_eq!((load(&mut module, image.as_ptr()), get(&mut kernel, module, c"add".as_ptr())), (0, 0));
             kernels::launch(
                 kernel as *mut _,

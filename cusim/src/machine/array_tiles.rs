@@ -177,7 +177,7 @@ impl Descriptor {
         let power = self.element()?.trailing_zeros();
         let is_deep = self.depth > 0 && self.layers() == 1;
         match power {
-            0..=4 if is_deep => Ok([64 >> ((power + 2) / 3), 32 >> (power / 3), 32 >> ((power + 1) / 3)]),
+            0..=4 if is_deep => Ok([64 >> power.div_ceil(3), 32 >> (power / 3), 32 >> ((power + 1) / 3)]),
             0..=4 => Ok([256 >> (power / 2), 256 >> power.div_ceil(2), 1]),
             _ => Err(INVALID_VALUE),
         }
