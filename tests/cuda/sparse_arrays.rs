@@ -7,6 +7,7 @@ use memtrace::{Device, Session};
 use super::raw;
 use super::support::on_gpu;
 use super::truth::assert_live_equals_truth;
+use super::uses_oracle::Random;
 
 const MIB: usize = 1 << 20;
 const FLOAT: u64 = 0x20 | 1 << 32;
@@ -158,6 +159,44 @@ fn an_array_with_deferred_mapping_is_mapped_as_a_whole() {
         raw::context_destroy(other).unwrap();
         assert_eq!(live(&session), 0);
         drop(primary);
+    });
+}
+
+/// Boxes of two arrays are mapped, mapped over and unmapped, and handles released, in any order. The simulator keeps each tile
+/// by itself.
+#[test]
+fn any_mappings_keep_memory_as_long_as_the_simulator_says() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let mut random = Random(0x5EED);
+        let (one, memory) = sparse();
+        let (other, second) = sparse();
+        let mut handles = vec![memory, second];
+        for _ in 0..150 {
+            let operations: Vec<[u64; 12]> = (0..=random.below(2))
+                .map(|_| {
+                    let [x, y] = [8, 4].map(|tiles| {
+                        let from = random.below(tiles);
+                        [from as u64, 1 + random.below(tiles - from) as u64].map(|tiles| tiles * 128)
+                    });
+                    let memory = if random.one_in(2) { 0 } else { handles[random.below(handles.len())] };
+                    let array = if random.one_in(2) { one } else { other };
+                    operation(array, 0, boxed(0, 0, [x[0], y[0]], [x[1], y[1]]), memory)
+                })
+                .collect();
+            raw::map_arrays(&mut operations.clone()).unwrap();
+            if random.one_in(3) {
+                let size = 2 + 2 * random.below(8);
+                let gone = std::mem::replace(&mut handles[random.below(2)], raw::tile_pool(size * MIB).unwrap());
+                raw::release_physical(gone).unwrap();
+            }
+            live(&session);
+        }
+        let whole = boxed(0, 0, [0, 0], [1024, 512]);
+        raw::map_arrays(&mut [one, other].map(|array| operation(array, 0, whole, 0))).unwrap();
+        handles.into_iter().for_each(|handle| raw::release_physical(handle).unwrap());
+        assert_eq!(live(&session), 0);
     });
 }
 

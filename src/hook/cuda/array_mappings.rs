@@ -103,14 +103,9 @@ pub(super) fn created(out: CallerPtr<u64>, description: CallerPtr<Array3d>) -> i
     move |result| {
         let mapped_later = description.written(result).and_then(Array3d::is_mapped_as_a_whole);
         if let Some((array, is_whole)) = out.written(result).zip(mapped_later) {
-            ARRAYS.insert(array, MappedArray::new(is_whole));
+            let (context, parts) = (device::current_context(), OwnVec::new_in(System));
+            ARRAYS.insert(array, MappedArray { is_whole, context, parts });
         }
-    }
-}
-
-impl MappedArray {
-    fn new(is_whole: bool) -> Self {
-        Self { is_whole, context: device::current_context(), parts: OwnVec::new_in(System) }
     }
 }
 
@@ -140,9 +135,7 @@ impl Changes {
     }
 
     fn apply(&mut self, mapping: &ArrayMapping) {
-        let mut taken = None;
-        let take = |known: &mut MappedArray| taken = Some((known.is_whole, take_parts(known)));
-        ARRAYS.change_or_insert(mapping.array, || MappedArray::new(false), take);
+        let taken = ARRAYS.change(mapping.array, |known| (known.is_whole, take_parts(known)));
         let Some((is_whole, parts)) = taken else { return };
         if !self.before.iter().any(|(array, _)| *array == mapping.array) {
             try_push(&mut self.before, (mapping.array, own_vec(parts.iter().copied())));
