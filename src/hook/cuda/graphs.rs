@@ -121,7 +121,7 @@ pub(super) struct ChildNode {
 }
 
 impl ChildNode {
-    /// Whether the parent takes the child over: only such a child may have memory nodes. Before CUDA 12.9 none is.
+    /// Whether the parent takes the child over. Only such a child may have memory nodes.
     pub(super) fn is_moved(self) -> bool {
         /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`.
         const MOVE: c_int = 1;
