@@ -22,7 +22,8 @@
 //!   takes memory then (assumed), 2 MiB at a time, from what the device reserves for graphs. `cuDeviceGraphMemTrim` releases
 //!   that, and so does a device that runs out of other memory.
 //! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping has bytes of its own, zero when it is mapped.
-//! * Arrays take what their elements take, tightly packed (a GPU takes more). They have no contents.
+//! * Arrays take what their elements take, tightly packed (a GPU takes more). They have no contents. Sparse arrays have tiles of 64 KiB (assumed), which
+//!   memory is mapped to; an array's end unmaps them (assumed).
 //! * Memory of other processes has the size that its handle states, takes no memory of the device and reads as zero.
 //! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at once on
 //!   any other.

@@ -276,3 +276,28 @@ fn the_threads_own_stream_is_captured_on_its_thread_alone() {
         assert_eq!((driver.free_async(address, 2), driver.free_async(elsewhere, 2)), (0, 0));
     });
 }
+
+/// `cuda.h`, `CUgraphChildGraphNodeOwnership`: memory nodes are in a child only if the parent takes it over.
+#[test]
+fn a_child_that_is_taken_over_brings_its_memory() {
+    in_child("a_child_that_is_taken_over_brings_its_memory", &[], || {
+        let driver = Driver::start();
+        let (mut parent, mut child, mut node, mut executable) = (0, 0, 0, 0);
+        assert_eq!((driver.graph_create(&mut parent, 0), driver.graph_create(&mut child, 0)), (0, 0));
+        let mut memory = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 0];
+        assert_eq!(driver.graph_alloc(&mut node, child, std::ptr::null(), 0, &mut memory), 0);
+        let mut parameters = [0; 32];
+        (parameters[0], parameters[2]) = (4, child);
+        let add = |node: &mut u64, words: &mut [u64; 32]| driver.graph_node(node, parent, std::ptr::null(), 0, words);
+        assert_eq!(add(&mut node, &mut parameters), INVALID_VALUE, "a copy has no memory");
+        parameters[3] = 1;
+        assert_eq!(add(&mut node, &mut parameters), 0);
+        assert_eq!(add(&mut node, &mut parameters), INVALID_VALUE, "it has a parent");
+        assert_eq!(driver.graph_destroy(child), INVALID_VALUE);
+        assert_eq!(driver.graph_alloc(&mut node, child, std::ptr::null(), 0, &mut memory), INVALID_VALUE);
+        assert_eq!(driver.instantiate(&mut executable, child, 0), INVALID_VALUE);
+        assert_eq!((driver.instantiate(&mut executable, parent, 0), driver.launch(executable, 0)), (0, 0));
+        assert_eq!((driver.free(memory[14]), driver.free(memory[14])), (0, INVALID_VALUE));
+        assert_eq!((driver.graph_destroy(parent), driver.graph_destroy(child)), (0, INVALID_VALUE));
+    });
+}

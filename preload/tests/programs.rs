@@ -112,6 +112,19 @@ fn a_refused_allocation_leaves_a_post_mortem_and_the_programs_own_error() {
     assert_eq!(capture.device(Device::Cuda(0)).unwrap().stats.num_ooms, 1);
 }
 
+/// A program that has no CUDA must start with it.
+#[test]
+fn the_library_needs_none_that_a_program_may_lack() {
+    let output = Command::new("readelf").arg("-dW").arg(built("libmemtrace_preload.so")).output().unwrap();
+    let needed: Vec<String> = text(&output.stdout)
+        .lines()
+        .filter_map(|line| Some(line.split_once("(NEEDED)")?.1.split_once('[')?.1.trim_end_matches(']').to_owned()))
+        .collect();
+    let parts_of_the_system = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
+    assert!(needed.iter().any(|library| library == "libc.so.6"), "{needed:?}");
+    assert!(needed.iter().all(|library| parts_of_the_system.contains(&library.as_str())), "{needed:?}");
+}
+
 #[test]
 fn a_process_without_cuda_is_left_alone() {
     let folder = folder();

@@ -5,6 +5,8 @@
 
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")), path = "cuda_elsewhere.rs")]
 pub(crate) mod cuda;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+pub(crate) mod files;
 mod heap;
 pub(crate) mod heap_refusal;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

@@ -197,3 +197,63 @@ fn nodes_and_launches_have_several_functions() {
         assert_eq!(gpu.live[0].stream, gpu.live[1].stream, "both are on the thread's own");
     });
 }
+
+/// `cuda.h`, `CUgraphChildGraphNodeOwnership`: a graph with memory nodes can be a child if its parent takes it over.
+#[test]
+fn nodes_of_a_child_that_was_taken_over_run_with_its_parent() {
+    on_gpu(&[], || {
+        let session = memtrace::builder().uses(true).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        const FILL: u64 = 2;
+        const CHILD: u64 = 4;
+        const MOVE: u64 = 1;
+        let [parent, child, inner] = [0; 3].map(|_| raw::graph_create(0).unwrap());
+        let first = raw::graph_alloc(parent, 100).unwrap();
+        let kept = raw::graph_alloc(child, 2000).unwrap();
+        // One byte in a row, and 2000 of them.
+        raw::graph_add(child, FILL, &[kept, 2000, 1 << 32, 2000, 1]).unwrap();
+        let innermost = raw::graph_alloc(inner, 5000).unwrap();
+        raw::graph_free(inner, innermost).unwrap();
+        raw::graph_add(child, CHILD, &[inner.addr() as u64]).expect_err("a copy has no memory nodes");
+        raw::graph_add(child, CHILD, &[inner.addr() as u64, MOVE]).unwrap();
+        raw::graph_add(parent, CHILD, &[child.addr() as u64, MOVE]).unwrap();
+        raw::graph_free(parent, first).unwrap();
+        let program = raw::instantiate(parent, 0).unwrap();
+        raw::launch(program, raw::PER_THREAD).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!(of_gpu(&snapshot), (7100, 2000, 5), "all are there before the innermost is freed");
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!(gpu.uses_of(gpu.live[0].seq).map(|uses| (uses.count, uses.known_last().is_some())), Some((1, true)));
+        let work = snapshot.gpu_work.as_ref().unwrap();
+        assert_eq!((work.totals.fills, work.opaque_operations()), (1, 0));
+        raw::free_async(kept, raw::PER_THREAD).unwrap();
+        raw::launch(program, raw::PER_THREAD).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!((of_gpu(&snapshot).1, snapshot.health.unknown_frees), (2000, 0));
+    });
+}
+
+/// `cuda.h`, "Free unused memory that was cached on the specified device for use with graphs back to the OS".
+#[test]
+fn memory_that_graphs_gave_back_is_in_no_account() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let graph = raw::graph_create(0).unwrap();
+        let address = raw::graph_alloc(graph, 3 << 20).unwrap();
+        raw::launch(raw::instantiate(graph, 0).unwrap(), raw::PER_THREAD).unwrap();
+        let reserved = || {
+            let snapshot = session.snapshot();
+            assert_live_equals_truth(&snapshot);
+            snapshot.device(Device::Cuda(0)).unwrap().memory.unwrap().graphs.unwrap().reserved
+        };
+        raw::graph_trim(0).unwrap();
+        assert_eq!(reserved(), 4 << 20, "a block has it");
+        raw::free(address).unwrap();
+        assert_eq!(reserved(), 4 << 20);
+        raw::graph_trim(0).unwrap();
+        assert_eq!(reserved(), 0);
+    });
+}

@@ -50,7 +50,7 @@ fn functions_that_the_driver_is_asked_for_are_ours() {
 }
 
 /// The simulator's own address of a function.
-fn real(name: &CStr) -> usize {
+pub(crate) fn real(name: &CStr) -> usize {
     type Dlsym = extern "C" fn(*mut std::ffi::c_void, *const std::ffi::c_char) -> usize;
     // SAFETY: looks up a loaded function; `dlvsym` finds the original `dlsym`, past the hooks.
     let dlsym = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), c"GLIBC_2.34".as_ptr()) };

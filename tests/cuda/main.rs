@@ -20,11 +20,14 @@ mod kinds;
 mod libraries;
 mod lookups;
 mod measures;
+mod modules;
 mod older_forms;
+mod other_layers;
 mod physical;
 mod raw;
 #[path = "../support/schema.rs"]
 mod schema;
+mod sparse_arrays;
 mod support;
 mod threads;
 mod truth;

@@ -75,6 +75,7 @@ calls! {
     fn instantiate(graph: sys::CUgraph, flags: u64) -> sys::CUgraphExec = std::ptr::null_mut(),
         cuGraphInstantiateWithFlags;
     fn launch(program: sys::CUgraphExec, stream: Stream), cuGraphLaunch;
+    fn graph_trim(device: i32), cuDeviceGraphMemTrim;
     fn program_destroy(program: sys::CUgraphExec), cuGraphExecDestroy;
     fn begin_capture(stream: Stream, mode: sys::CUstreamCaptureMode), cuStreamBeginCapture_v2;
 }
@@ -119,6 +120,36 @@ pub(crate) fn physical(size: usize, device: u64) -> Outcome<u64> {
     // SAFETY: outputs are local variables; the description is of pinned memory of a device, without shareable handles.
     let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
     outcome(result, handle)
+}
+
+/// Creates physical memory on the first device, for tiles of arrays (`CU_MEM_CREATE_USAGE_TILE_POOL`).
+pub(crate) fn tile_pool(size: usize) -> Outcome<u64> {
+    let (mut handle, properties) = (0, [1u64, 1, 0, 1 << 16]);
+    // SAFETY: outputs are local variables; the description is of pinned memory of a device, without shareable handles.
+    let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
+    outcome(result, handle)
+}
+
+/// Maps or unmaps parts of arrays; each operation is a `CUarrayMapInfo`.
+pub(crate) fn map_arrays(list: &mut [[u64; 12]]) -> Outcome<()> {
+    assert_eq!(size_of::<[u64; 12]>(), size_of::<sys::CUarrayMapInfo>());
+    // SAFETY: the list has so many operations.
+    let result = unsafe { sys::cuMemMapArrayAsync(list.as_mut_ptr().cast(), list.len() as u32, LEGACY) };
+    outcome(result, ())
+}
+
+/// A mipmapped array at the start of external memory.
+pub(crate) fn external_levels(
+    memory: sys::CUexternalMemory,
+    descriptor: [u64; 5],
+    levels: u64,
+) -> Outcome<sys::CUmipmappedArray> {
+    let (mut array, mut words) = (std::ptr::null_mut(), [0u64; 15]);
+    words[1..6].copy_from_slice(&descriptor);
+    words[6] = levels;
+    // SAFETY: outputs are local variables of the driver's sizes.
+    let result = unsafe { sys::cuExternalMemoryGetMappedMipmappedArray(&mut array, memory, words.as_ptr().cast()) };
+    outcome(result, array)
 }
 
 /// Opens memory of another process.

@@ -5,6 +5,7 @@ use super::process::{pause, with};
 use super::thread::current;
 use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
 use crate::faults::CallKind;
+use crate::machine::Descriptor;
 
 /// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
 #[repr(C)]
@@ -23,6 +24,15 @@ pub(super) struct BufferDescription {
     offset: u64,
     size: u64,
     flags: u32,
+}
+
+/// `CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC`, up to its levels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct LevelsDescription {
+    offset: u64,
+    descriptor: Descriptor,
+    levels: u32,
 }
 
 const OPAQUE_FILE: u32 = 1;
@@ -52,6 +62,13 @@ driver! {
             return Err(INVALID_VALUE);
         }
         address.set_with(|machine| machine.map_buffer(memory, offset, size, context))
+    }
+
+    /// The array is ended by `cuMipmappedArrayDestroy`.
+    fn cuExternalMemoryGetMappedMipmappedArray(array: Out<u64>, memory: u64, part: Out<LevelsDescription>) {
+        let context = current()?;
+        let LevelsDescription { offset, descriptor, levels } = part.get()?;
+        array.set_with(|machine| machine.map_levels(memory, offset, (descriptor, levels), context))
     }
 
     fn cuDestroyExternalMemory(memory: u64) {

@@ -4,7 +4,7 @@ use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out, answer};
 use super::capture::check_nodes;
 use super::graph::add_idle;
 use super::process::{with, with_device};
-use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 use crate::history::BlockKind;
 use crate::machine::node_type;
 
@@ -24,6 +24,18 @@ pub(super) struct Allocation {
     /// Written by the driver.
     address: u64,
 }
+
+/// `CUDA_CHILD_GRAPH_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Child {
+    graph: u64,
+    ownership: u32,
+}
+
+/// `CUgraphChildGraphNodeOwnership`.
+const COPY: u32 = 0;
+const MOVE: u32 = 1;
 
 /// The offset of a node type's parameters in `CUgraphNodeParams`.
 const PARAMETERS: usize = 16;
@@ -62,11 +74,15 @@ driver! {
             node_type::FREE => {
                 answer(cuGraphAddMemFreeNode(node, graph, dependencies, count, of_kind.cast().get()?))
             }
-            node_type::GRAPH | node_type::CONDITIONAL => Err(NOT_SUPPORTED),
+            node_type::GRAPH => add_child(node, graph, (dependencies, count), of_kind.cast().get()?),
+            node_type::CONDITIONAL => Err(NOT_SUPPORTED),
             kind if kind < node_type::CONDITIONAL => add_idle(node, graph, (dependencies, count), kind),
             _ => Err(INVALID_VALUE),
         }
     }
+
+    fn cuGraphAddChildGraphNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, child: u64) =>
+        add_child(node, graph, (dependencies, count), Child { graph: child, ownership: COPY });
 
     fn cuGraphAddNode_v2(
         node: Out<u64>, graph: u64, dependencies: Out<u64>, _data: usize, count: usize, parameters: Out<u32>,
@@ -118,6 +134,17 @@ driver! {
             Ok(())
         })
     }
+}
+
+fn add_child(node: Out<u64>, graph: u64, (nodes, count): (Out<u64>, usize), child: Child) -> Answer {
+    node.set_with(|machine| {
+        check_nodes(machine, graph, nodes, count)?;
+        match child.ownership {
+            COPY => machine.add_copy(graph, child.graph),
+            MOVE => machine.add_child(graph, child.graph),
+            _ => Err(INVALID_VALUE),
+        }
+    })
 }
 
 const USED: u32 = 0;

@@ -5,6 +5,7 @@
 #[macro_use]
 mod abi;
 mod array;
+mod array_tiles;
 mod attributes;
 mod capture;
 mod context;

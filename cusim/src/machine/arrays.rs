@@ -10,16 +10,22 @@ use crate::history::{BlockKind, HistoryRecord, Op};
 pub(crate) struct Array {
     pub(crate) descriptor: Descriptor,
     /// Mipmap levels; 0 for an array without mipmaps.
-    levels: u32,
+    pub(super) levels: u32,
     /// Bytes of all levels.
     pub(crate) size: u64,
     device: usize,
     context: u64,
     /// The mipmapped array that this is a level of, and the level.
-    part_of: Option<(u64, u32)>,
+    pub(super) part_of: Option<(u64, u32)>,
+    /// It lies in imported memory, and takes none of its own.
+    is_imported: bool,
 }
 
 impl Array {
+    fn takes_no_memory(&self) -> bool {
+        self.is_imported || self.descriptor.has_no_memory()
+    }
+
     fn record(&self, op: Op, address: u64, context: u64) -> HistoryRecord {
         HistoryRecord { context, address, size: self.size, ..HistoryRecord::new(op, BlockKind::Array, self.device) }
     }
@@ -28,13 +34,22 @@ impl Array {
 impl SimMachine {
     /// `levels` is 0 for an array without mipmaps.
     pub(crate) fn create_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
+        self.new_array(descriptor, levels, context, false)
+    }
+
+    /// A mipmapped array in imported memory, whose sizes are not checked: they are not documented.
+    pub(super) fn create_imported_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
+        self.new_array(descriptor, levels.max(1), context, true)
+    }
+
+    fn new_array(&mut self, descriptor: Descriptor, levels: u32, context: u64, is_imported: bool) -> Answer<u64> {
         let device = self.context(context)?.device;
         let descriptor = Descriptor { padding: 0, ..descriptor };
         let levels = levels.min(descriptor.most_levels());
         let sizes = (0..levels.max(1)).map(|level| descriptor.level(level).bytes());
         let size = sizes.into_iter().try_fold(0, |sum: u64, bytes| sum.checked_add(bytes?).ok_or(INVALID_VALUE))?;
-        let array = Array { descriptor, levels, size, device, context, part_of: None };
-        if descriptor.has_no_memory() {
+        let array = Array { descriptor, levels, size, device, context, part_of: None, is_imported };
+        if array.takes_no_memory() {
             return Ok(self.keep_array(array));
         }
         let pool = pool_index(device, BlockKind::Array);
@@ -78,8 +93,10 @@ impl SimMachine {
         }
         let check = self.script.check(CallKind::Free, 0);
         if check.is_err() {
-            let pool = pool_index(array.device, BlockKind::Array);
-            self.record(array.record(Op::Free, handle, context), check, Some(pool));
+            if !array.takes_no_memory() {
+                let pool = pool_index(array.device, BlockKind::Array);
+                self.record(array.record(Op::Free, handle, context), check, Some(pool));
+            }
             return check;
         }
         self.end_array(handle, Op::Free, context)
@@ -95,7 +112,8 @@ impl SimMachine {
     fn end_array(&mut self, handle: u64, op: Op, context: u64) -> Answer {
         let array = self.arrays.remove(&handle).ok_or(INVALID_HANDLE)?;
         self.arrays.retain(|_, other| other.part_of.is_none_or(|(whole, _)| whole != handle));
-        if array.descriptor.has_no_memory() {
+        self.end_tiles_of(handle, context);
+        if array.takes_no_memory() {
             return Ok(());
         }
         let pool = pool_index(array.device, BlockKind::Array);

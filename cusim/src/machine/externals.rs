@@ -1,6 +1,7 @@
 //! External memory: memory of other libraries, such as Vulkan, imported by a file and used through buffers.
 
 use super::SimMachine;
+use super::formats::Descriptor;
 use super::outside::{OutsideRange, Role};
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
 use crate::faults::CallKind;
@@ -49,6 +50,21 @@ impl SimMachine {
             return Err(INVALID_VALUE);
         }
         self.open_import(Role::Buffer, size, (device, context))
+    }
+
+    /// A mipmapped array in the memory, which is not logged.
+    pub(crate) fn map_levels(
+        &mut self,
+        handle: u64,
+        offset: u64,
+        (descriptor, levels): (Descriptor, u32),
+        context: u64,
+    ) -> Answer<u64> {
+        let ExternalMemory { size, .. } = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
+        if levels == 0 || offset >= size {
+            return Err(INVALID_VALUE);
+        }
+        self.create_imported_array(descriptor, levels, context)
     }
 
     pub(super) fn end_externals_of(&mut self, context: u64) {

@@ -28,6 +28,25 @@ impl Descriptor {
         self.flags & (SPARSE | DEFERRED_MAPPING) != 0
     }
 
+    pub(super) fn is_sparse(&self) -> bool {
+        self.flags & SPARSE != 0
+    }
+
+    /// Layers or faces; 1 for a volume.
+    pub(super) fn layers(&self) -> u64 {
+        if self.flags & (LAYERED | CUBEMAP) != 0 { self.depth.max(1) } else { 1 }
+    }
+
+    /// Width, height and depth of a layer, each at least 1.
+    pub(super) fn extents(&self) -> [u64; 3] {
+        [self.width.max(1), self.height.max(1), if self.layers() > 1 { 1 } else { self.depth.max(1) }]
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element(&self) -> Answer<u64> {
+        bytes_of(self.format, self.channels)
+    }
+
     pub(crate) fn is_deferred(&self) -> bool {
         self.flags & DEFERRED_MAPPING != 0
     }

@@ -32,6 +32,8 @@ pub(crate) struct Graph {
     pub(crate) nodes: MmapVec<GraphNode>,
     /// The handles of the nodes, in an array that programs read.
     pub(crate) handles: MmapVec<u64>,
+    /// The graph that took it over.
+    parent: Option<u64>,
 }
 
 /// Memory of an allocation node. Its address stays reserved while a graph or an executable graph has a node for it, or
@@ -53,7 +55,7 @@ pub(crate) struct NodeMemory {
 impl SimMachine {
     pub(crate) fn create_graph(&mut self) -> u64 {
         let handle = self.new_handle();
-        self.graphs.insert(handle, Graph { nodes: mmap_vec(), handles: mmap_vec() });
+        self.graphs.insert(handle, Graph { nodes: mmap_vec(), handles: mmap_vec(), parent: None });
         handle
     }
 
@@ -61,11 +63,50 @@ impl SimMachine {
         self.graphs.get(&handle).ok_or(INVALID_VALUE)
     }
 
+    /// A graph that no other one has taken over.
+    pub(super) fn own_graph(&self, handle: u64) -> Answer<&Graph> {
+        self.graph(handle).and_then(|graph| if graph.parent.is_none() { Ok(graph) } else { Err(INVALID_VALUE) })
+    }
+
     /// Memory that launches left allocated stays.
     pub(crate) fn destroy_graph(&mut self, handle: u64) -> Answer {
+        self.own_graph(handle)?;
         let graph = self.graphs.remove(&handle).ok_or(INVALID_VALUE)?;
         self.release_memory_of(&graph.nodes);
+        self.end_children_of(handle);
         Ok(())
+    }
+
+    fn end_children_of(&mut self, parent: u64) {
+        while let Some((&child, _)) = self.graphs.iter().find(|(_, graph)| graph.parent == Some(parent)) {
+            self.graphs.remove(&child);
+            self.end_children_of(child);
+        }
+    }
+
+    /// Adds a node with a copy of a graph, which must not have memory nodes.
+    pub(crate) fn add_copy(&mut self, graph: u64, child: u64) -> Answer<u64> {
+        if self.has_memory(child)? { Err(INVALID_VALUE) } else { self.add_node(graph, node_type::GRAPH, 0) }
+    }
+
+    /// Adds a node that takes a graph over, with its memory nodes: they run where the node is, and their memory is the
+    /// parent's. The child's handle is the parent's, too.
+    pub(crate) fn add_child(&mut self, graph: u64, child: u64) -> Answer<u64> {
+        self.graph(graph)?;
+        self.own_graph(child)?;
+        if graph == child {
+            return Err(INVALID_VALUE);
+        }
+        let node = self.add_node(graph, node_type::GRAPH, 0)?;
+        let moved = self.graphs.get_mut(&child).ok_or(INVALID_VALUE)?;
+        moved.parent = Some(graph);
+        let nodes = std::mem::replace(&mut moved.nodes, mmap_vec());
+        self.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?.nodes.extend(nodes);
+        for memory in self.graph_memory.values_mut() {
+            memory.owner = if memory.owner == child { graph } else { memory.owner };
+            memory.freed_by = memory.freed_by.map(|other| if other == child { graph } else { other });
+        }
+        Ok(node)
     }
 
     /// A graph with memory nodes cannot be cloned.
@@ -95,7 +136,7 @@ impl SimMachine {
 
     /// Adds an allocation node; returns its handle and its address.
     pub(crate) fn add_allocation(&mut self, graph: u64, device: usize, size: u64) -> Answer<(u64, u64)> {
-        self.graph(graph)?;
+        self.own_graph(graph)?;
         if !self.config.pools {
             return Err(NOT_SUPPORTED);
         }
@@ -110,7 +151,7 @@ impl SimMachine {
     /// Adds a node that frees memory of an allocation node, of this graph or of another one.
     pub(crate) fn add_free(&mut self, graph: u64, address: u64) -> Answer<u64> {
         let frees_it = |node: &GraphNode| node.kind == node_type::FREE && node.address == address;
-        if self.graph(graph)?.nodes.iter().any(frees_it) {
+        if self.own_graph(graph)?.nodes.iter().any(frees_it) {
             return Err(INVALID_VALUE);
         }
         let memory = self.graph_memory.get_mut(&address).ok_or(INVALID_VALUE)?;

@@ -48,7 +48,7 @@ impl SimMachine {
             return Err(INVALID_VALUE);
         }
         let mut nodes = mmap_vec();
-        nodes.extend_from_slice(&self.graph(graph)?.nodes);
+        nodes.extend_from_slice(&self.own_graph(graph)?.nodes);
         for node in &nodes {
             self.retain_memory(node.address);
         }

@@ -3,6 +3,7 @@
 
 mod access;
 mod allocate;
+mod array_tiles;
 mod arrays;
 mod captures;
 mod contexts;
@@ -31,6 +32,8 @@ use crate::own::{MmapMap, MmapVec, mmap_map, mmap_vec};
 
 pub(crate) use access::Access;
 pub use allocate::AllocationRequest;
+use array_tiles::Tile;
+pub(crate) use array_tiles::{TileOperation, TilePart};
 use arrays::Array;
 pub(crate) use contexts::SimContext;
 use externals::ExternalMemory;
@@ -70,6 +73,8 @@ pub struct SimMachine {
     graph_memory: MmapMap<u64, NodeMemory>,
     outside: MmapVec<OutsideRange>,
     arrays: MmapMap<u64, Array>,
+    /// The memory of each mapped tile of an array.
+    tiles: MmapMap<Tile, u64>,
     externals: MmapMap<u64, ExternalMemory>,
     virtuals: MmapMap<u64, VirtualMemory>,
     reservations: MmapVec<Reservation>,
@@ -117,6 +122,7 @@ impl SimMachine {
             graph_memory: mmap_map(),
             outside: mmap_vec(),
             arrays: mmap_map(),
+            tiles: mmap_map(),
             externals: mmap_map(),
             virtuals: mmap_map(),
             reservations: mmap_vec(),

@@ -19,6 +19,13 @@ pub(crate) struct AllocationProperties {
     pub(crate) flags: u64,
 }
 
+impl AllocationProperties {
+    /// `CU_MEM_CREATE_USAGE_TILE_POOL`, in the 16 bits from the third byte on.
+    pub(super) fn is_tile_pool(&self) -> bool {
+        self.flags >> 16 & 1 != 0
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VirtualMemory {
     pub(crate) device: usize,

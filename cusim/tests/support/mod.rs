@@ -215,6 +215,9 @@ functions! {
     fn ipc_close = c"cuIpcCloseMemHandle"(address: u64);
     fn external_import = c"cuImportExternalMemory"(memory: &mut u64, description: &[u64; 13]);
     fn external_buffer = c"cuExternalMemoryGetMappedBuffer"(address: &mut u64, memory: u64, part: &[u64; 11]);
+    fn external_levels = c"cuExternalMemoryGetMappedMipmappedArray"(array: &mut u64, memory: u64, part: &[u64; 15]);
+    fn map_tiles = c"cuMemMapArrayAsync"(list: &[[u64; 12]; 1], count: u32, stream: u64);
+    fn sparse_layout = c"cuArrayGetSparseProperties"(properties: &mut [u64; 6], array: u64);
     fn external_destroy = c"cuDestroyExternalMemory"(memory: u64);
     fn pool_export = c"cuMemPoolExportToShareableHandle"(file: &mut i32, pool: u64, kind: u32, flags: u64);
     fn pool_import = c"cuMemPoolImportFromShareableHandle"(pool: &mut u64, file: usize, kind: u32, flags: u64);

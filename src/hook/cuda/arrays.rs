@@ -30,9 +30,17 @@ pub(super) struct Array3d {
 }
 
 /// `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory is mapped to these arrays later.
-const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
+const WITHOUT_MEMORY: c_uint = 0x40 | DEFERRED_MAPPING;
+const DEFERRED_MAPPING: c_uint = 0x80;
 /// `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`: the depth of these arrays is a number of layers or faces.
 const LAYERED: c_uint = 0x01 | 0x04;
+
+impl Array3d {
+    /// Of an array that memory is mapped to later: whether it is mapped as a whole.
+    pub(super) fn is_mapped_as_a_whole(self) -> Option<bool> {
+        (self.flags & WITHOUT_MEMORY != 0).then_some(self.flags & DEFERRED_MAPPING != 0)
+    }
+}
 
 pub(super) fn array_2d(out: CallerPtr<u64>, description: CallerPtr<Array2d>) -> NewHandle {
     let size = description.read().map_or(0, |Array2d { width, height, format, channels }| {

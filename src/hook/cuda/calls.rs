@@ -4,6 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use super::array_mappings::{self, ArrayMapping};
 use super::arrays::{self, Array2d, Array3d};
 use super::driver::{Function, NOT_FOUND};
 use super::events::{alloc, free};
@@ -132,11 +133,13 @@ hooks! {
     cuArrayCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array2d>) =>
         handles::made(arrays::array_2d(out, description));
     cuArray3DCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array3d>) =>
-        handles::made(arrays::mipmapped(out, description, 1));
+        both(handles::made(arrays::mipmapped(out, description, 1)), array_mappings::created(out, description));
     cuMipmappedArrayCreate(out: CallerPtr<u64>, description: CallerPtr<Array3d>, levels: c_uint) =>
-        handles::made(arrays::mipmapped(out, description, levels));
+        both(handles::made(arrays::mipmapped(out, description, levels)), array_mappings::created(out, description));
     cuArrayDestroy(array: Handle) | cuMipmappedArrayDestroy =>
-        handles::released(HandleKind::Array, array.addr() as u64);
+        both(array_mappings::destroying(array), handles::released(HandleKind::Array, array.addr() as u64));
+    cuMemMapArrayAsync(list: CallerPtr<ArrayMapping>, count: c_uint, stream: Handle) | cuMemMapArrayAsync_ptsz =>
+        array_mappings::mapped(list, count);
 
     cuGraphCreate(out: CallerPtr<usize>, flags: c_uint) => graphs::created(out);
     cuGraphDestroy(graph: Handle) => GRAPHS.destroying(graph.addr());
@@ -201,6 +204,12 @@ hooks! {
         out: CallerPtr<usize>, image: *const c_char, options: Handle, values: Handle, count: c_uint,
         library_options: Handle, library_values: Handle, library_count: c_uint) =>
         uses::loaded(out, image);
+    cuModuleLoadFatBinary(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
+    cuModuleLoad(out: CallerPtr<usize>, path: *const c_char) => uses::loaded_file(out, path);
+    cuLibraryLoadFromFile(
+        out: CallerPtr<usize>, path: *const c_char, options: Handle, values: Handle, count: c_uint,
+        library_options: Handle, library_values: Handle, library_count: c_uint) =>
+        uses::loaded_file(out, path);
     cuModuleUnload(module: Handle) | cuLibraryUnload => uses::unloading(module);
     cuModuleGetFunction(out: CallerPtr<usize>, module: Handle, name: *const c_char) | cuLibraryGetKernel =>
         uses::found(out, module, name);

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::driver::SUCCESS;
 use super::types::Handle;
-use super::{attention, device, gone, handles, imports, query, segments};
+use super::{array_mappings, attention, device, gone, handles, imports, query, segments};
 
 pub(super) fn destroyed(context: Handle) -> impl FnOnce(c_int) {
     ending(move || context.addr(), None)
@@ -24,7 +24,7 @@ fn primary(device: c_int) -> usize {
 }
 
 fn ending(context: impl FnOnce() -> usize, primary_of: Option<c_int>) -> impl FnOnce(c_int) {
-    let context = if handles::any_of_contexts() { context() } else { 0 };
+    let context = if handles::any_of_contexts() || array_mappings::any() { context() } else { 0 };
     if attention::is_recording() {
         query::remember();
     } else {
@@ -40,6 +40,7 @@ fn ending(context: impl FnOnce() -> usize, primary_of: Option<c_int>) -> impl Fn
         }
         if context != 0 && !primary_of.is_some_and(query::primary_is_active) {
             handles::ended(context);
+            array_mappings::ended(context);
         }
         imports::context_ended();
         segments::settle(result);

@@ -112,13 +112,44 @@ pub(super) fn added_free(graph: Handle, address: u64) -> impl FnOnce(c_int) {
     }
 }
 
+/// `CUDA_CHILD_GRAPH_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct ChildNode {
+    pub(super) graph: usize,
+    ownership: c_int,
+}
+
+impl ChildNode {
+    /// Whether the parent takes the child over. Only such a child may have memory nodes.
+    pub(super) fn is_moved(self) -> bool {
+        /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`.
+        const MOVE: c_int = 1;
+        self.ownership == MOVE
+    }
+}
+
+/// The nodes of a child that its parent took over are the parent's.
+fn moved(parent: usize, child: usize) {
+    let take = |nodes: &mut Nodes| std::mem::replace(nodes, OwnVec::new_in(System));
+    let nodes = GRAPHS.change(child, take).unwrap_or(OwnVec::new_in(System));
+    GRAPHS.forget(child);
+    let is_kept = |node: &Node| !matches!(node, Node::Part(GraphPart::Complete(_)));
+    nodes.into_iter().filter(|(_, node)| is_kept(node)).for_each(|(capture, node)| add(parent, capture, node));
+}
+
 /// `CUgraphNodeParams` begins with the node's type.
 pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int) {
+    const CHILD: c_int = 4;
     const ALLOC: c_int = 10;
     const FREE: c_int = 11;
     /// The offset of the parameters of that type.
     const PARAMETERS: usize = 16;
     move |result| match kind.written(result) {
+        Some(CHILD) => {
+            let child = kind.part::<ChildNode>(PARAMETERS).read().filter(|child| child.is_moved());
+            child.into_iter().for_each(|child| moved(graph.addr(), child.graph));
+        }
         Some(ALLOC) => added_alloc(graph, kind.part(PARAMETERS))(result),
         Some(FREE) => added_free(graph, kind.part(PARAMETERS).read().unwrap_or(0))(result),
         _ => {}

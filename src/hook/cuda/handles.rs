@@ -11,7 +11,7 @@ use memtrace_core::snapshot::MADE_UP;
 use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
-use super::table::{HandleTable, own_vec};
+use super::table::{HandleTable, Undo, own_vec};
 use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::ticks;
 
@@ -87,10 +87,35 @@ fn notify_gone(memory: &HandleMemory) -> PendingFree {
     if address == 0 { PendingFree::NONE } else { notify::notify_free(FreeRequest::at_once(class, address)) }
 }
 
+/// A use of memory that ends with a call, unless the driver refuses.
+#[must_use = "`finish` ends it or restores it"]
+pub(super) struct EndedUse {
+    memory: Undo<HandleKey, HandleMemory>,
+    pending: PendingFree,
+}
+
+impl EndedUse {
+    pub(super) fn finish(self, result: c_int) {
+        self.memory.finish(result);
+        self.pending.finish(result);
+    }
+}
+
+/// Ends a use of memory, before the driver is called.
+pub(super) fn end_use(kind: HandleKind, handle: u64) -> EndedUse {
+    let memory = MEMORY.remove((kind, handle));
+    let pending = memory.entry().map_or(PendingFree::NONE, notify_gone);
+    EndedUse { memory, pending }
+}
+
+/// Adds a use of physical memory, if it is known.
+pub(super) fn retain(handle: u64) -> bool {
+    MEMORY.retain((HandleKind::Physical, handle)).is_some()
+}
+
 pub(super) fn released(kind: HandleKind, handle: u64) -> impl FnOnce(c_int) {
-    let removed = MEMORY.remove((kind, handle));
-    let pending = removed.entry().map_or(PendingFree::NONE, notify_gone);
-    pending.with(removed)
+    let ended = end_use(kind, handle);
+    move |result| ended.finish(result)
 }
 
 /// A further handle to known physical memory, or a handle to memory of another process.

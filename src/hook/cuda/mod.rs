@@ -25,7 +25,7 @@
 //! | hooks | [`calls`], [`contexts`] | one row for each driver function; contexts that end |
 //! | uses | [`uses`] | launches, copies and fills, and the blocks that they use |
 //! | routes | [`events`], [`capture`], [`requests`], [`arrays`] | arguments, and where a call goes |
-//! | tables | [`graphs`], [`handles`], [`imports`], [`pools`] | objects with a handle, each in a [`table`] |
+//! | tables | [`graphs`], [`array_mappings`], [`handles`], [`imports`], [`pools`] | objects with a handle, each in a [`table`] |
 //! | recorder | [`notify`], [`gone`], [`segments`], [`streams`] | what is reported to the recorder |
 //! | queries | [`query`], [`device`] | what the driver knows |
 //! | types | [`types`], [`table`], [`unseen`], [`attention`] | kinds of memory, devices, CUDA streams; handle tables with undo; counts of unrecorded calls |
@@ -36,6 +36,7 @@
 //! objects takes the loader's lock and is done as rarely as possible, because it can deadlock: a thread may hold that
 //! lock while it waits for one that looks up a driver function.
 
+mod array_mappings;
 mod arrays;
 mod attention;
 mod calls;

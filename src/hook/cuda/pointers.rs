@@ -64,6 +64,16 @@ pub(super) fn text<'a>(start: *const c_char) -> Option<&'a CStr> {
     if start.is_null() { None } else { Some(unsafe { CStr::from_ptr(start) }) }
 }
 
+/// A fat binary in memory that the driver has accepted: a header, which says how long the rest is.
+pub(super) fn fat_binary<'a>(start: *const u8) -> Option<&'a [u8]> {
+    let header = CallerPtr::<u8>::from_raw(start);
+    let header_size = header.part::<u16>(6).read_unaligned()?;
+    let rest = usize::try_from(header.part::<u64>(8).read_unaligned()?).ok()?;
+    let size = rest.checked_add(usize::from(header_size)).filter(|size| isize::try_from(*size).is_ok())?;
+    // SAFETY: the driver has read the file up to there.
+    Some(unsafe { std::slice::from_raw_parts(start, size) })
+}
+
 /// Headers and sections of an ELF file in memory that the driver has accepted. `None` unless it has 64 bits.
 pub(super) fn elf_file<'a>(start: *const u8) -> Option<&'a [u8]> {
     const SECTION: u64 = size_of::<SectionHeader64<LE>>() as u64;

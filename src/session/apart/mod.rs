@@ -12,6 +12,8 @@
 
 mod descriptors;
 mod desk;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+pub(super) mod named;
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -2,12 +2,13 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use super::{cubin, ptx};
+use super::images;
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::functions::{answer, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetName, cuKernelGetParamInfo};
-use crate::hook::cuda::pointers::{CallerPtr, elf_file, text};
+use crate::hook::cuda::pointers::{CallerPtr, text};
 use crate::hook::cuda::table::HandleTable;
 use crate::hook::cuda::types::Handle;
+use crate::hook::files::NamedFile;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
 use crate::record::{guard, uses};
@@ -21,28 +22,32 @@ const MOST_PARAMETERS: usize = 4096;
 
 /// A module or library was loaded from this image.
 pub(in crate::hook::cuda) fn loaded(out: CallerPtr<usize>, image: *const c_char) -> impl FnOnce(c_int) {
+    move |result| enter(out.written(result), || images::in_memory(image))
+}
+
+/// A module or library was loaded from this file.
+pub(in crate::hook::cuda) fn loaded_file(out: CallerPtr<usize>, path: *const c_char) -> impl FnOnce(c_int) {
+    let file = if is_wanted() { text(path).and_then(NamedFile::now) } else { None };
     move |result| {
-        if !uses::is_on() || guard::state() & guard::OWN != 0 {
-            return;
-        }
-        let Some(module) = out.written(result) else { return };
-        let _own = guard::own_work();
-        MODULES.forget(module);
-        let entries = entries(image);
-        if !entries.is_empty() {
-            MODULES.insert(module, entries);
-        }
+        enter(out.written(result), || {
+            file.and_then(NamedFile::read).map_or(OwnVec::new_in(System), |file| images::entries(&file))
+        });
     }
 }
 
-/// The kernels in an image that the driver accepted: PTX or a cubin. Fat binaries are compressed, and have none.
-fn entries(image: *const c_char) -> OwnVec<KernelEntry> {
-    const FAT_BINARY: [[u8; 4]; 2] = [0xBA55_ED50_u32.to_le_bytes(), 0x4662_43B1_u32.to_le_bytes()];
-    match CallerPtr::<[u8; 4]>::from_raw(image.cast()).read() {
-        Some(start) if start == cubin::MAGIC => cubin::entries(elf_file(image.cast()).unwrap_or_default()),
-        Some(start) if !FAT_BINARY.contains(&start) => ptx::entries(text(image).map_or(&[], CStr::to_bytes)),
-        _ => OwnVec::new_in(System),
+/// Enters what is known of a new module, and forgets another one that had the handle.
+fn enter(module: Option<usize>, entries: impl FnOnce() -> OwnVec<KernelEntry>) {
+    let Some(module) = module.filter(|_| is_wanted()) else { return };
+    let _own = guard::own_work();
+    MODULES.forget(module);
+    let entries = entries();
+    if !entries.is_empty() {
+        MODULES.insert(module, entries);
     }
+}
+
+fn is_wanted() -> bool {
+    uses::is_on() && guard::state() & guard::OWN == 0
 }
 
 /// A module or library is about to be unloaded: its handles may be reused.

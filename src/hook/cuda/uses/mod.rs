@@ -7,7 +7,9 @@ mod arguments;
 mod copies;
 mod cubin;
 mod escapes;
+mod fat_binary;
 mod graph_launch;
+mod images;
 mod launches;
 mod layouts;
 mod nodes;
@@ -21,7 +23,7 @@ pub(super) use copies::{CopyKind, batch, copy, copy_2d, copy_3d, fill, fill_2d, 
 pub(super) use escapes::{TextureResource, encoded, escaped, texture};
 pub(super) use graph_launch::graph_launched;
 pub(super) use launches::{launch, was_late};
-pub(super) use layouts::{forget, found, function_of, loaded, unloading};
+pub(super) use layouts::{forget, found, function_of, loaded, loaded_file, unloading};
 pub(super) use nodes::{
     FillNode, KernelNode, child_added, child_set, cloned, copy_added, copy_set, exec_set, exec_updated, fill_added,
     fill_set, kernel_added, kernel_set, node_added, node_set, opaque_added,

@@ -11,7 +11,7 @@ use super::scan::{self, make_known};
 use super::submit::is_wanted;
 use crate::hook::cuda::capture::StreamCapture;
 use crate::hook::cuda::driver::SUCCESS;
-use crate::hook::cuda::graphs::{self, GraphPart, Node};
+use crate::hook::cuda::graphs::{self, ChildNode, GraphPart, Node};
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::table::own_vec;
 use crate::hook::cuda::types::Handle;
@@ -108,11 +108,18 @@ pub(super) fn opaque(name: &str) -> Parts {
 }
 
 /// The parts of another graph, which becomes a node; opaque if it is not known.
-fn of_child(graph: Handle) -> Parts {
-    let known = graphs::parts(graph.addr());
+fn of_child(graph: usize) -> Parts {
+    let known = graphs::parts(graph);
     let is_complete = known.iter().any(|part| matches!(part, GraphPart::Complete(_)));
     let parts = own_vec(known.iter().filter(|part| !matches!(part, GraphPart::Complete(_))).copied());
     if is_complete { parts } else { opaque("a child graph") }
+}
+
+/// What a node adds beside the child's own nodes: those that are moved stay in order with its memory nodes.
+fn of_child_node(node: ChildNode) -> Parts {
+    let parts = of_child(node.graph);
+    let is_opaque = |part: &GraphPart| matches!(part, GraphPart::Work(OperationKind::Opaque, _));
+    if node.is_moved() && !parts.iter().any(is_opaque) { OwnVec::new_in(System) } else { parts }
 }
 
 /// `CUgraphNodeParams`: the type, and the parameters of that type from byte 16 on.
@@ -122,7 +129,7 @@ fn of_any(node: CallerPtr<c_int>) -> Parts {
         Some(0) => of_kernel(node.part(parameters).read(), node.part(parameters + 56).read()),
         Some(1) => of_copy(node.part(parameters + 16).read()),
         Some(2) => of_fill(node.part(parameters).read()),
-        Some(4) => node.part(parameters).read().map_or_else(|| opaque("a child graph"), of_child),
+        Some(4) => node.part(parameters).read().map_or_else(|| opaque("a child graph"), of_child_node),
         // Host functions, events, semaphores, empty nodes and memory nodes use no blocks.
         Some(3 | 5..=11) => OwnVec::new_in(System),
         _ => opaque("a graph node of another kind"),
@@ -177,7 +184,7 @@ pub(in crate::hook::cuda) fn fill_added(graph: Handle, node: CallerPtr<FillNode>
 }
 
 pub(in crate::hook::cuda) fn child_added(graph: Handle, child: Handle) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_child(child)))
+    add(graph, wanted(|| of_child(child.addr())))
 }
 
 pub(in crate::hook::cuda) fn opaque_added(graph: Handle, name: &'static str) -> impl FnOnce(c_int) {
@@ -201,7 +208,7 @@ pub(in crate::hook::cuda) fn fill_set(program: Option<Handle>, node: CallerPtr<F
 }
 
 pub(in crate::hook::cuda) fn child_set(program: Handle, child: Handle) -> impl FnOnce(c_int) {
-    set(Some(program), wanted(|| of_child(child)))
+    set(Some(program), wanted(|| of_child(child.addr())))
 }
 
 pub(in crate::hook::cuda) fn node_set(program: Option<Handle>, node: CallerPtr<c_int>) -> impl FnOnce(c_int) {
@@ -218,7 +225,7 @@ pub(in crate::hook::cuda) fn exec_set(
 
 /// An executable graph takes the parameters of another graph.
 pub(in crate::hook::cuda) fn exec_updated(program: Handle, graph: Handle) -> impl FnOnce(c_int) {
-    set(Some(program), wanted(|| of_child(graph)))
+    set(Some(program), wanted(|| of_child(graph.addr())))
 }
 
 pub(in crate::hook::cuda) fn cloned(out: CallerPtr<usize>, graph: Handle) -> impl FnOnce(c_int) {
