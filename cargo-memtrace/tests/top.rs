@@ -381,6 +381,8 @@ fn a_reports_places_can_be_clicked_on_a_terminal_only() {
     for plain in [on_a_terminal(report("none")), on_a_terminal(without)] {
         assert!(!plain.contains("\x1b]8") && plain.contains("tests/top.rs:"), "{plain}");
     }
-    let piped = report("vscode").output().unwrap();
-    assert!(!String::from_utf8(piped.stdout).unwrap().contains('\x1b'));
+    for (colours, escapes) in [("auto", "\x1b"), ("always", "\x1b]8")] {
+        let piped = report("vscode").args(["--color", colours]).output().unwrap();
+        assert!(piped.status.success() && !String::from_utf8(piped.stdout).unwrap().contains(escapes));
+    }
 }
