@@ -50,8 +50,9 @@ const KNOWN: [&str; 16] = [
     "MEMTRACE_UPDATE_BASELINES",
 ];
 
-/// Variables of the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
-const OTHERS: [&str; 15] = [
+/// Variables of the tool, the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
+const OTHERS: [&str; 16] = [
+    "MEMTRACE_HYPERLINKS",
     "MEMTRACE_AUTOSTART",
     "MEMTRACE_RECORDINGS",
     "MEMTRACE_RUN",
@@ -76,12 +77,13 @@ pub(super) fn misspelt() -> Option<String> {
         return None;
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let is_known = |name: &str| {
-        KNOWN.contains(&name)
-            || OTHERS.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
-    };
     let wrong: Vec<String> = names.filter(|name| name.starts_with("MEMTRACE") && !is_known(name)).collect();
     (!wrong.is_empty()).then(|| format!("unknown variables {}; memtrace reads {}", wrong.join(", "), KNOWN.join(", ")))
+}
+
+fn is_known(name: &str) -> bool {
+    KNOWN.contains(&name)
+        || OTHERS.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
 }
 
 /// Overrides the plan with the variables that are set.
@@ -174,5 +176,18 @@ mod tests {
             table.filter_map(|row| Some(format!("MEMTRACE{}", row.split(['`', '=']).next()?))).collect();
         let unknown: Vec<&String> = names.iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
         assert!(names.len() > 10 && unknown.is_empty(), "{unknown:?} of {names:?}");
+    }
+
+    /// Whoever sets one for the tool sets it for the programs that the tool records, too.
+    #[test]
+    #[cfg(not(miri))]
+    fn every_variable_of_the_recipes_is_known() {
+        // The published package has no recipes.
+        let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/recipes.md")) else { return };
+        let after = page.match_indices("MEMTRACE_").map(|(at, _)| &page[at..]);
+        let name = |text: &str| text.chars().take_while(|char| char.is_ascii_uppercase() || *char == '_').collect();
+        let names: Vec<String> = after.map(name).collect();
+        let unknown: Vec<&String> = names.iter().filter(|name| !is_known(name)).collect();
+        assert!(names.len() >= 5 && unknown.is_empty(), "{unknown:?} of {names:?}");
     }
 }
