@@ -14,10 +14,10 @@ use crate::raw;
 use crate::support::{build_c, driver_folder, function, on_gpu, open};
 use crate::truth::{assert_equals_truth, assert_live_equals_truth};
 
-type Alloc = extern "C" fn(*mut u64, usize) -> c_int;
+pub(crate) type Alloc = extern "C" fn(*mut u64, usize) -> c_int;
 
 /// Sizes of live blocks, in the order in which they were allocated.
-fn live(session: &Session) -> Vec<u64> {
+pub(crate) fn live(session: &Session) -> Vec<u64> {
     let snapshot = session.snapshot();
     snapshot.device(Device::Cuda(0)).map_or(Vec::new(), |gpu| gpu.live.iter().map(|block| block.size).collect())
 }
@@ -195,78 +195,6 @@ fn a_function_that_another_tool_rewrote_in_place_is_recorded_once() {
         assert_eq!(function::<Answer>(tool, "tool_calls")(), 2);
         assert_eq!(live(&session), [1000, 2000, 3000]);
         assert_equals_truth(&session.snapshot(), true);
-    });
-}
-
-/// A driver library that loads another one, which does the work, as on Windows' Linux.
-#[test]
-fn a_driver_that_passes_calls_on_to_another_library_is_recorded_once() {
-    const INNER: &str = "
-        static unsigned long next = 0x7f0000000000;
-        int cuInit(unsigned flags) { return 0; }
-        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
-        int cuMemAlloc_v2(unsigned long *p, unsigned long n) { *p = next += 1 << 20; return 0; }
-        int cuMemFree_v2(unsigned long p) { return 0; }";
-    const OUTER: &str = "
-        #include <dlfcn.h>
-        #include <stdlib.h>
-        static void *find(const char *name) {
-            void *inner = dlopen(getenv(\"TEST_INNER\"), RTLD_NOW | RTLD_LOCAL);
-            dlsym(dlopen(\"libcuda.so.1\", RTLD_NOW), name);
-            return dlsym(inner, name);
-        }
-        int cuInit(unsigned flags) { return ((int (*)(unsigned))find(\"cuInit\"))(flags); }
-        int cuDeviceGetCount(int *count) { return ((int (*)(int *))find(\"cuDeviceGetCount\"))(count); }
-        int cuMemAlloc_v2(unsigned long *p, unsigned long n) {
-            return ((int (*)(unsigned long *, unsigned long))find(\"cuMemAlloc_v2\"))(p, n);
-        }
-        int cuMemFree_v2(unsigned long p) { return ((int (*)(unsigned long))find(\"cuMemFree_v2\"))(p); }";
-    let folder = tempfile::tempdir().unwrap();
-    let inner = build_c(folder.path(), "inner", INNER, &["-Wl,-soname,libcuda.so.1.inner"]);
-    let outer = build_c(folder.path(), "outer", OUTER, &["-Wl,-soname,libcuda.so.1"]);
-    std::fs::rename(outer, folder.path().join("libcuda.so.1")).unwrap();
-    let (inner, path) = (inner.to_str().unwrap().to_owned(), folder.path().to_str().unwrap().to_owned());
-    on_gpu(&[("LD_LIBRARY_PATH", &path), ("TEST_INNER", &inner)], || {
-        let session = memtrace::start().unwrap();
-        let driver = open("libcuda.so.1");
-        assert_eq!(function::<extern "C" fn(u32) -> c_int>(driver, "cuInit")(0), 0);
-        let (mut first, mut second) = (0, 0);
-        let alloc = function::<Alloc>(driver, "cuMemAlloc_v2");
-        assert_eq!((alloc(&mut first, 1000), alloc(&mut second, 2000)), (0, 0));
-        assert_eq!(function::<extern "C" fn(u64) -> c_int>(driver, "cuMemFree_v2")(first), 0);
-        assert_eq!(live(&session), [2000]);
-        let records = session.snapshot().device(Device::Cuda(0)).unwrap().records.len();
-        assert_eq!((records, session.snapshot().health.unknown_frees), (3, 0));
-    });
-}
-
-/// A driver that is older than what programs may ask for.
-#[test]
-fn functions_that_an_old_driver_does_not_have_stay_away() {
-    const OLD: &str = "
-        static unsigned long next = 0x7f0000000000;
-        int cuInit(unsigned flags) { return 0; }
-        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
-        int cuMemAlloc_v2(unsigned long *p, unsigned long n) { *p = next += 1 << 20; return 0; }
-        int cuGetProcAddress(const char *name, void **found, int version, unsigned long flags) {
-            *found = 0;
-            return 500;
-        }";
-    let folder = tempfile::tempdir().unwrap();
-    let built = build_c(folder.path(), "old", OLD, &["-Wl,-soname,libcuda.so.1"]);
-    std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();
-    on_gpu(&[("LD_LIBRARY_PATH", folder.path().to_str().unwrap())], || {
-        let session = memtrace::start().unwrap();
-        let driver = open("libcuda.so.1");
-        for name in [c"cuMemAllocAsync", c"cuGetProcAddress_v2", c"cuCtxDestroy_v2", c"cuMemMapArrayAsync"] {
-            // SAFETY: the handle is open and the name ends with a zero byte.
-            assert!(unsafe { libc::dlsym(driver, name.as_ptr()) }.is_null(), "{name:?}");
-        }
-        type Get = extern "C" fn(*const c_char, *mut usize, c_int, u64) -> c_int;
-        let (get, mut found) = (function::<Get>(driver, "cuGetProcAddress"), 7);
-        assert_eq!((get(c"cuMemAllocAsync".as_ptr(), &mut found, 11020, 0), found), (500, 0));
-        assert_eq!(function::<Alloc>(driver, "cuMemAlloc_v2")(&mut 0, 1000), 0);
-        assert_eq!(live(&session), [1000]);
     });
 }
 
