@@ -57,6 +57,14 @@ const colours = (selector) =>
     return new Set(new Uint32Array(data.buffer)).size;
   }, selector);
 
+/** Waits until a canvas has a picture: it is drawn in a frame after the text beside it. */
+async function picture(selector) {
+  const until = Date.now() + 30_000;
+  let found;
+  while ((found = await colours(selector)) <= 2 && Date.now() < until) await settled();
+  return found > 2;
+}
+
 const began = Date.now();
 await open();
 console.log(`ready after ${Date.now() - began} ms`);
@@ -153,7 +161,7 @@ for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) =>
   // A view may read columns of its own before it shows anything.
   const hasContent = await page.waitForFunction(() => document.querySelector(".panel").textContent.length > 10, null, { timeout: 30_000 }).catch(() => null);
   check(`view ${view}: has content`, hasContent !== null);
-  if (await page.$(".panel canvas:not([hidden])")) check(`view ${view}: drawn`, (await colours(".panel canvas")) > 2);
+  if (await page.$(".panel canvas:not([hidden])")) check(`view ${view}: drawn`, await picture(".panel canvas"));
   if (view === "growth") {
     const titles = await page.$$eval(".panel th", (cells) => cells.map((cell) => cell.textContent));
     const [change, before, after] = ["Change", "Before", "After"].map((title) => titles.indexOf(title));
