@@ -19,21 +19,21 @@
 //! `--fixed CASE LAUNCHES` runs one case of the second table, from 0, for callgrind: the difference of two runs counts the
 //! instructions of a launch.
 #![cfg_attr(
-    all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"),
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"),
     expect(unsafe_code, reason = "the driver is called in C")
 )]
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")))]
 fn main() {
     println!("this platform has no CUDA hooks");
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 fn main() {
     bench::main();
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 mod bench {
     use std::ffi::{CStr, c_char, c_void};
     use std::hint::black_box;

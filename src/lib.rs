@@ -210,7 +210,7 @@
     deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `session::say`")
 )]
 #![cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")),
     allow(dead_code, reason = "nothing records device memory here")
 )]
 

@@ -43,7 +43,7 @@ fn no_stack_differs_from_libgccs() {
     let health = &snapshot.health;
     println!("{} stacks of {records} allocations and their frees were compared", health.compared_stacks);
     assert_eq!(health.wrong_stacks, 0);
-    if cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
+    if cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")) {
         // Nearly all are verified; the others are those that only libgcc can unwind. Each is walked, found from the
         // last stack, and compared if guessed: up to six times for an allocation and its free.
         assert!(health.compared_stacks > 1000 && health.compared_stacks as u64 > 4 * records, "{health:?}");

@@ -1,7 +1,7 @@
 //! Programs in C that count on which descriptors they have, and on what their threads' ends do, under the preloaded
 //! library.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 #![expect(unsafe_code, reason = "a system call in a child")]
 
 use std::os::unix::process::CommandExt;

@@ -1,6 +1,6 @@
 //! The heap of programs in C under the preloaded library: as the programs count it themselves.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 mod support;
 

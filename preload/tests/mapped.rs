@@ -1,6 +1,6 @@
 //! Memory that a program in C maps itself, and what its resident memory is made of.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 mod support;
 

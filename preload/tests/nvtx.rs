@@ -1,6 +1,6 @@
 //! Ranges of NVTX in programs in C under the preloaded library: scopes, and the levels that NVTX promises.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! What programs do to their processes, under the preloaded library: children and credentials.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 mod support;
 

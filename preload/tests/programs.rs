@@ -1,6 +1,6 @@
 //! Programs in C under the preloaded library, on a simulated GPU.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Threads and signal handlers with little stack, under the preloaded library.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
 mod support;
 

@@ -3,6 +3,8 @@
 
 use memtrace_core::snapshot::{Device, OutOfMemory};
 
+#[cfg(target_os = "linux")]
+use crate::record::pages::page_size;
 use crate::record::{EventSite, device_memory, event_site, gates, guard, heap};
 
 /// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
@@ -41,9 +43,7 @@ fn mapped() -> Option<u64> {
     let read = std::fs::File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
     let text = std::str::from_utf8(text.get(..read)?).ok()?;
     let pages: u64 = text.split(' ').next()?.parse().ok()?;
-    // SAFETY: `sysconf` reads nothing of ours.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
-    pages.checked_mul(page)
+    pages.checked_mul(page_size() as u64)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -43,7 +43,9 @@ const _: () = assert!(size_of::<Gates>() == 64);
 
 /// The page that the kernel clears. Nothing else is in it.
 #[derive(Debug)]
-#[repr(align(4096))]
+#[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
+// The kernel clears whole pages, which may have 64 KiB.
+#[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 pub(super) struct Page {
     gates: Gates,
     /// Not cleared since [`clear_in_children`].

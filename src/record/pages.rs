@@ -17,6 +17,13 @@ pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pages;
 
+/// The size of a page of this system: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64.
+#[cfg(unix)]
+pub(crate) fn page_size() -> usize {
+    // SAFETY: returns a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0).max(4096)
+}
+
 /// Size of a huge page.
 pub(super) const LARGE: usize = 1 << 21;
 

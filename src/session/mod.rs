@@ -259,7 +259,7 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
     if plan.dumps.on_oom != Some(false) {
         heap::on_refusal(refusal::dump_out_of_memory);
     }
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
     crate::hook::files::read_by(apart::named::READER);
     if sees_nothing(&plan.settings) {
         print_error(&format!("memtrace: {NOT_INSTALLED}\n"));

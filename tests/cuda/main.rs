@@ -1,7 +1,7 @@
 //! CUDA memory of programs on cudarc, which loads the driver at run time: recordings on a simulated GPU are compared
 //! with the simulator's log.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the driver is called in C")]
 
 mod accounts;

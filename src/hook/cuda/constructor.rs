@@ -11,6 +11,7 @@ use crate::errno::KeepErrno;
 use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
 use crate::hook::threads;
 use crate::record::fork;
+use crate::record::pages::page_size;
 use crate::variable;
 
 #[used]
@@ -103,7 +104,7 @@ fn is_another_copy_there() -> bool {
         if import.name == c"dlsym" && !import.data {
             // SAFETY: the slot exists while the loader is locked.
             let address = unsafe { import.slot.read_unaligned() };
-            let known = address < elf::page_size() || address == own || others.contains(&address);
+            let known = address < page_size() || address == own || others.contains(&address);
             if let Some(slot) = others.get_mut(count).filter(|_| !known) {
                 *slot = address;
                 count += 1;

@@ -1,10 +1,11 @@
-//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks.
-#![expect(unsafe_code, reason = "functions of C, and one in assembly that must leave its caller's frame alone")]
+//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What the dynamic loader calls, [`arch::dlsym`],
+//! asks [`decide`].
+#![expect(unsafe_code, reason = "functions of C")]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::{HookedFunction, installed, loader, patch};
+use super::{HookedFunction, arch, installed, loader, patch};
 use crate::errno::KeepErrno;
 use crate::record::fork;
 
@@ -44,7 +45,12 @@ pub(in crate::hook) fn original_address() -> usize {
 
 pub(in crate::hook) fn hooked() -> HookedFunction {
     let is_interposed = IS_INTERPOSED.load(Ordering::Acquire);
-    HookedFunction { original: original_address(), hook: dlsym as *const () as usize, is_interposed, is_counted: true }
+    HookedFunction {
+        original: original_address(),
+        hook: arch::dlsym as *const () as usize,
+        is_interposed,
+        is_counted: true,
+    }
 }
 
 pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c_void {
@@ -70,36 +76,14 @@ pub(in crate::hook) fn knows_our_name(dlsym: usize) -> bool {
 
 /// An answer, or 0 and the function to continue with.
 #[repr(C)]
-struct Decision {
+pub(super) struct Decision {
     answer: usize,
     original: usize,
 }
 
-/// The hook. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means "after the
-/// caller".
-#[unsafe(naked)]
-unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
-    core::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "mov rdx, [rsp + 24]",
-        "call {decide}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rax, rax",
-        "jz 2f",
-        "ret",
-        "2:",
-        "jmp rdx",
-        decide = sym decide,
-    )
-}
-
 /// # Safety
 /// The arguments of `dlsym`, and its return address.
-unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
+pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
     let _errno = KeepErrno::new();
     let original = original_address();
     let pass_on = Decision { answer: 0, original };

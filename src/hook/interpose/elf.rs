@@ -5,7 +5,9 @@ use std::ffi::CStr;
 use std::ops::{ControlFlow, Range};
 use std::slice;
 
+use super::arch;
 use crate::elf;
+use crate::record::pages::page_size;
 
 /// An import: the slot in which an object keeps the address of a foreign function.
 #[derive(Clone, Debug)]
@@ -21,10 +23,6 @@ pub(in crate::hook) struct Import<'a> {
     /// Where a slot leads that the loader resolves at the first call (lazy binding).
     pub(in crate::hook) stubs: Range<usize>,
 }
-
-const R_X86_64_64: u32 = 1;
-const R_X86_64_GLOB_DAT: u32 = 6;
-const R_X86_64_JUMP_SLOT: u32 = 7;
 
 const DT_PLTRELSZ: usize = 2;
 const DT_STRTAB: usize = 5;
@@ -79,11 +77,6 @@ pub(super) fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     SYSTEM.iter().any(|name| file.starts_with(name))
-}
-
-pub(in crate::hook) fn page_size() -> usize {
-    // SAFETY: returns a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
 }
 
 /// The tables of a loaded object that describe its imports.
@@ -198,7 +191,7 @@ impl ElfImports {
     /// The import that a relocation fills in, if it is the address of a foreign function.
     fn import(&self, relocation: &Relocation) -> Option<Import<'_>> {
         let kind = relocation.info as u32;
-        let plain = [R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT].contains(&kind) && relocation.addend == 0;
+        let plain = [arch::R_WORD, arch::R_GLOB_DAT, arch::R_JUMP_SLOT].contains(&kind) && relocation.addend == 0;
         if !plain {
             return None;
         }
@@ -210,11 +203,11 @@ impl ElfImports {
         }
         let name = self.string(symbol.st_name as usize);
         let slot = self.base.wrapping_add(relocation.offset as usize);
-        let stubs = if kind == R_X86_64_JUMP_SLOT { self.code.clone() } else { 0..0 };
+        let stubs = if kind == arch::R_JUMP_SLOT { self.code.clone() } else { 0..0 };
         Some(Import {
             name,
             slot: slot as *mut usize,
-            data: kind == R_X86_64_64,
+            data: kind == arch::R_WORD,
             read_only: self.read_only.contains(&slot),
             fixed: !self.is_writable(slot) || !slot.is_multiple_of(align_of::<usize>()),
             stubs,

@@ -3,8 +3,8 @@
 
 use std::ffi::c_void;
 
-use super::elf;
 use crate::errno::last_error;
+use crate::record::pages::page_size;
 
 /// Writes a word to a page that the loader makes read-only after relocation. Returns false on failure.
 ///
@@ -51,7 +51,7 @@ pub(super) fn is_writable(slot: *mut usize) -> bool {
 }
 
 fn protect(slot: *mut usize, protection: i32) -> bool {
-    let page = elf::page_size();
+    let page = page_size();
     let start = slot.map_addr(|address| address & !(page - 1));
     // SAFETY: the page belongs to a loaded object and was read-only; it stays readable throughout.
     unsafe { libc::mprotect(start.cast(), page, protection) == 0 }

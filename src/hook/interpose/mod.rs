@@ -9,13 +9,16 @@
 //! driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add further [`HookedFunction`]s, and
 //! look up the original with [`loader::function_of`] before any import is patched.
 //!
-//! [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
+//! [`arch`] is what differs between processors, [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
 //! programs that contain memtrace.
 //!
 //! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], at which a
 //! preloaded copy stands back. Among other copies the first one wins, because each looks for a hooked `dlsym` before it
 //! starts.
 
+#[cfg_attr(target_arch = "x86_64", path = "arch_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "arch_aarch64.rs")]
+mod arch;
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
 pub(in crate::hook) mod loader;

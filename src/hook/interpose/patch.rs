@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
 use super::{HookedFunction, installed, memory, tables};
+use crate::record::pages::page_size;
 
 /// Result of the last pass: imports that lead to hooks, and imports that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
@@ -82,7 +83,7 @@ impl PatchPass {
             }
         } else if !import.data {
             // An address below any code: the slot is not filled in yet, or belongs to a weak import that stays empty.
-            let is_empty = current < import.stubs.start.max(elf::page_size());
+            let is_empty = current < import.stubs.start.max(page_size());
             counts.is_incomplete |= is_empty;
             counts.refused += u64::from(!is_empty);
         }

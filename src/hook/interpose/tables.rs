@@ -16,13 +16,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{Interposition, elf as imports, memory};
 use crate::elf;
+use crate::record::pages::page_size;
 
 /// Words that lead to hooks now, and words that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SEARCH: Mutex<Search> = Mutex::new(Search::new());
 
-const PAGE: usize = 4096;
+/// The part of a page that is copied at once.
+const PART: usize = 4096;
 const PAGES: usize = 512;
 /// More than this in the file-backed part of a segment is not tables but contents, such as cuBLAS's 100 MB.
 const MOST_BYTES_OF_FILE: usize = 16 << 20;
@@ -58,7 +60,8 @@ pub(super) fn search(interposition: &Interposition) {
         let is_own = elf::range(info).contains(&((&raw const SEARCH).addr() as u64));
         if !is_own && !imports::is_left_alone(info) && search.is_new(info.dlpi_addr as usize) {
             let before = late.words;
-            each_range(info, |range| late.words += search.range(range, &originals, interposition.hook_at));
+            let page = page_size();
+            each_range(info, page, |range| late.words += search.range(range, page, &originals, interposition.hook_at));
             if before == 0 && late.words > 0 {
                 late.set_name(elf::path(info).to_bytes());
             }
@@ -83,18 +86,18 @@ impl Late {
 }
 
 /// Ranges of an object's data that its code may write to: without what the loader makes read-only (RELRO).
-fn each_range(info: &libc::dl_phdr_info, mut each: impl FnMut(Range<usize>)) {
+fn each_range(info: &libc::dl_phdr_info, page: usize, mut each: impl FnMut(Range<usize>)) {
     let headers = elf::headers(info);
     let at = |header: &libc::Elf64_Phdr| (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
     let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
     let relro = relro.map_or(0..0, |header| at(header)..at(header).wrapping_add(header.p_memsz as usize));
-    let (from, to) = (relro.start & !(PAGE - 1), relro.end & !(PAGE - 1));
+    let (from, to) = (relro.start & !(page - 1), relro.end & !(page - 1));
     for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0) {
         let start = at(header);
         let (file, end) = (start.wrapping_add(header.p_filesz as usize), start.wrapping_add(header.p_memsz as usize));
         let first = if (from..to).contains(&start) { to.min(end) } else { start };
         // The last page of the file's part is written to by the loader, which clears its rest.
-        let file = file.next_multiple_of(PAGE).min(end);
+        let file = file.next_multiple_of(page).min(end);
         let is_large = file.saturating_sub(first) > MOST_BYTES_OF_FILE;
         if !is_large && first < file {
             each(first..file);
@@ -111,12 +114,12 @@ struct Search {
     objects: [usize; 1024],
     unloaded: u64,
     resident: [u8; PAGES],
-    words: [usize; PAGE / size_of::<usize>()],
+    words: [usize; PART / size_of::<usize>()],
 }
 
 impl Search {
     const fn new() -> Self {
-        Self { objects: [0; 1024], unloaded: 0, resident: [0; PAGES], words: [0; PAGE / size_of::<usize>()] }
+        Self { objects: [0; 1024], unloaded: 0, resident: [0; PAGES], words: [0; PART / size_of::<usize>()] }
     }
 
     /// Another object may lie where one was unloaded.
@@ -145,36 +148,42 @@ impl Search {
     }
 
     /// Changes the words of a range; returns how many lead past a hook.
-    fn range(&mut self, range: Range<usize>, originals: &Range<usize>, hook_at: fn(usize) -> Option<usize>) -> u64 {
+    fn range(
+        &mut self,
+        range: Range<usize>,
+        page: usize,
+        originals: &Range<usize>,
+        hook_at: fn(usize) -> Option<usize>,
+    ) -> u64 {
         let mut found = 0;
-        let mut part = range.start & !(PAGE - 1);
-        while part < range.end {
-            let end = part.saturating_add(PAGES * PAGE).min(range.end.next_multiple_of(PAGE));
+        let mut start = range.start & !(page - 1);
+        while start < range.end {
+            let end = start.saturating_add(PAGES * page).min(range.end.next_multiple_of(page));
             // SAFETY: the vector has a byte for each page; the kernel reads no memory of the range.
-            let known = unsafe { libc::mincore(part as *mut c_void, end - part, self.resident.as_mut_ptr()) } == 0;
-            for page in (part..end).step_by(PAGE) {
-                let resident = self.resident.get((page - part) / PAGE).is_none_or(|byte| byte & 1 != 0);
+            let known = unsafe { libc::mincore(start as *mut c_void, end - start, self.resident.as_mut_ptr()) } == 0;
+            for part in (start..end).step_by(PART) {
+                let resident = self.resident.get((part - start) / page).is_none_or(|byte| byte & 1 != 0);
                 if resident || !known {
-                    found += self.page(page, &range, originals, hook_at);
+                    found += self.part(part, &range, originals, hook_at);
                 }
             }
-            part = end;
+            start = end;
         }
         found
     }
 
-    fn page(
+    fn part(
         &mut self,
-        page: usize,
+        part: usize,
         range: &Range<usize>,
         originals: &Range<usize>,
         hook_at: fn(usize) -> Option<usize>,
     ) -> u64 {
-        if !memory::copy_from(page, &mut self.words) {
+        if !memory::copy_from(part, &mut self.words) {
             return 0;
         }
         let mut found = 0;
-        for (word, slot) in self.words.iter().zip((page..).step_by(size_of::<usize>())) {
+        for (word, slot) in self.words.iter().zip((part..).step_by(size_of::<usize>())) {
             if originals.contains(word)
                 && range.contains(&slot)
                 && let Some(hook) = hook_at(*word)

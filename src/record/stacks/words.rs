@@ -29,24 +29,24 @@ pub(super) struct Words {
 #[derive(Clone, Copy)]
 struct StackHeader {
     length: usize,
-    bps: usize,
+    fps: usize,
     end: u32,
 }
 
 impl StackHeader {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn of(word: u64) -> Self {
-        Self { length: usize::from(word as u16), bps: usize::from((word >> 16) as u16), end: (word >> 32) as u32 }
+        Self { length: usize::from(word as u16), fps: usize::from((word >> 16) as u16), end: (word >> 32) as u32 }
     }
 
     fn word(self) -> u64 {
-        self.length as u64 | (self.bps as u64) << 16 | u64::from(self.end) << 32
+        self.length as u64 | (self.fps as u64) << 16 | u64::from(self.end) << 32
     }
 
     /// Words of the stack with its header.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn words(self) -> usize {
-        1 + self.length + if self.end == NO_SPACING { 0 } else { self.length.div_ceil(2) + self.bps }
+        1 + self.length + if self.end == NO_SPACING { 0 } else { self.length.div_ceil(2) + self.fps }
     }
 }
 
@@ -84,15 +84,15 @@ impl Words {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn known(&self, place: u32) -> Option<KnownStack<'_>> {
         let StackEntry { addresses, header } = self.entry(place).filter(|entry| entry.header.end != NO_SPACING)?;
-        let StackHeader { length, bps, end } = header;
+        let StackHeader { length, fps, end } = header;
         let offsets = addresses.as_ptr_range().end.cast::<u32>();
         let behind = offsets.cast::<u64>().wrapping_add(length.div_ceil(2)).cast();
         // SAFETY: a stack with an `end` has as many offsets as addresses, right behind them; stored stacks do not
         // change.
         let offsets = unsafe { std::slice::from_raw_parts(offsets, length) };
         // SAFETY: the pairs follow from the next whole word on, likewise.
-        let bps = unsafe { std::slice::from_raw_parts(behind, bps) };
-        Some(KnownStack { number: place, addresses, spacing: Spacing { offsets, bps, end } })
+        let fps = unsafe { std::slice::from_raw_parts(behind, fps) };
+        Some(KnownStack { number: place, addresses, spacing: Spacing { offsets, fps, end } })
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -116,12 +116,12 @@ impl Words {
     /// Writes a stack, with its spacing if that is known; returns its place, or `None` if the storage is full.
     pub(super) fn write(&self, pen: &mut Pen, stack: &[u64], spacing: Option<Spacing<'_>>) -> Option<u32> {
         let spacing = spacing.filter(|spacing| spacing.offsets.len() == stack.len());
-        let Spacing { offsets, bps, end } = spacing.unwrap_or(Spacing { offsets: &[], bps: &[], end: NO_SPACING });
-        let header = StackHeader { length: stack.len(), bps: bps.len(), end };
+        let Spacing { offsets, fps, end } = spacing.unwrap_or(Spacing { offsets: &[], fps: &[], end: NO_SPACING });
+        let header = StackHeader { length: stack.len(), fps: fps.len(), end };
         let length = header.words();
         let left = CHUNK - pen.next % CHUNK;
         let place = if length <= left { pen.next } else { pen.next + left };
-        if length > CHUNK || place + length > MAX_WORDS || stack.len().max(bps.len()) > usize::from(u16::MAX) {
+        if length > CHUNK || place + length > MAX_WORDS || stack.len().max(fps.len()) > usize::from(u16::MAX) {
             return None;
         }
         let start = self.chunk_to_write(place / CHUNK)?.as_ptr().wrapping_add(place % CHUNK);
@@ -135,7 +135,7 @@ impl Words {
         // SAFETY: likewise.
         unsafe { behind.cast::<u32>().copy_from_nonoverlapping(offsets.as_ptr(), offsets.len()) };
         // SAFETY: likewise.
-        unsafe { last.cast::<[u32; 2]>().copy_from_nonoverlapping(bps.as_ptr(), bps.len()) };
+        unsafe { last.cast::<[u32; 2]>().copy_from_nonoverlapping(fps.as_ptr(), fps.len()) };
         pen.next = place + length;
         Some(place as u32)
     }
@@ -161,11 +161,11 @@ mod tests {
         let (words, mut pen, mut places) = (Box::new(Words::new()), Pen::new(), Vec::new());
         let stack = |n: u64| (0..n % 300).map(|at| n * 1000 + at).collect::<Vec<u64>>();
         let offsets = |n: u64| (0..n % 300).map(|at| (n * 7 + at) as u32).collect::<Vec<u32>>();
-        let bps = |n: u64| (0..n % 5).map(|at| [n as u32, at as u32]).collect::<Vec<_>>();
+        let fps = |n: u64| (0..n % 5).map(|at| [n as u32, at as u32]).collect::<Vec<_>>();
         for n in 0..2000 {
-            let (offsets, bps) = (offsets(n), bps(n));
+            let (offsets, fps) = (offsets(n), fps(n));
             // Every third has no spacing.
-            let spacing = Spacing { offsets: &offsets, bps: &bps, end: n as u32 };
+            let spacing = Spacing { offsets: &offsets, fps: &fps, end: n as u32 };
             let spacing = (!n.is_multiple_of(3)).then_some(spacing);
             let place = words.write(&mut pen, &stack(n), spacing).unwrap();
             places.push(place);

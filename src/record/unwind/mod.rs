@@ -15,8 +15,8 @@
 //!                              library::walk: libgcc takes the whole stack again
 //! ```
 //!
-//! `fast` exists on x86_64 Linux with glibc; elsewhere the `backtrace` crate takes every stack. A step is proven if the
-//! call frame information (CFI) has one of three forms (CFA = rsp + n, rbp + n, or the word at rbp + n), the frame is
+//! `fast` exists on Linux with glibc, on x86-64 and aarch64: what differs between these is in `arch`. Elsewhere the `backtrace` crate takes every stack. A step is proven if the
+//! call frame information (CFI) has one of three forms (CFA = sp + n, fp + n, or the word at fp + n), the frame is
 //! not a signal frame, and the step leads upwards within the stack that the system gave the thread. libgcc takes stacks
 //! with signal handlers, coroutines on stacks of their own, generated code, other CFI expressions, or a rule cache that
 //! another thread is changing, and all stacks of forked children: there the loader's lock may be held for ever, and
@@ -46,8 +46,20 @@
 //!   parsed on a separate stack (`fast/aside.rs`) with all signals blocked. Hence `inline(always)` only with
 //!   optimisation: without it one frame would hold the variables of all inlined functions.
 
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu", not(miri)))]
+#[cfg_attr(target_arch = "x86_64", path = "arch_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "arch_aarch64.rs")]
+mod arch;
 mod collector;
-#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))), path = "elsewhere.rs")]
+#[cfg_attr(
+    not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_env = "gnu",
+        not(miri)
+    )),
+    path = "elsewhere.rs"
+)]
 mod fast;
 mod library;
 mod mode;

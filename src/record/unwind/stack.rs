@@ -1,7 +1,7 @@
 //! Stacks as values, and *spacings*, by which a known stack is recognised.
 //!
 //! A stored stack keeps its spacing: the distance of each return address from the innermost frame's stack pointer, and
-//! for each frame that is found by its rbp, where that was read and its value. If all these words are there again at
+//! for each frame that is found by its fp, where that was read and its value. If all these words are there again at
 //! the same distances, it is the same stack: each frame's rule, which holds for ever, leads from one word to the next.
 
 /// A range of a thread's stack, end exclusive.
@@ -37,27 +37,28 @@ pub(crate) trait HasSpacing: std::fmt::Debug {
 pub(crate) struct Spacing<'a> {
     /// Stack pointers of the frames, in the order of the addresses. The word below each is the return address.
     pub(crate) offsets: &'a [u32],
-    /// For each frame found by its rbp: where that was read (if not in the innermost frame's register), and its value.
-    pub(crate) bps: &'a [[u32; 2]],
+    /// For each frame found by its fp: where that was read (if not in the innermost frame's register), and its value.
+    pub(crate) fps: &'a [[u32; 2]],
     /// The distance of the 0 that ended the stack, likewise; 0 if the outermost frame's rule says that it has no
     /// caller.
     pub(crate) end: u32,
 }
 
-/// Limits of stacks that have a spacing: frames, and frames found by their rbp.
+/// Limits of stacks that have a spacing: frames, and frames found by their fp. Compilers keep frame pointers on aarch64,
+/// and omit them on x86-64.
 pub(crate) const SPACING_FRAMES: usize = 128;
-pub(crate) const SPACING_BPS: usize = 8;
+pub(crate) const SPACING_FPS: usize = if cfg!(target_arch = "aarch64") { SPACING_FRAMES } else { 8 };
 
 /// Buffer for a [`Spacing`].
 #[derive(Debug)]
 pub(crate) struct SpacingBuffer {
     pub(crate) offsets: [u32; SPACING_FRAMES],
-    pub(crate) bps: [[u32; 2]; SPACING_BPS],
+    pub(crate) fps: [[u32; 2]; SPACING_FPS],
 }
 
 impl SpacingBuffer {
     pub(crate) const fn new() -> Self {
-        Self { offsets: [0; SPACING_FRAMES], bps: [[0; 2]; SPACING_BPS] }
+        Self { offsets: [0; SPACING_FRAMES], fps: [[0; 2]; SPACING_FPS] }
     }
 }
 

@@ -12,7 +12,7 @@
 
 mod descriptors;
 mod desk;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 pub(super) mod named;
 
 use std::fs::File;

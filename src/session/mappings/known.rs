@@ -6,6 +6,7 @@ use std::ops::Range;
 use memtrace_core::snapshot::{LoadedObject, MappingKind, StackId};
 
 use super::smaps::Vma;
+use crate::record::pages::page_size;
 use crate::record::{mappings, thread};
 use crate::session::kernel_thread::{ThreadId, is_alive};
 
@@ -58,7 +59,7 @@ fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
         let number = vmas.partition_point(|vma| vma.at.end <= local);
         let (guard, stack) = (vmas.get(number.checked_sub(1)?)?, vmas.get(number)?);
         let has_guard = guard.at.end == stack.at.start && !guard.is_accessible() && guard.at.len() <= LARGEST_GUARD;
-        let end = local.checked_add(to_thread + THREAD)?.checked_next_multiple_of(page())?;
+        let end = local.checked_add(to_thread + THREAD)?.checked_next_multiple_of(page_size())?;
         let is_stack = has_guard && stack.at.contains(&local) && stack.path.is_empty() && is_alive(os_id as ThreadId);
         is_stack.then(|| stack.at.start..end.min(stack.at.end))
     };
@@ -70,14 +71,9 @@ fn own_thread() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-fn page() -> usize {
-    // SAFETY: no preconditions.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
 /// Bytes of a range that are in physical memory; 0 if a part of it is not mapped any more.
 pub(super) fn resident(at: &Range<usize>) -> u64 {
-    let page = page();
+    let page = page_size();
     let start = at.start - at.start % page;
     let mut answer = vec![0u8; ASKED.min(at.end - start).div_ceil(page)];
     let parts = (start..at.end).step_by(ASKED);

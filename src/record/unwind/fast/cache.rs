@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::rule::{NOT_A_RULE, Rule, STAYS};
 
-/// User addresses on x86_64 with four-level page tables.
+/// Bits of what a return address is known by, see `arch::key`.
 pub(super) const ADDRESS_BITS: u32 = 47;
 const BUCKET_BITS: u32 = 12;
 const BUCKETS: usize = 1 << BUCKET_BITS;

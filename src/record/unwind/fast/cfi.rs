@@ -3,10 +3,11 @@
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, FrameDescriptionEntry, NativeEndian, Operation,
     Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection,
-    UnwindTableRow, X86_64,
+    UnwindTableRow,
 };
 
 use super::rule::{Base, Rule};
+use crate::record::unwind::arch;
 
 pub(super) type SectionBytes<'a> = EndianSlice<'a, NativeEndian>;
 
@@ -15,7 +16,7 @@ pub(super) type SectionBytes<'a> = EndianSlice<'a, NativeEndian>;
 pub(super) struct OnStack;
 
 impl UnwindContextStorage<usize> for OnStack {
-    type Rules = [(Register, RegisterRule<usize>); 20];
+    type Rules = [(Register, RegisterRule<usize>); 24];
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
@@ -41,7 +42,8 @@ pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
 impl CfiSections<'_> {
     /// The rule for the instruction at `address`; `None` if there is no CFI or [`Rule`] cannot express it.
     pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
-        let entries = EhFrame::new(self.entries, NativeEndian);
+        let mut entries = EhFrame::new(self.entries, NativeEndian);
+        entries.set_vendor(arch::VENDOR);
         let index = EhFrameHdr::new(self.index, NativeEndian).parse(&self.bases, 8).ok()?;
         let cie = |section: &EhFrame<_>, bases: &_, offset| section.cie_from_offset(bases, offset);
         let entry = index.table()?.fde_for_address(&entries, &self.bases, address, cie).ok()?;
@@ -66,55 +68,55 @@ pub(super) fn rule_of_entry(
 
 /// `None` for a row that no rule expresses exactly.
 fn rule_of(row: &CfiRow, entries: &EhFrame<SectionBytes<'_>>, encoding: Encoding) -> Option<Rule> {
-    // Without a rule for rsp, the caller's rsp is the CFA.
-    if row.register(X86_64::RSP).is_some() {
+    // Without a rule for sp, the caller's sp is the CFA.
+    if row.register(arch::SP).is_some() {
         return None;
     }
-    match row.register(X86_64::RA)? {
-        RegisterRule::Undefined => return Some(Rule::OUTERMOST),
-        RegisterRule::Offset(-8) => {}
-        _ => return None,
+    let returns = row.register(arch::RETURN)?;
+    if returns == RegisterRule::Undefined {
+        return Some(Rule::OUTERMOST);
     }
-    match row.cfa() {
-        CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Rule::new(Base::Rsp, *offset, saved(row)?),
-        CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Rule::new(Base::Rbp, *offset, saved(row)?),
+    let rule = match row.cfa() {
+        CfaRule::RegisterAndOffset { register: arch::SP, offset } => Rule::new(Base::Sp, *offset, saved(row)?),
+        CfaRule::RegisterAndOffset { register: arch::FP, offset } => Rule::new(Base::Fp, *offset, saved(row)?),
         CfaRule::RegisterAndOffset { .. } => None,
         CfaRule::Expression(cfa) => realigned(row, cfa, entries, encoding),
-    }
+    };
+    rule.filter(|rule| returns == RegisterRule::Offset(rule.return_offset()))
 }
 
-/// Offset of the saved rbp from the CFA; the inner `None` if it is still in the register.
+/// Offset of the saved fp from the CFA; the inner `None` if it is still in the register.
 fn saved(row: &CfiRow) -> Option<Option<i64>> {
-    match row.register(X86_64::RBP) {
-        // rbp is callee-saved: without a rule it is unchanged.
+    match row.register(arch::FP) {
+        // fp is callee-saved: without a rule it is unchanged.
         None | Some(RegisterRule::SameValue) => Some(None),
         Some(RegisterRule::Offset(offset)) => Some(Some(offset)),
         _ => None,
     }
 }
 
-/// A realigned frame as GCC emits it: CFA and saved rbp in memory at offsets from rbp.
+/// A realigned frame as GCC emits it: CFA and saved fp in memory at offsets from fp.
 fn realigned(
     row: &CfiRow,
     cfa: &UnwindExpression<usize>,
     entries: &EhFrame<SectionBytes<'_>>,
     encoding: Encoding,
 ) -> Option<Rule> {
-    let Some(RegisterRule::Expression(rbp)) = row.register(X86_64::RBP) else { return None };
-    let offset = beside_rbp(cfa, true, entries, encoding)?;
-    let saved = beside_rbp(&rbp, false, entries, encoding)?;
-    Rule::new(Base::AtRbp, offset, Some(saved))
+    let Some(RegisterRule::Expression(fp)) = row.register(arch::FP) else { return None };
+    let offset = beside_fp(cfa, true, entries, encoding)?;
+    let saved = beside_fp(&fp, false, entries, encoding)?;
+    Rule::new(Base::AtFp, offset, Some(saved))
 }
 
-/// The n of an expression that is exactly rbp + n, or with `word` the word at rbp + n.
-fn beside_rbp(
+/// The n of an expression that is exactly fp + n, or with `word` the word at fp + n.
+fn beside_fp(
     expression: &UnwindExpression<usize>,
     word: bool,
     entries: &EhFrame<SectionBytes<'_>>,
     encoding: Encoding,
 ) -> Option<i64> {
     let mut operations = expression.get(entries).ok()?.operations(encoding);
-    let Operation::RegisterOffset { register: X86_64::RBP, offset, .. } = operations.next().ok()?? else { return None };
+    let Operation::RegisterOffset { register: arch::FP, offset, .. } = operations.next().ok()?? else { return None };
     if word {
         let Operation::Deref { size: 8, space: false, .. } = operations.next().ok()?? else { return None };
     }

@@ -1,10 +1,10 @@
 //! The words that a thread holds, in its registers and on its stack: evidence for whose work it does.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
-use std::arch::asm;
-
 use super::bounds;
 use crate::record::kept::{PerThread, Place, Pool};
+use crate::record::pages::page_size;
+use crate::record::unwind::arch::{self, KeptRegisters, kept_registers};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::StackPart;
 
@@ -18,7 +18,7 @@ const FIRST: usize = 64;
 /// where an ended thread's stack was.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    registers: [u64; 6],
+    registers: KeptRegisters,
     /// (address, word) of its stack.
     words: [(u64, u64); FIRST],
 }
@@ -31,7 +31,7 @@ thread_local! {
 static BEGINNINGS: Pool<Beginning> = Pool::new();
 
 impl PerThread for Beginning {
-    const EMPTY: &'static Self = &Self { registers: [0; 6], words: [(0, 0); FIRST] };
+    const EMPTY: &'static Self = &Self { registers: [0; size_of::<KeptRegisters>() / 8], words: [(0, 0); FIRST] };
     const POOL: &'static Pool<Self> = &BEGINNINGS;
 }
 
@@ -58,7 +58,6 @@ pub(in crate::record) fn on_thread_start() {
 /// Clears what an earlier thread left on the memory of this new thread's stack.
 #[inline(never)]
 pub(in crate::record) fn clear_unused_stack() {
-    const PAGE: u64 = 4096;
     const PAGES: usize = 64;
     /// Room below this frame for the functions called here.
     const ROOM: u64 = 256;
@@ -66,20 +65,22 @@ pub(in crate::record) fn clear_unused_stack() {
     if !bounds.contain(here) {
         return;
     }
+    let page_size = page_size() as u64;
     let end = (here - ROOM) & !7;
-    let first = (end & !(PAGE - 1)).saturating_sub(PAGE * (PAGES as u64 - 1)).max(bounds.start.next_multiple_of(PAGE));
+    let last_page = end & !(page_size - 1);
+    let first = last_page.saturating_sub(page_size * (PAGES as u64 - 1)).max(bounds.start.next_multiple_of(page_size));
     let mut resident = [0u8; PAGES];
-    let length = end.next_multiple_of(PAGE).saturating_sub(first);
+    let length = end.next_multiple_of(page_size).saturating_sub(first);
     // SAFETY: `resident` has a byte per page; the kernel only looks at pages of this thread's stack.
     if unsafe { libc::mincore(first as *mut _, length as usize, resident.as_mut_ptr()) } != 0 {
         return;
     }
     // Untouched pages stay untouched.
-    for (page, _) in (first..end).step_by(PAGE as usize).zip(resident).filter(|(_, resident)| resident & 1 != 0) {
-        let words = (end.min(page + PAGE) - page) / 8;
+    for (page, _) in (first..end).step_by(page_size as usize).zip(resident).filter(|(_, resident)| resident & 1 != 0) {
+        let words = (end.min(page + page_size) - page) / 8;
         // SAFETY: this memory belongs to this thread's stack and is below all its frames; a signal handler that uses it
         // ends before this continues.
-        unsafe { asm!("rep stosq", inout("rcx") words => _, inout("rdi") page => _, in("rax") 0u64, options(nostack)) };
+        unsafe { arch::clear(page, words) };
     }
 }
 
@@ -116,28 +117,10 @@ pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
     }
 }
 
-/// The callee-saved registers: their values may be nowhere else.
-fn kept_registers() -> [u64; 6] {
-    let mut registers = [0; 6];
-    // SAFETY: writes six registers to an array of six, and changes none.
-    unsafe {
-        asm!(
-            "mov [rax], rbx", "mov [rax + 8], rbp", "mov [rax + 16], r12",
-            "mov [rax + 24], r13", "mov [rax + 32], r14", "mov [rax + 40], r15",
-            in("rax") &raw mut registers,
-            options(nostack, preserves_flags),
-        );
-    }
-    registers
-}
-
-/// In assembly, because the words belong to other functions' frames, also under a sanitizer.
 #[inline(always)]
 fn word(address: u64) -> u64 {
-    let word;
     // SAFETY: callers pass addresses between this thread's stack pointer and its stack's end.
-    unsafe { asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
-    word
+    unsafe { arch::word(address) }
 }
 
 /// Start of this thread's thread-local variables, on its stack outside all frames. Other threads know addresses in
@@ -147,7 +130,7 @@ fn own_variables() -> u64 {
     let errno = unsafe { libc::__errno_location() }.addr() as u64;
     let ours = BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64);
     // The variables of a library that was loaded later are elsewhere.
-    if errno.wrapping_sub(ours) < MOST { ours } else { errno }
+    arch::variables_begin(if errno.wrapping_sub(ours) < MOST { ours } else { errno })
 }
 
 /// This thread's stack without its thread-local variables.

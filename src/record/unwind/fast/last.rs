@@ -1,8 +1,8 @@
 //! Incremental unwinding: a walk stops at the first frame of this thread's last stack whose outer frames are unchanged.
 //!
-//! A frame is the same if its return address, its stack pointer and (where a frame further out depends on it) its rbp
+//! A frame is the same if its return address, its stack pointer and (where a frame further out depends on it) its fp
 //! are. The frames outside follow from it by rules that hold for ever and from the words that these rules read: return
-//! addresses and saved rbps. If these words are unchanged, the rest of the stack is, too: a comparison instead of a
+//! addresses and saved frame pointers. If these words are unchanged, the rest of the stack is, too: a comparison instead of a
 //! rule look-up and a step. So a deep stack costs little more than a shallow one. Frames of objects that may be
 //! unloaded, and realigned frames, are walked each time.
 //!
@@ -13,25 +13,37 @@ use std::cell::Cell;
 
 use super::known::OF_INNERMOST;
 use super::rule::{Rule, UnwindStep};
+use crate::record::unwind::arch;
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{HASH_OF_NONE, HasSpacing, Spacing, SpacingBuffer, Stack, hash_with};
 
 /// Frames that a thread's own has room for; deeper stacks are [`deep`](super::deep)'s.
 pub(super) const MOST: usize = 128;
 
-/// Tagged stack pointer: a multiple of eight, with flags in the low bits.
+/// A frame's stack pointer and the place of the return address to it, packed, with flags in the low bits.
 #[derive(Clone, Copy, Debug)]
 struct TaggedSp(u64);
 
 impl TaggedSp {
-    /// This frame's rbp locates this frame or one further out.
-    const NEEDS_BP: u64 = 1;
-    /// That rbp was read from the stack.
-    const READ_BP: u64 = 2;
+    /// This frame's fp locates this frame or one further out.
+    const NEEDS_FP: u64 = 1;
+    /// That fp was read from the stack.
+    const READ_FP: u64 = 2;
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn of(step: UnwindStep) -> Option<Self> {
+        arch::pack(step.to.sp, step.return_from).map(Self)
+    }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn sp(self) -> u64 {
-        self.0 & !7
+        arch::packed_sp(self.0)
+    }
+
+    /// Where the return address to the frame was read.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn return_from(self) -> u64 {
+        arch::packed_return_from(self.0)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -43,15 +55,15 @@ impl TaggedSp {
 /// The part of a frame that is not read each time.
 #[derive(Clone, Copy, Debug)]
 struct FrameDetail {
-    bp: u64,
-    /// Where `bp` was read; 0 if it is the inner frame's.
-    bp_from: u64,
+    fp: u64,
+    /// Where `fp` was read; 0 if it is the inner frame's.
+    fp_from: u64,
     rule: Rule,
     /// Hash of the addresses from the outermost frame to this one.
     hash: u64,
 }
 
-const NONE: FrameDetail = FrameDetail { bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
+const NONE: FrameDetail = FrameDetail { fp: 0, fp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
 
 /// Frames are stored outermost first. While a stack is taken, the new ones are at the end of the arrays.
 /// All zeros is a valid empty value.
@@ -91,7 +103,7 @@ impl<const N: usize> LastStack<N> {
         let kept = loop {
             let at = step.to;
             if at.ip == 0 {
-                self.ended_by = at.sp - 8;
+                self.ended_by = step.return_from;
                 break 0;
             }
             known = self.outside(known, at.sp);
@@ -103,7 +115,8 @@ impl<const N: usize> LastStack<N> {
             }
             first = first.checked_sub(1)?;
             let rule = rule_for(at.ip)?;
-            self.put(first, at, FrameDetail { bp: at.bp, bp_from: step.bp_from, rule, ..NONE });
+            let place = TaggedSp::of(step)?;
+            self.put(first, place, at.ip, FrameDetail { fp: at.fp, fp_from: step.fp_from, rule, ..NONE });
             match rule.step(at, end, &read) {
                 Some(next) => step = next,
                 None if rule.is_outermost() => {
@@ -113,7 +126,7 @@ impl<const N: usize> LastStack<N> {
                 None => return None,
             }
         };
-        self.read_anew(kept, step.bp_from);
+        self.read_anew(kept, step)?;
         self.join(kept, first);
         Some(self.stack())
     }
@@ -143,7 +156,7 @@ impl<const N: usize> LastStack<N> {
         let n = known.wrapping_sub(1);
         let (Some(place), Some(address)) = (self.places.get(n), self.addresses.get(n)) else { return false };
         let same = (place.sp() ^ at.sp) | (*address ^ at.ip) == 0;
-        same && (!place.has(TaggedSp::NEEDS_BP) || self.rests.get(n).is_some_and(|rest| rest.bp == at.bp))
+        same && (!place.has(TaggedSp::NEEDS_FP) || self.rests.get(n).is_some_and(|rest| rest.fp == at.fp))
     }
 
     /// Of the first `known` frames, whose innermost is live: the number of frames outside the innermost one that
@@ -157,39 +170,47 @@ impl<const N: usize> LastStack<N> {
         // By index, which takes fewer instructions than a zip. In range: both slices have this length.
         for n in (0..outside).rev() {
             let place = places[n];
-            if read(place.sp() - 8) != addresses[n] || (place.has(TaggedSp::READ_BP) && self.has_other_bp(n, &read)) {
+            if arch::code_address(read(place.return_from())) != addresses[n]
+                || (place.has(TaggedSp::READ_FP) && self.has_other_fp(n, &read))
+            {
                 return Some(n);
             }
         }
         (self.ended_by != 0 && read(self.ended_by) != 0).then_some(0)
     }
 
-    /// Was the rbp that the inner frame saved overwritten?
+    /// Was the fp that the inner frame saved overwritten?
     #[cold]
-    fn has_other_bp(&self, n: usize, read: impl Fn(u64) -> u64) -> bool {
-        self.rests.get(n).is_none_or(|rest| read(rest.bp_from) != rest.bp)
+    fn has_other_fp(&self, n: usize, read: impl Fn(u64) -> u64) -> bool {
+        self.rests.get(n).is_none_or(|rest| read(rest.fp_from) != rest.fp)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn put(&mut self, n: usize, at: Registers, with: FrameDetail) {
+    fn put(&mut self, n: usize, at: TaggedSp, ip: u64, with: FrameDetail) {
         let all = (self.places.get_mut(n), self.addresses.get_mut(n), self.rests.get_mut(n));
         if let (Some(place), Some(address), Some(rest)) = all {
-            *place = TaggedSp(at.sp);
-            *address = at.ip;
+            *place = at;
+            *address = ip;
             *rest = with;
         }
     }
 
-    /// The new inner frames may have saved the rbp of the innermost kept frame at another address.
+    /// The new inner frames may have saved the return address to the innermost kept frame, and its fp, at other places.
+    /// `None` if that cannot be kept.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn read_anew(&mut self, kept: usize, bp_from: u64) {
+    fn read_anew(&mut self, kept: usize, step: UnwindStep) -> Option<()> {
         let n = kept.wrapping_sub(1);
-        if let (Some(place), Some(rest)) = (self.places.get_mut(n), self.rests.get_mut(n))
-            && place.has(TaggedSp::NEEDS_BP)
-        {
-            rest.bp_from = bp_from;
-            place.0 = place.0 & !TaggedSp::READ_BP | if bp_from == 0 { 0 } else { TaggedSp::READ_BP };
+        if let (Some(place), Some(rest)) = (self.places.get_mut(n), self.rests.get_mut(n)) {
+            let tags = if step.fp_from == 0 { TaggedSp::NEEDS_FP } else { TaggedSp::NEEDS_FP | TaggedSp::READ_FP };
+            let needs_fp = place.has(TaggedSp::NEEDS_FP);
+            if needs_fp {
+                rest.fp_from = step.fp_from;
+            }
+            if needs_fp || !arch::RETURN_IS_OUTERMOST {
+                place.0 = TaggedSp::of(step)?.0 | if needs_fp { tags } else { 0 };
+            }
         }
+        Some(())
     }
 
     /// Joins the first `kept` frames and the new ones, which start at index `first`.
@@ -197,16 +218,16 @@ impl<const N: usize> LastStack<N> {
     fn join(&mut self, kept: usize, first: usize) {
         let outer = kept.wrapping_sub(1);
         let mut hash = self.rests.get(outer).unwrap_or(&NONE).hash;
-        let mut needs_bp = self.places.get(outer).is_some_and(|place| place.has(TaggedSp::NEEDS_BP));
+        let mut needs_fp = self.places.get(outer).is_some_and(|place| place.has(TaggedSp::NEEDS_FP));
         let (mut says_all, mut sound) = (true, kept);
         let addresses = moves(&mut self.addresses, first, kept);
         let frames = moves(&mut self.places, first, kept).zip(moves(&mut self.rests, first, kept));
         for ((from_address, to_address), ((from_place, to_place), (from_rest, to_rest))) in addresses.zip(frames) {
             let (address, mut place, rest) = (from_address.get(), from_place.get(), from_rest.get());
             hash = hash_with(hash, address);
-            needs_bp = rest.rule.needs_bp() || (rest.rule.leaves_bp() && needs_bp);
-            if needs_bp {
-                place.0 |= TaggedSp::NEEDS_BP | if rest.bp_from == 0 { 0 } else { TaggedSp::READ_BP };
+            needs_fp = rest.rule.needs_fp() || (rest.rule.leaves_fp() && needs_fp);
+            if needs_fp {
+                place.0 |= TaggedSp::NEEDS_FP | if rest.fp_from == 0 { 0 } else { TaggedSp::READ_FP };
             }
             to_address.set(address);
             to_place.set(place);
@@ -232,24 +253,25 @@ impl<const N: usize> HasSpacing for LastStack<N> {
         let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
         let sp = self.places.get(innermost)?.sp();
         let from_sp = |address: u64| u32::try_from(address.checked_sub(sp)?).ok();
-        let SpacingBuffer { offsets, bps } = buffer;
+        let SpacingBuffer { offsets, fps } = buffer;
         let places = self.places.get(..self.length)?;
         let offsets = offsets.get_mut(..self.length)?;
-        for (offset, place) in offsets.iter_mut().zip(places) {
-            *offset = from_sp(place.sp())?;
+        for (offset, place) in offsets.iter_mut().zip(places).take(innermost) {
+            *offset = from_sp(place.return_from() + 8)?;
         }
+        // Nobody reads the return address to the innermost frame anew.
+        *offsets.last_mut()? = 0;
         let mut count = 0;
-        for (n, rest) in self.rests.get(..self.length)?.iter().enumerate().filter(|(_, rest)| rest.rule.needs_bp()) {
-            let from = match self.rests.get(n..innermost)?.iter().find(|rest| rest.bp_from != 0) {
-                Some(reader) => from_sp(reader.bp_from)?,
+        for (n, rest) in self.rests.get(..self.length)?.iter().enumerate().filter(|(_, rest)| rest.rule.needs_fp()) {
+            let from = match self.rests.get(n..innermost)?.iter().find(|rest| rest.fp_from != 0) {
+                Some(reader) => from_sp(reader.fp_from)?,
                 None => OF_INNERMOST,
             };
-            *bps.get_mut(count)? = [from, from_sp(rest.bp)?];
+            *fps.get_mut(count)? = [from, from_sp(rest.fp)?];
             count += 1;
         }
-        // The stack pointer of a frame is 8 above its return address.
         let end = if self.ended_by == 0 { 0 } else { from_sp(self.ended_by + 8)? };
-        Some(Spacing { offsets, bps: bps.get(..count)?, end })
+        Some(Spacing { offsets, fps: fps.get(..count)?, end })
     }
 }
 

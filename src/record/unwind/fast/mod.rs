@@ -1,4 +1,4 @@
-//! Incremental unwinder for x86_64 Linux with glibc: one cache look-up per step. Reports when it cannot prove a step.
+//! Incremental unwinder for Linux with glibc: one cache look-up per step. Reports when it cannot prove a step.
 //!
 //! A step is proven if its rule comes from the object's own CFI, has one of three forms, and leads upwards within the
 //! stack that the system gave this thread.
@@ -32,9 +32,9 @@ use self::last::{LastStack, MOST};
 use self::rule::{Rule, UnwindStep};
 pub(super) use self::scratch::with_scratch;
 use super::collector::Collector;
-use super::objects;
 use super::registers::Registers;
 use super::stack::{FoundStack, KnownStack, PredictStack, Stack};
+use super::{arch, objects};
 use crate::record::kept::{PerThread, Place, Pool};
 
 static LASTS: Pool<LastStack> = Pool::new();
@@ -149,8 +149,9 @@ fn read(address: u64) -> u64 {
 /// taken. Code on the stack cannot be unloaded meanwhile.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
-    match CACHE.find_at_once(ip) {
-        Some(rule) if ip >> ADDRESS_BITS == 0 => Some(rule),
+    let key = arch::key(ip);
+    match CACHE.find_at_once(key) {
+        Some(rule) if key >> ADDRESS_BITS == 0 => Some(rule),
         _ => looked_for(ip, current),
     }
 }
@@ -158,10 +159,11 @@ fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
 #[cold]
 #[inline(never)]
 fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
-    if ip >> ADDRESS_BITS != 0 {
+    let key = arch::key(ip);
+    if key >> ADDRESS_BITS != 0 {
         return None;
     }
-    match CACHE.find(ip) {
+    match CACHE.find(key) {
         Some(rule) if rule.stays() || *current => Some(rule),
         Some(_) => checked(ip, current),
         None => learn(ip),
@@ -177,7 +179,7 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
         forget(unloads, &TURN.try_lock().ok()?);
     }
     *current = true;
-    CACHE.find(ip).or_else(|| learn(ip))
+    CACHE.find(arch::key(ip)).or_else(|| learn(ip))
 }
 
 #[cold]
@@ -189,7 +191,7 @@ fn learn(ip: u64) -> Option<Rule> {
     let found = found?;
     objects::note_counts(found.counts);
     forget(found.counts.1, &turn);
-    CACHE.insert(ip, found.rule);
+    CACHE.insert(arch::key(ip), found.rule);
     Some(found.rule)
 }
 

@@ -4,46 +4,51 @@
 //! ```text
 //!  63         47 46                    12 11    10      9      8  7            0
 //! ┌─────────────┬────────────────────────┬────┬───────┬─────┬───────┬────────────┐
-//! │ offset /8   │   0: for the cache     │  - │ stays │ rbp │ plain │ saved rbp/8│
+//! │ offset /8   │   0: for the cache     │  - │ stays │ fp │ plain │ saved fp/8│
 //! └─────────────┴────────────────────────┴────┴───────┴─────┴───────┴────────────┘
 //! ```
-//! The offset is at the top and the choice between rsp and rbp is branchless, because the next frame's address depends
+//! The offset is at the top and the choice between sp and fp is branchless, because the next frame's address depends
 //! on both: a stack is a chain of dependent loads.
 
+use crate::record::unwind::arch;
 use crate::record::unwind::registers::Registers;
 
 pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;
 
-/// CFA = rsp + offset, or rbp + offset with [`RBP`]. `AT_RBP`, `OUTERMOST` and `UNPROVEN` are not plain.
+/// CFA = sp + offset, or fp + offset with [`FP`]. `AT_FP`, `OUTERMOST` and `UNPROVEN` are not plain.
 const PLAIN: u64 = 1 << 8;
-const RBP: u64 = 1 << 9;
+const FP: u64 = 1 << 9;
 /// The rule belongs to an object that is never unloaded.
 pub(super) const STAYS: u64 = 1 << 10;
-const AT_RBP: u64 = RBP;
+const AT_FP: u64 = FP;
 const OUTERMOST: u64 = 1 << 11;
-const UNPROVEN: u64 = 1 << 11 | RBP;
-const KIND: u64 = PLAIN | RBP | 1 << 11;
+const UNPROVEN: u64 = 1 << 11 | FP;
+const KIND: u64 = PLAIN | FP | 1 << 11;
 
 const OFFSET_SHIFT: u32 = 47;
 const OFFSET_BITS: u32 = 64 - OFFSET_SHIFT;
 const SAVED_BITS: u32 = 8;
-/// The frame did not save rbp.
+/// The frame did not save fp.
 const NOT_SAVED: i64 = -128;
+/// It saved fp at what the CFA is relative to, however far that is from the CFA.
+const AT_BASE: i64 = 127;
 
 /// What the CFA (canonical frame address: the caller's stack pointer) is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
-    Rsp,
-    Rbp,
-    /// The CFA is in memory at rbp + offset, as in realigned frames; the saved rbp is relative to rbp, too.
-    AtRbp,
+    Sp,
+    Fp,
+    /// The CFA is in memory at fp + offset, as in realigned frames; the saved fp is relative to fp, too.
+    AtFp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnwindStep {
     pub(super) to: Registers,
-    /// Where the caller's rbp was read; 0 if it is still in the register.
-    pub(super) bp_from: u64,
+    /// Where the caller's fp was read; 0 if it is still in the register.
+    pub(super) fp_from: u64,
+    /// Where the return address to the caller was read.
+    pub(super) return_from: u64,
 }
 
 /// All zeros is a rule that proves nothing.
@@ -56,15 +61,19 @@ impl Rule {
     /// Left to libgcc.
     pub(super) const UNPROVEN: Self = Self(UNPROVEN);
 
-    /// `saved` is the offset of the saved rbp from the CFA, `None` if rbp is unchanged. Fails if a number does not fit
+    /// `saved` is the offset of the saved fp from the CFA, `None` if fp is unchanged. Fails if a number does not fit
     /// or is not a multiple of eight.
     pub(super) fn new(base: Base, offset: i64, saved: Option<i64>) -> Option<Self> {
         let kind = match base {
-            Base::Rsp => PLAIN,
-            Base::Rbp => PLAIN | RBP,
-            Base::AtRbp => AT_RBP,
+            Base::Sp => PLAIN,
+            Base::Fp => PLAIN | FP,
+            Base::AtFp => AT_FP,
         };
-        let saved = saved.map_or(Some(NOT_SAVED), |saved| eighth(saved, SAVED_BITS).filter(|n| *n != NOT_SAVED))?;
+        let word = |saved| match eighth(saved, SAVED_BITS) {
+            _ if arch::RECORD_IS_INNERMOST && base != Base::AtFp && saved == -offset => Some(AT_BASE),
+            n => n.filter(|n| ![NOT_SAVED, AT_BASE].contains(n)),
+        };
+        let saved = saved.map_or(Some(NOT_SAVED), word)?;
         let offset = eighth(offset, OFFSET_BITS)?;
         Some(Self(kind | (offset as u64) << OFFSET_SHIFT | u64::from(saved as u8)))
     }
@@ -109,19 +118,35 @@ impl Rule {
         i64::from(self.0 as i8)
     }
 
-    /// Does it use rbp?
+    /// Offset of the return address from the CFA.
     #[inline]
-    pub(super) fn needs_bp(self) -> bool {
-        self.0 & RBP != 0
+    pub(super) fn return_offset(self) -> i64 {
+        let beside_cfa = self.0 & PLAIN != 0 && !self.leaves_fp();
+        arch::return_offset(beside_cfa.then(|| self.saved_offset()))
     }
 
-    /// Does it leave rbp unchanged?
+    /// Offset of the saved fp from the CFA, if it is saved.
     #[inline]
-    pub(super) fn leaves_bp(self) -> bool {
+    fn saved_offset(self) -> i64 {
+        match self.saved() {
+            AT_BASE if arch::RECORD_IS_INNERMOST => -self.offset().cast_signed(),
+            saved => saved * 8,
+        }
+    }
+
+    /// Does it use fp?
+    #[inline]
+    pub(super) fn needs_fp(self) -> bool {
+        self.0 & FP != 0
+    }
+
+    /// Does it leave fp unchanged?
+    #[inline]
+    pub(super) fn leaves_fp(self) -> bool {
         self.saved() == NOT_SAVED
     }
 
-    /// Does it hold for ever, and read only the return address and the saved rbp?
+    /// Does it hold for ever, and read only the return address and the saved fp?
     #[inline]
     pub(super) fn says_all(self) -> bool {
         self.stays() && (self.0 & PLAIN != 0 || self.is_outermost())
@@ -132,29 +157,34 @@ impl Rule {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<UnwindStep> {
         let (cfa, saved_from) = if self.0 & PLAIN != 0 {
-            let base = if self.0 & RBP == 0 { at.sp } else { at.bp };
+            let base = if self.0 & FP == 0 { at.sp } else { at.fp };
             let cfa = base.wrapping_add(self.offset());
             (cfa, cfa)
         } else {
-            (self.in_memory(at, end, &read), at.bp)
+            (self.in_memory(at, end, &read), at.fp)
         };
         if !is_next(cfa, at.sp, end) {
             return None;
         }
-        let slot = saved_from.wrapping_add_signed(self.saved() * 8);
-        let (bp, bp_from) = match self.saved() {
-            NOT_SAVED => (at.bp, 0),
+        let slot = saved_from.wrapping_add_signed(self.saved_offset());
+        let (fp, fp_from) = match self.saved() {
+            NOT_SAVED => (at.fp, 0),
             _ if in_frame(slot, at.sp, cfa) => (read(slot), slot),
             _ => return None,
         };
-        Some(UnwindStep { to: Registers { ip: read(cfa - 8), sp: cfa, bp }, bp_from })
+        let return_from = cfa.wrapping_add_signed(self.return_offset());
+        if !arch::RETURN_IS_OUTERMOST && !in_frame(return_from, at.sp, cfa) {
+            return None;
+        }
+        let ip = arch::code_address(read(return_from));
+        Some(UnwindStep { to: Registers { ip, sp: cfa, fp }, fp_from, return_from })
     }
 
     /// The CFA of a realigned frame; 0 if the rule is none for such.
     #[cold]
     fn in_memory(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> u64 {
-        let place = at.bp.wrapping_add(self.offset());
-        let proven = self.0 & KIND == AT_RBP && in_frame(place, at.sp, end);
+        let place = at.fp.wrapping_add(self.offset());
+        let proven = self.0 & KIND == AT_FP && in_frame(place, at.sp, end);
         if proven { read(place) } else { 0 }
     }
 }

@@ -1,7 +1,7 @@
 //! Two copies of memtrace in one process: the program's own copy sees CUDA memory, and the other copy reports that it
 //! does not.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 #![allow(unsafe_code, reason = "libraries are loaded and called through C")]
 
 use std::ffi::{CString, c_void};

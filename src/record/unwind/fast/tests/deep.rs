@@ -48,7 +48,7 @@ fn kept(mut truth: Vec<u64>, depth: usize) -> Vec<u64> {
 }
 
 fn enter(machine: &mut Machine, kind: Kind, frames: u64) {
-    (0..frames).for_each(|n| machine.enter(Frame { kind, call: n % 3, bp: n }));
+    (0..frames).for_each(|n| machine.enter(Frame { kind, call: n % 3, fp: n }));
 }
 
 /// Frames to leave, the call that the frame left makes next, repetitions of the last frame, frames to enter, and how
@@ -94,9 +94,9 @@ fn words_of_frames_that_are_gone_prove_nothing() {
         let kind = |letter| match letter {
             'P' => Kind::Plain,
             'S' => Kind::Saves,
-            _ => Kind::ByRbp(1),
+            _ => Kind::ByFp(1),
         };
-        kinds.chars().map(|letter| Frame { kind: kind(letter), call: 0, bp: 0 }).collect::<Vec<_>>()
+        kinds.chars().map(|letter| Frame { kind: kind(letter), call: 0, fp: 0 }).collect::<Vec<_>>()
     };
     let found_by_chance = [
         (0, 203, "P", 2),
@@ -113,7 +113,7 @@ fn words_of_frames_that_are_gone_prove_nothing() {
     let step = |(leave, many, kinds, depth)| (leave, 0, many, frames(kinds), depth);
     is_what_a_walk_finds::<2048>(&found_by_chance.map(step)).unwrap();
     // One large frame with a hole, and further in the same frames at the same addresses as before.
-    let (around, within) = (Frame { kind: Kind::ByRbp(3 * 200 - 2), call: 0, bp: 0 }, frames("P"));
+    let (around, within) = (Frame { kind: Kind::ByFp(3 * 200 - 2), call: 0, fp: 0 }, frames("P"));
     let below = |frame| [vec![frame], within.clone()].concat();
     let with_a_hole = [(0, 0, 900, below(within[0]), 128), (902, 0, 699, below(around), 128)];
     is_what_a_walk_finds::<2048>(&with_a_hole).unwrap();
@@ -142,7 +142,7 @@ fn a_stack_with_other_outermost_frames_is_another_one() {
     let (mut machine, mut thread) = (Machine::new(), Roomy::new());
     for call in [0, 1, 0, 2] {
         machine.leave(2000, 0);
-        machine.enter(Frame { kind: Kind::Plain, call, bp: 0 });
+        machine.enter(Frame { kind: Kind::Plain, call, fp: 0 });
         enter(&mut machine, Kind::Saves, 700);
         assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
     }
@@ -159,7 +159,7 @@ fn what_was_left_meanwhile_is_walked_again() {
         if machine.frames.len() > 2 {
             assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
         }
-        enter(&mut machine, Kind::ByRbp(1), 200);
+        enter(&mut machine, Kind::ByFp(1), 200);
         assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
     }
 }
@@ -173,7 +173,7 @@ fn frames_that_are_gone_are_walked_again_though_they_come_back() {
         enter(&mut machine, Kind::Plain, 900);
         thread.walk(&machine, 128);
         machine.leave(600, 0);
-        enter(&mut machine, Kind::ByRbp(words), frames.min(1));
+        enter(&mut machine, Kind::ByFp(words), frames.min(1));
         enter(&mut machine, Kind::Plain, frames);
         thread.walk(&machine, 128);
         machine.leave(frames.min(1) as usize + frames as usize, 0);

@@ -1,7 +1,6 @@
 //! Frames that compilers emit, and some that they do not.
 #![expect(unsafe_code, reason = "calls functions written in assembly")]
 
-use std::arch::global_asm;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -12,12 +11,12 @@ pub(super) type Callback = extern "C" fn(*mut c_void);
 unsafe extern "C" {
     /// Takes this many bytes (a multiple of 16) from the stack, like `alloca`.
     pub(super) fn memtrace_alloca(callback: Callback, data: *mut c_void, bytes: usize);
-    /// Realigns its frame as GCC does: the CFA is in memory.
+    /// Realigns its frame as GCC does. On x86-64 the CFA is then in memory.
     pub(super) fn memtrace_realigned(callback: Callback, data: *mut c_void);
-    /// Keeps a number in rbp while it calls.
-    pub(super) fn memtrace_rbp_is_a_number(callback: Callback, data: *mut c_void);
-    /// Its CFA is relative to rbx.
-    pub(super) fn memtrace_cfa_from_rbx(callback: Callback, data: *mut c_void);
+    /// Keeps a number in the frame pointer while it calls.
+    pub(super) fn memtrace_fp_is_a_number(callback: Callback, data: *mut c_void);
+    /// Its CFA is relative to another register.
+    pub(super) fn memtrace_cfa_from_another(callback: Callback, data: *mut c_void);
     /// Ends with its call; the code behind it has another frame.
     fn memtrace_ends_with_a_call(callback: Callback, data: *mut c_void);
     /// Has no CFI.
@@ -26,113 +25,12 @@ unsafe extern "C" {
     fn memtrace_on_stack(callback: Callback, data: *mut c_void, top: *mut c_void);
 }
 
-global_asm!(
-    ".pushsection .text.memtrace_test_frames,\"ax\",@progbits",
-    ".globl memtrace_alloca, memtrace_realigned, memtrace_rbp_is_a_number",
-    ".globl memtrace_cfa_from_rbx, memtrace_without_cfi, memtrace_on_stack, memtrace_ends_with_a_call",
-    "memtrace_alloca:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "sub rsp, rdx",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "leave",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_realigned:",
-    ".cfi_startproc",
-    "lea r10, [rsp + 8]",
-    ".cfi_def_cfa r10, 0",
-    "and rsp, -64",
-    "push qword ptr [r10 - 8]",
-    "push rbp",
-    "mov rbp, rsp",
-    // The saved rbp is at rbp + 0.
-    ".cfi_escape 0x10, 0x06, 0x02, 0x76, 0x00",
-    "push r10",
-    // The CFA is the word at rbp - 8.
-    ".cfi_escape 0x0f, 0x03, 0x76, 0x78, 0x06",
-    "sub rsp, 40",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "mov r10, [rbp - 8]",
-    ".cfi_def_cfa r10, 0",
-    "leave",
-    "lea rsp, [r10 - 8]",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_rbp_is_a_number:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov ebp, 12345",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "pop rbp",
-    ".cfi_def_cfa_offset 8",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_cfa_from_rbx:",
-    ".cfi_startproc",
-    "push rbx",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbx, -16",
-    "mov rbx, rsp",
-    ".cfi_def_cfa_register rbx",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "pop rbx",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_on_stack:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "mov rsp, rdx",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "leave",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_ends_with_a_call:",
-    ".cfi_startproc",
-    "sub rsp, 24",
-    ".cfi_def_cfa_offset 32",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    ".cfi_endproc",
-    ".cfi_startproc",
-    ".cfi_def_cfa_offset 64",
-    "add rsp, 24",
-    "ret",
-    ".cfi_endproc",
-    "memtrace_without_cfi:",
-    "sub rsp, 8",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
-    "add rsp, 8",
-    "ret",
-    ".popsection",
-);
+#[cfg(target_arch = "x86_64")]
+#[path = "frames_x86_64.rs"]
+mod assembly;
+#[cfg(target_arch = "aarch64")]
+#[path = "frames_aarch64.rs"]
+mod assembly;
 
 #[test]
 fn frames_of_a_size_known_at_run_time_are_proven() {
@@ -158,9 +56,9 @@ fn realigned_frames_of_rust_are_proven() {
 }
 
 #[test]
-fn a_number_in_rbp_is_no_frame_pointer() {
+fn a_number_in_the_frame_pointer_is_no_frame_pointer() {
     // SAFETY: keeps the ABI.
-    only_one(seen_in(|| unsafe { memtrace_rbp_is_a_number(note, null_mut()) })).assert_proven();
+    only_one(seen_in(|| unsafe { memtrace_fp_is_a_number(note, null_mut()) })).assert_proven();
 }
 
 #[test]
@@ -172,7 +70,7 @@ fn a_frame_is_that_of_the_call_not_of_what_follows_it() {
 #[test]
 fn a_frame_that_is_counted_from_another_register_is_left_to_libgcc() {
     // SAFETY: keeps the ABI.
-    only_one(seen_in(|| unsafe { memtrace_cfa_from_rbx(note, null_mut()) })).assert_not_proven();
+    only_one(seen_in(|| unsafe { memtrace_cfa_from_another(note, null_mut()) })).assert_not_proven();
 }
 
 #[test]

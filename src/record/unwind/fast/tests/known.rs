@@ -14,14 +14,14 @@ use crate::record::unwind::stack::{KnownStack, Spacing, SpacingBuffer};
 struct Remembered {
     addresses: Vec<u64>,
     offsets: Vec<u32>,
-    bps: Vec<[u32; 2]>,
+    fps: Vec<[u32; 2]>,
     end: u32,
 }
 
 impl Remembered {
     fn known(&self) -> KnownStack<'_> {
-        let Self { addresses, offsets, bps, end } = self;
-        KnownStack { number: 1, addresses, spacing: Spacing { offsets, bps, end: *end } }
+        let Self { addresses, offsets, fps, end } = self;
+        KnownStack { number: 1, addresses, spacing: Spacing { offsets, fps, end: *end } }
     }
 }
 
@@ -35,8 +35,8 @@ fn remembered(machine: &Machine, last: &mut LastStack) -> Option<Remembered> {
     let step = first_step(machine)?;
     let stack = last.take(step, END, |ip| rule_for(ip, machine.age), |address| machine.read(address))?;
     let mut buffer = SpacingBuffer::new();
-    let Spacing { offsets, bps, end } = stack.source?.spacing(&mut buffer)?;
-    Some(Remembered { addresses: stack.addresses.to_vec(), offsets: offsets.to_vec(), bps: bps.to_vec(), end })
+    let Spacing { offsets, fps, end } = stack.source?.spacing(&mut buffer)?;
+    Some(Remembered { addresses: stack.addresses.to_vec(), offsets: offsets.to_vec(), fps: fps.to_vec(), end })
 }
 
 fn is_there(machine: &Machine, stack: &Remembered) -> bool {
@@ -66,21 +66,21 @@ proptest! {
     }
 }
 
-/// Frames found by rbp are recognised by its value, wherever that was read.
+/// Frames found by fp are recognised by its value, wherever that was read.
 #[test]
 fn frames_of_a_changing_size_are_told_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
     let mut enter_all = |machine: &mut Machine, words, saves| {
         machine.leave(9, 0);
         let inner = if saves { Kind::Saves } else { Kind::Plain };
-        [Kind::Plain, Kind::ByRbp(words), inner, Kind::Plain]
+        [Kind::Plain, Kind::ByFp(words), inner, Kind::Plain]
             .into_iter()
-            .for_each(|kind| machine.enter(Frame { kind, call: 0, bp: 1 }));
+            .for_each(|kind| machine.enter(Frame { kind, call: 0, fp: 1 }));
         remembered(machine, &mut last).unwrap()
     };
     for saves in [false, true] {
         let one = enter_all(&mut machine, 1, saves);
-        assert_eq!((one.bps.len(), one.bps[0][0] != OF_INNERMOST), (1, saves));
+        assert_eq!((one.fps.len(), one.fps[0][0] != OF_INNERMOST), (1, saves));
         assert!(is_there(&machine, &one));
         // The same addresses, further apart.
         let other = enter_all(&mut machine, 3, saves);
@@ -96,8 +96,8 @@ fn what_may_be_unloaded_is_not_known() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
     for (kind, known) in [(Kind::Passing, false), (Kind::Realigned, false), (Kind::Plain, true)] {
         machine.leave(9, 0);
-        [kind, Kind::Plain].into_iter().for_each(|kind| machine.enter(Frame { kind, call: 0, bp: 1 }));
-        machine.enter(Frame { kind: Kind::Plain, call: 0, bp: 1 });
+        [kind, Kind::Plain].into_iter().for_each(|kind| machine.enter(Frame { kind, call: 0, fp: 1 }));
+        machine.enter(Frame { kind: Kind::Plain, call: 0, fp: 1 });
         assert_eq!(remembered(&machine, &mut last).is_some(), known);
     }
 }
@@ -106,12 +106,13 @@ fn what_may_be_unloaded_is_not_known() {
 #[test]
 fn a_stack_that_goes_on_is_not_the_one_that_ended_there() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
-    machine.frames[0] = Registers { ip: 10, sp: END - 32, bp: 5 };
-    (0..3).for_each(|_| machine.enter(Frame { kind: Kind::Plain, call: 0, bp: 1 }));
+    machine.frames[0] = Registers { ip: 10, sp: END - 32, fp: 5 };
+    (0..3).for_each(|_| machine.enter(Frame { kind: Kind::Plain, call: 0, fp: 1 }));
     let ended = remembered(&machine, &mut last).unwrap();
     assert_eq!(ended.addresses, machine.truth());
     assert!(is_there(&machine, &ended));
-    machine.write(END - 16, OUTERMOST);
+    let returns = rule_for(10, 0).unwrap().return_offset();
+    machine.write((END - 8).wrapping_add_signed(returns), OUTERMOST);
     assert!(!is_there(&machine, &ended));
     assert_eq!(remembered(&machine, &mut last).unwrap().addresses, [[OUTERMOST].as_slice(), &machine.truth()].concat());
 }

@@ -18,18 +18,20 @@ pub(super) struct Frame {
     pub(super) kind: Kind,
     /// Which of its function's calls it is in.
     pub(super) call: u64,
-    /// Its rbp, if it saved the caller's.
-    pub(super) bp: u64,
+    /// Its fp, if it saved the caller's.
+    pub(super) fp: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Leaves rbp unchanged.
+    /// Leaves fp unchanged.
     Plain,
-    /// Uses rbp as a number.
+    /// Uses fp as a number.
     Saves,
-    /// Uses rbp as a frame pointer; has this much more memory.
-    ByRbp(u64),
+    /// The same, and saves the caller's below its variables.
+    SavesBelow,
+    /// Uses fp as a frame pointer; has this much more memory.
+    ByFp(u64),
     Realigned,
     /// Of an object that may be unloaded.
     Passing,
@@ -38,11 +40,12 @@ pub(super) enum Kind {
 /// `age` counts the loads of the object that is unloaded: each time its frames are larger.
 pub(super) fn rule_for(ip: u64, age: u64) -> Option<Rule> {
     let rule = match ip / 10 {
-        1 => Rule::new(Base::Rsp, 24, None)?.that_stays(),
-        2 => Rule::new(Base::Rsp, 32, Some(-16))?.that_stays(),
-        3 => Rule::new(Base::Rbp, 16, Some(-16))?.that_stays(),
-        4 => Rule::new(Base::AtRbp, -8, Some(0))?.that_stays(),
-        5 => Rule::new(Base::Rsp, passing(age), None)?,
+        1 => Rule::new(Base::Sp, 24, None)?.that_stays(),
+        2 => Rule::new(Base::Sp, 32, Some(-16))?.that_stays(),
+        3 => Rule::new(Base::Fp, 16, Some(-16))?.that_stays(),
+        4 => Rule::new(Base::AtFp, -8, Some(0))?.that_stays(),
+        6 => Rule::new(Base::Sp, 48, Some(-48))?.that_stays(),
+        5 => Rule::new(Base::Sp, passing(age), None)?,
         9 => Rule::OUTERMOST.that_stays(),
         _ => return None,
     };
@@ -62,7 +65,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new() -> Self {
-        Self { words: vec![0; 4096], frames: vec![Registers { ip: OUTERMOST, sp: END - 16, bp: 5 }], age: 0 }
+        Self { words: vec![0; 4096], frames: vec![Registers { ip: OUTERMOST, sp: END - 16, fp: 5 }], age: 0 }
     }
 
     pub(super) fn write(&mut self, address: u64, value: u64) {
@@ -81,23 +84,26 @@ impl Machine {
             return;
         }
         let cfa = outer.sp;
-        let (kind, sp, bp) = match frame.kind {
-            Kind::Plain => (1, cfa - 24, outer.bp),
-            Kind::Saves => (2, cfa - 32, frame.bp),
-            Kind::ByRbp(words) => (3, cfa - 16 - words * 8, cfa - 16),
+        let (kind, sp, fp) = match frame.kind {
+            Kind::Plain => (1, cfa - 24, outer.fp),
+            Kind::Saves => (2, cfa - 32, frame.fp),
+            Kind::ByFp(words) => (3, cfa - 16 - words * 8, cfa - 16),
             Kind::Realigned => (4, (cfa - 64) & !127, ((cfa - 64) & !127) + 32),
-            Kind::Passing => (5, cfa.wrapping_sub_signed(passing(self.age)), outer.bp),
+            Kind::SavesBelow => (6, cfa - 48, frame.fp),
+            Kind::Passing => (5, cfa.wrapping_sub_signed(passing(self.age)), outer.fp),
         };
-        self.write(cfa - 8, outer.ip);
+        let rule = rule_for(kind * 10, self.age).unwrap();
+        self.write(cfa.wrapping_add_signed(rule.return_offset()), outer.ip);
         match frame.kind {
             Kind::Plain | Kind::Passing => {}
-            Kind::Saves | Kind::ByRbp(_) => self.write(cfa - 16, outer.bp),
+            Kind::Saves | Kind::ByFp(_) => self.write(cfa - 16, outer.fp),
+            Kind::SavesBelow => self.write(sp, outer.fp),
             Kind::Realigned => {
-                self.write(bp, outer.bp);
-                self.write(bp - 8, cfa);
+                self.write(fp, outer.fp);
+                self.write(fp - 8, cfa);
             }
         }
-        self.frames.push(Registers { ip: kind * 10 + frame.call, sp, bp });
+        self.frames.push(Registers { ip: kind * 10 + frame.call, sp, fp });
     }
 
     /// Returns to one of the frames, which then makes another call.
@@ -131,15 +137,16 @@ pub(super) fn frame() -> impl Strategy<Value = Frame> {
     let kind = prop_oneof![
         4 => Just(Kind::Plain),
         4 => Just(Kind::Saves),
-        4 => (0..4u64).prop_map(Kind::ByRbp),
+        4 => Just(Kind::SavesBelow),
+        4 => (0..4u64).prop_map(Kind::ByFp),
         1 => Just(Kind::Realigned),
         1 => Just(Kind::Passing),
     ];
-    // An rbp that is a number, or may be an address.
-    (kind, 0..3u64, prop_oneof![0..3u64, Just(END - 64), Just(END - 256)]).prop_map(|(kind, call, bp)| Frame {
+    // An fp that is a number, or may be an address.
+    (kind, 0..3u64, prop_oneof![0..3u64, Just(END - 64), Just(END - 256)]).prop_map(|(kind, call, fp)| Frame {
         kind,
         call,
-        bp,
+        fp,
     })
 }
 
@@ -161,15 +168,15 @@ proptest! {
     }
 }
 
-/// The innermost frames and their return addresses are equal; only an rbp that one of them saved differs.
+/// The innermost frames and their return addresses are equal; only an fp that one of them saved differs.
 #[test]
-fn a_saved_rbp_tells_stacks_apart() {
+fn a_saved_fp_tells_stacks_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
     for (pads, words) in [(1, 4), (2, 1), (1, 4)] {
         machine.leave(9, 0);
         let outer = std::iter::repeat_n(Kind::Plain, pads);
-        let frames = outer.chain([Kind::ByRbp(words), Kind::Saves, Kind::Plain]);
-        frames.for_each(|kind| machine.enter(Frame { kind, call: 0, bp: 1 }));
+        let frames = outer.chain([Kind::ByFp(words), Kind::Saves, Kind::Plain]);
+        frames.for_each(|kind| machine.enter(Frame { kind, call: 0, fp: 1 }));
         assert_eq!(taken(&machine, &mut last), Some(machine.truth()));
     }
 }
@@ -181,7 +188,7 @@ fn deep_stacks_that_have_nothing_in_common_follow_one_another() {
         [(Kind::Plain, 100), (Kind::Saves, 120), (Kind::Plain, 127), (Kind::Plain, 129), (Kind::Saves, 3)]
     {
         machine.leave(200, 0);
-        (0..depth).for_each(|n| machine.enter(Frame { kind, call: n % 3, bp: n }));
+        (0..depth).for_each(|n| machine.enter(Frame { kind, call: n % 3, fp: n }));
         let truth = machine.truth();
         assert_eq!(taken(&machine, &mut last), Some(truth).filter(|truth| truth.len() <= MOST));
     }

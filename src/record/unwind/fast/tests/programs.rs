@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::frames::{memtrace_alloca, memtrace_cfa_from_rbx, memtrace_rbp_is_a_number, memtrace_realigned};
+use super::frames::{memtrace_alloca, memtrace_cfa_from_another, memtrace_fp_is_a_number, memtrace_realigned};
 use super::libraries::{Library, build};
 use super::{note, seen_in};
 
@@ -113,9 +113,9 @@ fn run(program: &[Call]) {
         // SAFETY: keeps the ABI.
         Call::RealignedByC => unsafe { memtrace_realigned(go_on, data) },
         // SAFETY: keeps the ABI.
-        Call::NumberInRbp => unsafe { memtrace_rbp_is_a_number(go_on, data) },
+        Call::NumberInRbp => unsafe { memtrace_fp_is_a_number(go_on, data) },
         // SAFETY: keeps the ABI.
-        Call::FromRbx => unsafe { memtrace_cfa_from_rbx(go_on, data) },
+        Call::FromRbx => unsafe { memtrace_cfa_from_another(go_on, data) },
         Call::Sorted => sorted(rest),
         Call::InDrop => drop(RunsWhenDropped(rest)),
         Call::Caught => in_flight(rest),

@@ -7,7 +7,7 @@ use crate::record::unwind::fast::rule::{Base, Rule};
 
 /// A rule unique to this address.
 fn rule_of(address: u64) -> Rule {
-    Rule::new(Base::Rsp, (address % 60_000) as i64 * 8, Some(-8 * (address % 100) as i64)).unwrap()
+    Rule::new(Base::Sp, (address % 60_000) as i64 * 8, Some(-8 * (address % 100) as i64)).unwrap()
 }
 
 fn cache() -> Box<Cache> {

@@ -1,0 +1,39 @@
+//! What interposition needs to know of aarch64. Descriptors of thread-local variables (`R_AARCH64_TLSDESC`) lead to the
+//! loader's own functions and stay as they are.
+#![expect(unsafe_code, reason = "a function in assembly that must leave its caller's frame alone")]
+
+use std::ffi::{c_char, c_void};
+
+use super::dlsym::decide;
+
+/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT.
+pub(super) const R_WORD: u32 = 257;
+pub(super) const R_GLOB_DAT: u32 = 1025;
+pub(super) const R_JUMP_SLOT: u32 = 1026;
+
+/// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
+/// "after the caller".
+///
+/// A caller's object may be guarded by BTI: then an indirect call must land on `bti c` (a hint, which older processors
+/// skip), and so must the jump, for which only x16 and x17 may be used.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+    core::arch::naked_asm!(
+        "hint #34",
+        "stp x29, x30, [sp, #-32]!",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "mov x2, x30",
+        "bl {decide}",
+        "mov x16, x1",
+        "mov x17, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "cbz x17, 2f",
+        "mov x0, x17",
+        "ret",
+        "2:",
+        "br x16",
+        decide = sym decide,
+    )
+}

@@ -1,0 +1,33 @@
+//! What interposition needs to know of x86-64.
+#![expect(unsafe_code, reason = "a function in assembly that must leave its caller's frame alone")]
+
+use std::ffi::{c_char, c_void};
+
+use super::dlsym::decide;
+
+/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT.
+pub(super) const R_WORD: u32 = 1;
+pub(super) const R_GLOB_DAT: u32 = 6;
+pub(super) const R_JUMP_SLOT: u32 = 7;
+
+/// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
+/// "after the caller".
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "mov rdx, [rsp + 24]",
+        "call {decide}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp rdx",
+        decide = sym decide,
+    )
+}

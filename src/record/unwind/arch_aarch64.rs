@@ -1,0 +1,148 @@
+//! What unwinding needs to know of aarch64.
+//!
+//! A call leaves its return address in x30, and a function that calls saves it: beside its caller's frame pointer (x29),
+//! or alone at the bottom of 16 bytes. Where code is guarded by PAC the saved word is signed in its upper bits.
+#![expect(unsafe_code, reason = "reads registers and words of the thread's own stack")]
+
+use std::arch::asm;
+
+use gimli::{AArch64, Register, Vendor};
+
+use super::registers::Registers;
+
+/// DWARF's numbers of the stack pointer, the frame pointer and the return address.
+pub(super) const SP: Register = AArch64::SP;
+pub(super) const FP: Register = AArch64::X29;
+pub(super) const RETURN: Register = AArch64::X30;
+/// Whose call frame instructions there are beside the standard's: one says that return addresses are signed.
+pub(super) const VENDOR: Vendor = Vendor::AArch64;
+
+/// Bits of a user address, unless a program asks for larger ones.
+const STACK_BITS: u32 = 48;
+/// What the rule cache knows a return address by: 46 bits for one of a program, as instructions have four bytes. A word
+/// that is no address of an instruction has more.
+#[inline(always)]
+pub(super) fn key(address: u64) -> u64 {
+    address.rotate_right(2)
+}
+
+/// The code address in a word that a return address was saved to: without a signature.
+#[inline(always)]
+pub(super) fn code_address(word: u64) -> u64 {
+    word & ((1 << STACK_BITS) - 1)
+}
+
+/// The saved frame pointer may be far from the CFA, at the bottom of the frame.
+pub(super) const RECORD_IS_INNERMOST: bool = true;
+/// The return address is the frame's outermost word, so it lies in the frame if the CFA does.
+pub(super) const RETURN_IS_OUTERMOST: bool = false;
+
+/// Where a frame's return address is, as an offset from its CFA.
+#[inline(always)]
+pub(super) fn return_offset(saved_fp: Option<i64>) -> i64 {
+    match saved_fp {
+        Some(saved) => saved + 8,
+        None => -16,
+    }
+}
+
+/// Eighths of the distance from a frame's stack pointer down to the place of the return address to it.
+const DISTANCE_BITS: u32 = 64 - STACK_BITS;
+
+/// A frame's stack pointer and the place of the return address to it, in a word whose three lowest bits are 0. `None` if
+/// they do not fit: the called function has 512 KiB of variables.
+#[inline(always)]
+pub(super) fn pack(sp: u64, return_from: u64) -> Option<u64> {
+    let distance = sp.wrapping_sub(return_from) / 8;
+    (distance >> DISTANCE_BITS == 0 && sp >> STACK_BITS == 0).then_some(sp | distance << STACK_BITS)
+}
+
+#[inline(always)]
+pub(super) fn packed_sp(packed: u64) -> u64 {
+    packed & ((1 << STACK_BITS) - 8)
+}
+
+#[inline(always)]
+pub(super) fn packed_return_from(packed: u64) -> u64 {
+    packed_sp(packed) - (packed >> STACK_BITS) * 8
+}
+
+/// Of the function into which this is inlined, which has saved its return address by then: the assembly says that it
+/// changes x30.
+#[inline(always)]
+pub(super) fn registers() -> Registers {
+    let (ip, sp, fp);
+    // SAFETY: copies three registers.
+    unsafe {
+        asm!(
+            "adr {ip}, .",
+            "mov {sp}, sp",
+            "mov {fp}, x29",
+            ip = out(reg) ip,
+            sp = out(reg) sp,
+            fp = out(reg) fp,
+            out("x30") _,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Registers { ip, sp, fp }
+}
+
+pub(super) type KeptRegisters = [u64; 11];
+
+/// The callee-saved registers: their values may be nowhere else.
+#[inline(always)]
+pub(super) fn kept_registers() -> KeptRegisters {
+    let mut registers = [0; 11];
+    // SAFETY: writes eleven registers to an array of eleven, and changes none.
+    unsafe {
+        asm!(
+            "stp x19, x20, [x0]", "stp x21, x22, [x0, #16]", "stp x23, x24, [x0, #32]",
+            "stp x25, x26, [x0, #48]", "stp x27, x28, [x0, #64]", "str x29, [x0, #80]",
+            in("x0") &raw mut registers,
+            options(nostack, preserves_flags),
+        );
+    }
+    registers
+}
+
+/// In assembly, because the words belong to other functions' frames, also under a sanitizer.
+///
+/// # Safety
+/// A readable, aligned word.
+#[inline(always)]
+pub(super) unsafe fn word(address: u64) -> u64 {
+    let word;
+    // SAFETY: the caller's promise.
+    unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
+    word
+}
+
+/// Writes zeros, in assembly for the same reason.
+///
+/// # Safety
+/// Aligned, writable words that no live frame uses.
+#[inline(always)]
+pub(super) unsafe fn clear(start: u64, words: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "2: cbz {words}, 3f",
+            "str xzr, [{at}], #8",
+            "sub {words}, {words}, #1",
+            "b 2b",
+            "3:",
+            words = inout(reg) words => _,
+            at = inout(reg) start => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Where a thread's own variables begin in the mapping of its stack, outside all frames: `first` is the address of one of
+/// the first. The C library puts them above its description of the thread.
+pub(super) fn variables_begin(first: u64) -> u64 {
+    // SAFETY: no preconditions.
+    let description = unsafe { libc::pthread_self() };
+    first.min(description)
+}
