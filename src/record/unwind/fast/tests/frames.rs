@@ -27,10 +27,10 @@ unsafe extern "C" {
 
 #[cfg(target_arch = "x86_64")]
 #[path = "frames_x86_64.rs"]
-mod assembly;
+pub(super) mod assembly;
 #[cfg(target_arch = "aarch64")]
 #[path = "frames_aarch64.rs"]
-mod assembly;
+pub(super) mod assembly;
 
 #[test]
 fn frames_of_a_size_known_at_run_time_are_proven() {

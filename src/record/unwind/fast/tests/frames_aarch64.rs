@@ -315,3 +315,14 @@ fn a_return_address_in_another_place_is_left_to_libgcc() {
         only_one(seen_in(|| unsafe { frame(note, null_mut()) })).assert_not_proven();
     }
 }
+
+/// A library whose only function, `call_back`, calls back from a frame of this many bytes and eight more.
+pub(in super::super) fn library(frame: usize) -> String {
+    let bytes = frame + 8;
+    format!(
+        ".section .note.GNU-stack,\"\",@progbits\n.text\n.globl call_back\n.type call_back, @function\ncall_back:\n\
+         .cfi_startproc\nstp x29, x30, [sp, #-{bytes}]!\n.cfi_def_cfa_offset {bytes}\n.cfi_offset w29, -{bytes}\n\
+         .cfi_offset w30, -{frame}\nmov x8, x0\nmov x0, x1\nblr x8\nldp x29, x30, [sp], #{bytes}\n\
+         .cfi_restore w29\n.cfi_restore w30\n.cfi_def_cfa_offset 0\nret\n.cfi_endproc\n"
+    )
+}

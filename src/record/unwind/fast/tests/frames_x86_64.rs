@@ -109,3 +109,12 @@ global_asm!(
     "ret",
     ".popsection",
 );
+
+/// A library whose only function, `call_back`, calls back from a frame of this many bytes.
+pub(in super::super) fn library(frame: usize) -> String {
+    format!(
+        ".section .note.GNU-stack,\"\",@progbits\n.text\n.globl call_back\n.type call_back, @function\ncall_back:\n\
+         .cfi_startproc\nsub ${frame}, %rsp\n.cfi_adjust_cfa_offset {frame}\nmov %rdi, %rax\nmov %rsi, %rdi\n\
+         call *%rax\nadd ${frame}, %rsp\n.cfi_adjust_cfa_offset -{frame}\nret\n.cfi_endproc\n"
+    )
+}
