@@ -36,7 +36,7 @@
 //! static ALLOC: memtrace::Alloc = memtrace::Alloc::system(); // or `Alloc::new(other)` around any other allocator
 //! ```
 //!
-//! CUDA memory needs no allocator. On Linux with glibc on x86-64, memtrace replaces the CUDA driver's functions in the
+//! CUDA memory needs no allocator. On Linux with glibc on x86-64 or aarch64, memtrace replaces the CUDA driver's functions in the
 //! running program, so it sees every allocation of candle, cudarc, cuBLAS and any other library. Nothing has to be
 //! installed.
 //!

@@ -42,7 +42,8 @@ pub(crate) struct ProgramFile {
     /// rustc built it, and said so.
     pub(crate) is_rust: bool,
     pub(crate) is_dynamic: bool,
-    pub(crate) is_x86_64: bool,
+    /// Of an architecture on which the driver has hooks.
+    pub(crate) has_hooks: bool,
     pub(crate) has_lines: bool,
     pub(crate) has_symbols: bool,
     /// Its own allocator instead of C's, as far as symbols tell: what that takes is not seen from outside.
@@ -87,7 +88,7 @@ impl ProgramFile {
             has_memtrace: has(".note.memtrace"),
             is_rust: comment.windows(5).any(|part| part == b"rustc"),
             is_dynamic: has(".dynamic"),
-            is_x86_64: file.architecture() == Architecture::X86_64,
+            has_hooks: [Architecture::X86_64, Architecture::Aarch64].contains(&file.architecture()),
             has_lines: has(".debug_line"),
             has_symbols: file.symbols().next().is_some(),
             own_allocator: own_allocator(&file),

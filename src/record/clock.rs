@@ -1,7 +1,6 @@
-//! TSC calibration: nanoseconds since the recording began, from the processor's time-stamp counter at a third of the
-//! cost of the system clock.
+//! Nanoseconds since the recording began, from the processor's counter of time at a third of the cost of the system clock.
 //!
-//! The TSC is compared with the system clock at least once a second. Between two comparisons time advances at the rate
+//! The counter is compared with the system clock at least once a second. Between two comparisons time advances at the rate
 //! that the last two showed, for no longer than they lay apart. So the error of one reading (about 10 ns) does not
 //! grow, and a machine that slept is noticed at the next comparison. Time never goes backwards, because it is read
 //! under the device's lock.
@@ -17,8 +16,6 @@ static LAST_RATE: AtomicU64 = AtomicU64::new(0);
 /// Two readings at least this far apart give a rate.
 const LEAST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
-/// A reading that takes more ticks was interrupted: its time is valid, its rate is not.
-const INTERRUPTED: u64 = 5_000;
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +33,7 @@ pub(crate) struct Clock {
     rate: u64,
     /// Ticks after `from` until the next comparison.
     span: u64,
-    /// The TSC ran ahead of the system clock (cores out of sync): only the system clock is used.
+    /// The counter ran ahead of the system clock (cores out of sync): only the system clock is used.
     is_unsynced: bool,
     began: Instant,
 }
@@ -64,7 +61,7 @@ impl Clock {
     fn recalibrate(&mut self) -> u64 {
         let (read_clocks, undisturbed) = self.read_clocks();
         let apart = read_clocks.ns.saturating_sub(self.from.ns);
-        // A TSC that is this far ahead is not synchronised between cores.
+        // A counter that is this far ahead is not synchronised between cores.
         self.is_unsynced |= self.last > read_clocks.ns.saturating_add(LEAST_NS);
         if self.is_unsynced {
             self.rate = 0;
@@ -91,12 +88,12 @@ impl Clock {
         self.span = self.ticks_in(apart.min(MOST_NS));
     }
 
-    /// Reads both clocks; false if the reading was interrupted.
+    /// Reads both clocks; false if the reading was interrupted: its time is valid, its rate is not.
     fn read_clocks(&self) -> (ClockReading, bool) {
         let before = ticks::read();
         let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let after = ticks::read();
-        (ClockReading { ns, ticks: before }, after.wrapping_sub(before) < INTERRUPTED)
+        (ClockReading { ns, ticks: before }, after.wrapping_sub(before) < ticks::of_two_us())
     }
 
     fn ticks_in(&self, ns: u64) -> u64 {

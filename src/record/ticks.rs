@@ -1,12 +1,13 @@
-//! The processor's time-stamp counter (TSC), and the conversion of its ticks.
+//! The processor's counter of time, and the conversion of its ticks: x86-64's time-stamp counter (TSC), aarch64's virtual
+//! counter, which the architecture keeps at one rate on all cores.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// System clock and TSC at the first reading.
+/// System clock and counter at the first reading.
 static FIRST: OnceLock<(Instant, u64)> = OnceLock::new();
 
-/// The TSC. The first call stores the origin for [`to_ns`].
+/// The counter. The first call stores the origin for [`to_ns`].
 #[inline]
 pub(crate) fn now() -> u64 {
     let ticks = read();
@@ -32,12 +33,39 @@ pub(super) fn read() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline]
+#[expect(unsafe_code, reason = "a processor instruction")]
+pub(super) fn read() -> u64 {
+    let ticks;
+    // SAFETY: reads a register, which Linux lets every program do.
+    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    ticks
+}
+
+#[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
 pub(super) fn read() -> u64 {
     0
 }
 
-/// Is the TSC invariant (constant rate)? Nothing says whether all cores are synchronised.
+/// Ticks of about two microseconds.
+#[cfg(not(all(target_arch = "aarch64", not(miri))))]
+pub(super) fn of_two_us() -> u64 {
+    5_000
+}
+
+/// Ticks of about two microseconds.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[expect(unsafe_code, reason = "a processor instruction")]
+pub(super) fn of_two_us() -> u64 {
+    let per_second: u64;
+    // SAFETY: reads a register, which Linux lets every program do.
+    unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) per_second, options(nomem, nostack, preserves_flags)) };
+    // A slow counter's two readings may lie a tick apart.
+    (per_second / 500_000).max(2)
+}
+
+/// Has the counter one rate (an invariant TSC)? Nothing says whether all cores are synchronised.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) fn are_steady() -> bool {
     use std::arch::x86_64::__cpuid;
@@ -49,10 +77,10 @@ pub(super) fn are_steady() -> bool {
 
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 pub(super) fn are_steady() -> bool {
-    false
+    cfg!(all(target_arch = "aarch64", not(miri)))
 }
 
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod tests {
     use std::time::Duration;
 

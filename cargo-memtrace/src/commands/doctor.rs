@@ -100,11 +100,11 @@ fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
 }
 
 fn cuda(file: &ProgramFile) -> &'static str {
-    match (file.is_dynamic, file.is_x86_64, file.has_memtrace) {
+    match (file.is_dynamic, file.has_hooks, file.has_memtrace) {
         (false, ..) => {
             "CUDA memory: not recorded: the program is linked statically, so it has no driver and no preload library"
         }
-        (_, false, _) => "CUDA memory: not recorded: memtrace hooks the driver on x86-64 only",
+        (_, false, _) => "CUDA memory: not recorded: memtrace hooks the driver on x86-64 and aarch64 only",
         (_, _, true) => "CUDA memory: recorded by the program itself",
         (_, _, false) => "CUDA memory: recorded through the preload library",
     }

@@ -16,7 +16,7 @@ words! {
         TurnedOff = "turned_off",
         /// Another copy of memtrace in the process has the hooks; this copy sees no CUDA memory.
         AnotherCopy = "another_copy",
-        /// This platform has no hooks: they need Linux on x86_64 with glibc.
+        /// This platform has no hooks: they need Linux with glibc on x86-64 or aarch64.
         NotSupported = "not_supported",
         /// The hooks were active on the simulated driver, whose own memory use differs from a GPU's.
         Simulated = "simulated",

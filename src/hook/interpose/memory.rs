@@ -11,15 +11,29 @@ use crate::record::pages::page_size;
 /// The page may still be writable, and then its protection is the loader's to change. So the kernel writes first, which
 /// fails where a store would crash; the protection is changed only if that fails, when the loader is done.
 pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
+    if writes(slot, value) {
+        return true;
+    }
+    if !protect(slot, libc::PROT_READ | libc::PROT_WRITE) {
+        return false;
+    }
+    let written = writes(slot, value);
+    protect(slot, libc::PROT_READ);
+    written
+}
+
+/// Writes where a store would not crash. Some containers and emulators refuse what the kernel does that with; there the
+/// page is tested and then stored to.
+fn writes(slot: *mut usize, value: usize) -> bool {
     if kernel_writes(slot, value) {
         return true;
     }
-    if last_error() != libc::EFAULT || !protect(slot, libc::PROT_READ | libc::PROT_WRITE) {
+    if last_error() == libc::EFAULT || !is_writable(slot) {
         return false;
     }
-    let written = kernel_writes(slot, value);
-    protect(slot, libc::PROT_READ);
-    written
+    // SAFETY: a word of a loaded object, on a page that was writable just now.
+    unsafe { slot.write_volatile(value) };
+    true
 }
 
 fn kernel_writes(slot: *mut usize, value: usize) -> bool {
@@ -55,4 +69,57 @@ fn protect(slot: *mut usize, protection: i32) -> bool {
     let start = slot.map_addr(|address| address & !(page - 1));
     // SAFETY: the page belongs to a loaded object and was read-only; it stays readable throughout.
     unsafe { libc::mprotect(start.cast(), page, protection) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the kernel refuse `process_vm_writev` to this thread, as some containers do.
+    fn refuse_writes() {
+        let load_number = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+        let number = libc::SYS_process_vm_writev as u32;
+        let skip_unless_it = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number };
+        let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+        let refuse = answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+        let mut filter = [load_number, skip_unless_it, refuse, answer(libc::SECCOMP_RET_ALLOW)];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: takes numbers.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        // SAFETY: the program is valid while the kernel copies it; it holds for this thread only.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) }, 0);
+    }
+
+    fn page(protection: i32) -> *mut usize {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which stays.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), page_size(), protection, flags, -1, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        page.cast()
+    }
+
+    fn writes_everywhere() {
+        for protection in [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ] {
+            let slot = page(protection);
+            assert!(write_word(slot, 7));
+            // SAFETY: the page is readable.
+            assert_eq!(unsafe { slot.read_volatile() }, 7);
+            assert_eq!(is_writable(slot), protection & libc::PROT_WRITE != 0, "the protection is as it was");
+        }
+    }
+
+    #[test]
+    fn words_are_written_to_pages_that_are_writable_and_to_those_that_are_not() {
+        writes_everywhere();
+    }
+
+    #[test]
+    fn words_are_written_where_the_kernel_refuses_to() {
+        let refused = || {
+            refuse_writes();
+            assert!(!kernel_writes(page(libc::PROT_READ | libc::PROT_WRITE), 1));
+            writes_everywhere();
+        };
+        std::thread::spawn(refused).join().unwrap();
+    }
 }
