@@ -45,8 +45,31 @@ fn kernel_writes(slot: *mut usize, value: usize) -> bool {
     unsafe { libc::process_vm_writev(pid, &from, 1, &to, 1, 0) == size_of::<usize>() as isize }
 }
 
-/// Copies words from an address, or nothing if they cannot all be read.
+/// Copies words of a page, or nothing if they cannot all be read.
 pub(super) fn copy_from(address: usize, words: &mut [usize]) -> bool {
+    if kernel_copies(address, words) {
+        return true;
+    }
+    if last_error() == libc::EFAULT || !is_readable(address) {
+        return false;
+    }
+    for (word, at) in words.iter_mut().zip((address..).step_by(size_of::<usize>())) {
+        // SAFETY: a word of a loaded object, on a page that was readable just now.
+        *word = unsafe { (at as *const usize).read_volatile() };
+    }
+    true
+}
+
+/// Whether a load of the word at this address would succeed: the kernel compares it for a wait that has no time.
+fn is_readable(address: usize) -> bool {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel checks the address.
+    let outcome = unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, &raw const no_time) };
+    outcome == 0 || last_error() == libc::EAGAIN || last_error() == libc::ETIMEDOUT
+}
+
+fn kernel_copies(address: usize, words: &mut [usize]) -> bool {
     let to = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: size_of_val(words) };
     let from = libc::iovec { iov_base: address as *mut c_void, iov_len: size_of_val(words) };
     // SAFETY: takes no arguments.
@@ -75,14 +98,15 @@ fn protect(slot: *mut usize, protection: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// Makes the kernel refuse `process_vm_writev` to this thread, as some containers do.
-    fn refuse_writes() {
+    /// Makes the kernel refuse to read and write for this thread, as some containers do.
+    fn refuse() {
         let load_number = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
-        let number = libc::SYS_process_vm_writev as u32;
-        let skip_unless_it = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number };
+        let skip_if = |number, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: number as u32 };
         let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
         let refuse = answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
-        let mut filter = [load_number, skip_unless_it, refuse, answer(libc::SECCOMP_RET_ALLOW)];
+        let read = skip_if(libc::SYS_process_vm_readv, 1, 0);
+        let write = skip_if(libc::SYS_process_vm_writev, 0, 1);
+        let mut filter = [load_number, read, write, refuse, answer(libc::SECCOMP_RET_ALLOW)];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: takes numbers.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
@@ -108,17 +132,37 @@ mod tests {
         }
     }
 
+    fn reads_what_can_be_read() {
+        for (protection, readable) in [(libc::PROT_READ | libc::PROT_WRITE, true), (libc::PROT_NONE, false)] {
+            let page = page(protection);
+            if readable {
+                // SAFETY: the page is writable, and has more than eight words.
+                unsafe { page.wrapping_add(7).write(5) };
+            }
+            let mut words = [1; 8];
+            assert_eq!(copy_from(page.addr(), &mut words), readable);
+            assert_eq!(words, if readable { [0, 0, 0, 0, 0, 0, 0, 5] } else { [1; 8] });
+        }
+    }
+
     #[test]
     fn words_are_written_to_pages_that_are_writable_and_to_those_that_are_not() {
         writes_everywhere();
     }
 
     #[test]
-    fn words_are_written_where_the_kernel_refuses_to() {
+    fn pages_that_cannot_be_read_are_left_out() {
+        reads_what_can_be_read();
+    }
+
+    #[test]
+    fn words_are_read_and_written_where_the_kernel_refuses_to() {
         let refused = || {
-            refuse_writes();
-            assert!(!kernel_writes(page(libc::PROT_READ | libc::PROT_WRITE), 1));
+            refuse();
+            let page = page(libc::PROT_READ | libc::PROT_WRITE);
+            assert!(!kernel_writes(page, 1) && !kernel_copies(page.addr(), &mut [0]));
             writes_everywhere();
+            reads_what_can_be_read();
         };
         std::thread::spawn(refused).join().unwrap();
     }

@@ -11,6 +11,7 @@ mod consumers;
 mod corpus;
 mod costs;
 mod driver;
+mod emulated;
 mod fuzzing;
 mod lints;
 mod listed;
@@ -179,6 +180,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "look-ups in NVIDIA's own driver libraries give what they give without memtrace, or the hook; tables of cudart and cuBLAS have it",
         owns: &["tests/programs/driver-probe", "xtask/driver"],
         run: driver::run,
+    },
+    Lane {
+        name: "emulated",
+        tier: Tier::Full,
+        holds: "the tests pass on aarch64, emulated",
+        owns: &[],
+        run: emulated::run,
     },
     Lane {
         name: "benches",

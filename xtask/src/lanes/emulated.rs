@@ -1,0 +1,52 @@
+//! The tests on aarch64, which QEMU's user mode runs on this machine. It shows what the code does, not what a processor's
+//! memory order does to it: that is loom's.
+
+use anyhow::{Result, ensure};
+use xshell::{Cmd, cmd};
+
+use crate::lane::{Run, output};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// Processors of the machines that this is for have half-precision arithmetic. The crate `gemm` needs it where nothing is
+/// optimised.
+const FLAGS: &str = "-C target-feature=+fp16";
+/// They run cargo, which builds for this machine.
+const PACKAGES_LEFT_OUT: [&str; 2] = ["cargo-memtrace", "xtask"];
+
+/// Tests that cannot pass in QEMU's user mode, and why.
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("another_library_at_the_same_address_has_its_own_frames", "it never maps a library where another one was"),
+    ("words_are_read_and_written_where_the_kernel_refuses_to", "it has no seccomp, and refuses that itself"),
+];
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let folder = run.scratch("emulated")?;
+    cmd!(run.shell, "scripts/emulate-aarch64 {folder}").run()?;
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH")?);
+    let packages = PACKAGES_LEFT_OUT.iter().flat_map(|name| ["--exclude", name]);
+    let tests = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
+    let target = run.target.join("emulated");
+    let tests = cmd!(
+        run.shell,
+        "cargo test --workspace {packages...} --target {TARGET} --target-dir {target} --no-fail-fast -- {tests...}"
+    );
+    // Only the tests get the other compiler: build scripts are programs of this machine.
+    let tests = tests
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
+        .env("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("env PATH={path}"));
+    passed(tests)
+}
+
+/// How many tests passed, of how many programs.
+fn passed(tests: Cmd<'_>) -> Result<String> {
+    let output = output(tests)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = said.lines().filter(|line| line.ends_with("... FAILED"));
+    failed.for_each(|line| println!("FAIL  {line}"));
+    let results = said.lines().filter_map(|line| line.strip_prefix("test result: ")?.split(". ").nth(1));
+    let counts: Vec<usize> = results.filter_map(|result| result.split(' ').next()?.parse().ok()).collect();
+    ensure!(output.status.success(), "{}", crate::lane::both_streams(&output));
+    Ok(format!("{} tests in {} programs, {} left out", counts.iter().sum::<usize>(), counts.len(), LEFT_OUT.len()))
+}
