@@ -15,6 +15,7 @@ mod links;
 mod moment;
 mod output;
 mod progress;
+mod ranks;
 mod recordings;
 mod resident;
 mod signals;

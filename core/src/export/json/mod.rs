@@ -105,6 +105,11 @@ pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Er
     document.text(false)
 }
 
+/// What the report of ranks has under `ranks`: those that stand out, and what is missing.
+pub fn ranks_figures(ranks: &analysis::Ranks) -> impl Serialize {
+    Ranks::of(ranks)
+}
+
 /// The report as JSON: bytes as integers, times in nanoseconds. `version` grows when a key is gone or has another meaning; new
 /// keys may come without a new version.
 #[derive(Clone, Serialize)]

@@ -1,11 +1,13 @@
 //! The report of ranks: the ranks that stand out, all ranks, rows over ranks, and what is missing.
 
 mod missing;
+mod names;
 pub(crate) mod rows;
 #[cfg(test)]
 mod tests;
 
-use self::missing::counted;
+pub use self::missing::{counted, missing_ranks};
+pub use self::names::rank_names;
 use self::rows::{LargestRow, RankRow, SpreadRow};
 use super::answer::percent;
 use super::rows::NamedRows;
@@ -30,7 +32,7 @@ impl Report {
         Self {
             title: title(ranks),
             answer: answer(ranks),
-            sections: [all].into_iter().chain(spread).chain([missing::section(ranks)]).collect(),
+            sections: [all].into_iter().chain(spread).chain([missing_ranks(ranks)]).collect(),
             ..Self::default()
         }
     }
