@@ -6,18 +6,33 @@ use std::path::PathBuf;
 use memtrace_core::Recording;
 use memtrace_core::analysis::{Key, RankSummary, Ranks, UnreadFile, jobs};
 
-use crate::arguments::SelectionArgs;
+use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::input;
 
 /// Jobs that an error lists.
 const MOST_JOBS: usize = 8;
 
+/// Which job of several is read.
+#[derive(Clone, Copy)]
+pub(crate) struct JobChoice {
+    pub(crate) number: Option<u32>,
+    /// How a user chooses one, after "choose one with".
+    pub(crate) how: &'static str,
+}
+
+impl JobChoice {
+    /// The choice of a command that takes files.
+    pub(crate) fn of(args: &RanksArgs) -> Self {
+        Self { number: args.job, how: "--job N, or name its files" }
+    }
+}
+
 /// Reads the files as the ranks of the chosen job, or of the only one. `reduce` gets each recording with its file's name.
 pub(crate) fn read(
     files: &[PathBuf],
     selection: &SelectionArgs,
-    job: Option<u32>,
+    job: JobChoice,
     keys: &[Key],
     mut reduce: impl FnMut(&Recording<'_>, &str) -> RankSummary,
 ) -> Result<Ranks, CommandFailure> {
@@ -40,19 +55,21 @@ pub(crate) fn all_read(unread: usize, files: usize) -> Result<(), CommandFailure
 }
 
 /// The recordings of the chosen job, or of the only one.
-fn of_one_job(summaries: Vec<RankSummary>, chosen: Option<u32>) -> Result<Vec<RankSummary>, CommandFailure> {
+fn of_one_job(summaries: Vec<RankSummary>, chosen: JobChoice) -> Result<Vec<RankSummary>, CommandFailure> {
     let jobs = jobs(&summaries);
-    let at = match chosen {
+    let at = match chosen.number {
         None if jobs.len() > 1 => {
             let all = listed(&summaries, &jobs);
-            let next = "choose one with --job N, or name its files";
-            return Err(CommandFailure::usage(format!("these are recordings of {} jobs: {all}; {next}", jobs.len())));
+            let (count, how) = (jobs.len(), chosen.how);
+            return Err(CommandFailure::usage(format!(
+                "these are recordings of {count} jobs: {all}; choose one with {how}"
+            )));
         }
-        chosen => chosen.map_or(0, |number| number as usize - 1),
+        number => number.map_or(0, |number| number as usize - 1),
     };
     let job: HashSet<usize> = match jobs.get(at) {
         Some(job) => job.iter().copied().collect(),
-        None if chosen.is_none() => HashSet::new(),
+        None if chosen.number.is_none() => HashSet::new(),
         None => return Err(CommandFailure::usage(format!("there is no job {}: there are {}", at + 1, jobs.len()))),
     };
     Ok(summaries.into_iter().enumerate().filter(|(at, _)| job.contains(at)).map(|(_, summary)| summary).collect())

@@ -1,6 +1,7 @@
 //! Ranks of a job, as a user reads them: folders with good and bad files, files of two jobs, and all commands.
 
 mod check;
+mod diff;
 mod one;
 mod report;
 

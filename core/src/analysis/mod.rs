@@ -49,7 +49,7 @@ pub(crate) use breakdown::{label_of_rest, operator_of_line};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
 pub(crate) use diff::without_numbers;
-pub use diff::{Diff, DiffRow};
+pub use diff::{Diff, DiffRow, DiffSide};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{Explained, Subject, explain};
 pub(crate) use fit::least_room;
@@ -76,7 +76,10 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
-pub use ranks::{DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, jobs, rank_of_name};
+pub use ranks::{
+    DevicePeak, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow, SecondFile, SpreadRow, UnreadFile, jobs,
+    rank_of_name,
+};
 pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};

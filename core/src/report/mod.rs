@@ -31,7 +31,7 @@ pub use growth::{growth_answer, growth_section};
 pub use looks::{LookOptions, WatchedFile};
 pub use plan::{plan_answer, plan_section};
 pub(crate) use ranks::rows::{GpuRow, RankRow};
-pub(crate) use ranks::{ALL_RANKS, LARGEST_ROW};
+pub(crate) use ranks::{ALL_RANKS, ITS_CHANGE, LARGEST_ROW};
 pub use ranks::{counted as counted_ranks, missing_ranks, rank_names};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::ranks::rows::{RankRow, SpreadRow};
+use super::ranks::rows::{RankChangeRow, RankRow, RanksDiffNamed, SpreadRow};
 use crate::analysis::{self, Breakdown, DiffRow};
 
 /// The rows of a section.
@@ -15,6 +15,8 @@ pub(crate) enum NamedRows {
     Blocks(Vec<BlockRow>),
     Ranks(Vec<RankRow>),
     Spread(Vec<SpreadRow>),
+    RankChanges(Vec<RankChangeRow>),
+    RanksDiff(Vec<RanksDiffNamed>),
 }
 
 /// Live memory of one line, function, scope or other key.

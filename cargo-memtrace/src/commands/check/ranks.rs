@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::outcome::{CheckOutcome, CheckVerdict};
 use super::{CheckArgs, limits, outcome};
 use crate::failure::CommandFailure;
+use crate::ranks::JobChoice;
 use crate::{called, output, ranks};
 
 /// One limit over the ranks, with the outcome of each.
@@ -27,7 +28,7 @@ pub(super) fn check(args: &CheckArgs, files: &[PathBuf]) -> Result<(), CommandFa
         )));
     }
     let (selection, mut leaks) = (&args.selection, HashMap::new());
-    let found = ranks::read(files, selection, args.ranks.job, &[], |recording, file| {
+    let found = ranks::read(files, selection, JobChoice::of(&args.ranks), &[], |recording, file| {
         if args.no_leak {
             leaks.insert(file.to_owned(), of_devices(limits::no_leak(recording, selection.device)));
         }

@@ -8,6 +8,7 @@ use memtrace_core::report::Report;
 
 use super::ReportArgs;
 use crate::failure::CommandFailure;
+use crate::ranks::JobChoice;
 use crate::{output, ranks};
 
 pub(super) fn show(args: &ReportArgs, files: &[PathBuf]) -> Result<(), CommandFailure> {
@@ -16,7 +17,7 @@ pub(super) fn show(args: &ReportArgs, files: &[PathBuf]) -> Result<(), CommandFa
     }
     let keys = if args.by.is_empty() { vec![Key::default()] } else { args.by.clone() };
     let selection = &args.selection;
-    let found = ranks::read(files, selection, args.ranks.job, &keys, |recording, file| {
+    let found = ranks::read(files, selection, JobChoice::of(&args.ranks), &keys, |recording, file| {
         RankSummary::of(recording, file, selection.device, &keys)
     })?;
     let report = Report::of_ranks(&found, selection.top);

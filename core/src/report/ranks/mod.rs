@@ -1,11 +1,15 @@
 //! The report of ranks: the ranks that stand out, all ranks, rows over ranks, and what is missing.
 
+mod changes;
+#[cfg(test)]
+mod changes_tests;
 mod missing;
 mod names;
 pub(crate) mod rows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::changes::ITS_CHANGE;
 pub use self::missing::{counted, missing_ranks};
 pub use self::names::rank_names;
 use self::rows::{LargestRow, RankRow, SpreadRow};
@@ -39,10 +43,14 @@ impl Report {
 }
 
 fn title(ranks: &Ranks) -> String {
+    format!("memtrace: memory of the ranks of {}", programs(ranks))
+}
+
+fn programs(ranks: &Ranks) -> String {
     let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
     programs.sort_unstable();
     programs.dedup();
-    format!("memtrace: memory of the ranks of {}", programs.join(" and "))
+    programs.join(" and ")
 }
 
 fn answer(ranks: &Ranks) -> Vec<String> {
