@@ -1,11 +1,14 @@
 //! Several recordings as the ranks of a job: each is read, reduced, and dropped before the next one is read.
 
+mod one;
+
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use memtrace_core::Recording;
 use memtrace_core::analysis::{Key, RankSummary, Ranks, UnreadFile, jobs};
 
+pub(crate) use self::one::{OneFile, RankArgs, one_of, several_in};
 use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::input;
@@ -31,7 +34,7 @@ impl JobChoice {
 /// Reads the files as the ranks of the chosen job, or of the only one. `reduce` gets each recording with its file's name.
 pub(crate) fn read(
     files: &[PathBuf],
-    selection: &SelectionArgs,
+    selection: Option<&SelectionArgs>,
     job: JobChoice,
     keys: &[Key],
     mut reduce: impl FnMut(&Recording<'_>, &str) -> RankSummary,

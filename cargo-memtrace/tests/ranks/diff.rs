@@ -198,8 +198,8 @@ fn ranks_are_paired_by_number_and_of_one_job_on_each_side() {
     let apart = ends(0, folder.path(), &["diff", "before", "after", "--job", "1", "--job-after", "1"]).0;
     let together = ends(0, folder.path(), &["diff", "before", "before", "--job", "1", "--job-after", "2"]).0;
     assert_eq!(together, apart);
-    for at in ["--at", "--at-after"] {
-        let error = ends(2, folder.path(), &["diff", "before", "after", at, "end"]).1;
+    for at in [&["--at", "end"][..], &["--at-after", "end"], &["--at", "end", "--at-after", "peak"]] {
+        let error = ends(2, folder.path(), &[&["diff", "after", "after"][..], at].concat()).1;
         assert!(error.contains("ranks are compared at their peaks"), "{error}");
     }
 }

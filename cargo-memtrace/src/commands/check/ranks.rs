@@ -28,7 +28,7 @@ pub(super) fn check(args: &CheckArgs, files: &[PathBuf]) -> Result<(), CommandFa
         )));
     }
     let (selection, mut leaks) = (&args.selection, HashMap::new());
-    let found = ranks::read(files, selection, JobChoice::of(&args.ranks), &[], |recording, file| {
+    let found = ranks::read(files, Some(selection), JobChoice::of(&args.ranks), &[], |recording, file| {
         if args.no_leak {
             leaks.insert(file.to_owned(), of_devices(limits::no_leak(recording, selection.device)));
         }

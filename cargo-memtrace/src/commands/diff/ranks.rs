@@ -49,7 +49,7 @@ pub(super) fn show(args: &DiffArgs, options: &DiffOptions, folders: &Folders) ->
 fn read(args: &DiffArgs, folders: &Folders) -> Result<RanksDiff, CommandFailure> {
     let keys = if args.by.is_empty() { vec![Key::default()] } else { args.by.clone() };
     let job = |folder: &Path, files: &[PathBuf], job: JobChoice, devices: &HashMap<u32, Device>| {
-        let ranks = ranks::read(files, &args.selection, job, &keys, |recording, file| {
+        let ranks = ranks::read(files, Some(&args.selection), job, &keys, |recording, file| {
             let device = args.selection.device.or_else(|| device_of(recording, file, devices));
             RankSummary::of_side(recording, file, device, &keys)
         });

@@ -17,7 +17,7 @@ pub(super) fn show(args: &ReportArgs, files: &[PathBuf]) -> Result<(), CommandFa
     }
     let keys = if args.by.is_empty() { vec![Key::default()] } else { args.by.clone() };
     let selection = &args.selection;
-    let found = ranks::read(files, selection, JobChoice::of(&args.ranks), &keys, |recording, file| {
+    let found = ranks::read(files, Some(selection), JobChoice::of(&args.ranks), &keys, |recording, file| {
         RankSummary::of(recording, file, selection.device, &keys)
     })?;
     let report = Report::of_ranks(&found, selection.top);
