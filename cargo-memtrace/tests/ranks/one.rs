@@ -91,6 +91,18 @@ fn view_makes_the_page_of_the_worst_rank_and_of_two_folders_that_of_one_rank() {
     same("mixed.html", &["ranks/3.memtrace", "after/x0.memtrace"]);
     let error = view(2, &["ranks/3.memtrace", "after/x0.memtrace", "--rank", "0", "-o", "none.html"]);
     assert!(error.contains("--rank is for a folder"), "{error}");
+    // A page is made of what could be read.
+    fs::write(after.join("torn.memtrace"), "").unwrap();
+    for (arguments, code) in [
+        (&["after"][..], 2),
+        (&["ranks", "after"], 2),
+        (&["after", "ranks", "--rank", "1"], 0),
+        (&["after", "ranks/0.memtrace"], 2),
+        (&["after", "--rank", "0"], 0),
+    ] {
+        view(code, &[arguments, &["-o", "made.html"]].concat());
+        fs::remove_file(folder.path().join("made.html")).unwrap();
+    }
 }
 
 /// The names of a folder's files.

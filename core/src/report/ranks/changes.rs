@@ -100,7 +100,7 @@ fn one_sided(ranks: &[RankChange<'_>]) -> Option<String> {
     let after: Vec<&RankSummary> = alone.filter_map(|rank| rank.after).collect();
     let sides = [(before, "before"), (after, "after")].into_iter().filter(|(ranks, _)| !ranks.is_empty());
     let lines: Vec<String> = sides.map(|(ranks, word)| format!("Only {word}: {}.", rank_names(&ranks))).collect();
-    (!lines.is_empty()).then(|| format!("{} A whole peak counts as a change there.", lines.join(" ")))
+    (!lines.is_empty()).then(|| format!("{} There, the whole peak is the change.", lines.join(" ")))
 }
 
 fn ranks_section(ranks: &[RankChange<'_>], rows: usize) -> Section {

@@ -34,7 +34,7 @@ fn the_answer_names_the_rank_that_changed_most_and_the_worst_ones() {
             "Rank 0 changed most: 5.000 KiB before, 6.000 KiB after: +1.000 KiB (+20.0 %). Worst: 5.000 KiB before \
              (rank 0), 12.00 KiB after (rank 3): +7.000 KiB (+140.0 %).",
             "Together: 15.00 KiB before (3 ranks), 23.00 KiB after (3 ranks): +8.000 KiB (+53.3 %).",
-            "Only before: rank 2. Only after: rank 3. A whole peak counts as a change there.",
+            "Only before: rank 2. Only after: rank 3. There, the whole peak is the change.",
         ]
     );
     let largest = &report.answer[3];
