@@ -118,6 +118,11 @@ impl Ranks {
         numbers
     }
 
+    /// Whether a file that could not be read has this rank in its name.
+    pub fn has_unread(&self, rank: u32) -> bool {
+        self.unread.iter().any(|unread| rank_of_name(&unread.file) == Some(rank))
+    }
+
     /// The highest rank that has a file.
     pub fn highest(&self) -> Option<u32> {
         self.numbers().last().copied()

@@ -4,7 +4,7 @@ use super::super::diff::{change_of_two, fill_large, largest, sampled};
 use super::super::diff_rows::change_of;
 use super::super::rows::{ChangeRow, NamedRows};
 use super::super::{Cell, DiffOptions, Report, Section};
-use super::missing::{counted, missing_ranks};
+use super::missing::{capitalized, counted, missing_ranks};
 use super::names::rank_names;
 use super::rows::{RankChangeRow, RanksDiffNamed};
 use crate::analysis::{DiffRow, Key, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow};
@@ -19,7 +19,7 @@ impl Report {
     pub fn of_ranks_diff(diff: &RanksDiff, options: &DiffOptions) -> Self {
         let tables: Vec<Vec<RanksDiffRow>> = (0..diff.after.keys.len()).map(|table| diff.rows(table)).collect();
         let ranks = diff.ranks();
-        let mut sections = vec![ranks_section(&ranks, options.rows)];
+        let mut sections = vec![ranks_section(diff, &ranks, options.rows)];
         for (key, rows) in diff.after.keys.iter().zip(&tables) {
             let is_estimate = is_sample(diff);
             sections.push(Section { is_estimate, ..rows_section(*key, rows, options) });
@@ -54,7 +54,7 @@ fn answer(
     options: &DiffOptions,
 ) -> Vec<String> {
     let mut lines = vec![format!("{} {}", most(ranks), worst(diff)), total(ranks)];
-    lines.extend(one_sided(ranks));
+    lines.extend(one_sided(diff, ranks));
     lines.extend(first.map(|rows| {
         let row = rows.first();
         let by =
@@ -93,21 +93,37 @@ fn total(ranks: &[RankChange<'_>]) -> String {
     format!("Together: {}", change_of_two((sum(|rank| rank.bytes().0), &was), (sum(|rank| rank.bytes().1), &is)))
 }
 
-/// The ranks that only one side has.
-fn one_sided(ranks: &[RankChange<'_>]) -> Option<String> {
-    let alone = ranks.iter().filter(|rank| !rank.is_pair());
-    let before: Vec<&RankSummary> = alone.clone().filter_map(|rank| rank.before).collect();
-    let after: Vec<&RankSummary> = alone.filter_map(|rank| rank.after).collect();
-    let sides = [(before, "before"), (after, "after")].into_iter().filter(|(ranks, _)| !ranks.is_empty());
-    let lines: Vec<String> = sides.map(|(ranks, word)| format!("Only {word}: {}.", rank_names(&ranks))).collect();
+/// Why a side lacks a rank.
+const ABSENCES: [&str; 4] = ["only before", "only after", "not read before", "not read after"];
+
+/// Why one side of a rank is not there; `None` of a pair.
+fn absence(diff: &RanksDiff, rank: &RankChange<'_>) -> Option<&'static str> {
+    let [only_before, only_after, unread_before, unread_after] = ABSENCES;
+    match (rank.before, rank.after) {
+        (Some(_), None) if diff.after.has_unread(rank.rank) => Some(unread_after),
+        (Some(_), None) => Some(only_before),
+        (None, Some(_)) if diff.before.has_unread(rank.rank) => Some(unread_before),
+        (None, Some(_)) => Some(only_after),
+        _ => None,
+    }
+}
+
+/// The ranks that one side lacks.
+fn one_sided(diff: &RanksDiff, ranks: &[RankChange<'_>]) -> Option<String> {
+    let lines = ABSENCES.into_iter().filter_map(|why| {
+        let of = ranks.iter().filter(|rank| absence(diff, rank) == Some(why));
+        let found: Vec<&RankSummary> = of.filter_map(|rank| rank.before.or(rank.after)).collect();
+        (!found.is_empty()).then(|| capitalized(&format!("{why}: {}.", rank_names(&found))))
+    });
+    let lines: Vec<String> = lines.collect();
     (!lines.is_empty()).then(|| format!("{} There, the whole peak is the change.", lines.join(" ")))
 }
 
-fn ranks_section(ranks: &[RankChange<'_>], rows: usize) -> Section {
+fn ranks_section(diff: &RanksDiff, ranks: &[RankChange<'_>], rows: usize) -> Section {
     let columns = ["Change", "Before", "After", "Device", "Rank"];
     let mut section = Section::of_columns("diff_ranks", "Peaks of the ranks, largest change first", &columns);
     let (shown, hidden) = ranks.split_at(rows.min(ranks.len()));
-    section.rows = shown.iter().map(cells).collect();
+    section.rows = shown.iter().map(|rank| cells(rank, absence(diff, rank))).collect();
     if !hidden.is_empty() {
         let sum = |of: fn(&RankChange<'_>) -> u64| hidden.iter().map(of).fold(0, u64::saturating_add);
         let front = sums(sum(|rank| rank.bytes().0), sum(|rank| rank.bytes().1));
@@ -121,17 +137,13 @@ fn sums(before: u64, after: u64) -> Vec<Cell> {
     vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)]
 }
 
-fn cells(rank: &RankChange<'_>) -> Vec<Cell> {
+fn cells(rank: &RankChange<'_>, absence: Option<&str>) -> Vec<Cell> {
     let device = |side: Option<&RankSummary>| Some(side?.peak.as_ref()?.device.to_string());
     let device = match (device(rank.before), device(rank.after)) {
         (Some(before), Some(after)) if before != after => Cell::Text(format!("{before} → {after}")),
         (before, after) => after.or(before).map_or(Cell::Unknown, Cell::Text),
     };
-    let label = match (rank.before, rank.after) {
-        (Some(_), None) => format!("{} (only before)", rank.rank),
-        (None, Some(_)) => format!("{} (only after)", rank.rank),
-        _ => rank.rank.to_string(),
-    };
+    let absence = absence.map_or(String::new(), |absence| format!(" ({absence})"));
     let (before, after) = rank.bytes();
     let mut cells = sums(before, after);
     if rank.before.is_none() {
@@ -140,7 +152,7 @@ fn cells(rank: &RankChange<'_>) -> Vec<Cell> {
     if rank.after.is_none() {
         cells[2] = Cell::Nothing;
     }
-    cells.extend([device, Cell::Text(label)]);
+    cells.extend([device, Cell::Text(format!("{}{absence}", rank.rank))]);
     cells
 }
 

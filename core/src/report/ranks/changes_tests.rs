@@ -102,8 +102,14 @@ fn equal_jobs_have_no_change_and_jobs_without_a_common_rank_no_pair() {
     assert!(apart[0].starts_with("No rank is on both sides. Worst: 5.000 KiB before (rank 0)"), "{apart:?}");
     let unread = UnreadFile { file: "rank0.memtrace".into(), reason: "rank0.memtrace is empty".into() };
     let none = Ranks::of(Vec::new(), vec![Key::Line], vec![unread]);
-    let report = report_of(none, of(&[0]), 20, 1);
+    let report = report_of(none.clone(), of(&[0, 1]), 20, 1);
     assert_eq!(report.answer[0], "No rank is on both sides. The worst rank is not known of both.");
+    let absent = "Only after: rank 1. Not read before: rank 0. There, the whole peak is the change.";
+    assert_eq!(report.answer[2], absent);
+    let label = |report: &Report| section(report, "diff_ranks").rows[0][4].clone();
+    assert_eq!(label(&report), Cell::Text("0 (not read before)".into()));
+    let gone = report_of(of(&[0, 1]), none, 20, 1);
+    assert_eq!(label(&gone), Cell::Text("0 (not read after)".into()));
     assert!(section(&report, "missing_ranks").about.contains(&"Before: Not read: rank0.memtrace is empty.".to_owned()));
 }
 

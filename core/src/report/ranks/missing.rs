@@ -44,18 +44,15 @@ fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
         all if all == ranks.ranks.len() && all > 1 => format!("all {}", counted(all)),
         _ => rank_names(&found),
     };
-    Some(format!("{}: {what}.", capitalized(&who)))
+    // A file's name stays as it is.
+    let is_word = ["rank ", "ranks ", "all "].iter().any(|word| who.starts_with(word));
+    let who = if is_word { capitalized(&who) } else { who };
+    Some(format!("{who}: {what}."))
 }
 
-fn capitalized(text: &str) -> String {
+pub(super) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
-    // A file's name stays as it is.
-    match chars.next() {
-        Some(first) if ["rank ", "ranks ", "all "].iter().any(|word| text.starts_with(word)) => {
-            first.to_uppercase().chain(chars).collect()
-        }
-        _ => text.to_owned(),
-    }
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn missing(ranks: &Ranks) -> Vec<String> {
