@@ -13,6 +13,7 @@ mod input;
 mod kit;
 mod links;
 mod moment;
+mod one_rank;
 mod output;
 mod progress;
 mod ranks;

@@ -1,14 +1,11 @@
 //! Several recordings as the ranks of a job: each is read, reduced, and dropped before the next one is read.
 
-mod one;
-
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use memtrace_core::Recording;
 use memtrace_core::analysis::{Key, RankSummary, Ranks, UnreadFile, jobs};
 
-pub(crate) use self::one::{OneFile, RankArgs, one_of, several_in};
 use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::input;

@@ -8,8 +8,8 @@ use memtrace_core::report::{Report, ReportOptions};
 
 use crate::arguments::SelectionArgs;
 use crate::failure::CommandFailure;
-use crate::ranks::RankArgs;
-use crate::{called, input, output, ranks};
+use crate::one_rank::{RankArgs, one_of};
+use crate::{called, input, output};
 
 /// Print all blocks of a line or operator, or the life of one block
 #[derive(Args)]
@@ -31,7 +31,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let (file, subject) = file_and_subject(&args.what)?;
     let subject = subject.to_string_lossy();
-    let one = ranks::one_of(file, args.rank, Some(&args.selection))?;
+    let one = one_of(file, args.rank, Some(&args.selection))?;
     let recording = input::read_selected(one.path.as_deref(), &args.selection)?;
     let options = ReportOptions { device: args.selection.device, rows: args.selection.top, ..ReportOptions::default() };
     let report = Report::of_subject(&recording.data, &Subject::parse(&subject), &options).ok_or_else(|| {

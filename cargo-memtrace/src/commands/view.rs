@@ -8,8 +8,8 @@ use clap::Args;
 use memtrace_core::export::HtmlPage;
 
 use crate::failure::CommandFailure;
-use crate::ranks::{OneFile, RankArgs};
-use crate::{input, moment, output, ranks};
+use crate::one_rank::{OneFile, RankArgs, one_of, several_in};
+use crate::{input, moment, output};
 
 /// Make the offline page of a recording, and open it in a browser
 #[derive(Args)]
@@ -65,14 +65,14 @@ pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
 
 /// The files to read. Of two folders both are of one rank, which is chosen among those after the change.
 fn files(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
-    let Some(other) = &args.other else { return Ok((ranks::one_of(args.file.as_deref(), args.rank, None)?, None)) };
-    let is_folder = |path: &Path| ranks::several_in(path).map(|files| files.is_some());
+    let Some(other) = &args.other else { return Ok((one_of(args.file.as_deref(), args.rank, None)?, None)) };
+    let is_folder = |path: &Path| several_in(path).map(|files| files.is_some());
     let (old, new) = (args.file.as_deref().map(is_folder).transpose()?.unwrap_or(false), is_folder(other)?);
     // A file beside a folder is read whatever its rank is.
     let chosen =
         |is_folder: bool, rank: Option<u32>| RankArgs { rank: rank.filter(|_| is_folder || !old && !new), ..args.rank };
-    let second = ranks::one_of(Some(other), chosen(new, args.rank.rank), None)?;
-    let first = ranks::one_of(args.file.as_deref(), chosen(old, args.rank.rank.or(second.rank)), None)?;
+    let second = one_of(Some(other), chosen(new, args.rank.rank), None)?;
+    let first = one_of(args.file.as_deref(), chosen(old, args.rank.rank.or(second.rank)), None)?;
     Ok((first, Some(second)))
 }
 

@@ -11,7 +11,7 @@ pub(super) use side::MatchedRow;
 use std::cmp::Ordering;
 
 use super::live::LiveSet;
-use super::rows::{Breakdown, Key};
+use super::rows::{Breakdown, Key, Row};
 
 /// One row of a [`Diff`]: zero bytes before if it is new, zero bytes after if it is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +78,37 @@ impl Diff {
         let (before, after) = (sum(|row| row.before), sum(|row| row.after));
         Self { rows, before, after }
     }
+}
+
+impl DiffSide {
+    /// What a live set holds.
+    pub fn of(live: &LiveSet<'_>, key: Key) -> Self {
+        let mut side = match key {
+            Key::Thread => Self::of_rows(&by_named_thread(live)),
+            key => Self::of_rows(&live.by(key).rows),
+        };
+        if key == Key::Line {
+            lines::add_places(&mut side, live);
+        }
+        side
+    }
+
+    /// The rows of this side and of a later one: lines by their places, others by label.
+    pub(super) fn matched(&self, after: &Self) -> Vec<MatchedRow> {
+        match self.has_places() || after.has_places() {
+            true => lines::matched(self, after),
+            false => self.matched_by_label(after),
+        }
+    }
+}
+
+/// Threads without a name are one row: their numbers differ from run to run.
+fn by_named_thread(live: &LiveSet<'_>) -> Vec<Row> {
+    let mut threads = live.by(Key::Thread).into_owned();
+    for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {
+        "(unnamed threads)".clone_into(&mut row.label);
+    }
+    threads.rows
 }
 
 pub(super) fn difference(before: u64, after: u64) -> i64 {

@@ -28,6 +28,7 @@ mod pairs;
 mod pool;
 mod post_mortem;
 mod ranks;
+mod ranks_diff;
 pub(crate) mod reserved;
 mod rows;
 #[doc(hidden)]
@@ -76,10 +77,8 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
-pub use ranks::{
-    DevicePeak, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow, SecondFile, SpreadRow, UnreadFile, jobs,
-    rank_of_name,
-};
+pub use ranks::{DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, jobs, rank_of_name};
+pub use ranks_diff::{RankChange, RanksDiff, RanksDiffRow};
 pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{DiffRow, lines};
-use crate::analysis::live::LiveSet;
-use crate::analysis::rows::{Key, Row};
+use super::DiffRow;
+use crate::analysis::rows::Row;
 
 /// What one live set holds by a key, or what several hold together, to be compared with another side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,18 +42,6 @@ pub(in crate::analysis) struct MatchedRow {
 }
 
 impl DiffSide {
-    /// What a live set holds.
-    pub fn of(live: &LiveSet<'_>, key: Key) -> Self {
-        let mut side = match key {
-            Key::Thread => Self::of_rows(&by_named_thread(live)),
-            key => Self::of_rows(&live.by(key).rows),
-        };
-        if key == Key::Line {
-            lines::add_places(&mut side, live);
-        }
-        side
-    }
-
     /// Rows with equal labels are one.
     pub(super) fn of_rows(rows: &[Row]) -> Self {
         let mut side = Self::default();
@@ -88,12 +75,12 @@ impl DiffSide {
         }
     }
 
-    /// The rows of this side and of a later one: lines by their places, others by label.
-    pub(in crate::analysis) fn matched(&self, after: &Self) -> Vec<MatchedRow> {
-        let has_places = |side: &Self| side.rows.values().any(|row| row.place.is_some());
-        if has_places(self) || has_places(after) {
-            return lines::matched(self, after);
-        }
+    pub(super) fn has_places(&self) -> bool {
+        self.rows.values().any(|row| row.place.is_some())
+    }
+
+    /// The rows of this side and of a later one, by label.
+    pub(super) fn matched_by_label(&self, after: &Self) -> Vec<MatchedRow> {
         let mut rows: BTreeMap<&String, MatchedRow> = BTreeMap::new();
         for (label, row) in &self.rows {
             rows.entry(label).or_default().before = Some((label.clone(), row.clone()));
@@ -128,13 +115,4 @@ impl MatchedRow {
         };
         (of(before, &self.before), of(after, &self.after))
     }
-}
-
-/// Threads without a name are one row: their numbers differ from run to run.
-fn by_named_thread(live: &LiveSet<'_>) -> Vec<Row> {
-    let mut threads = live.by(Key::Thread).into_owned();
-    for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {
-        "(unnamed threads)".clone_into(&mut row.label);
-    }
-    threads.rows
 }

@@ -7,22 +7,17 @@
 //! | `names` | the rank in a file's name |
 //! | `jobs` | which recordings are of one job |
 //! | `spread` | rows over ranks |
-//! | `changes` | two jobs, compared |
 
-mod changes;
-#[cfg(test)]
-mod changes_tests;
 mod jobs;
 mod names;
 mod spread;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-pub use self::changes::{RankChange, RanksDiff, RanksDiffRow};
 pub use self::jobs::jobs;
 pub use self::names::rank_of_name;
 pub use self::spread::SpreadRow;

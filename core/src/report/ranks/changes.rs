@@ -2,11 +2,11 @@
 
 use super::super::diff::{change_of_two, fill_large, largest, sampled};
 use super::super::diff_rows::change_of;
-use super::super::rows::{ChangeRow, NamedRows};
+use super::super::rows::{self, ChangeRow, NamedRows};
 use super::super::{Cell, DiffOptions, Report, Section};
 use super::missing::{capitalized, counted, missing_ranks};
-use super::names::rank_names;
-use super::rows::{RankChangeRow, RanksDiffNamed};
+use super::names::{programs, rank_names};
+use super::rows::RankChangeRow;
 use crate::analysis::{DiffRow, Key, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow};
 use crate::units::signed;
 
@@ -36,7 +36,7 @@ impl Report {
 }
 
 fn title(diff: &RanksDiff) -> String {
-    let [before, after] = [&diff.before, &diff.after].map(super::programs);
+    let [before, after] = [&diff.before, &diff.after].map(programs);
     match before == after {
         true => format!("memtrace: difference of the ranks of {after}"),
         false => format!("memtrace: difference of the ranks of {before} and of {after}"),
@@ -169,7 +169,7 @@ fn rows_section(key: Key, rows: &[RanksDiffRow], options: &DiffOptions) -> Secti
         cells.splice(3..3, [Cell::Text(row.most_rank.to_string()), Cell::Change(row.most_change)]);
     }
     if let Some(NamedRows::Changes(all)) = section.named.take() {
-        let of = |(at, row): (usize, ChangeRow)| RanksDiffNamed::of(row, rows[..shown].get(at));
+        let of = |(at, row): (usize, ChangeRow)| rows::RanksDiffRow::of(row, rows[..shown].get(at));
         section.named = Some(NamedRows::RanksDiff(all.into_iter().enumerate().map(of).collect()));
     }
     if rows.is_empty() {

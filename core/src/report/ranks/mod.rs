@@ -11,6 +11,7 @@ mod tests;
 
 pub(crate) use self::changes::ITS_CHANGE;
 pub use self::missing::{counted, missing_ranks};
+use self::names::programs;
 pub use self::names::rank_names;
 use self::rows::{LargestRow, RankRow, SpreadRow};
 use super::answer::percent;
@@ -44,13 +45,6 @@ impl Report {
 
 fn title(ranks: &Ranks) -> String {
     format!("memtrace: memory of the ranks of {}", programs(ranks))
-}
-
-fn programs(ranks: &Ranks) -> String {
-    let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
-    programs.sort_unstable();
-    programs.dedup();
-    programs.join(" and ")
 }
 
 fn answer(ranks: &Ranks) -> Vec<String> {

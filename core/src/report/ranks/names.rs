@@ -1,8 +1,8 @@
-//! Names of several ranks in a sentence.
+//! Names of several ranks, and of their programs, in a sentence.
 
 use std::ops::RangeInclusive;
 
-use crate::analysis::RankSummary;
+use crate::analysis::{RankSummary, Ranks};
 
 /// Names in a sentence.
 const MOST_NAMES: usize = 8;
@@ -20,6 +20,14 @@ pub fn rank_names(some: &[&RankSummary]) -> String {
         _ => ("ranks ", "ranges and files"),
     };
     format!("{noun}{}", folded(words, kind))
+}
+
+/// `train and eval`
+pub(super) fn programs(ranks: &Ranks) -> String {
+    let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
+    programs.sort_unstable();
+    programs.dedup();
+    programs.join(" and ")
 }
 
 /// `2, 5 to 7`

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::rows::ChangeRow;
-use crate::analysis::{self, DevicePeak, RankChange, RankSummary, Ranks, RanksDiffRow};
+use crate::analysis::{self, DevicePeak, RankChange, RankSummary, Ranks};
 
 /// A rank with its peak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -190,24 +189,5 @@ impl RankChangeRow {
             before_file: file(rank.before),
             after_file: file(rank.after),
         }
-    }
-}
-
-/// What one key holds on all ranks before and after, each at its own peak.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RanksDiffNamed {
-    #[serde(flatten)]
-    row: ChangeRow,
-    /// The rank whose part changed most; null of a row that sums others.
-    most_rank: Option<u32>,
-    /// The change of its part.
-    most_change_bytes: Option<i64>,
-}
-
-impl RanksDiffNamed {
-    pub(super) fn of(row: ChangeRow, ranks: Option<&RanksDiffRow>) -> Self {
-        let (most_rank, most_change_bytes) = (ranks.map(|of| of.most_rank), ranks.map(|of| of.most_change));
-        Self { row, most_rank, most_change_bytes }
     }
 }

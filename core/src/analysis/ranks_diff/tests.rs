@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 
-use super::tests::{RandomRank, labels, random_rank, recorded};
 use super::*;
+use crate::analysis::ranks::tests::{RandomRank, labels, random_rank, recorded};
+use crate::analysis::{Key, UnreadFile};
 use crate::random::programs;
 use crate::recording::Recording;
 use crate::snapshot::SnapshotData;

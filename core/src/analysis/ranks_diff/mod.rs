@@ -1,11 +1,13 @@
 //! Two jobs, compared: each rank with the rank of its number, and rows over all ranks.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{RankSummary, Ranks};
-use crate::analysis::diff::{MatchedRow, difference};
-use crate::analysis::{DiffRow, DiffSide};
+use super::diff::{DiffRow, DiffSide, MatchedRow, difference};
+use super::ranks::{RankSummary, Ranks};
 
 /// The ranks of two jobs, each reduced by [`RankSummary::of_side`]. A recording without a rank has no partner and is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use clap::Args;
 use memtrace_core::analysis::{RankSummary, Ranks};
 use memtrace_core::report::{counted_ranks, rank_names};
 
-use super::{JobChoice, all_read, read};
 use crate::arguments::SelectionArgs;
 use crate::failure::CommandFailure;
+use crate::ranks::{JobChoice, all_read, read};
 use crate::{input, output};
 
 /// Which rank is read.
