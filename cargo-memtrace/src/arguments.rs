@@ -62,6 +62,17 @@ pub(crate) struct ReadingArgs {
     pub(crate) selection: SelectionArgs,
 }
 
+/// Recordings of which several are the ranks of a job.
+#[derive(Args, Clone)]
+pub(crate) struct RanksArgs {
+    /// The recording [default: the newest one under cargo's target folder]; several, or a folder of them, are ranks
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Of recordings of several jobs this one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) job: Option<u32>,
+}
+
 #[derive(Args, Clone)]
 pub(crate) struct SelectionArgs {
     /// Print JSON

@@ -35,7 +35,11 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
 }
 
 /// The same for one of several: there, one in which nothing was recorded is an answer, too.
-pub(crate) fn read_one_of_several(file: &Path, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
+pub(crate) fn read_one_of_several(
+    file: &Path,
+    selection: Option<&SelectionArgs>,
+) -> Result<RecordingFile, CommandFailure> {
+    let Some(selection) = selection else { return read(Some(file)) };
     let recording = read_with(Some(file), sources(&selection.sources)?)?;
     if main_device(&recording.data).is_none() { Ok(recording) } else { windowed(recording, selection) }
 }

@@ -144,6 +144,35 @@ fn a_scope_that_leaks_fails_and_what_a_recording_does_not_tell_is_undecided() {
 }
 
 #[test]
+fn the_rank_that_leaks_most_is_named_and_those_that_do_not_tell() {
+    let folder = folder_with_program();
+    let rank = |number: u32, runs: &str, leak: bool| {
+        let mut command = run(&folder, "0", &["--out", &format!("rank{number}.memtrace")]);
+        command.env("TEST_RUNS", runs).envs(leak.then_some(("TEST_LEAK", "1"))).output().unwrap();
+    };
+    let check = |files: &[&str]| {
+        let output = memtrace(&folder, &[&["check", "--no-leak"], files].concat()).output().unwrap();
+        let (out, errors) = outputs(&output);
+        (output.status.code(), out, errors)
+    };
+    let runs = [("40", false), ("20", true), ("41", true), ("4", true), ("50", false)];
+    (0..).zip(runs).for_each(|(number, (runs, leak))| rank(number, runs, leak));
+    let files = ["rank0.memtrace", "rank1.memtrace", "rank2.memtrace", "rank3.memtrace", "rank4.memtrace"];
+    let (code, _, errors) = check(&files);
+    assert_eq!(code, Some(1), "{errors}");
+    let leak =
+        "error: 2 of 5 ranks break the limit: ranks 1, 2. Worst: rank 2: leak in scope `step` on cpu: 190.4 KiB ";
+    assert!(errors.lines().any(|line| line.starts_with(leak)), "{errors}");
+    let open = "undecided: 1 of 5 ranks does not tell: rank 3: leaks on cpu: scope `step` ended 4 times";
+    assert!(errors.lines().any(|line| line.starts_with(open)), "{errors}");
+    let (code, _, errors) = check(&[files[0], files[3]]);
+    assert_eq!((code, errors.lines().count()), (Some(3), 1), "{errors}");
+    let (code, out, errors) = check(&[files[0], files[4]]);
+    let ok = "ok: 2 of 2 ranks hold the limit. First: rank 0: no leak on cpu in the scopes `step`, in blocks of 1 KiB or more\n";
+    assert_eq!((code, out.starts_with(ok), &*errors), (Some(0), true, ""), "{out}");
+}
+
+#[test]
 fn the_first_screen_says_why_lines_have_no_names() {
     let folder = folder_with_program();
     let stripped = Command::new("strip").arg(folder.path().join("program")).status().unwrap();

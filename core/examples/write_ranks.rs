@@ -1,4 +1,5 @@
-//! Recordings of a job's ranks to measure with: `write_ranks FOLDER RANKS RECORDS`. docs/ranks.md has the figures.
+//! Recordings of a job's ranks to measure with: `write_ranks FOLDER RANKS RECORDS [SIZE]`. Blocks of rank 0 have SIZE bytes (1000),
+//! those of the next ranks one byte more each. docs/ranks.md has the figures.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,14 +17,18 @@ const LIVE: usize = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, ranks, records] = &arguments[..] else { return Err("usage: write_ranks FOLDER RANKS RECORDS".into()) };
-    let (ranks, records): (u32, u64) = (ranks.parse()?, records.parse()?);
+    let (folder, ranks, records, size) = match &arguments[..] {
+        [folder, ranks, records] => (folder, ranks, records, "1000"),
+        [folder, ranks, records, size] => (folder, ranks, records, &**size),
+        _ => return Err("usage: write_ranks FOLDER RANKS RECORDS [SIZE]".into()),
+    };
+    let (ranks, records, size): (u32, u64, u64) = (ranks.parse()?, records.parse()?, size.parse()?);
     for number in 0..ranks {
         let mut data = memtrace_core::open(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace"))?;
         data.process.pid = 1000 + number;
         data.process.rank = Some(number);
         data.process.launcher.world_size = Some(ranks);
-        data.devices = vec![device_of(&data, records / 2, 1000 + u64::from(number))];
+        data.devices = vec![device_of(&data, records / 2, size + u64::from(number))];
         let file = Path::new(folder).join(format!("rank{number}.memtrace"));
         Capture::default().write(&data, &mut File::create(file)?)?;
     }

@@ -1,15 +1,18 @@
-//! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not tell.
+//! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not tell. Of several
+//! files, or a folder of them, each rank must hold each limit.
 
-use std::path::PathBuf;
+mod limits;
+mod outcome;
+mod ranks;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
-use memtrace_core::snapshot::DeviceSnapshot;
-use memtrace_core::units::{grouped, round};
-use memtrace_core::{Bytes, Device, DeviceView, Recording};
+use memtrace_core::Recording;
 use serde_json::json;
 
-use crate::arguments::ReadingArgs;
+use self::outcome::CheckOutcome;
+use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::{input, moment, output};
 
@@ -19,12 +22,15 @@ use crate::{input, moment, output};
   cargo memtrace check --peak 6GiB
   cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%
   cargo memtrace check --no-leak
+  cargo memtrace check ranks/ --peak 20GiB      each rank of a job: a file each
 
 --no-leak judges each scope that ran repeatedly as `assert_no_leak!` judges code: caches that fill up and what is allocated once
-are no leak. It needs scopes that run 5 times, or 12 times if memory grows, and a whole log.")]
+are no leak. It needs scopes that run 5 times, or 12 times if memory grows, and a whole log.
+
+Several files, or a folder with several, are ranks of a job. Each rank must hold each limit.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    reading: ReadingArgs,
+    selection: SelectionArgs,
     /// The largest peak that is allowed
     #[arg(long, value_name = "SIZE", value_parser = moment::size)]
     peak: Option<u64>,
@@ -37,49 +43,37 @@ pub(crate) struct CheckArgs {
     /// No scope may leave more memory behind the more often it runs; undecided (exit code 3) if the recording does not tell
     #[arg(long)]
     no_leak: bool,
-}
-
-/// One limit and whether it holds.
-struct CheckOutcome {
-    verdict: CheckVerdict,
-    what: String,
-}
-
-#[derive(Clone, Copy)]
-enum CheckVerdict {
-    Holds,
-    Fails,
-    Undecided,
-}
-
-impl CheckVerdict {
-    fn is_met(self) -> Option<bool> {
-        match self {
-            Self::Holds => Some(true),
-            Self::Fails => Some(false),
-            Self::Undecided => None,
-        }
-    }
+    #[command(flatten)]
+    ranks: RanksArgs,
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
         return Err(CommandFailure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
     }
-    let selection = &args.reading.selection;
-    let file = input::read_selected(args.reading.file.as_deref(), selection)?;
+    let files = input::files(&args.ranks.files)?;
+    match &files[..] {
+        [] | [_] => of_one(args, files.first().map(PathBuf::as_path)),
+        _ => ranks::check(args, &files),
+    }
+}
+
+fn of_one(args: &CheckArgs, file: Option<&Path>) -> Result<(), CommandFailure> {
+    let selection = &args.selection;
+    let file = input::read_selected(file, selection)?;
     let recording = Recording::new(&file.data);
     let device = recording.device_or_main(selection.device).ok_or_else(|| missing("the recording"))?;
+    let (on, peak) = (device.device, device.peak.total());
     let mut outcomes = Vec::new();
-    outcomes.extend(args.peak.map(|limit| under(device, limit, "the limit of")));
+    outcomes.extend(args.peak.map(|limit| limits::peak(on, peak, limit)));
     if let Some(baseline) = &args.baseline {
         let baseline = input::read(Some(baseline))?;
-        let before = baseline.data.device(device.device).ok_or_else(|| missing("the baseline"))?;
+        let before = baseline.data.device(on).ok_or_else(|| missing("the baseline"))?;
         let limit = before.peak.total() as f64 * (1.0 + args.tolerance / 100.0);
-        outcomes.push(under(device, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
+        outcomes.push(limits::under(on, peak, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
     }
     if args.no_leak {
-        outcomes.extend(no_leak(&recording, selection.device));
+        outcomes.extend(limits::no_leak(&recording, selection.device));
     }
     print(outcomes, selection.json)
 }
@@ -88,69 +82,13 @@ fn missing(which: &str) -> CommandFailure {
     CommandFailure::usage(format!("{which} has nothing on this device; choose another with --device"))
 }
 
-fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> CheckOutcome {
-    let peak = device.peak.total();
-    let (verdict, word, by) = match peak.checked_sub(limit) {
-        None | Some(0) => (CheckVerdict::Holds, "within", String::new()),
-        Some(over) => (CheckVerdict::Fails, "over", format!(" by {}", Bytes(over))),
-    };
-    CheckOutcome {
-        verdict,
-        what: format!("the peak of {} on {} is {word} {name} {}{by}", Bytes(peak), device.device, Bytes(limit)),
-    }
-}
-
-/// What scopes leak on the selected device, or on any.
-fn no_leak(recording: &Recording<'_>, selected: Option<Device>) -> Vec<CheckOutcome> {
-    let is_asked =
-        |device: &&DeviceView<'_>| selected.map_or(device.peak.total() > 0, |selected| selected == device.device);
-    recording.devices().iter().filter(is_asked).map(no_leak_on).collect()
-}
-
-fn no_leak_on(device: &DeviceView<'_>) -> CheckOutcome {
-    let on = device.device;
-    let (verdict, what) = match left_by_scopes(device) {
-        LeakVerdict::Nothing(scopes) => {
-            let scopes: Vec<String> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
-            let size = match device.data().settings.min_size {
-                0 => String::new(),
-                size => format!(", in blocks of {} or more", round(size)),
-            };
-            (CheckVerdict::Holds, format!("no leak on {on} in the scopes {}{size}", scopes.join(", ")))
-        }
-        LeakVerdict::Leaks(ScopeLeak { scope, runs, bytes, line }) => {
-            let (bytes, runs) = (Bytes(bytes), grouped(runs as u64));
-            let what = format!("leak in scope `{scope}` on {on}: {bytes} in {runs} runs, most of it at {line}");
-            (CheckVerdict::Fails, what)
-        }
-        LeakVerdict::Undecided(why) => (CheckVerdict::Undecided, format!("leaks on {on}: {why}")),
-    };
-    CheckOutcome { verdict, what }
-}
-
 fn print(outcomes: Vec<CheckOutcome>, json: bool) -> Result<(), CommandFailure> {
     if json {
         let row = |outcome: &CheckOutcome| json!({ "met": outcome.verdict.is_met(), "what": outcome.what });
         let value = json!({ "version": 1, "checks": outcomes.iter().map(row).collect::<Vec<_>>() });
         output::print_json(format!("{value:#}\n"))?;
+    } else {
+        output::print_lines(outcome::held(&outcomes))?;
     }
-    let (mut met, mut failed, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
-    for CheckOutcome { verdict, what } in outcomes {
-        match verdict {
-            CheckVerdict::Holds => met.push(format!("ok: {what}")),
-            CheckVerdict::Fails => failed.push(what),
-            CheckVerdict::Undecided => undecided.push(what),
-        }
-    }
-    if !json {
-        output::print_lines(met)?;
-    }
-    match (failed.is_empty(), undecided.is_empty()) {
-        (true, true) => Ok(()),
-        (true, false) => Err(CommandFailure::Undecided(undecided)),
-        (false, _) => {
-            output::tell(undecided.iter().map(|what| format!("undecided: {what}")));
-            Err(CommandFailure::Check(failed))
-        }
-    }
+    outcome::verdict(outcomes)
 }

@@ -1,4 +1,6 @@
-//! `diff`: what changed between two recordings, or between two moments of one.
+//! `diff`: what changed between two recordings, between two moments of one, or between the ranks of two jobs.
+
+mod ranks;
 
 use std::path::PathBuf;
 
@@ -19,11 +21,15 @@ use crate::{input, moment, output};
 Examples:
   cargo memtrace diff before.memtrace after.memtrace
   cargo memtrace diff before.memtrace after.memtrace --by line --md >>pull-request.md
-  cargo memtrace diff run.memtrace run.memtrace --at step:2 --at-after step:9")]
+  cargo memtrace diff run.memtrace run.memtrace --at step:2 --at-after step:9
+  cargo memtrace diff before/ after/            the ranks of two jobs: folders with a file for each rank
+
+Of two folders, each rank is compared with the rank of its number, at its own peak. The tables are over all ranks, by line
+unless --by names others.")]
 pub(crate) struct DiffArgs {
-    /// The recording before the change
+    /// The recording before the change, or the folder of a job's ranks
     before: PathBuf,
-    /// The recording after the change
+    /// The recording after the change, or the folder of a job's ranks
     after: PathBuf,
     /// Tables to print. By operator, a PyTorch snapshot and a recording of candle are paired
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::key())]
@@ -42,6 +48,12 @@ pub(crate) struct DiffArgs {
     md: bool,
     #[command(flatten)]
     selection: SelectionArgs,
+    /// Of recordings of several jobs in both folders this one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    job: Option<u32>,
+    /// Another job of the second folder
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    job_after: Option<u32>,
 }
 
 pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
@@ -53,6 +65,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
         rows: args.selection.top,
         threshold: args.threshold,
     };
+    if let Some(folders) = ranks::folders(args)? {
+        return ranks::show(args, &options, &folders);
+    }
     let before = input::read_selected(Some(&args.before), &args.selection)?;
     let other = match args.before == args.after {
         true => None,
@@ -61,5 +76,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     let progress = Progress::of("comparing the recordings");
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);
-    if args.md { output::print_shown(&markdown(&report)) } else { output::print(&report, None, &args.selection) }
+    print(args, &report)
+}
+
+fn print(args: &DiffArgs, report: &Report) -> Result<(), CommandFailure> {
+    if args.md { output::print_shown(&markdown(report)) } else { output::print(report, None, &args.selection) }
 }

@@ -10,8 +10,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use memtrace_core::export::{Export, Format};
 
 use crate::failure::CommandFailure;
+use crate::input::RecordingFile;
 use crate::tables::{RunTables, TableFormat};
-use crate::{input, moment, output};
+use crate::{input, moment, output, ranks};
 
 /// Write a recording in the format of another tool
 #[derive(Args)]
@@ -19,14 +20,16 @@ use crate::{input, moment, output};
   cargo memtrace export run.memtrace --to pytorch -o snapshot.pickle    for pytorch.org/memory_viz
   cargo memtrace export --to chrome -o run.trace.json.gz                for ui.perfetto.dev
   cargo memtrace export --to pprof -o peak.pb.gz                        for go tool pprof
-  cargo memtrace export --to parquet -o runs --label commit=1a2b3c4     for DuckDB, beside other runs")]
+  cargo memtrace export --to parquet -o runs --label commit=1a2b3c4     for DuckDB, beside other runs
+  cargo memtrace export ranks/ --to chrome -o traces                    of each recording a file in that folder")]
 pub(crate) struct ExportArgs {
-    /// The recording [default: the newest one under cargo's target folder]
-    file: Option<PathBuf>,
+    /// The recording [default: the newest one under cargo's target folder]; several, or a folder of them, are written one by one
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// The format
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     to: String,
-    /// The file, compressed if it ends in .gz, or - for the standard output; of tables the folder of all runs
+    /// The file, compressed if it ends in .gz, or - for the standard output; of tables, and of several recordings, a folder
     /// [default: beside FILE]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -52,23 +55,102 @@ fn formats() -> PossibleValuesParser {
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<(), CommandFailure> {
-    if let Some(format) = TableFormat::ALL.into_iter().find(|format| format.name() == args.to) {
-        return tables(args, format);
+    let target = Target::of(args)?;
+    let files = input::files(&args.files)?;
+    match &files[..] {
+        [] | [_] => target.write(args, &input::read(files.first().map(PathBuf::as_path))?, args.output.clone()),
+        _ => several(args, &target, &files),
     }
-    let format = Format::with_names().find(|format| format.name == args.to);
-    let format = format.ok_or_else(|| CommandFailure::usage(format!("there is no format {}", args.to)))?;
-    let limited = args.max_size.map(|max| format.at_most(max).ok_or_else(whole)).transpose()?;
-    let export: &dyn Export = match &limited {
-        Some(limited) => limited,
-        None => format,
+}
+
+/// Writes each recording into the folder of `--output`. One is in memory at a time.
+fn several(args: &ExportArgs, target: &Target, files: &[PathBuf]) -> Result<(), CommandFailure> {
+    let folder = folder(args, files)?;
+    let mut unread = 0;
+    for file in files {
+        match input::read(Some(file)) {
+            Ok(recording) => target.write(args, &recording, Some(target.within(&folder, file)))?,
+            Err(failure) => {
+                output::tell([format!("error: {failure}")]);
+                unread += 1;
+            }
+        }
+    }
+    ranks::all_read(unread, files.len())
+}
+
+/// The folder that is asked for. Recordings in other formats must not lie among the recordings: some of them would be read, too.
+fn folder(args: &ExportArgs, files: &[PathBuf]) -> Result<PathBuf, CommandFailure> {
+    let folder = args.output.clone().filter(|folder| folder != Path::new("-") && !folder.is_file());
+    let folder = folder.ok_or_else(|| {
+        CommandFailure::usage(format!("there are {} recordings; give the name of a folder to -o", files.len()))
+    })?;
+    let is_same = |file: &PathBuf| {
+        let own = file.parent().filter(|own| !own.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        folder.canonicalize().is_ok_and(|folder| own.canonicalize().is_ok_and(|own| own == folder))
     };
-    if !args.labels.is_empty() {
-        return Err(CommandFailure::usage("--label is for tables: --to parquet or --to csv"));
+    match files.iter().any(is_same) {
+        true => {
+            Err(CommandFailure::usage(format!("{} has the recordings; give another folder to -o", folder.display())))
+        }
+        false => Ok(folder),
     }
-    let recording = input::read(args.file.as_deref())?;
-    let path =
-        args.output.clone().unwrap_or_else(|| output::beside(&recording.path, format.end.trim_start_matches('.')));
-    output::export(&recording.data, export, &path)
+}
+
+/// What a recording becomes.
+enum Target {
+    /// A file with this end of its name.
+    File(Box<dyn Export>, &'static str),
+    Tables(TableFormat),
+}
+
+impl Target {
+    fn of(args: &ExportArgs) -> Result<Self, CommandFailure> {
+        if let Some(format) = TableFormat::ALL.into_iter().find(|format| format.name() == args.to) {
+            return Self::of_tables(args, format);
+        }
+        let format = Format::with_names().find(|format| format.name == args.to);
+        let format = format.ok_or_else(|| CommandFailure::usage(format!("there is no format {}", args.to)))?;
+        let export: Box<dyn Export> = match args.max_size {
+            Some(max) => Box::new(format.at_most(max).ok_or_else(whole)?),
+            None => Box::new(*format),
+        };
+        if !args.labels.is_empty() {
+            return Err(CommandFailure::usage("--label is for tables: --to parquet or --to csv"));
+        }
+        Ok(Self::File(export, format.end.trim_start_matches('.')))
+    }
+
+    fn of_tables(args: &ExportArgs, format: TableFormat) -> Result<Self, CommandFailure> {
+        if args.max_size.is_some() {
+            return Err(whole());
+        }
+        if args.output.as_deref() == Some(Path::new("-")) {
+            return Err(CommandFailure::usage("tables are several files; give the name of a folder to -o"));
+        }
+        Ok(Self::Tables(format))
+    }
+
+    /// Where a recording goes in a folder for several. Tables have folders of their own there.
+    fn within(&self, folder: &Path, recording: &Path) -> PathBuf {
+        match self {
+            Self::File(_, end) => folder.join(output::beside(recording, end).file_name().unwrap_or_default()),
+            Self::Tables(_) => folder.to_owned(),
+        }
+    }
+
+    fn write(&self, args: &ExportArgs, from: &RecordingFile, path: Option<PathBuf>) -> Result<(), CommandFailure> {
+        let beside = |end: &str| path.clone().unwrap_or_else(|| output::beside(&from.path, end));
+        match self {
+            Self::File(export, end) => output::export(&from.data, &**export, &beside(end)),
+            Self::Tables(format) => {
+                let run = RunTables { data: &from.data, recording: &from.path, labels: &args.labels };
+                let folder = run.write(*format, &beside(format.name()))?;
+                output::say(format!("wrote {}", folder.display()));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The format has no parts to leave out.
@@ -76,19 +158,4 @@ fn whole() -> CommandFailure {
     let formats = Format::with_names().filter(|format| format.at_most(0).is_some()).map(|format| format.name);
     let formats = formats.collect::<Vec<_>>().join(", ");
     CommandFailure::usage(format!("--max-size is for --to {formats}; other formats have no parts to leave out"))
-}
-
-fn tables(args: &ExportArgs, format: TableFormat) -> Result<(), CommandFailure> {
-    if args.max_size.is_some() {
-        return Err(whole());
-    }
-    if args.output.as_deref() == Some(Path::new("-")) {
-        return Err(CommandFailure::usage("tables are several files; give the name of a folder to -o"));
-    }
-    let recording = input::read(args.file.as_deref())?;
-    let run = RunTables { data: &recording.data, recording: &recording.path, labels: &args.labels };
-    let folder = args.output.clone().unwrap_or_else(|| output::beside(&recording.path, format.name()));
-    let folder = run.write(format, &folder)?;
-    output::say(format!("wrote {}", folder.display()));
-    Ok(())
 }

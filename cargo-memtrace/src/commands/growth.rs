@@ -118,7 +118,7 @@ fn of_several(args: &GrowthArgs, files: &[PathBuf]) -> (Vec<FileGrowth>, Vec<Str
 }
 
 fn one_of_several(args: &GrowthArgs, path: &Path, file: &str) -> Result<FileGrowth, CommandFailure> {
-    let recording = input::read_one_of_several(path, &args.selection)?;
+    let recording = input::read_one_of_several(path, Some(&args.selection))?;
     let name = RankSummary::of(&Recording::new(&recording.data), file, None, &[]).name();
     growth_of(args, recording, name)
 }

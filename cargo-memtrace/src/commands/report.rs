@@ -3,13 +3,11 @@
 
 mod ranks;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use memtrace_core::analysis::{Key, Moment};
 use memtrace_core::report::{Report, ReportOptions};
 
-use crate::arguments::{self, ReadingArgs, SelectionArgs};
+use crate::arguments::{self, RanksArgs, ReadingArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::input::RecordingFile;
 use crate::progress::Progress;
@@ -27,9 +25,6 @@ use crate::{input, moment, output};
 Several files, or a folder with several, are ranks of a job: the one with the largest peak, the one with the least headroom, and
 how evenly each line is spread. Files of several jobs are not added up: --job chooses one.")]
 pub(crate) struct ReportArgs {
-    /// The recording [default: the newest one under cargo's target folder]; several, or a folder of them, are ranks
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionArgs,
     /// Tables to print
@@ -38,13 +33,12 @@ pub(crate) struct ReportArgs {
     /// The moment: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = moment::parse)]
     at: Moment,
-    /// Of recordings of several jobs this one
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    job: Option<u32>,
+    #[command(flatten)]
+    ranks: RanksArgs,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
-    let mut files = input::files(&args.files)?;
+    let mut files = input::files(&args.ranks.files)?;
     if files.len() > 1 {
         return ranks::show(args, &files);
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use memtrace_core::export::HtmlPage;
 
 use crate::failure::CommandFailure;
+use crate::one_rank::{OneFile, RankArgs, one_of, several_in};
 use crate::{input, moment, output};
 
 /// Make the offline page of a recording, and open it in a browser
@@ -18,7 +19,8 @@ Examples:
   cargo memtrace view
   cargo memtrace view run.memtrace -o report.html --no-open
   cargo memtrace view before.memtrace after.memtrace      what changed, too
-  cargo memtrace view snapshot.pickle                     a snapshot of PyTorch")]
+  cargo memtrace view snapshot.pickle                     a snapshot of PyTorch
+  cargo memtrace view ranks/ --rank 3                     of a folder one rank, or the one with the largest peak")]
 pub(crate) struct ViewArgs {
     /// The recording [default: the newest one under cargo's target folder]; of two the older one
     file: Option<PathBuf>,
@@ -39,23 +41,39 @@ pub(crate) struct ViewArgs {
     /// Embed the source text around your own lines; anyone with the page can read it
     #[arg(long)]
     sources: bool,
+    #[command(flatten)]
+    rank: RankArgs,
 }
 
 pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
-    let first = input::read(args.file.as_deref())?;
-    let second = args.other.as_deref().map(|other| input::read(Some(other))).transpose()?;
-    let (shown, before) = match &second {
-        Some(after) => (after, Some(&first.data)),
-        None => (&first, None),
+    let (first, second) = files(args)?;
+    let first_read = input::read(first.path.as_deref())?;
+    let second_read = second.as_ref().map(|second| input::read(second.path.as_deref())).transpose()?;
+    let (shown, before) = match &second_read {
+        Some(after) => (after, Some(&first_read.data)),
+        None => (&first_read, None),
     };
     let page = HtmlPage { max_bytes: Some(args.max_size), before, sources: args.sources };
     let path = output::named(args.output.as_ref(), &shown.path, "html")?;
     let made = output::made(&shown.data, &page, &path)?;
     let wanted = args.open || !args.no_open && std::io::stdout().is_terminal() && has_display();
-    match made.filter(|_| wanted) {
-        Some(path) => open(&path),
-        None => Ok(()),
+    if let Some(path) = made.filter(|_| wanted) {
+        open(&path)?;
     }
+    second.map_or(Ok(()), |second| second.all_read).and(first.all_read)
+}
+
+/// The files to read. Of two folders both are of one rank, which is chosen among those after the change.
+fn files(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
+    let Some(other) = &args.other else { return Ok((one_of(args.file.as_deref(), args.rank, None)?, None)) };
+    let is_folder = |path: &Path| several_in(path).map(|files| files.is_some());
+    let (old, new) = (args.file.as_deref().map(is_folder).transpose()?.unwrap_or(false), is_folder(other)?);
+    // A file beside a folder is read whatever its rank is.
+    let chosen =
+        |is_folder: bool, rank: Option<u32>| RankArgs { rank: rank.filter(|_| is_folder || !old && !new), ..args.rank };
+    let second = one_of(Some(other), chosen(new, args.rank.rank), None)?;
+    let first = one_of(args.file.as_deref(), chosen(old, args.rank.rank.or(second.rank)), None)?;
+    Ok((first, Some(second)))
 }
 
 /// On Linux and BSD a browser needs a display.

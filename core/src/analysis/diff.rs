@@ -2,10 +2,13 @@
 //! after. Rows are matched by function, operator and name; addresses and line numbers may differ.
 
 mod lines;
+mod side;
 
 pub(crate) use lines::without_numbers;
+pub use side::DiffSide;
+pub(super) use side::MatchedRow;
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use super::live::LiveSet;
 use super::rows::{Breakdown, Key, Row};
@@ -30,6 +33,12 @@ impl DiffRow {
     pub fn change(&self) -> i64 {
         difference(self.before, self.after)
     }
+
+    /// The order of rows: the largest change first, then by label.
+    pub(super) fn largest_first(&self, other: &Self) -> Ordering {
+        let change = |row: &Self| row.change().unsigned_abs();
+        change(other).cmp(&change(self)).then_with(|| self.label.cmp(&other.label))
+    }
 }
 
 /// The rows of two breakdowns, matched. The largest change stands first; equal changes are sorted by label.
@@ -46,11 +55,7 @@ pub struct Diff {
 impl Diff {
     /// What two live sets hold, by `key`.
     pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>, key: Key) -> Self {
-        match key {
-            Key::Line => lines::diff(before, after),
-            Key::Thread => Self::of_breakdowns(&by_named_thread(before), &by_named_thread(after)),
-            key => Self::of_breakdowns(&before.by(key), &after.by(key)),
-        }
+        Self::of_sides(&DiffSide::of(before, key), &DiffSide::of(after, key))
     }
 
     /// The total after minus the total before.
@@ -60,52 +65,54 @@ impl Diff {
 
     /// Rows with equal labels are one.
     pub(super) fn of_breakdowns(before: &Breakdown, after: &Breakdown) -> Self {
-        let mut rows: BTreeMap<&str, DiffRow> = BTreeMap::new();
-        for row in &before.rows {
-            add_before(rows.entry(&row.label).or_insert_with(|| unchanged(row)), row);
-        }
-        for row in &after.rows {
-            add_after(rows.entry(&row.label).or_insert_with(|| unchanged(row)), row);
-        }
-        Self::of_rows(rows.into_values().collect())
+        Self::of_sides(&DiffSide::of_rows(&before.rows), &DiffSide::of_rows(&after.rows))
+    }
+
+    fn of_sides(before: &DiffSide, after: &DiffSide) -> Self {
+        Self::of_rows(before.matched(after).iter().map(MatchedRow::row).collect())
     }
 
     pub(super) fn of_rows(mut rows: Vec<DiffRow>) -> Self {
-        let change = |row: &DiffRow| row.change().unsigned_abs();
-        rows.sort_by(|a, b| change(b).cmp(&change(a)).then_with(|| a.label.cmp(&b.label)));
-        let before = rows.iter().map(|row| row.before).sum();
-        let after = rows.iter().map(|row| row.after).sum();
+        rows.sort_by(DiffRow::largest_first);
+        let sum = |of: fn(&DiffRow) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+        let (before, after) = (sum(|row| row.before), sum(|row| row.after));
         Self { rows, before, after }
     }
 }
 
+impl DiffSide {
+    /// What a live set holds.
+    pub fn of(live: &LiveSet<'_>, key: Key) -> Self {
+        let mut side = match key {
+            Key::Thread => Self::of_rows(&by_named_thread(live)),
+            key => Self::of_rows(&live.by(key).rows),
+        };
+        if key == Key::Line {
+            lines::add_places(&mut side, live);
+        }
+        side
+    }
+
+    /// The rows of this side and of a later one: lines by their places, others by label.
+    pub(super) fn matched(&self, after: &Self) -> Vec<MatchedRow> {
+        match self.has_places() || after.has_places() {
+            true => lines::matched(self, after),
+            false => self.matched_by_label(after),
+        }
+    }
+}
+
 /// Threads without a name are one row: their numbers differ from run to run.
-fn by_named_thread(live: &LiveSet<'_>) -> Breakdown {
+fn by_named_thread(live: &LiveSet<'_>) -> Vec<Row> {
     let mut threads = live.by(Key::Thread).into_owned();
     for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {
         "(unnamed threads)".clone_into(&mut row.label);
     }
-    threads
+    threads.rows
 }
 
 pub(super) fn difference(before: u64, after: u64) -> i64 {
     i64::try_from(i128::from(after) - i128::from(before)).unwrap_or(if after > before { i64::MAX } else { i64::MIN })
-}
-
-/// A row of zero bytes before and after.
-fn unchanged(row: &Row) -> DiffRow {
-    let blocks = row.count.map(|_| 0);
-    DiffRow { label: row.label.clone(), blocks_before: blocks, blocks_after: blocks, ..DiffRow::default() }
-}
-
-fn add_before(sum: &mut DiffRow, row: &Row) {
-    sum.before += row.bytes;
-    sum.blocks_before = sum.blocks_before.zip(row.count).map(|(sum, count)| sum + count);
-}
-
-fn add_after(sum: &mut DiffRow, row: &Row) {
-    sum.after += row.bytes;
-    sum.blocks_after = sum.blocks_after.zip(row.count).map(|(sum, count)| sum + count);
 }
 
 #[cfg(test)]

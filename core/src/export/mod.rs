@@ -73,7 +73,7 @@ pub use format::Format;
 #[cfg(not(feature = "flamegraph"))]
 use format::MissingFlamegraph as Flamegraph;
 pub use html::HtmlPage;
-pub use json::{Json, growth_json, plan_json, ranks_json, report_json, what_if_json};
+pub use json::{Json, growth_json, plan_json, ranks_diff_json, ranks_figures, ranks_json, report_json, what_if_json};
 #[doc(hidden)]
 pub use markdown::code as markdown_code;
 #[doc(hidden)]

@@ -6,14 +6,16 @@ use std::io::Write;
 use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
 use crate::error::Error;
-use crate::report::{ALL_RANKS, CUMULATIVE, Cell, LARGEST_ROW, Report, ReportOptions, Section, device_memory, sampled};
+use crate::report::{
+    ALL_RANKS, CUMULATIVE, Cell, ITS_CHANGE, LARGEST_ROW, Report, ReportOptions, Section, device_memory, sampled,
+};
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::visible;
 
 /// Characters of a line from which on a table shows the columns that are not needed to read it.
 const ROOM_FOR_ALL: usize = 110;
-const NOT_NEEDED: [&str; 3] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS];
+const NOT_NEEDED: [&str; 4] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS, ITS_CHANGE];
 
 /// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
 #[derive(Clone, Debug)]

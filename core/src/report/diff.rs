@@ -72,7 +72,7 @@ impl Report {
         for key in keys {
             let is_first = report.sections.is_empty();
             let mut add = |diff: &Diff, sections: Vec<Section>| {
-                report.answer.extend(largest(diff, options.threshold).filter(|_| is_first));
+                report.answer.extend(is_first.then(|| largest(diff.rows.first(), options.threshold, "")));
                 report.sections.extend(sections);
             };
             if let (Key::Operator, Some(found)) = (key, &pairs) {
@@ -83,7 +83,7 @@ impl Report {
             }
         }
         report.answer.extend(pairs.iter().filter(|_| keys.contains(&Key::Operator)).map(pairs::answer));
-        report.notes.extend(sampled(old.device, new.device));
+        report.notes.extend((old.device.is_sample() || new.device.is_sample()).then(sampled));
         Ok(report)
     }
 }
@@ -132,25 +132,34 @@ fn reserved(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -
 }
 
 fn change(before: u64, after: u64) -> String {
+    change_of_two((before, ""), (after, ""))
+}
+
+/// A change with a word about each side, such as whose it is.
+pub(super) fn change_of_two((before, of_before): (u64, &str), (after, of_after): (u64, &str)) -> String {
     let change = change_of(before, after);
     let percent = format!("{:+.1} %", 100.0 * change as f64 / before.max(1) as f64);
     let percent = match percent.as_str() {
-        _ if before == 0 => String::new(),
+        _ if before == 0 || change == 0 => String::new(),
         "+0.0 %" | "-0.0 %" => " (less than 0.1 %)".to_owned(),
         percent => format!(" ({percent})"),
     };
-    format!("{} before, {} after: {}{percent}.", Bytes(before), Bytes(after), signed(change))
+    format!("{} before{of_before}, {} after{of_after}: {}{percent}.", Bytes(before), Bytes(after), signed(change))
 }
 
-fn largest(diff: &Diff, threshold: u64) -> Option<String> {
-    let row = diff.rows.first().filter(|row| row.change() != 0 && row.change().unsigned_abs() >= threshold);
-    match row {
-        Some(row) => Some(format!("Largest change: {}, {} ({}).", row.label, signed(row.change()), word(row))),
-        None => Some(format!("No row changed by {} or more.", Bytes(threshold))),
+/// About the largest change, which is of the first row; `more` is said of it, too.
+pub(super) fn largest(first: Option<&DiffRow>, threshold: u64, more: &str) -> String {
+    match first.filter(|row| is_large(row, threshold)) {
+        Some(row) => format!("Largest change: {}, {} ({}){more}.", row.label, signed(row.change()), word(row)),
+        None => format!("No row changed by {} or more.", Bytes(threshold)),
     }
 }
 
-fn word(row: &DiffRow) -> &'static str {
+fn is_large(row: &DiffRow, threshold: u64) -> bool {
+    row.change() != 0 && row.change().unsigned_abs() >= threshold
+}
+
+pub(super) fn word(row: &DiffRow) -> &'static str {
     match (row.before, row.after) {
         (0, _) => "new",
         (_, 0) => "gone",
@@ -159,9 +168,8 @@ fn word(row: &DiffRow) -> &'static str {
     }
 }
 
-fn sampled(old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
-    let is_sample = old.is_sample() || new.is_sample();
-    is_sample.then(|| "Small blocks were sampled: rows are estimates, and small changes may be chance.".to_owned())
+pub(super) fn sampled() -> String {
+    "Small blocks were sampled: rows are estimates, and small changes may be chance.".to_owned()
 }
 
 fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
@@ -170,15 +178,21 @@ fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
     if let Some(last) = section.columns.last_mut() {
         *last = key.column();
     }
-    let is_large = |row: &&DiffRow| row.change() != 0 && row.change().unsigned_abs() >= options.threshold;
-    let shown: Vec<&DiffRow> = diff.rows.iter().filter(is_large).take(options.rows).collect();
+    fill_large(&mut section, &diff.rows.iter().collect::<Vec<_>>(), options);
+    section
+}
+
+/// Fills a section with the rows that changed by the threshold or more, of which the largest are first. Returns how many these
+/// are; the others are one row.
+pub(super) fn fill_large(section: &mut Section, rows: &[&DiffRow], options: &DiffOptions) -> usize {
+    let large = rows.iter().filter(|row| is_large(row, options.threshold)).count();
+    let shown = large.min(options.rows);
     let label = |row: &DiffRow| match word(row) {
         word @ ("new" | "gone") => format!("{} ({word})", row.label),
         _ => row.label.clone(),
     };
-    let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
-    fill(&mut section, &shown, &hidden, label);
-    section
+    fill(section, &rows[..shown], &rows[shown..], label);
+    shown
 }
 
 #[cfg(test)]

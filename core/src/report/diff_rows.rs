@@ -19,7 +19,7 @@ pub(super) fn fill(section: &mut Section, shown: &[&DiffRow], hidden: &[&DiffRow
     section.rows = shown.iter().map(cells).collect();
     let mut named: Vec<ChangeRow> = shown.iter().map(|row| ChangeRow::from(*row)).collect();
     if !hidden.is_empty() {
-        let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
+        let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).fold(0, u64::saturating_add);
         let (before, after) = (sum(|row| row.before), sum(|row| row.after));
         let rest = DiffRow { label: more(hidden.len()), before, after, ..DiffRow::default() };
         section.partial_row(front(&rest), rest.label.clone());

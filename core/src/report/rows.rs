@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::ranks::rows::{RankRow, SpreadRow};
+use super::ranks::rows::{RankChangeRow, RankRow, SpreadRow};
 use crate::analysis::{self, Breakdown, DiffRow};
 
 /// The rows of a section.
@@ -15,6 +15,8 @@ pub(crate) enum NamedRows {
     Blocks(Vec<BlockRow>),
     Ranks(Vec<RankRow>),
     Spread(Vec<SpreadRow>),
+    RankChanges(Vec<RankChangeRow>),
+    RanksDiff(Vec<RanksDiffRow>),
 }
 
 /// Live memory of one line, function, scope or other key.
@@ -82,6 +84,25 @@ impl From<&DiffRow> for ChangeRow {
             blocks_before: row.blocks_before,
             blocks_after: row.blocks_after,
         }
+    }
+}
+
+/// What one key holds on all ranks before and after, each at its own peak.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RanksDiffRow {
+    #[serde(flatten)]
+    row: ChangeRow,
+    /// The rank whose part changed most; null of a row that sums others.
+    most_rank: Option<u32>,
+    /// The change of its part.
+    most_change_bytes: Option<i64>,
+}
+
+impl RanksDiffRow {
+    pub(super) fn of(row: ChangeRow, ranks: Option<&analysis::RanksDiffRow>) -> Self {
+        let (most_rank, most_change_bytes) = (ranks.map(|of| of.most_rank), ranks.map(|of| of.most_change));
+        Self { row, most_rank, most_change_bytes }
     }
 }
 

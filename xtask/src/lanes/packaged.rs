@@ -151,7 +151,12 @@ fn compare(user: &mut User) -> Result<()> {
         &["src/lib.rs:"],
     )?;
     user.run("cargo memtrace check --baseline target/memtrace/digits-2.memtrace", 0, &["ok: the peak of "])?;
-    user.run("cargo memtrace check --peak 1MiB", 1, &["is over the limit of 1.000 MiB by"])
+    user.run("cargo memtrace check --peak 1MiB", 1, &["is over the limit of 1.000 MiB by"])?;
+    user.write(
+        "Of a distributed job `report`, `check` and `diff` take the folder of all ranks, and so do `explain`, `view` and `export`: \
+         [ranks.md](ranks.md).",
+    );
+    Ok(())
 }
 
 fn simulate(user: &mut User) -> Result<()> {

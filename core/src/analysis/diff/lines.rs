@@ -1,40 +1,42 @@
 //! Line matching: an edit above a line moves it, so lines are matched within their function, in order, by what they
 //! allocate.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use super::{Diff, DiffRow, add_after, add_before, unchanged};
+use super::MatchedRow;
+use super::side::{DiffSide, Place, SideRow};
 use crate::analysis::labels::{Labels, line_label, operator_label};
 use crate::analysis::live::LiveSet;
-use crate::analysis::rows::{Key, Row};
-use crate::attribute::{AllocationSite, allocation_site};
-use crate::snapshot::SymbolName;
+use crate::attribute::{AllocationSite, Attribution, allocation_site};
+use crate::snapshot::{Block, SymbolName};
 
-/// A source line of one recording.
+/// A source line of one side.
 #[derive(Debug)]
-struct Line {
+struct Line<'a> {
     number: u32,
     /// The operator that allocated most of it.
-    operator: String,
-    row: Row,
+    operator: &'a str,
+    label: &'a str,
+    row: &'a SideRow,
 }
 
 /// The lines of a function, by number; rows without a line have no function.
-type Lines = BTreeMap<Function, Vec<Line>>;
+type Lines<'a> = BTreeMap<Function, Vec<Line<'a>>>;
 
 /// File and name.
 type Function = (String, String);
 
-pub(super) fn diff(before: &LiveSet<'_>, after: &LiveSet<'_>) -> Diff {
+pub(super) fn matched(before: &DiffSide, after: &DiffSide) -> Vec<MatchedRow> {
     let (mut old, mut new) = (lines(before), lines(after));
     let mut rows = Vec::new();
     for (was, is) in same_functions(&old, &new) {
-        rows.extend(matched(old.remove(&was).unwrap_or_default(), new.remove(&is).unwrap_or_default()));
+        rows.extend(of_function(old.remove(&was).unwrap_or_default(), new.remove(&is).unwrap_or_default()));
     }
     rows.extend(old.into_values().flatten().map(|line| row(Some(line), None)));
     rows.extend(new.into_values().flatten().map(|line| row(None, Some(line))));
-    Diff::of_rows(rows)
+    rows
 }
 
 /// Folders of a path that are compared, from its end.
@@ -42,7 +44,7 @@ const MOST_FOLDERS: usize = 32;
 
 /// The functions of both recordings: those of one file first, then those whose paths have the longest end in common, as in two
 /// checkouts of a project. A function that could be several others is none of them.
-fn same_functions(old: &Lines, new: &Lines) -> Vec<(Function, Function)> {
+fn same_functions(old: &Lines<'_>, new: &Lines<'_>) -> Vec<(Function, Function)> {
     let is_known = |key: &&Function| new.contains_key(key);
     let mut pairs: Vec<(Function, Function)> =
         old.keys().filter(is_known).map(|key| (key.clone(), key.clone())).collect();
@@ -78,36 +80,45 @@ fn end_of_path(path: &str, folders: usize) -> Option<String> {
 }
 
 /// The lines by file and function.
-fn lines(live: &LiveSet<'_>) -> Lines {
-    let data = live.device.data();
-    let mut named: BTreeMap<String, (String, String, u32, BTreeMap<String, u64>)> = BTreeMap::new();
-    let mut operators = Labels::of_stacks(data, operator_label);
-    let mut labels = Labels::of_stacks(data, line_label);
-    for (block, weight) in live.weights() {
-        let (label, operator) = (labels.name(block).to_owned(), operators.name(block).to_owned());
-        let entry = named.entry(label).or_insert_with(|| {
-            let (file, function, number) = match allocation_site(data, block.stack) {
-                AllocationSite::User(frame) | AllocationSite::Framework(frame) => (
-                    frame.file_or_empty().to_owned(),
-                    function(frame.function_or_empty()),
-                    frame.line.map_or(0, NonZeroU32::get),
-                ),
-                AllocationSite::Unknown => (String::new(), String::new(), 0),
-            };
-            (file, function, number, BTreeMap::new())
-        });
-        *entry.3.entry(operator).or_default() += weight.bytes;
-    }
+fn lines(side: &DiffSide) -> Lines<'_> {
+    // As in a table: of lines with one number, the larger one stands first.
+    let mut rows: Vec<(&String, &SideRow)> = side.rows.iter().collect();
+    rows.sort_by_key(|(label, row)| (Reverse(row.bytes), *label));
     let mut lines = Lines::new();
-    for row in live.by(Key::Line).into_owned().rows {
-        let (file, function, number, operators) = named.remove(&row.label).unwrap_or_default();
-        let operator = operators.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(name, _)| name).unwrap_or_default();
+    for (label, row) in rows {
         // A row without a function is matched by its label.
-        let key = if function.is_empty() { (String::new(), row.label.clone()) } else { (file, function) };
-        lines.entry(key).or_default().push(Line { number, operator, row });
+        let place = row.place.as_ref().filter(|place| !place.function.1.is_empty());
+        let function = place.map_or_else(|| (String::new(), label.clone()), |place| place.function.clone());
+        let operator = row.place.iter().flat_map(|place| &place.operators).max_by_key(|(_, bytes)| **bytes);
+        let number = row.place.as_ref().map_or(0, |place| place.number);
+        let operator = operator.map_or("", |(name, _)| name);
+        lines.entry(function).or_default().push(Line { number, operator, label, row });
     }
     lines.values_mut().for_each(|lines| lines.sort_by_key(|line| line.number));
     lines
+}
+
+/// Adds to each row of a live set's side where its line is.
+pub(super) fn add_places(side: &mut DiffSide, live: &LiveSet<'_>) {
+    let data = live.device.data();
+    let mut operators = Labels::of_stacks(data, operator_label);
+    let mut labels = Labels::of_stacks(data, line_label);
+    for (block, weight) in live.weights() {
+        let Some(row) = side.rows.get_mut(labels.name(block)) else { continue };
+        let place = row.place.get_or_insert_with(|| place(data, block));
+        *place.operators.entry(operators.name(block).to_owned()).or_default() += weight.bytes;
+    }
+}
+
+fn place(data: &Attribution<'_>, block: &Block) -> Place {
+    let (function, number) = match allocation_site(data, block.stack) {
+        AllocationSite::User(frame) | AllocationSite::Framework(frame) => (
+            (frame.file_or_empty().to_owned(), function(frame.function_or_empty())),
+            frame.line.map_or(0, NonZeroU32::get),
+        ),
+        AllocationSite::Unknown => Default::default(),
+    };
+    Place { function, number, operators: BTreeMap::new() }
 }
 
 fn function(name: &str) -> String {
@@ -131,7 +142,7 @@ pub(crate) fn without_numbers(name: &str) -> String {
 const MOST_PAIRS: usize = 1 << 22;
 
 /// The lines of one function: a longest common subsequence by operator, so that lines keep their order.
-fn matched(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
+fn of_function(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     if old.len().saturating_mul(new.len()) > MOST_PAIRS {
         return of_one_number(old, new);
     }
@@ -165,7 +176,7 @@ fn matched(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
 }
 
 /// Lines by number; both are sorted by it.
-fn of_one_number(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
+fn of_one_number(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     let (mut old, mut new, mut rows) = (old.into_iter().peekable(), new.into_iter().peekable(), Vec::new());
     loop {
         let (was, is) = (old.peek().map(|line| line.number), new.peek().map(|line| line.number));
@@ -179,7 +190,7 @@ fn of_one_number(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
 }
 
 /// How well two lines of one function fit: `None` if one cannot be the other.
-fn score(old: &Line, new: &Line) -> Option<u32> {
+fn score(old: &Line<'_>, new: &Line<'_>) -> Option<u32> {
     match (old.number == new.number, old.operator == new.operator) {
         (true, true) => Some(4),
         (false, true) => Some(3),
@@ -188,20 +199,12 @@ fn score(old: &Line, new: &Line) -> Option<u32> {
     }
 }
 
-fn row(old: Option<Line>, new: Option<Line>) -> DiffRow {
+fn row(old: Option<Line<'_>>, new: Option<Line<'_>>) -> MatchedRow {
     let label = match (&old, &new) {
-        (Some(old), Some(new)) if old.number != new.number => format!("{}, before :{}", new.row.label, old.number),
-        (_, Some(line)) | (Some(line), None) => line.row.label.clone(),
+        (Some(old), Some(new)) if old.number != new.number => format!("{}, before :{}", new.label, old.number),
+        (_, Some(line)) | (Some(line), None) => line.label.to_owned(),
         (None, None) => String::new(),
     };
-    let some = old.as_ref().or(new.as_ref());
-    let mut sum = some.map_or_else(DiffRow::default, |line| unchanged(&line.row));
-    sum.label = label;
-    if let Some(line) = &old {
-        add_before(&mut sum, &line.row);
-    }
-    if let Some(line) = &new {
-        add_after(&mut sum, &line.row);
-    }
-    sum
+    let of = |line: Option<Line<'_>>| line.map(|line| (line.label.to_owned(), line.row.clone()));
+    MatchedRow { label, before: of(old), after: of(new) }
 }

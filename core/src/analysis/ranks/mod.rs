@@ -13,7 +13,7 @@ mod names;
 mod spread;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -111,6 +111,11 @@ impl Ranks {
         let mut numbers: Vec<u32> = self.ranks.iter().filter_map(|rank| rank.process.rank).chain(unread).collect();
         numbers.sort_unstable();
         numbers
+    }
+
+    /// Whether a file that could not be read has this rank in its name.
+    pub fn has_unread(&self, rank: u32) -> bool {
+        self.unread.iter().any(|unread| rank_of_name(&unread.file) == Some(rank))
     }
 
     /// The highest rank that has a file.

@@ -2,7 +2,7 @@
 
 use super::names::rank_of_name;
 use crate::analysis::diff::difference;
-use crate::analysis::{Breakdown, Key};
+use crate::analysis::{Breakdown, DiffSide, Key};
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Device, DeviceSnapshot, Process};
 
@@ -53,27 +53,40 @@ pub struct RankSummary {
     pub is_cut_off: bool,
     /// What was live at the peak, by each key.
     pub tables: Vec<Breakdown>,
+    /// The same for a comparison with another job; else there is none.
+    pub sides: Vec<DiffSide>,
 }
 
 impl RankSummary {
     /// Reduces a recording: on this device, or on its main one.
     pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
-        let held = |view: &&DeviceView<'_>| view.peak.total() > 0;
-        let compared = recording.device_or_main(device).filter(held);
-        let gpus = recording.devices().iter().filter(held).filter(|view| device.is_none_or(|of| of == view.device));
+        let compared = compared(recording, device);
+        let gpus = recording.devices().iter().filter(has_peak).filter(|view| device.is_none_or(|of| of == view.device));
         let gpus = gpus.map(|view| DevicePeak::of(view)).filter(DevicePeak::is_on_gpu);
-        let own = recording.process.rank;
-        let rank = own.or_else(|| rank_of_name(file));
+        let rank = Self::rank_of(recording, file);
         Self {
             file: file.to_owned(),
             process: Process { rank, threads: Vec::new(), mappings: None, ..recording.process.clone() },
-            is_rank_of_name: own.is_none() && rank.is_some(),
+            is_rank_of_name: recording.process.rank.is_none() && rank.is_some(),
             peak: compared.map(|view| DevicePeak::of(view)),
             gpus: gpus.collect(),
             is_sample: compared.is_some_and(|view| view.is_sample()),
             is_cut_off: recording.health.cut_off,
             tables: keys.iter().map(|key| compared.map(|view| view.by(*key).clone()).unwrap_or_default()).collect(),
+            sides: Vec::new(),
         }
+    }
+
+    /// Reduces a recording to be compared with one of another job: it has sides in place of tables.
+    pub fn of_side(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
+        let compared = compared(recording, device);
+        let side = |key: &Key| compared.map(|view| DiffSide::of(&view.at_peak(), *key)).unwrap_or_default();
+        Self { sides: keys.iter().map(side).collect(), ..Self::of(recording, file, device, &[]) }
+    }
+
+    /// The rank that the recording has, or else its file's name.
+    pub fn rank_of(recording: &Recording<'_>, file: &str) -> Option<u32> {
+        recording.process.rank.or_else(|| rank_of_name(file))
     }
 
     /// `rank 3`, or the name of its file.
@@ -110,4 +123,13 @@ impl RankSummary {
     pub(super) fn ended_unix_us(&self) -> u64 {
         self.process.started_unix_us.saturating_add(self.process.duration_ns / 1000)
     }
+}
+
+/// The device that is compared, if anything was recorded on it.
+fn compared<'r>(recording: &'r Recording<'_>, device: Option<Device>) -> Option<&'r DeviceView<'r>> {
+    recording.device_or_main(device).filter(has_peak)
+}
+
+fn has_peak(view: &&DeviceView<'_>) -> bool {
+    view.peak.total() > 0
 }

@@ -11,17 +11,17 @@ use crate::recording::Recording;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{Launcher, Process, SnapshotData};
 
-const LINES: [crate::snapshot::StackId; 3] = [LINE_7, LINE_9, WORKER];
+pub(in crate::analysis) const LINES: [crate::snapshot::StackId; 3] = [LINE_7, LINE_9, WORKER];
 
 /// An alloc of a line, or a free of one of the live blocks.
 #[derive(Clone, Debug)]
-enum RankOp {
+pub(in crate::analysis) enum RankOp {
     Alloc { line: usize, size: u64 },
     Free { nth: usize },
 }
 
 /// A rank's number, the GPU's capacity, bytes from before the recording, and what it did.
-type RandomRank = (Option<u32>, Option<u64>, u64, Vec<RankOp>);
+pub(in crate::analysis) type RandomRank = (Option<u32>, Option<u64>, u64, Vec<RankOp>);
 
 fn op() -> impl Strategy<Value = RankOp> {
     prop_oneof![
@@ -30,13 +30,13 @@ fn op() -> impl Strategy<Value = RankOp> {
     ]
 }
 
-fn random_rank() -> impl Strategy<Value = RandomRank> {
+pub(in crate::analysis) fn random_rank() -> impl Strategy<Value = RandomRank> {
     let number = prop::option::weighted(0.9, 0..9u32);
     (number, prop::option::of(1..40u64), 0..3u64, prop::collection::vec(op(), 0..20))
 }
 
 /// The recording, and bytes by line when most was live.
-fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMap<usize, u64>) {
+pub(in crate::analysis) fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMap<usize, u64>) {
     let (number, capacity, before, ops) = rank;
     let mut story = if capacity.is_some() { Story::cuda(0) } else { Story::cpu() };
     if let Some(total) = capacity {
@@ -74,7 +74,7 @@ fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMap<usize, u64>) {
 }
 
 /// The label of each line, from a recording of one block; the last is that of memory from before the recording.
-fn labels() -> Vec<String> {
+pub(in crate::analysis) fn labels() -> Vec<String> {
     let label = |stack| {
         let mut story = Story::cpu();
         let data = story.alloc("block", 1).on(stack).build();

@@ -94,15 +94,21 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
 /// # Errors
 /// Never: text can always be written.
 pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
-    let document = Document {
-        title: Some(report.title.clone()),
-        answer: Some(report.answer.clone()),
-        notes: Some(report.notes.clone()),
-        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
-        ranks: Some(Ranks::of(ranks)),
-        ..Document::default()
-    };
-    document.text(false)
+    Document { ranks: Some(Ranks::of(ranks)), ..Document::of_words(report) }.text(false)
+}
+
+/// The report of two jobs as the JSON that [`Json::SCHEMA`] describes.
+///
+/// # Errors
+/// Never: text can always be written.
+pub fn ranks_diff_json(diff: &analysis::RanksDiff, report: &Report) -> Result<String, Error> {
+    let [ranks_before, ranks_after] = [&diff.before, &diff.after].map(|ranks| Some(Ranks::of(ranks)));
+    Document { ranks_before, ranks_after, ..Document::of_words(report) }.text(false)
+}
+
+/// What the report of ranks has under `ranks`: those that stand out, and what is missing.
+pub fn ranks_figures(ranks: &analysis::Ranks) -> impl Serialize {
+    Ranks::of(ranks)
 }
 
 /// The report as JSON: bytes as integers, times in nanoseconds. `version` grows when a key is gone or has another meaning; new
@@ -133,6 +139,12 @@ struct Document {
     /// Of a report of ranks: those that stand out, and what is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Ranks>,
+    /// Of a difference of two jobs: the ranks of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks_before: Option<Ranks>,
+    /// Of a difference of two jobs: the ranks of the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks_after: Option<Ranks>,
     /// The parts that were left out to keep to a size.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
@@ -154,6 +166,8 @@ impl Default for Document {
             devices: Vec::new(),
             sections: None,
             ranks: None,
+            ranks_before: None,
+            ranks_after: None,
             left_out: None,
             recording: None,
             modules: None,
@@ -162,6 +176,17 @@ impl Default for Document {
 }
 
 impl Document {
+    /// A report that is of no single recording: its words, and the rows of its sections.
+    fn of_words(report: &Report) -> Self {
+        Self {
+            title: Some(report.title.clone()),
+            answer: Some(report.answer.clone()),
+            notes: Some(report.notes.clone()),
+            sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
+            ..Self::default()
+        }
+    }
+
     fn longest(&self) -> usize {
         let devices = self.devices.iter().map(DeviceFigures::longest);
         devices.chain(self.modules.iter().map(Vec::len)).max().unwrap_or(0)

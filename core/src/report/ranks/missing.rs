@@ -1,23 +1,20 @@
 //! What a report of ranks does not have: ranks without a file, files that were not read, and what is not known.
 
-use std::ops::RangeInclusive;
-
 use super::super::Section;
+use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
 use crate::units::grouped;
-
-/// Names in a sentence.
-const MOST_NAMES: usize = 8;
 
 /// What is said of some ranks.
 type IsSo = fn(&RankSummary) -> bool;
 
 /// `1 rank`, `8 ranks`.
-pub(super) fn counted(count: usize) -> String {
+pub fn counted(count: usize) -> String {
     format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
-pub(super) fn section(ranks: &Ranks) -> Section {
+/// The section at the end of a report of ranks: which ranks have no file, what was not read, and what is not known.
+pub fn missing_ranks(ranks: &Ranks) -> Section {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(missing(ranks));
     lines.extend(ranks.unread.iter().map(|unread| format!("Not read: {}.", unread.reason)));
@@ -39,27 +36,23 @@ pub(super) fn section(ranks: &Ranks) -> Section {
     Section::of_lines("missing_ranks", "What is missing, and what is not known", lines)
 }
 
-/// `rank 3, rank 7: …`
+/// `Ranks 3, 7: …`
 fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
     let who = match found.len() {
         0 => return None,
         all if all == ranks.ranks.len() && all > 1 => format!("all {}", counted(all)),
-        count if count > MOST_NAMES => counted(count),
-        _ => found.into_iter().map(RankSummary::name).collect::<Vec<_>>().join(", "),
+        _ => rank_names(&found),
     };
-    Some(format!("{}: {what}.", capitalized(&who)))
+    // A file's name stays as it is.
+    let is_word = ["rank ", "ranks ", "all "].iter().any(|word| who.starts_with(word));
+    let who = if is_word { capitalized(&who) } else { who };
+    Some(format!("{who}: {what}."))
 }
 
-fn capitalized(text: &str) -> String {
+pub(super) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
-    // A file's name stays as it is.
-    match chars.next() {
-        Some(first) if text.starts_with("rank ") || text.starts_with("all ") => {
-            first.to_uppercase().chain(chars).collect()
-        }
-        _ => text.to_owned(),
-    }
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn missing(ranks: &Ranks) -> Vec<String> {
@@ -76,17 +69,4 @@ fn missing(ranks: &Ranks) -> Vec<String> {
         None => format!("Ranks above {highest} may be missing: the number of ranks is not recorded."),
     };
     found.into_iter().chain([known]).collect()
-}
-
-/// `2, 5 to 7`
-fn listed(ranges: &[RangeInclusive<u32>]) -> String {
-    let range = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
-        (start, end) if start == end => start.to_string(),
-        (start, end) => format!("{start} to {end}"),
-    };
-    let mut words: Vec<String> = ranges.iter().take(MOST_NAMES).map(range).collect();
-    if ranges.len() > MOST_NAMES {
-        words.push(format!("{} more ranges", ranges.len() - MOST_NAMES));
-    }
-    words.join(", ")
 }

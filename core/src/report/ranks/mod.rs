@@ -1,11 +1,18 @@
 //! The report of ranks: the ranks that stand out, all ranks, rows over ranks, and what is missing.
 
+mod changes;
+#[cfg(test)]
+mod changes_tests;
 mod missing;
+mod names;
 pub(crate) mod rows;
 #[cfg(test)]
 mod tests;
 
-use self::missing::counted;
+pub(crate) use self::changes::ITS_CHANGE;
+pub use self::missing::{counted, missing_ranks};
+use self::names::programs;
+pub use self::names::rank_names;
 use self::rows::{LargestRow, RankRow, SpreadRow};
 use super::answer::percent;
 use super::rows::NamedRows;
@@ -30,17 +37,14 @@ impl Report {
         Self {
             title: title(ranks),
             answer: answer(ranks),
-            sections: [all].into_iter().chain(spread).chain([missing::section(ranks)]).collect(),
+            sections: [all].into_iter().chain(spread).chain([missing_ranks(ranks)]).collect(),
             ..Self::default()
         }
     }
 }
 
 fn title(ranks: &Ranks) -> String {
-    let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
-    programs.sort_unstable();
-    programs.dedup();
-    format!("memtrace: memory of the ranks of {}", programs.join(" and "))
+    format!("memtrace: memory of the ranks of {}", programs(ranks))
 }
 
 fn answer(ranks: &Ranks) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::{self, DevicePeak, RankSummary, Ranks};
+use crate::analysis::{self, DevicePeak, RankChange, RankSummary, Ranks};
 
 /// A rank with its peak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -149,6 +149,45 @@ impl SpreadRow {
             most_file: None,
             lacking: None,
             sum_bytes,
+        }
+    }
+}
+
+/// A rank's peak before and after. What only one side has is null on the other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RankChangeRow {
+    /// The rank.
+    rank: u32,
+    /// `after_bytes` minus `before_bytes`; a side without the rank counts as 0.
+    change_bytes: i64,
+    /// Live bytes at the peak before.
+    before_bytes: Option<u64>,
+    /// Live bytes at the peak after.
+    after_bytes: Option<u64>,
+    /// The device that is compared before; null if nothing was recorded on it.
+    before_device: Option<String>,
+    /// The device that is compared after.
+    after_device: Option<String>,
+    /// The recording before.
+    before_file: Option<String>,
+    /// The recording after.
+    after_file: Option<String>,
+}
+
+impl RankChangeRow {
+    pub(super) fn of(rank: &RankChange<'_>) -> Self {
+        let device = |side: Option<&RankSummary>| Some(side?.peak.as_ref()?.device.to_string());
+        let file = |side: Option<&RankSummary>| side.map(|side| side.file.clone());
+        Self {
+            rank: rank.rank,
+            change_bytes: rank.change(),
+            before_bytes: rank.before.map(RankSummary::bytes),
+            after_bytes: rank.after.map(RankSummary::bytes),
+            before_device: device(rank.before),
+            after_device: device(rank.after),
+            before_file: file(rank.before),
+            after_file: file(rank.after),
         }
     }
 }

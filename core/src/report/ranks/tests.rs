@@ -4,20 +4,31 @@ use super::*;
 use crate::analysis::UnreadFile;
 use crate::recording::Recording;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story};
-use crate::snapshot::{DeviceMemory, StackId};
+use crate::snapshot::{DeviceMemory, SnapshotData, StackId};
 
 /// A rank's file `rankN.memtrace`. Its blocks have these lines and sizes.
-fn rank(number: u32, mut story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> RankSummary {
+fn rank(number: u32, story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> RankSummary {
+    let data = recorded(number, story, blocks, world_size);
+    RankSummary::of(&Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
+}
+
+/// The same, to be compared with another job.
+pub(super) fn of_side(number: u32, story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> RankSummary {
+    let data = recorded(number, story, blocks, world_size);
+    RankSummary::of_side(&Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
+}
+
+fn recorded(number: u32, mut story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> SnapshotData {
     for (at, (stack, size)) in blocks.iter().enumerate() {
         story.at(1 + at as u64).alloc(at, *size).on(*stack);
     }
     let mut data = story.build();
     (data.process.rank, data.process.pid) = (Some(number), 100 + number);
     data.process.launcher.world_size = world_size;
-    RankSummary::of(&Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
+    data
 }
 
-fn on_gpu(total: u64) -> Story {
+pub(super) fn on_gpu(total: u64) -> Story {
     let mut story = Story::cuda(0);
     story.memory_of_device(DeviceMemory { total, ..DeviceMemory::default() });
     story
@@ -29,7 +40,7 @@ fn report_of(ranks: Vec<RankSummary>, unread: Vec<UnreadFile>) -> (Ranks, Report
     (ranks, report)
 }
 
-fn section<'a>(report: &'a Report, key: &str) -> &'a Section {
+pub(super) fn section<'a>(report: &'a Report, key: &str) -> &'a Section {
     report.sections.iter().find(|section| section.key == key).unwrap()
 }
 

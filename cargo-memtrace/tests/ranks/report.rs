@@ -1,71 +1,8 @@
-//! `report` of the ranks of a job, as a user runs it: a folder with good and bad files, files of two jobs, and other commands.
+//! `report` of ranks: good and bad files, JSON that adds up, and two jobs.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-use memtrace_core::export::{Capture, Export, Pickle};
-use memtrace_core::snapshot::{Launcher, Process};
-use memtrace_core::{SnapshotData, open};
 use serde_json::{Value, json};
 
-fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace")
-}
-
-/// A rank of a job of 6.
-fn rank(number: u32) -> SnapshotData {
-    let mut data = open(recording()).unwrap();
-    data.process = Process { rank: Some(number), pid: 100 + number, host: "node".into(), ..data.process };
-    data.process.launcher = Launcher { world_size: Some(6), job: Some("7.0".into()) };
-    data
-}
-
-fn write(folder: &Path, name: &str, format: &dyn Export, data: &SnapshotData) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    format.write(data, &mut bytes).unwrap();
-    fs::write(folder.join(name), &bytes).unwrap();
-    bytes
-}
-
-fn capture(folder: &Path, name: &str, data: &SnapshotData) -> Vec<u8> {
-    write(folder, name, &Capture::default(), data)
-}
-
-fn memtrace(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
-    command.arg("memtrace").args(arguments).current_dir(folder).env_remove("COLUMNS").env("NO_COLOR", "1");
-    command.output().unwrap()
-}
-
-/// Standard output and standard error of a command that must end so.
-#[track_caller]
-fn ends(code: i32, folder: &Path, arguments: &[&str]) -> (String, String) {
-    let output = memtrace(folder, arguments);
-    let [out, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}{error}");
-    (out, error)
-}
-
-/// Ranks 0 and 1, rank 2 killed, rank 3 a PyTorch snapshot, rank 4 torn, an empty file, a foreign file, and notes.
-fn job(folder: &Path) {
-    capture(folder, "a.memtrace", &rank(0));
-    let peak = rank(0).devices[0].peak.total();
-    let mut second = rank(1);
-    // A temporary of the second rank was larger.
-    second.devices[0].peak.below_threshold += 1000;
-    second.devices[0].below_threshold += 1000;
-    second.devices[0].stats.below_threshold += 1000;
-    assert!(capture(folder, "b.memtrace", &second).len() > 100 && peak > 0);
-    let killed = capture(folder, "c.memtrace", &rank(2));
-    // Without the end mark.
-    fs::write(folder.join("c.memtrace"), &killed[..killed.len() - 13]).unwrap();
-    write(folder, "dump_rank3.pickle", &Pickle::default(), &rank(9));
-    fs::write(folder.join("torn_rank4.memtrace"), &killed[..60]).unwrap();
-    fs::write(folder.join("empty.memtrace"), "").unwrap();
-    fs::write(folder.join("foreign.memtrace"), "a picture").unwrap();
-    fs::write(folder.join("notes.txt"), "no recording").unwrap();
-}
+use super::*;
 
 #[test]
 fn a_folder_with_a_torn_an_empty_and_a_foreign_file_is_reported_as_far_as_it_is_there() {
@@ -153,33 +90,4 @@ fn recordings_of_two_jobs_are_never_added_up() {
     assert!(ends(2, folder.path(), &["report", ".", "--job", "3"]).1.contains("there is no job 3: there are 2"));
     let (first, _) = ends(0, folder.path(), &["report", "a.memtrace", "b.memtrace"]);
     assert!(first.contains("2 ranks read."), "{first}");
-}
-
-#[test]
-fn a_command_that_reads_one_recording_says_so_of_a_folder_with_several() {
-    let folder = tempfile::tempdir().unwrap();
-    let several = folder.path().join("ranks");
-    fs::create_dir(&several).unwrap();
-    capture(&several, "a.memtrace", &rank(0));
-    // With one, it is clear what is meant.
-    ends(0, folder.path(), &["leaks", "ranks"]);
-    capture(&several, "b.memtrace", &rank(1));
-    let commands: [&[&str]; 9] = [
-        &["advise", "ranks"],
-        &["leaks", "ranks"],
-        &["temporaries", "ranks"],
-        &["explain", "ranks", "model.rs:7"],
-        &["diff", "ranks", "ranks/a.memtrace"],
-        &["view", "ranks", "-o", "out.html"],
-        &["timeline", "ranks"],
-        &["export", "ranks", "--to", "json", "-o", "-"],
-        &["check", "ranks", "--peak", "1GiB"],
-    ];
-    for command in commands {
-        let (out, error) = ends(2, folder.path(), command);
-        let wanted = "error: ranks has 2 recordings, and this command reads one: name it; `cargo memtrace report ranks` \
-                      shows them as ranks\n";
-        assert_eq!((&*out, &*error), ("", wanted), "{command:?}");
-    }
-    assert!(ends(2, folder.path(), &["report", "ranks", "--at", "end"]).1.contains("at their peaks"));
 }

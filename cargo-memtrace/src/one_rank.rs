@@ -1,0 +1,86 @@
+//! One rank of a folder, for commands that read one recording.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use memtrace_core::analysis::{RankSummary, Ranks};
+use memtrace_core::report::{counted_ranks, rank_names};
+
+use crate::arguments::SelectionArgs;
+use crate::failure::CommandFailure;
+use crate::ranks::{JobChoice, all_read, read};
+use crate::{input, output};
+
+/// Which rank is read.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct RankArgs {
+    /// Of a folder with several recordings that of this rank [default: the rank with the largest peak]
+    #[arg(long, value_name = "N")]
+    pub(crate) rank: Option<u32>,
+    /// Of recordings of several jobs this one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) job: Option<u32>,
+}
+
+/// The recording that a command reads.
+pub(crate) struct OneFile {
+    /// `None`: the newest one.
+    pub(crate) path: Option<PathBuf>,
+    /// Its rank, if it was chosen from several.
+    pub(crate) rank: Option<u32>,
+    /// For the end of the command: another rank may be the worst if a file was not read.
+    pub(crate) all_read: Result<(), CommandFailure>,
+}
+
+/// The file itself, or of a folder with several recordings that of one rank. Says which one that is.
+pub(crate) fn one_of(
+    file: Option<&Path>,
+    args: RankArgs,
+    selection: Option<&SelectionArgs>,
+) -> Result<OneFile, CommandFailure> {
+    match file.map(several_in).transpose()?.flatten() {
+        Some(files) => of_several(&files, args, selection),
+        None if args.rank.is_some() => {
+            Err(CommandFailure::usage("--rank is for a folder with several recordings, one for each rank"))
+        }
+        None => Ok(OneFile { path: file.map(Path::to_owned), rank: None, all_read: Ok(()) }),
+    }
+}
+
+/// The recordings of a folder that has several.
+pub(crate) fn several_in(path: &Path) -> Result<Option<Vec<PathBuf>>, CommandFailure> {
+    let files = if path.is_dir() { input::recordings_in(path)? } else { Vec::new() };
+    Ok((files.len() > 1).then_some(files))
+}
+
+fn of_several(files: &[PathBuf], args: RankArgs, selection: Option<&SelectionArgs>) -> Result<OneFile, CommandFailure> {
+    let device = selection.and_then(|selection| selection.device);
+    let choice = JobChoice { number: args.job, how: "--job N" };
+    let found = read(files, selection, choice, &[], |recording, file| RankSummary::of(recording, file, device, &[]))?;
+    let rank = match args.rank {
+        Some(number) => of_number(&found, number),
+        None => found.worst().ok_or_else(|| CommandFailure::usage("no rank could be read")),
+    };
+    let all_read = match (args.rank, &rank) {
+        // What the other files hold does not matter.
+        (Some(_), Ok(_)) => Ok(()),
+        _ => {
+            output::tell(found.unread.iter().map(|unread| format!("error: {}", unread.reason)));
+            all_read(found.unread.len(), files.len())
+        }
+    };
+    let rank = rank?;
+    let at = input::names_of(files).iter().position(|name| *name == rank.file);
+    let path = at.and_then(|at| files.get(at)).cloned();
+    let (name, count) = (rank.name(), counted_ranks(found.ranks.len()));
+    let worst = if args.rank.is_none() { format!(", which has the largest peak of {count}") } else { String::new() };
+    output::say(format!("reading {name}{worst}: {}", path.as_deref().unwrap_or(Path::new("")).display()));
+    Ok(OneFile { path, rank: rank.process.rank, all_read })
+}
+
+fn of_number(ranks: &Ranks, number: u32) -> Result<&RankSummary, CommandFailure> {
+    ranks.ranks.iter().find(|rank| rank.process.rank == Some(number)).ok_or_else(|| {
+        let there = rank_names(&ranks.ranks.iter().collect::<Vec<_>>());
+        CommandFailure::usage(format!("there is no recording of rank {number}; there is one of {there}"))
+    })
+}

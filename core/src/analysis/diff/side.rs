@@ -1,0 +1,118 @@
+//! One side of a difference: rows with what they are matched by. A side needs no recording, and sides of several recordings can
+//! be added up.
+
+use std::collections::BTreeMap;
+
+use super::DiffRow;
+use crate::analysis::rows::Row;
+
+/// What one live set holds by a key, or what several hold together, to be compared with another side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffSide {
+    /// By label.
+    pub(super) rows: BTreeMap<String, SideRow>,
+}
+
+/// A row of a side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SideRow {
+    pub(super) bytes: u64,
+    /// Blocks; `None` if only the bytes are known.
+    pub(super) count: Option<u64>,
+    /// Where a line is.
+    pub(super) place: Option<Place>,
+}
+
+/// A line's place, which an edit moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// File and name.
+    pub(super) function: (String, String),
+    pub(super) number: u32,
+    /// Bytes by the operator that allocated them.
+    pub(super) operators: BTreeMap<String, u64>,
+}
+
+/// Rows of two sides that are the same one; a row that only one side has is alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::analysis) struct MatchedRow {
+    pub(super) label: String,
+    pub(super) before: Option<(String, SideRow)>,
+    pub(super) after: Option<(String, SideRow)>,
+}
+
+impl DiffSide {
+    /// Rows with equal labels are one.
+    pub(super) fn of_rows(rows: &[Row]) -> Self {
+        let mut side = Self::default();
+        for Row { label, bytes, count, .. } in rows {
+            side.add_row(label, &SideRow { bytes: *bytes, count: *count, place: None });
+        }
+        side
+    }
+
+    /// Adds what another one holds.
+    pub fn add(&mut self, other: &Self) {
+        other.rows.iter().for_each(|(label, row)| self.add_row(label, row));
+    }
+
+    /// Bytes of the row with this label; 0 without one.
+    pub fn bytes(&self, label: &str) -> u64 {
+        self.rows.get(label).map_or(0, |row| row.bytes)
+    }
+
+    fn add_row(&mut self, label: &str, row: &SideRow) {
+        let Some(sum) = self.rows.get_mut(label) else {
+            self.rows.insert(label.to_owned(), row.clone());
+            return;
+        };
+        sum.bytes = sum.bytes.saturating_add(row.bytes);
+        sum.count = sum.count.zip(row.count).map(|(sum, count)| sum.saturating_add(count));
+        for (operator, bytes) in row.place.iter().flat_map(|place| &place.operators) {
+            let Some(place) = &mut sum.place else { break };
+            let of = place.operators.entry(operator.clone()).or_default();
+            *of = of.saturating_add(*bytes);
+        }
+    }
+
+    pub(super) fn has_places(&self) -> bool {
+        self.rows.values().any(|row| row.place.is_some())
+    }
+
+    /// The rows of this side and of a later one, by label.
+    pub(super) fn matched_by_label(&self, after: &Self) -> Vec<MatchedRow> {
+        let mut rows: BTreeMap<&String, MatchedRow> = BTreeMap::new();
+        for (label, row) in &self.rows {
+            rows.entry(label).or_default().before = Some((label.clone(), row.clone()));
+        }
+        for (label, row) in &after.rows {
+            rows.entry(label).or_default().after = Some((label.clone(), row.clone()));
+        }
+        rows.into_iter().map(|(label, row)| MatchedRow { label: label.clone(), ..row }).collect()
+    }
+}
+
+impl MatchedRow {
+    /// Both as one row of a difference.
+    pub(in crate::analysis) fn row(&self) -> DiffRow {
+        let (before, after) = (self.before.as_ref().map(|(_, row)| row), self.after.as_ref().map(|(_, row)| row));
+        // A side without the row has no blocks of it; where only bytes are known, nothing is known of the other side either.
+        let none = before.or(after).and_then(|row| row.count).map(|_| 0);
+        let blocks = |row: Option<&SideRow>| row.map_or(none, |row| none.and(row.count));
+        DiffRow {
+            label: self.label.clone(),
+            before: before.map_or(0, |row| row.bytes),
+            after: after.map_or(0, |row| row.bytes),
+            blocks_before: blocks(before),
+            blocks_after: blocks(after),
+        }
+    }
+
+    /// Bytes of the row in one part of both sides.
+    pub(in crate::analysis) fn bytes_in(&self, before: Option<&DiffSide>, after: Option<&DiffSide>) -> (u64, u64) {
+        let of = |side: Option<&DiffSide>, row: &Option<(String, SideRow)>| {
+            side.zip(row.as_ref()).map_or(0, |(side, (label, _))| side.bytes(label))
+        };
+        (of(before, &self.before), of(after, &self.after))
+    }
+}
