@@ -160,24 +160,36 @@ fn a_function_that_another_tool_rewrote_in_place_is_recorded_once() {
         #include <string.h>
         #include <sys/mman.h>
         typedef int (*Alloc)(unsigned long *, unsigned long);
+        #ifdef __aarch64__
+        // ldr x16, 8; br x16; the address
+        static unsigned char before[16], jump[16] = { 0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6 };
+        #define ADDRESS 8
+        #else
+        // movabs rax, the address; jmp rax
         static unsigned char before[12], jump[12] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 };
+        #define ADDRESS 2
+        #endif
         static Alloc target;
+        static void write(unsigned char *code) {
+            memcpy((void *)target, code, sizeof(before));
+            __builtin___clear_cache((char *)target, (char *)target + sizeof(before));
+        }
         static int calls;
         int tool_calls(void) { return calls; }
         static int tool(unsigned long *p, unsigned long n) {
             calls++;
-            memcpy((void *)target, before, 12);
+            write(before);
             int result = target(p, n);
-            memcpy((void *)target, jump, 12);
+            write(jump);
             return result;
         }
         int rewrite(Alloc function) {
             unsigned long page = (unsigned long)function & ~4095ul, own = (unsigned long)tool;
             target = function;
             if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) return -1;
-            memcpy(before, (void *)target, 12);
-            memcpy(jump + 2, &own, 8);
-            memcpy((void *)target, jump, 12);
+            memcpy(before, (void *)target, sizeof(before));
+            memcpy(jump + ADDRESS, &own, 8);
+            write(jump);
             return 0;
         }";
     with_libraries(&[("tool", TOOL)], || {

@@ -8,7 +8,7 @@ use memtrace_core::snapshot::CudaState;
 
 use super::{init, lookup, uses};
 use crate::errno::KeepErrno;
-use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
+use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note, patch};
 use crate::hook::threads;
 use crate::record::fork;
 use crate::record::pages::page_size;
@@ -105,7 +105,8 @@ fn is_another_copy_there() -> bool {
             // SAFETY: the slot exists while the loader is locked.
             let address = unsafe { import.slot.read_unaligned() };
             let known = address < page_size() || address == own || others.contains(&address);
-            if let Some(slot) = others.get_mut(count).filter(|_| !known) {
+            // Nobody has put a hook where the loader still has its own. On aarch64 that cannot be called from here.
+            if let Some(slot) = others.get_mut(count).filter(|_| !known && !patch::is_lazy(&import, address)) {
                 *slot = address;
                 count += 1;
             }

@@ -91,7 +91,7 @@ impl PatchPass {
 }
 
 /// Whether the loader resolves the slot at the first call.
-fn is_lazy(import: &Import<'_>, current: usize) -> bool {
+pub(in crate::hook) fn is_lazy(import: &Import<'_>, current: usize) -> bool {
     import.stubs.contains(&current) && !import.read_only
 }
 
