@@ -34,6 +34,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     cmd!(run.shell, "scripts/emulate-aarch64 {folder}").run()?;
     let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH")?);
     let packages = PACKAGES_LEFT_OUT.iter().flat_map(|name| ["--exclude", name]);
+    LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
     let tests = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
     let target = run.target.join("emulated");
     let tests = cmd!(
