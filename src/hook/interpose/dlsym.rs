@@ -1,11 +1,11 @@
-//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What the dynamic loader calls, [`arch::dlsym`],
-//! asks [`decide`].
+//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What programs call, `arch::dlsym`, asks
+//! [`decide`].
 #![expect(unsafe_code, reason = "functions of C")]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::{HookedFunction, arch, installed, loader, patch};
+use super::{HookedFunction, installed, loader, patch};
 use crate::errno::KeepErrno;
 use crate::record::fork;
 
@@ -43,14 +43,10 @@ pub(in crate::hook) fn original_address() -> usize {
     ORIGINAL.load(Ordering::Acquire)
 }
 
-pub(in crate::hook) fn hooked() -> HookedFunction {
+/// `dlsym` with this hook.
+pub(in crate::hook) fn hooked(hook: usize) -> HookedFunction {
     let is_interposed = IS_INTERPOSED.load(Ordering::Acquire);
-    HookedFunction {
-        original: original_address(),
-        hook: arch::dlsym as *const () as usize,
-        is_interposed,
-        is_counted: true,
-    }
+    HookedFunction { original: original_address(), hook, is_interposed, is_counted: true }
 }
 
 pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c_void {

@@ -16,9 +16,7 @@
 //! preloaded copy stands back. Among other copies the first one wins, because each looks for a hooked `dlsym` before it
 //! starts.
 
-#[cfg_attr(target_arch = "x86_64", path = "arch_x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "arch_aarch64.rs")]
-mod arch;
+pub(in crate::hook) mod arch;
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
 pub(in crate::hook) mod loader;

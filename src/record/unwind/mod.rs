@@ -47,8 +47,6 @@
 //!   optimisation: without it one frame would hold the variables of all inlined functions.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu", not(miri)))]
-#[cfg_attr(target_arch = "x86_64", path = "arch_x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "arch_aarch64.rs")]
 mod arch;
 mod collector;
 #[cfg_attr(

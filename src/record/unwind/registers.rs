@@ -19,18 +19,6 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// Of the function into which this is inlined.
-    #[cfg(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_env = "gnu",
-        not(miri)
-    ))]
-    #[inline(always)]
-    pub(super) fn here() -> Self {
-        super::arch::registers()
-    }
-
     /// Below every stack: the library takes the whole stack.
     #[cfg(not(all(
         target_os = "linux",

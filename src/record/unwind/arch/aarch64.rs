@@ -8,38 +8,38 @@ use std::arch::asm;
 
 use gimli::{AArch64, Register, Vendor};
 
-use super::registers::Registers;
+use crate::record::unwind::registers::Registers;
 
 /// DWARF's numbers of the stack pointer, the frame pointer and the return address.
-pub(super) const SP: Register = AArch64::SP;
-pub(super) const FP: Register = AArch64::X29;
-pub(super) const RETURN: Register = AArch64::X30;
+pub(in crate::record::unwind) const SP: Register = AArch64::SP;
+pub(in crate::record::unwind) const FP: Register = AArch64::X29;
+pub(in crate::record::unwind) const RETURN: Register = AArch64::X30;
 /// Whose call frame instructions there are beside the standard's: one says that return addresses are signed.
-pub(super) const VENDOR: Vendor = Vendor::AArch64;
+pub(in crate::record::unwind) const VENDOR: Vendor = Vendor::AArch64;
 
 /// Bits of a user address, unless a program asks for larger ones.
 const STACK_BITS: u32 = 48;
 /// What the rule cache knows a return address by: 46 bits for one of a program, as instructions have four bytes. A word
 /// that is no address of an instruction has more.
 #[inline(always)]
-pub(super) fn key(address: u64) -> u64 {
+pub(in crate::record::unwind) fn key(address: u64) -> u64 {
     address.rotate_right(2)
 }
 
 /// The code address in a word that a return address was saved to: without a signature.
 #[inline(always)]
-pub(super) fn code_address(word: u64) -> u64 {
+pub(in crate::record::unwind) fn code_address(word: u64) -> u64 {
     word & ((1 << STACK_BITS) - 1)
 }
 
 /// The saved frame pointer may be far from the CFA, at the bottom of the frame.
-pub(super) const RECORD_IS_INNERMOST: bool = true;
+pub(in crate::record::unwind) const RECORD_IS_INNERMOST: bool = true;
 /// The return address is the frame's outermost word, so it lies in the frame if the CFA does.
-pub(super) const RETURN_IS_OUTERMOST: bool = false;
+pub(in crate::record::unwind) const RETURN_IS_OUTERMOST: bool = false;
 
 /// Where a frame's return address is, as an offset from its CFA.
 #[inline(always)]
-pub(super) fn return_offset(saved_fp: Option<i64>) -> i64 {
+pub(in crate::record::unwind) fn return_offset(saved_fp: Option<i64>) -> i64 {
     match saved_fp {
         Some(saved) => saved + 8,
         None => -16,
@@ -52,47 +52,49 @@ const DISTANCE_BITS: u32 = 64 - STACK_BITS;
 /// A frame's stack pointer and the place of the return address to it, in a word whose three lowest bits are 0. `None` if
 /// they do not fit: the called function has 512 KiB of variables.
 #[inline(always)]
-pub(super) fn pack(sp: u64, return_from: u64) -> Option<u64> {
+pub(in crate::record::unwind) fn pack(sp: u64, return_from: u64) -> Option<u64> {
     let distance = sp.wrapping_sub(return_from) / 8;
     (distance >> DISTANCE_BITS == 0 && sp >> STACK_BITS == 0).then_some(sp | distance << STACK_BITS)
 }
 
 #[inline(always)]
-pub(super) fn packed_sp(packed: u64) -> u64 {
+pub(in crate::record::unwind) fn packed_sp(packed: u64) -> u64 {
     packed & ((1 << STACK_BITS) - 8)
 }
 
 #[inline(always)]
-pub(super) fn packed_return_from(packed: u64) -> u64 {
+pub(in crate::record::unwind) fn packed_return_from(packed: u64) -> u64 {
     packed_sp(packed) - (packed >> STACK_BITS) * 8
 }
 
-/// Of the function into which this is inlined, which has saved its return address by then: the assembly says that it
-/// changes x30.
-#[inline(always)]
-pub(super) fn registers() -> Registers {
-    let (ip, sp, fp);
-    // SAFETY: copies three registers.
-    unsafe {
-        asm!(
-            "adr {ip}, .",
-            "mov {sp}, sp",
-            "mov {fp}, x29",
-            ip = out(reg) ip,
-            sp = out(reg) sp,
-            fp = out(reg) fp,
-            out("x30") _,
-            options(nomem, nostack, preserves_flags),
-        );
+impl Registers {
+    /// Of the function into which this is inlined, which has saved its return address by then: the assembly says that it
+    /// changes x30.
+    #[inline(always)]
+    pub(in crate::record::unwind) fn here() -> Self {
+        let (ip, sp, fp);
+        // SAFETY: copies three registers.
+        unsafe {
+            asm!(
+                "adr {ip}, .",
+                "mov {sp}, sp",
+                "mov {fp}, x29",
+                ip = out(reg) ip,
+                sp = out(reg) sp,
+                fp = out(reg) fp,
+                out("x30") _,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        Self { ip, sp, fp }
     }
-    Registers { ip, sp, fp }
 }
 
-pub(super) type KeptRegisters = [u64; 11];
+pub(in crate::record::unwind) type KeptRegisters = [u64; 11];
 
 /// The callee-saved registers: their values may be nowhere else.
 #[inline(always)]
-pub(super) fn kept_registers() -> KeptRegisters {
+pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     let mut registers = [0; 11];
     // SAFETY: writes eleven registers to an array of eleven, and changes none.
     unsafe {
@@ -111,7 +113,7 @@ pub(super) fn kept_registers() -> KeptRegisters {
 /// # Safety
 /// A readable, aligned word.
 #[inline(always)]
-pub(super) unsafe fn word(address: u64) -> u64 {
+pub(in crate::record::unwind) unsafe fn word(address: u64) -> u64 {
     let word;
     // SAFETY: the caller's promise.
     unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
@@ -123,7 +125,7 @@ pub(super) unsafe fn word(address: u64) -> u64 {
 /// # Safety
 /// Aligned, writable words that no live frame uses.
 #[inline(always)]
-pub(super) unsafe fn clear(start: u64, words: u64) {
+pub(in crate::record::unwind) unsafe fn clear(start: u64, words: u64) {
     // SAFETY: the caller's promise.
     unsafe {
         asm!(
@@ -141,7 +143,7 @@ pub(super) unsafe fn clear(start: u64, words: u64) {
 
 /// Where a thread's own variables begin in the mapping of its stack, outside all frames: `first` is the address of one of
 /// the first. The C library puts them above its description of the thread.
-pub(super) fn variables_begin(first: u64) -> u64 {
+pub(in crate::record::unwind) fn variables_begin(first: u64) -> u64 {
     // SAFETY: no preconditions.
     let description = unsafe { libc::pthread_self() };
     first.min(description)

@@ -4,12 +4,12 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::dlsym::decide;
+use crate::hook::interpose::dlsym::decide;
 
 /// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT.
-pub(super) const R_WORD: u32 = 257;
-pub(super) const R_GLOB_DAT: u32 = 1025;
-pub(super) const R_JUMP_SLOT: u32 = 1026;
+pub(in crate::hook::interpose) const R_WORD: u32 = 257;
+pub(in crate::hook::interpose) const R_GLOB_DAT: u32 = 1025;
+pub(in crate::hook::interpose) const R_JUMP_SLOT: u32 = 1026;
 
 /// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
 /// "after the caller".
@@ -17,7 +17,7 @@ pub(super) const R_JUMP_SLOT: u32 = 1026;
 /// A caller's object may be guarded by BTI: then an indirect call must land on `bti c` (a hint, which older processors
 /// skip), and so must the jump, for which only x16 and x17 may be used.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+pub(in crate::hook) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(
         "hint #34",
         "stp x29, x30, [sp, #-32]!",

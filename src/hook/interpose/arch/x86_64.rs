@@ -3,17 +3,17 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::dlsym::decide;
+use crate::hook::interpose::dlsym::decide;
 
 /// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT.
-pub(super) const R_WORD: u32 = 1;
-pub(super) const R_GLOB_DAT: u32 = 6;
-pub(super) const R_JUMP_SLOT: u32 = 7;
+pub(in crate::hook::interpose) const R_WORD: u32 = 1;
+pub(in crate::hook::interpose) const R_GLOB_DAT: u32 = 6;
+pub(in crate::hook::interpose) const R_JUMP_SLOT: u32 = 7;
 
 /// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
 /// "after the caller".
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+pub(in crate::hook) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(
         "push rdi",
         "push rsi",

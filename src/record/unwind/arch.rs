@@ -1,0 +1,11 @@
+//! What unwinding needs to know of the processor. Everything else is shared.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use self::aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub(super) use self::x86_64::*;
