@@ -8,7 +8,7 @@ use memtrace_core::snapshot::CudaState;
 
 use super::{init, lookup, uses};
 use crate::errno::KeepErrno;
-use crate::hook::interpose::{self, HookedFunction, Interposition, arch, dlsym, elf, loader, note, patch};
+use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, entry, loader, note, patch};
 use crate::hook::threads;
 use crate::record::fork;
 use crate::record::pages::page_size;
@@ -71,7 +71,7 @@ static HOOKS: Interposition = Interposition {
 
 fn function(name: &CStr) -> Option<HookedFunction> {
     match name.to_bytes() {
-        b"dlsym" => Some(dlsym::hooked(arch::dlsym as *const () as usize)),
+        b"dlsym" => Some(dlsym::hooked(entry::dlsym as *const () as usize)),
         b"pthread_create" => threads::hooked(),
         _ if lookup::is_candidate(name) => lookup::hooked(name),
         _ => None,

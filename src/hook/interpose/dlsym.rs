@@ -1,4 +1,4 @@
-//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What programs call, `arch::dlsym`, asks
+//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What programs call, `entry::dlsym`, asks
 //! [`decide`].
 #![expect(unsafe_code, reason = "functions of C")]
 

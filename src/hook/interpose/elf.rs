@@ -5,7 +5,6 @@ use std::ffi::CStr;
 use std::ops::{ControlFlow, Range};
 use std::slice;
 
-use super::arch;
 use crate::elf;
 use crate::record::pages::page_size;
 
@@ -23,6 +22,13 @@ pub(in crate::hook) struct Import<'a> {
     /// Where a slot leads that the loader resolves at the first call (lazy binding).
     pub(in crate::hook) stubs: Range<usize>,
 }
+
+/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT. On aarch64 those of
+/// descriptors of thread-local variables lead to the loader's own functions; they are none of these.
+const R_WORD: u32 = if IS_X86_64 { 1 } else { 257 };
+const R_GLOB_DAT: u32 = if IS_X86_64 { 6 } else { 1025 };
+const R_JUMP_SLOT: u32 = if IS_X86_64 { 7 } else { 1026 };
+const IS_X86_64: bool = cfg!(target_arch = "x86_64");
 
 const DT_PLTRELSZ: usize = 2;
 const DT_STRTAB: usize = 5;
@@ -191,7 +197,7 @@ impl ElfImports {
     /// The import that a relocation fills in, if it is the address of a foreign function.
     fn import(&self, relocation: &Relocation) -> Option<Import<'_>> {
         let kind = relocation.info as u32;
-        let plain = [arch::R_WORD, arch::R_GLOB_DAT, arch::R_JUMP_SLOT].contains(&kind) && relocation.addend == 0;
+        let plain = [R_WORD, R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) && relocation.addend == 0;
         if !plain {
             return None;
         }
@@ -203,11 +209,11 @@ impl ElfImports {
         }
         let name = self.string(symbol.st_name as usize);
         let slot = self.base.wrapping_add(relocation.offset as usize);
-        let stubs = if kind == arch::R_JUMP_SLOT { self.code.clone() } else { 0..0 };
+        let stubs = if kind == R_JUMP_SLOT { self.code.clone() } else { 0..0 };
         Some(Import {
             name,
             slot: slot as *mut usize,
-            data: kind == arch::R_WORD,
+            data: kind == R_WORD,
             read_only: self.read_only.contains(&slot),
             fixed: !self.is_writable(slot) || !slot.is_multiple_of(align_of::<usize>()),
             stubs,

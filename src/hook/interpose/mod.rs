@@ -9,16 +9,16 @@
 //! driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add further [`HookedFunction`]s, and
 //! look up the original with [`loader::function_of`] before any import is patched.
 //!
-//! [`arch`] is what differs between processors, [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
+//! [`entry`] is where a look-up enters, [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
 //! programs that contain memtrace.
 //!
 //! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], at which a
 //! preloaded copy stands back. Among other copies the first one wins, because each looks for a hooked `dlsym` before it
 //! starts.
 
-pub(in crate::hook) mod arch;
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
+pub(in crate::hook) mod entry;
 pub(in crate::hook) mod loader;
 mod memory;
 pub(in crate::hook) mod note;

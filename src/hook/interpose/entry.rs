@@ -1,4 +1,4 @@
-//! What interposition needs to know of the processor. Everything else is shared.
+//! What programs call instead of `dlsym`, in assembly.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

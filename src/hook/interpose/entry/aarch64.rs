@@ -1,15 +1,9 @@
-//! What interposition needs to know of aarch64. Descriptors of thread-local variables (`R_AARCH64_TLSDESC`) lead to the
-//! loader's own functions and stay as they are.
+//! The hook of `dlsym` on aarch64.
 #![expect(unsafe_code, reason = "a function in assembly that must leave its caller's frame alone")]
 
 use std::ffi::{c_char, c_void};
 
 use crate::hook::interpose::dlsym::decide;
-
-/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT.
-pub(in crate::hook::interpose) const R_WORD: u32 = 257;
-pub(in crate::hook::interpose) const R_GLOB_DAT: u32 = 1025;
-pub(in crate::hook::interpose) const R_JUMP_SLOT: u32 = 1026;
 
 /// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
 /// "after the caller".
