@@ -62,7 +62,7 @@ fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Some(Balance { total: None, used, rows })
+    Some(Balance { total: None, used, available: None, rows })
 }
 
 fn sum(bytes: impl Iterator<Item = u64>) -> i128 {

@@ -7,7 +7,7 @@ use crate::analysis::{
 };
 use crate::attribute::is_python;
 use crate::recording::DeviceView;
-use crate::snapshot::{Device, MemoryKind};
+use crate::snapshot::{Device, MemoryKind, UnifiedMemory};
 use crate::units::{Bytes, grouped};
 
 pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
@@ -26,7 +26,21 @@ fn balance_section(device: &DeviceView<'_>) -> Option<Section> {
     let balance = balance(device)?;
     let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
-    Some(balance_table(&balance, heading, sentence))
+    let mut section = balance_table(&balance, heading, sentence);
+    section.about =
+        device.memory.and_then(|memory| memory.unified).map_or_else(Vec::new, |unified| of_host(&balance, unified));
+    Some(section)
+}
+
+/// How much programs can get of an integrated device's memory, which the driver does not say.
+fn of_host(balance: &Balance, unified: UnifiedMemory) -> Vec<String> {
+    let heading = "The GPU is integrated: its memory is the host's.".to_owned();
+    let free = balance.total.unwrap_or(0).saturating_sub(balance.used);
+    let available = unified.system.map_or("How much of it is available was not read.".to_owned(), |system| {
+        let (available, total) = (Bytes(system.available), Bytes(system.total));
+        format!("{available} of its {total} are available; the driver calls {} free.", Bytes(free))
+    });
+    vec![heading, available]
 }
 
 /// The rows and their sum, and below them a sentence on each row that has one.
@@ -56,6 +70,8 @@ pub(crate) fn name(item: &BalanceItem) -> String {
         BalanceItem::PoolSlack => "reserved by pools, unused".to_owned(),
         BalanceItem::GraphSlack => "kept for graphs, unused".to_owned(),
         BalanceItem::ClassicSlack => "cut off by cuMemAlloc".to_owned(),
+        BalanceItem::PageCache => "page cache that Linux gives back".to_owned(),
+        BalanceItem::Process => "this process's own resident memory".to_owned(),
         BalanceItem::Unexplained => "unexplained".to_owned(),
         BalanceItem::Smaller => "live blocks below the threshold".to_owned(),
         BalanceItem::Untouched => "of live blocks not in physical memory".to_owned(),
@@ -105,6 +121,10 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
         }
         BalanceItem::GraphSlack => "kept for the next launch; cuDeviceGraphMemTrim releases it.",
         BalanceItem::ClassicSlack => "cuMemAlloc reserves whole segments; blocks from pools share segments.",
+        BalanceItem::PageCache => "files that Linux keeps in memory while nobody asks for it; it is available.",
+        BalanceItem::Process => {
+            "on the heap, stacks and what it maps, without mapped files; the heap's report says more."
+        }
         BalanceItem::Unexplained if row.bytes < 0 => {
             "more was recorded than the device has in use: something is counted twice, or its free was not seen."
         }
