@@ -87,7 +87,7 @@ fn heap_rows(mappings: &Mappings, then: &Peak) -> Vec<BalanceRow> {
 }
 
 /// Memory without a file, with the bytes of the live blocks in it.
-fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
+pub(super) fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
     let blocks = by_address(blocks);
     let mut before = vec![0u64];
     before.extend(blocks.iter().scan(0u64, |sum, block| {
