@@ -254,7 +254,7 @@ fn churn_notes(churn: &Churn) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
-    use crate::snapshot::{CallTime, DeviceMemory, Pool};
+    use crate::snapshot::{CallTime, DeviceMemory, Pool, SystemMemory};
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
@@ -270,6 +270,31 @@ mod tests {
         for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "Time(12500)"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn of_an_integrated_device_what_is_available_is_said_and_not_what_the_driver_calls_free() {
+        let of = |unified| {
+            let mut trace = Story::cuda(0);
+            trace.alloc("input", 2000).on(LINE_7);
+            trace.memory_of_device(DeviceMemory {
+                free: 2 << 30,
+                total: 120 << 30,
+                unified,
+                ..DeviceMemory::default()
+            });
+            let data = trace.build();
+            balance_section(&DeviceView::of(&data, &data.devices[0])).unwrap()
+        };
+        let system = Some(SystemMemory { total: 121 << 30, available: 90 << 30, free: 1 << 30 });
+        let read = of(Some(UnifiedMemory { system, process: None }));
+        assert_eq!(read.about[1], "90.00 GiB of its 121.0 GiB are available; the driver calls 2.000 GiB free.");
+        // 90 GiB less what the driver calls free.
+        let page_cache = read.rows.iter().find(|row| row[2] == Cell::Text("page cache that Linux gives back".into()));
+        assert_eq!(page_cache.map(|row| row[0].clone()), Some(Cell::Signed(88 << 30)));
+        assert!(read.notes[0].starts_with("page cache that Linux gives back: files"), "{:?}", read.notes);
+        assert!(of(Some(UnifiedMemory::default())).about[1].contains("was not read"));
+        assert!(of(None).about.is_empty());
     }
 
     #[test]
