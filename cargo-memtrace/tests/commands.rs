@@ -206,17 +206,13 @@ fn where_a_gpus_memory_is_the_hosts_the_process_needs_some_of_it() {
     let sized = said(&["--gpus", "128GiB,T4"], 0);
     assert!(sized.starts_with("128GiB (128.0 GiB of the host's memory): fits, "), "{sized}");
     assert!(sized.contains("\nT4 (14.56 GiB by CUDA): fits, "), "{sized}");
-    assert_eq!(
-        sized.matches("0 B  1.000 GiB  the process's own memory: at most the resident peak").count(),
-        1,
-        "{sized}"
-    );
+    assert_eq!(sized.matches("0 B  1.000 GiB  process's own memory: at most the resident peak").count(), 1, "{sized}");
     // What CUDA takes is within half a GiB at least, and the process may need one more.
     let tight = said(&["--gpus", "1GiB"], 3);
     assert!(tight.starts_with("1GiB (1.000 GiB of the host's memory): undecided, between "), "{tight}");
     let json: serde_json::Value = serde_json::from_slice(&fit(&["--gpus", "128GiB", "--json"]).stdout).unwrap();
     let rows = json["cards"][0]["rows"].as_array().unwrap().clone();
-    let process: Vec<_> = rows.iter().filter(|row| row["what"] == "the process's own memory").collect();
+    let process: Vec<_> = rows.iter().filter(|row| row["what"] == "process's own memory").collect();
     assert_eq!((process.len(), process[0]["high_bytes"].as_u64()), (1, Some(1 << 30)));
     assert_eq!(json["cards"][0]["unified"], true);
 }

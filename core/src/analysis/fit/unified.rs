@@ -7,7 +7,7 @@ use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Block, Device, MappingKind, MemoryKind, RecordKind};
 
 /// The process's resident memory, without what other rows have.
-pub(super) const PROCESS: &str = "the process's own memory";
+pub(super) const PROCESS: &str = "process's own memory";
 /// Host memory that the driver allocates.
 pub(super) const PINNED: &str = "pinned and managed memory";
 
@@ -24,7 +24,7 @@ pub(super) fn rows(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> Option<[N
             what: PROCESS,
             low: at_least.saturating_sub(at_peak).min(high),
             high,
-            known_by: "resident at the fullest reading, without GPU and memtrace".to_owned(),
+            known_by: "resident, without GPU and memtrace".to_owned(),
         },
         None => NeedRow { what: PROCESS, low: 0, high: most, known_by: "at most the resident peak".to_owned() },
     };
@@ -36,7 +36,7 @@ fn pinned(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> NeedRow {
     let at_peak = devices().filter_map(|device| Some(taken(&live_at(device, gpu.peak.time_ns)?)));
     let high = devices().map(most).fold(0, u64::saturating_add);
     let low = at_peak.fold(0, u64::saturating_add).min(high);
-    NeedRow { what: PINNED, low, high, known_by: "what was asked for, exactly; low: at the GPU's peak".to_owned() }
+    NeedRow { what: PINNED, low, high, known_by: "what was asked for, exactly".to_owned() }
 }
 
 fn is_hosts(device: Device) -> bool {
