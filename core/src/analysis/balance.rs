@@ -207,24 +207,21 @@ mod tests {
 
     #[test]
     fn an_integrated_devices_page_cache_and_process_are_not_unexplained() {
-        let system = Some(SystemMemory { total: 100 * GIB, available: 70 * GIB, free: 2 * GIB });
+        let system = SystemMemory { total: 100 * GIB, available: 70 * GIB, free: 2 * GIB };
         let process = Some(ResidentMemory { resident: 7 * GIB, files: 2 * GIB });
         let of = |balance: &Balance| {
             let items = [BalanceItem::PageCache, BalanceItem::Process, BalanceItem::Unexplained];
             items.map(|of| item(balance, &of) / GIB as i64)
         };
         // 98 GiB used: 10 live, 68 given back, 5 of the process, whose 2 of files are page cache; 15 are left.
-        let balance = integrated(2 * GIB, system, process);
+        let balance = integrated(2 * GIB, Some(system), process);
         assert_eq!((of(&balance), balance.available), ([68, 5, 15], Some(70 * GIB)));
         // 14 GiB used: 4 are left for page cache, and none for the process.
-        assert_eq!(
-            of(&integrated(86 * GIB, Some(SystemMemory { available: 99 * GIB, ..system.unwrap() }), process)),
-            [4, 0, 0]
-        );
+        assert_eq!(of(&integrated(86 * GIB, Some(SystemMemory { available: 99 * GIB, ..system }), process)), [4, 0, 0]);
         // The driver calls more free than is available.
-        assert_eq!(of(&integrated(71 * GIB, system, process)), [0, 5, 14]);
+        assert_eq!(of(&integrated(71 * GIB, Some(system), process)), [0, 5, 14]);
         // More was recorded than is used.
-        assert_eq!(of(&integrated(95 * GIB, system, process)), [0, 0, -5]);
+        assert_eq!(of(&integrated(95 * GIB, Some(system), process)), [0, 0, -5]);
         // Nothing was read.
         let unknown = integrated(2 * GIB, None, None);
         assert_eq!((of(&unknown), unknown.available), ([0, 0, 88], None));
