@@ -1,6 +1,7 @@
 //! `fit`: whether a program fits on GPUs, from a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if undecided.
 
 mod arguments;
+mod available;
 mod check;
 mod free;
 mod host;

@@ -89,8 +89,10 @@ pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     rows.push(row(BalanceItem::ClassicSlack, classic_slack(device).into()));
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     let left = i128::from(used) - explained;
-    let of_host = memory.unified.map(|unified| unified_balance::rows(unified, memory.free, left));
-    rows.extend(of_host.into_iter().flatten());
+    if let Some(unified) = memory.unified {
+        let [page_cache, process] = unified_balance::shares(unified, memory.free, left);
+        rows.extend([row(BalanceItem::PageCache, page_cache), row(BalanceItem::Process, process)]);
+    }
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));

@@ -1,21 +1,20 @@
 //! The rows of an integrated device's balance for the host's programs: the device has no memory of its own.
 
-use super::balance::{BalanceItem, BalanceRow, row};
 use crate::snapshot::{ResidentMemory, UnifiedMemory};
 
-/// What the host's programs have of an integrated device's memory, of the bytes that no other row has. Mapped files are page cache.
-pub(super) fn rows(unified: UnifiedMemory, free: u64, left: i128) -> [BalanceRow; 2] {
+/// Of `left` bytes that no other row has: page cache that Linux gives back, and the process's own memory. Mapped files are page cache.
+pub(super) fn shares(unified: UnifiedMemory, free: u64, left: i128) -> [i128; 2] {
     let left = left.max(0);
     let given_back = unified.system.map_or(0, |system| system.available.saturating_sub(free));
     let page_cache = i128::from(given_back).min(left);
     let process = i128::from(unified.process.map_or(0, ResidentMemory::own)).min(left - page_cache);
-    [row(BalanceItem::PageCache, page_cache), row(BalanceItem::Process, process)]
+    [page_cache, process]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Balance, balance};
+    use crate::analysis::{Balance, BalanceItem, balance};
     use crate::recording::DeviceView;
     use crate::snapshot::testing::Story;
     use crate::snapshot::{DeviceMemory, MemoryKind, SystemMemory};
@@ -117,7 +116,6 @@ mod tests {
             system: Some(SystemMemory { total: u64::MAX, available: u64::MAX, free: 0 }),
             process: Some(ResidentMemory { resident: u64::MAX, files: 0 }),
         };
-        let rows = rows(most, 0, i128::from(u64::MAX));
-        assert_eq!([rows[0].bytes, rows[1].bytes], [i64::MAX, 0]);
+        assert_eq!(shares(most, 0, i128::from(u64::MAX)), [i128::from(u64::MAX), 0]);
     }
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use memtrace_core::analysis::Card;
 
-use super::host::available_now;
+use super::available::available_now;
 use crate::failure::CommandFailure;
 
 const ARGUMENTS: [&str; 2] = ["--query-gpu=name,memory.free", "--format=csv,noheader,nounits"];
