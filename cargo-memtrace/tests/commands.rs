@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use memtrace_core::snapshot::{DeviceMemory, HostMemory, SystemMemory, UnifiedMemory};
+
 /// A small recording of one device with scopes, names and a temporary.
 fn recording() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace")
@@ -168,6 +170,106 @@ fn what_is_free_now_is_what_nvidia_smi_says() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("NVIDIA GeForce RTX 4090 (22.49 GiB by CUDA): fits, "), "{said}");
     assert!(said.contains("\nTesla V100 (10.00 MiB by CUDA): does not fit, "), "{said}");
+}
+
+/// A recording of an integrated GPU of a host with 120 GiB; the process had at most 1 GiB of it, if that was read.
+fn on_an_integrated_gpu(folder: &Path, process: Option<u64>, system: Option<SystemMemory>) -> PathBuf {
+    let path = on_a_gpu(folder, 0);
+    let mut data = memtrace_core::open(&path).unwrap();
+    let unified = Some(UnifiedMemory { system, process: None });
+    data.devices[0].memory = Some(DeviceMemory { total: 120 << 30, free: 2 << 30, unified, ..DeviceMemory::default() });
+    data.process.memory = process.map(|resident_high| HostMemory { resident_high, ..HostMemory::default() });
+    data.process.mappings = None;
+    let mut capture = Vec::new();
+    memtrace_core::export::Export::write(&memtrace_core::export::Capture::default(), &data, &mut capture).unwrap();
+    let path = path.with_file_name("integrated.memtrace");
+    fs::write(&path, capture).unwrap();
+    path
+}
+
+const HOST: SystemMemory = SystemMemory { total: 120 << 30, available: 90 << 30, free: 2 << 30 };
+
+#[test]
+fn where_a_gpus_memory_is_the_hosts_the_process_needs_some_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = on_an_integrated_gpu(folder.path(), Some(1 << 30), Some(HOST));
+    let fit = |more: &[&str]| memtrace(&[&["fit", "--recording", file.to_str().unwrap()][..], more].concat());
+    let said = |more: &[&str], code| {
+        let output = fit(more);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let all = said(&[], 0);
+    assert!(all.starts_with("the recorded host (120.0 GiB of the host's memory): fits, "), "{all}");
+    assert!(all.contains("the recording is of an integrated GPU"), "{all}");
+    assert_eq!(all.lines().filter(|line| line.contains(" by CUDA): fits, ")).count(), 15, "{all}");
+    let sized = said(&["--gpus", "128GiB,T4"], 0);
+    assert!(sized.starts_with("128GiB (128.0 GiB of the host's memory): fits, "), "{sized}");
+    assert!(sized.contains("\nT4 (14.56 GiB by CUDA): fits, "), "{sized}");
+    assert_eq!(sized.matches("0 B  1.000 GiB  process's own memory: at most the resident peak").count(), 1, "{sized}");
+    // What CUDA takes is within half a GiB at least, and the process may need one more.
+    let tight = said(&["--gpus", "1GiB"], 3);
+    assert!(tight.starts_with("1GiB (1.000 GiB of the host's memory): undecided, between "), "{tight}");
+    let json: serde_json::Value = serde_json::from_slice(&fit(&["--gpus", "128GiB", "--json"]).stdout).unwrap();
+    let rows = json["cards"][0]["rows"].as_array().unwrap().clone();
+    let process: Vec<_> = rows.iter().filter(|row| row["what"] == "process's own memory").collect();
+    assert_eq!((process.len(), process[0]["high_bytes"].as_u64()), (1, Some(1 << 30)));
+    assert_eq!(json["cards"][0]["unified"], true);
+}
+
+#[test]
+fn without_readings_of_the_host_nobody_knows_whether_a_program_fits_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let fit = |file: &Path, more: &[&str]| {
+        let output = memtrace(&[&["fit", "--recording", file.to_str().unwrap()][..], more].concat());
+        let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    let file = on_an_integrated_gpu(folder.path(), None, None);
+    let (code, said) = fit(&file, &["--gpus", "128GiB"]);
+    assert!(
+        code == Some(3) && said.contains("undecided: how much memory the process had of the host was not"),
+        "{said}"
+    );
+    let (code, said) = fit(&file, &[]);
+    assert!(code == Some(3) && said.contains("does not say how much memory the host has"), "{said}");
+    // By the option a recording of another GPU is taken so, too; the cards of the table have memory of their own.
+    let other = on_a_gpu(folder.path(), 0);
+    let (code, said) = fit(&other, &["--unified", "--gpus", "128GiB"]);
+    assert!(said.starts_with("128GiB (128.0 GiB of the host's memory): ") && code != Some(2), "{said}");
+    for (arguments, word) in [
+        (&["--unified", "--gpus", "T4"][..], "is no size"),
+        (&["--unified"], "give the host's memory"),
+        (&["--unified", "--gpus", "8GiB", "--count", "2"], "one integrated GPU"),
+    ] {
+        let (code, said) = fit(&other, arguments);
+        assert!(code == Some(2) && said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn what_is_free_now_of_a_gpu_without_memory_of_its_own_is_what_linux_calls_available() {
+    let folder = tempfile::tempdir().unwrap();
+    let smi = folder.path().join("nvidia-smi");
+    fs::write(&smi, "#!/bin/sh\necho NVIDIA GB10, '[N/A]'\n").unwrap();
+    let mut mode = fs::metadata(&smi).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&smi, mode).unwrap();
+    let fit = |file: &Path| {
+        let arguments = ["memtrace", "fit", "--free", "--json", "--recording", file.to_str().unwrap()];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
+        let output = command.args(arguments).env("PATH", folder.path()).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let card = &json["cards"][0];
+        (card["card"].as_str().unwrap().to_owned(), card["memory_bytes"].as_u64().unwrap(), card["unified"] == true)
+    };
+    let available = || SystemMemory::of_meminfo(&fs::read_to_string("/proc/meminfo").unwrap()).unwrap().available;
+    let (other, integrated) = (on_a_gpu(folder.path(), 0), on_an_integrated_gpu(folder.path(), None, Some(HOST)));
+    for (file, name) in [(other, "NVIDIA GB10"), (integrated, "this host")] {
+        let (before, (card, memory, unified)) = (available(), fit(&file));
+        assert_eq!((card.as_str(), unified), (name, true));
+        assert!(memory.abs_diff(before) < before / 2, "{memory} {before}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use crate::faults::{Faults, Reuse};
+use crate::meminfo;
 use crate::units::bytes;
 
 /// The contents of new memory.
@@ -54,6 +55,10 @@ pub struct Config {
     pub capability: (i32, i32),
     /// Bytes of memory of each GPU.
     pub memory: u64,
+    /// Whether the memory of the GPUs is the host's.
+    pub integrated: bool,
+    /// Bytes of the page cache that integrated GPUs count as used; `None` for the host's page cache.
+    pub page_cache: Option<u64>,
     /// Bytes of each GPU that other processes use.
     pub others: [u64; MAX_DEVICES],
     /// Bytes that each live context takes of its GPU.
@@ -77,6 +82,8 @@ impl Default for Config {
             name: "memtrace simulated GPU",
             capability: (9, 0),
             memory: 80 << 30,
+            integrated: false,
+            page_cache: None,
             others: [0; MAX_DEVICES],
             context: 0,
             module: 0,
@@ -103,15 +110,16 @@ impl Config {
         })?;
         read(c"MEMTRACE_CUSIM_NAME", &mut config.name, Some)?;
         read(c"MEMTRACE_CUSIM_CAPABILITY", &mut config.capability, capability)?;
+        read(c"MEMTRACE_CUSIM_INTEGRATED", &mut config.integrated, switch)?;
+        if config.integrated && meminfo::total() > 0 {
+            config.memory = meminfo::total();
+        }
+        read(c"MEMTRACE_CUSIM_PAGE_CACHE", &mut config.page_cache, |text| size(text).map(Some))?;
         read(c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| size(text).filter(|memory| *memory > 0))?;
         read(c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
         read(c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
         read(c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
-        read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| match text {
-            "0" => Some(false),
-            "1" => Some(true),
-            _ => None,
-        })?;
+        read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, switch)?;
         read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, fill)?;
         read(c"MEMTRACE_CUSIM_RESULTS", &mut config.results, |text| match text {
             "zeros" => Some(Results::Zeros),
@@ -135,6 +143,14 @@ fn capability(text: &str) -> Option<(i32, i32)> {
     }
     let number: i32 = text.parse().ok()?;
     Some((number / 10, number % 10))
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
 }
 
 /// Parses bytes, at most 4 TiB.

@@ -29,6 +29,12 @@
 //!   any other.
 //! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros; `MEMTRACE_CUSIM_RESULTS` gives programs that read them other ones. The libraries launch what the real ones launch, as empty kernels.
 //!
+//! # Integrated GPUs
+//! One whose memory is the host's says so by its attribute 18. What `cuMemGetInfo` calls free there is all memory without what programs hold
+//! on the device and without the page cache. The page cache refuses no allocation: Linux gives it back. Both are assumed, from what is
+//! said of DGX Spark and Jetson; so is that the page cache is `Buffers` and `Cached` of `/proc/meminfo` without `Shmem`. What programs hold outside
+//! the device, and what Linux keeps for itself, are not taken off.
+//!
 //! # Variables
 //! | `MEMTRACE_CUSIM_…` | default | meaning |
 //! |---|---|---|
@@ -36,6 +42,8 @@
 //! | `NAME` | `memtrace simulated GPU` | their name |
 //! | `CAPABILITY` | `9.0` | compute capability, also as `90` |
 //! | `MEMORY` | `80GiB` | memory of each GPU |
+//! | `INTEGRATED` | `0` | `1`: the GPUs are integrated ones, whose memory is the host's; `MEMORY` is then the host's by default |
+//! | `PAGE_CACHE` | the host's | what an integrated GPU counts as used for the page cache |
 //! | `OTHERS` | `0` | memory of each GPU that other processes use; or a list with one for each: `1GiB,0` |
 //! | `CONTEXT` | `0` | memory of each active context; one that does not fit is refused |
 //! | `MODULE` | `0` | memory of each module or library, until it is unloaded or its context ends |
@@ -84,6 +92,7 @@ mod driver;
 pub mod faults;
 pub mod history;
 mod machine;
+mod meminfo;
 mod memory;
 mod own;
 #[cfg(test)]

@@ -64,6 +64,46 @@ fn eighty_gibibytes_cost_nothing() {
     });
 }
 
+/// The free bytes, all bytes, and whether the GPU is an integrated one.
+fn of_gpu(driver: Driver) -> (usize, usize, i32) {
+    let (mut free, mut total, mut integrated) = (0, 0, 0);
+    assert_eq!((driver.memory(&mut free, &mut total), driver.device_attribute(&mut integrated, 18, 0)), (0, 0));
+    (free, total, integrated)
+}
+
+#[test]
+fn an_integrated_gpu_calls_the_page_cache_used_and_gives_its_memory_all_the_same() {
+    let name = "an_integrated_gpu_calls_the_page_cache_used_and_gives_its_memory_all_the_same";
+    let variables =
+        [("MEMTRACE_CUSIM_MEMORY", "10GiB"), ("MEMTRACE_CUSIM_INTEGRATED", "1"), ("MEMTRACE_CUSIM_PAGE_CACHE", "6GiB")];
+    in_child(name, &variables, || {
+        let (driver, mut address) = (Driver::start(), 0);
+        assert_eq!(of_gpu(driver), (4 * GIB, 10 * GIB, 1));
+        assert_eq!((driver.alloc(&mut address, GIB), of_gpu(driver).0), (0, 3 * GIB));
+        assert_eq!((driver.alloc(&mut address, 8 * GIB), of_gpu(driver).0), (0, 0));
+        assert_eq!(driver.alloc(&mut address, GIB + 1), OUT_OF_MEMORY);
+    });
+}
+
+#[test]
+fn an_integrated_gpu_has_the_hosts_memory() {
+    in_child("an_integrated_gpu_has_the_hosts_memory", &[("MEMTRACE_CUSIM_INTEGRATED", "1")], || {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+        let kib: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+        let (free, total, integrated) = of_gpu(Driver::start());
+        assert_eq!((total, integrated), (kib << 10, 1));
+        assert!(free < total, "there is a page cache");
+    });
+}
+
+#[test]
+fn a_gpu_of_its_own_memory_counts_no_page_cache() {
+    in_child("a_gpu_of_its_own_memory_counts_no_page_cache", &[("MEMTRACE_CUSIM_PAGE_CACHE", "6GiB")], || {
+        assert_eq!(of_gpu(Driver::start()), (80 * GIB, 80 * GIB, 0));
+    });
+}
+
 #[test]
 fn memory_reads_as_zero_also_when_it_is_used_again() {
     let reuse = [("MEMTRACE_CUSIM_FAULTS", "reuse=immediate")];

@@ -13,6 +13,8 @@ pub(crate) mod files;
 mod heap;
 pub(crate) mod heap_refusal;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
+pub(crate) mod host;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 mod interpose;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub mod malloc;

@@ -17,6 +17,8 @@ mod dump;
 mod dumps;
 mod env;
 mod files;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
+mod host;
 mod kernel_thread;
 mod mappings;
 mod missed;
@@ -260,7 +262,10 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
         heap::on_refusal(refusal::dump_out_of_memory);
     }
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
-    crate::hook::files::read_by(apart::named::READER);
+    {
+        crate::hook::files::read_by(apart::named::READER);
+        crate::hook::host::read_by(host::unified_memory);
+    }
     if sees_nothing(&plan.settings) {
         print_error(&format!("memtrace: {NOT_INSTALLED}\n"));
     }

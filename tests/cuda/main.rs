@@ -15,6 +15,7 @@ mod graphs;
 mod harmless;
 mod imports;
 mod in_flight;
+mod integrated;
 mod kernels;
 mod kinds;
 mod libraries;

@@ -1,8 +1,10 @@
 //! `fit`: whether a program fits on GPUs, from a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if undecided.
 
 mod arguments;
+mod available;
 mod check;
 mod free;
+mod host;
 mod judge;
 mod law;
 mod print;
@@ -14,19 +16,23 @@ use std::collections::BTreeMap;
 use memtrace_core::analysis::{Card, Fit, FitVerdict};
 
 pub(crate) use self::arguments::{FitArgs, card};
-use self::judge::{Judged, doubt_values, judge};
+use self::judge::{Judged, doubt_values, judge, of_recording};
 use self::law::Law;
 use self::vary::Vary;
 use crate::failure::CommandFailure;
-use crate::output;
+use crate::{input, output};
 
 pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     if let Some(measured) = &args.check {
         return check::check(args, measured);
     }
-    let cards = args.cards()?;
+    let recorded = args.recording.as_deref().map(|file| input::read(Some(file))).transpose()?.map(|read| read.data);
+    let cards = host::cards_of(args, recorded.as_ref())?;
     let Some(vary) = &args.vary else {
-        let mut judged = judge(args, &cards, None)?;
+        let mut judged = match &recorded {
+            Some(data) => of_recording(args, &cards, data)?,
+            None => judge(args, &cards, None)?,
+        };
         doubt_values(args, &mut judged, None)?;
         print::verdicts(args, &judged, None, None)?;
         return end(args, &judged);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::fragmentation::{by_address, with_blocks};
 use super::pool::pool_balance;
+use super::unified_balance;
 use crate::attribute::library;
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, MemoryKind};
@@ -29,6 +30,10 @@ pub enum BalanceItem {
     GraphSlack,
     /// Unused parts of segments of `cuMemAlloc`.
     ClassicSlack,
+    /// Of an integrated device: page cache that Linux gives back to who asks for memory.
+    PageCache,
+    /// Of an integrated device: this process's own resident memory.
+    Process,
     /// Live blocks of the heap that are smaller than the threshold.
     Smaller,
     /// Parts of live blocks of the heap that are not in physical memory; negative.
@@ -66,6 +71,8 @@ pub struct Balance {
     pub total: Option<u64>,
     /// Bytes that are not free, as all processes see them (`cuMemGetInfo`); resident bytes of the process.
     pub used: u64,
+    /// Bytes that programs can get, with the page cache that Linux gives back (`MemAvailable`); `None` but for an integrated device.
+    pub available: Option<u64>,
     /// They add up to `used`.
     pub rows: Vec<BalanceRow>,
 }
@@ -80,10 +87,17 @@ pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     let graphs = memory.graphs.map_or(0, |graphs| i128::from(graphs.reserved) - i128::from(graph_blocks));
     rows.push(row(BalanceItem::GraphSlack, graphs));
     rows.push(row(BalanceItem::ClassicSlack, classic_slack(device).into()));
+    let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
+    let left = i128::from(used) - explained;
+    if let Some(unified) = memory.unified {
+        let [page_cache, process] = unified_balance::shares(unified, memory.free, left);
+        rows.extend([row(BalanceItem::PageCache, page_cache), row(BalanceItem::Process, process)]);
+    }
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Some(Balance { total: Some(memory.total), used, rows })
+    let available = memory.unified.and_then(|unified| unified.system).map(|system| system.available);
+    Some(Balance { total: Some(memory.total), used, available, rows })
 }
 
 pub(super) fn row(item: BalanceItem, bytes: i128) -> BalanceRow {

@@ -62,7 +62,7 @@ fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Some(Balance { total: None, used, rows })
+    Some(Balance { total: None, used, available: None, rows })
 }
 
 fn sum(bytes: impl Iterator<Item = u64>) -> i128 {
@@ -87,7 +87,7 @@ fn heap_rows(mappings: &Mappings, then: &Peak) -> Vec<BalanceRow> {
 }
 
 /// Memory without a file, with the bytes of the live blocks in it.
-fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
+pub(super) fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
     let blocks = by_address(blocks);
     let mut before = vec![0u64];
     before.extend(blocks.iter().scan(0u64, |sum, block| {

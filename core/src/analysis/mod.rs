@@ -39,6 +39,7 @@ mod stack_test;
 mod tables;
 mod temporaries;
 mod twice;
+mod unified_balance;
 mod waste;
 mod window;
 

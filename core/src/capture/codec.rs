@@ -11,8 +11,9 @@ use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord,
-    Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
+    MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules, ScopeStats, Segment,
+    SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory, Thread, ThreadId,
+    UnifiedMemory, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -66,7 +67,10 @@ coded! {
     Stat { current, peak, allocated, freed }
     Counted { now, at_peak, before }
     Pool { used, used_high, reserved, reserved_high, release_threshold: raw, used_before }
-    DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs }
+    DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs, ..Self::default() }
+    UnifiedMemory { system, process }
+    SystemMemory { total, available, free }
+    ResidentMemory { resident, files }
     GraphMemory { used, used_high, reserved, reserved_high }
     GpuTotals { operations, launches, laid_out, copies, fills, graphs, last_opaque, lost }
     BlockUse { operation, time_ns: time, after_alloc, frees_after, stack, kernel, stream }
@@ -148,6 +152,14 @@ coded_by! {
     Option<u32>: |value, p| p.put(&value.map(u64::from)), |r| r.get::<Option<u64>>()?.map(small).transpose();
     Option<Device>: |value, p| p.put(&value.map(device_number)), |r| r.get::<Option<u64>>()?.map(device).transpose();
     Option<GraphMemory>: |memory, p| {
+        p.put(&memory.is_some());
+        memory.iter().for_each(|memory| p.put(memory))
+    }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };
+    Option<SystemMemory>: |memory, p| {
+        p.put(&memory.is_some());
+        memory.iter().for_each(|memory| p.put(memory))
+    }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };
+    Option<ResidentMemory>: |memory, p| {
         p.put(&memory.is_some());
         memory.iter().for_each(|memory| p.put(memory))
     }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };

@@ -260,6 +260,10 @@ impl Reading {
             Tag::Ooms => parts.ooms = r.get()?,
             Tag::Pool => parts.driver.pool = Some(r.get()?),
             Tag::Memory => parts.driver.memory = Some(r.get()?),
+            Tag::Unified => {
+                let memory = parts.driver.memory.as_mut().ok_or(Damage("the host's memory without the device's"))?;
+                memory.unified = Some(r.get()?);
+            }
             Tag::SegmentRecords => {
                 let ends = |record: &SegmentRecord| in_range(record.address + record.size);
                 parts.segment_records.extend(checked(r, |record| ends(record).map(drop))?);

@@ -306,7 +306,9 @@ impl<W: Write> Encoder<W> {
 
     pub fn driver(&mut self, device: Device, driver: Driver) -> io::Result<()> {
         driver.pool.map_or(Ok(()), |pool| self.of_device(Tag::Pool, device, &pool))?;
-        driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))
+        driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))?;
+        let unified = driver.memory.and_then(|memory| memory.unified);
+        unified.map_or(Ok(()), |unified| self.of_device(Tag::Unified, device, &unified))
     }
 
     fn device(&mut self, snapshot: &DeviceSnapshot, records: usize) -> io::Result<()> {

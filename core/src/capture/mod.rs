@@ -61,6 +61,7 @@
 //! | 40 graph nodes | device count:n (time_ns:step thread:n place:n kind:n(in the order of `GraphNodeKind`) bytes:n block:n(0: not recorded))* |
 //! | 41 launcher | world_size:n(0: unknown, else 1 + ranks) job:text(empty: unknown); of the distributed job that the process is a rank of; absent if nothing is known |
 //! | 42 idle | device count:n (block:step operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n)*; times in which nothing used a large block |
+//! | 43 unified | device system(0: not read, else 1 and total available free) process(0: not read, else 1 and resident files); the host's memory, of which an integrated device's is; after the device's *memory* |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -126,7 +127,7 @@ tags! {
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
-    Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42,
+    Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42, Unified = 43,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

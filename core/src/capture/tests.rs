@@ -7,7 +7,8 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
     Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, Process, SnapshotData, Spans, StackId, ThreadId, UnseenCalls,
+    MappingKind, Mappings, MemoryKind, Process, ResidentMemory, SnapshotData, Spans, StackId, SystemMemory, ThreadId,
+    UnifiedMemory, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -159,6 +160,24 @@ fn what_is_written_is_read_and_written_again() {
 }
 
 #[test]
+fn the_hosts_memory_is_read_again_whatever_of_it_is_known() {
+    let (system, process) =
+        (SystemMemory { total: 30, available: 20, free: 10 }, ResidentMemory { resident: 5, files: 2 });
+    for system in [None, Some(system)] {
+        for process in [None, Some(process)] {
+            let mut data = sample();
+            let unified = Some(UnifiedMemory { system, process });
+            data.devices[0].memory = Some(DeviceMemory { unified, ..Default::default() });
+            assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
+        }
+    }
+    let mut data = sample();
+    data.devices[0].memory = Some(DeviceMemory::default());
+    let bytes = bytes_of(&data);
+    assert_eq!(read(&bytes).unwrap().data.devices[0].memory.unwrap().unified, None, "as in older captures");
+}
+
+#[test]
 fn the_bytes_of_a_small_capture_are_as_documented() {
     let bytes = bytes_of(&testing::empty());
     assert_eq!(bytes[..12], *b"memtrace\x01\0\0\0");
@@ -230,6 +249,7 @@ fn impossible_content_is_refused() {
     let name_of_no_block = chunk(Tag::Names, &[0, 0, 1, 0, 1, b'a', 7]);
     let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257], &[7]].concat());
     let no_category = chunk(Tag::Names, &[0, 0, 1, 2, 1, b'a', 10]);
+    let unified_without_memory = chunk(Tag::Unified, &[1, 0, 0]);
     let no_rule = chunk(Tag::Settings, &[0, 0, 0, 0, 0, 0, 0, 0, 3, b'n', b'o', b'x']);
     for (bad, word) in [
         (&no_interval, "interval"),
@@ -238,6 +258,7 @@ fn impossible_content_is_refused() {
         (&long_name, "longer"),
         (&no_category, "category"),
         (&no_rule, "rules"),
+        (&unified_without_memory, "without the device's"),
         (&context_before_its_parent, "parent context"),
         (&stack_of_no_address, "address number"),
         (&record_of_no_stack, "stack number"),

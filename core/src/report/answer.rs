@@ -157,10 +157,16 @@ pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
     rows.iter().take(most).map(holder).collect()
 }
 
+/// The driver counts the page cache as used where the memory is the host's.
+pub(super) fn is_integrated(device: &DeviceSnapshot) -> bool {
+    device.memory.is_some_and(|memory| memory.unified.is_some())
+}
+
 fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
     let oom = device.ooms.last()?;
     let (size, after) = (Bytes(oom.size), seconds(oom.time_ns));
-    let free = oom.device_free.map_or(String::new(), |free| format!(", with {} free", Bytes(free)));
+    let beside = if is_integrated(device) { " beside the page cache" } else { "" };
+    let free = oom.device_free.map_or(String::new(), |free| format!(", with {} free{beside}", Bytes(free)));
     let times = match device.stats.num_ooms {
         1 => "once: a request".to_owned(),
         times => format!("{times} times: the last request,"),

@@ -7,7 +7,7 @@ use crate::analysis::{
 };
 use crate::attribute::is_python;
 use crate::recording::DeviceView;
-use crate::snapshot::{Device, MemoryKind};
+use crate::snapshot::{Device, MemoryKind, UnifiedMemory};
 use crate::units::{Bytes, grouped};
 
 pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
@@ -26,7 +26,21 @@ fn balance_section(device: &DeviceView<'_>) -> Option<Section> {
     let balance = balance(device)?;
     let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
-    Some(balance_table(&balance, heading, sentence))
+    let mut section = balance_table(&balance, heading, sentence);
+    section.about =
+        device.memory.and_then(|memory| memory.unified).map_or_else(Vec::new, |unified| of_host(&balance, unified));
+    Some(section)
+}
+
+/// How much programs can get of an integrated device's memory, which the driver does not say.
+fn of_host(balance: &Balance, unified: UnifiedMemory) -> Vec<String> {
+    let heading = "The GPU is integrated: its memory is the host's.".to_owned();
+    let free = balance.total.unwrap_or(0).saturating_sub(balance.used);
+    let available = unified.system.map_or("How much of it is available was not read.".to_owned(), |system| {
+        let (available, total) = (Bytes(system.available), Bytes(system.total));
+        format!("{available} of its {total} are available; the driver calls {} free.", Bytes(free))
+    });
+    vec![heading, available]
 }
 
 /// The rows and their sum, and below them a sentence on each row that has one.
@@ -56,6 +70,8 @@ pub(crate) fn name(item: &BalanceItem) -> String {
         BalanceItem::PoolSlack => "reserved by pools, unused".to_owned(),
         BalanceItem::GraphSlack => "kept for graphs, unused".to_owned(),
         BalanceItem::ClassicSlack => "cut off by cuMemAlloc".to_owned(),
+        BalanceItem::PageCache => "page cache that Linux gives back".to_owned(),
+        BalanceItem::Process => "this process's own resident memory".to_owned(),
         BalanceItem::Unexplained => "unexplained".to_owned(),
         BalanceItem::Smaller => "live blocks below the threshold".to_owned(),
         BalanceItem::Untouched => "of live blocks not in physical memory".to_owned(),
@@ -105,6 +121,10 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
         }
         BalanceItem::GraphSlack => "kept for the next launch; cuDeviceGraphMemTrim releases it.",
         BalanceItem::ClassicSlack => "cuMemAlloc reserves whole segments; blocks from pools share segments.",
+        BalanceItem::PageCache => "files that Linux keeps in memory while nobody asks for it; it is available.",
+        BalanceItem::Process => {
+            "on the heap, stacks and what it maps, without mapped files; the heap's report says more."
+        }
         BalanceItem::Unexplained if row.bytes < 0 => {
             "more was recorded than the device has in use: something is counted twice, or its free was not seen."
         }
@@ -234,7 +254,7 @@ fn churn_notes(churn: &Churn) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
-    use crate::snapshot::{CallTime, DeviceMemory, Pool};
+    use crate::snapshot::{CallTime, DeviceMemory, Pool, SystemMemory};
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
@@ -250,6 +270,31 @@ mod tests {
         for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "Time(12500)"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn of_an_integrated_device_what_is_available_is_said_and_not_what_the_driver_calls_free() {
+        let of = |unified| {
+            let mut trace = Story::cuda(0);
+            trace.alloc("input", 2000).on(LINE_7);
+            trace.memory_of_device(DeviceMemory {
+                free: 2 << 30,
+                total: 120 << 30,
+                unified,
+                ..DeviceMemory::default()
+            });
+            let data = trace.build();
+            balance_section(&DeviceView::of(&data, &data.devices[0])).unwrap()
+        };
+        let system = Some(SystemMemory { total: 121 << 30, available: 90 << 30, free: 1 << 30 });
+        let read = of(Some(UnifiedMemory { system, process: None }));
+        assert_eq!(read.about[1], "90.00 GiB of its 121.0 GiB are available; the driver calls 2.000 GiB free.");
+        // 90 GiB less what the driver calls free.
+        let page_cache = read.rows.iter().find(|row| row[2] == Cell::Text("page cache that Linux gives back".into()));
+        assert_eq!(page_cache.map(|row| row[0].clone()), Some(Cell::Signed(88 << 30)));
+        assert!(read.notes[0].starts_with("page cache that Linux gives back: files"), "{:?}", read.notes);
+        assert!(of(Some(UnifiedMemory::default())).about[1].contains("was not read"));
+        assert!(of(None).about.is_empty());
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub fn fit_line(fit: &Fit) -> String {
             None => format!("undecided, between {} spare and {} short", Bytes(spare), Bytes(short)),
         },
     };
-    format!("{} ({} by CUDA): {verdict}", fit.card.name, Bytes(fit.card.memory))
+    let whose = if fit.card.unified { "of the host's memory" } else { "by CUDA" };
+    format!("{} ({} {whose}): {verdict}", fit.card.name, Bytes(fit.card.memory))
 }
 
 /// What was predicted for a card and what a recording there says, row by row.
@@ -35,6 +36,9 @@ pub fn drift_section(fit: &Fit, rows: &[DriftRow]) -> Section {
 pub fn fit_section(fit: &Fit) -> Section {
     let mut section =
         Section::of_columns("fit", format!("On {} ({})", fit.card.name, fit.card.source), &["Low", "High", "What"]);
+    if fit.card.unified {
+        section.about.push("The GPU's memory is the host's, so what the process itself has counts.".to_owned());
+    }
     let row = |low, high, what: &str, known: &str| {
         vec![Cell::Sum(low), Cell::Sum(high), Cell::Text(format!("{what}{known}"))]
     };
@@ -65,6 +69,9 @@ mod tests {
             fit_line(&fit(1 << 20)),
             "24GiB (1.000 MiB by CUDA): undecided, between 0 B spare and 1.000 KiB short"
         );
+        let on_host = Fit { card: Card::of_host("24GiB", 2 << 20), ..fit(0) };
+        assert!(fit_line(&on_host).starts_with("24GiB (2.000 MiB of the host's memory): fits, "));
+        assert!(fit_section(&on_host).about[0].contains("the host's") && fit_section(&fit(0)).about.is_empty());
         assert_eq!(fit_line(&fit(0)), "24GiB (0 B by CUDA): does not fit, 1.000 MiB to 1.001 MiB short");
         let section = fit_section(&fit(2 << 20));
         let sums: Vec<_> = section.rows.iter().map(|row| (row[0].clone(), row[1].clone())).collect();

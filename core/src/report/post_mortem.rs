@@ -1,9 +1,10 @@
 //! Post-mortem of a refused allocation: the request, what was available, who holds the rest, and what would help.
 
+use super::answer::is_integrated;
 use super::{Report, ReportOptions, Section, findings, tables};
 use crate::analysis::{self, PostMortem};
 use crate::recording::DeviceView;
-use crate::snapshot::Device;
+use crate::snapshot::{Device, DeviceSnapshot};
 use crate::units::{Bytes, grouped};
 
 const ROWS: usize = 10;
@@ -20,24 +21,25 @@ pub(super) fn report(device: &DeviceView<'_>) -> Option<Report> {
         },
         answer: what_helps(&post_mortem, device.device),
         findings: findings(device),
-        totals: what_there_was(&post_mortem, device.device),
+        totals: what_there_was(&post_mortem, device),
         sections: [by_line, by_scope].map(|section| Section { is_estimate: device.is_sample(), ..section }).to_vec(),
         ..Report::default()
     })
 }
 
-fn what_there_was(post_mortem: &PostMortem, device: Device) -> Vec<(&'static str, String)> {
+fn what_there_was(post_mortem: &PostMortem, device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let refused = &post_mortem.refused;
     let known = |bytes: Option<u64>| bytes.map_or("not known".to_owned(), |bytes| Bytes(bytes).to_string());
     let total = refused.device_total.map_or(String::new(), |total| format!(" of {}", Bytes(total)));
     let estimated = if post_mortem.holes.estimated { ", estimated" } else { "" };
     let free = format!("{}{total}", known(refused.device_free));
     let mut lines = vec![("Requested", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size)))];
-    if device == Device::Cpu {
+    let others = if is_integrated(device) { "other processes and the page cache" } else { "other processes" };
+    if device.device == Device::Cpu {
         lines.extend(refused.device_total.map(|_| ("Address space", format!("{free} free: the limit is ulimit -v's"))));
     } else {
         lines.extend([
-            ("Free", format!("{free}, counting other processes")),
+            ("Free", format!("{free}, counting {others}")),
             ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
             ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
         ]);
@@ -79,6 +81,7 @@ mod tests {
     use super::*;
     use crate::export::Text;
     use crate::snapshot::testing::{LINE_7, Story};
+    use crate::snapshot::{DeviceMemory, UnifiedMemory};
 
     #[test]
     fn the_request_and_what_helps_are_named() {
@@ -92,6 +95,22 @@ mod tests {
         {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn what_an_integrated_gpu_calls_free_is_without_the_page_cache() {
+        let said = |unified| {
+            let mut trace = Story::cuda(0);
+            trace.memory_of_device(DeviceMemory { unified, ..DeviceMemory::default() });
+            let data = trace.alloc("kept", 3000).on(LINE_7).refused(1001, Some(1000)).build();
+            let answer = Report::of(&data, &crate::report::ReportOptions::default()).unwrap().answer.join(" ");
+            (Text::default().show(&Report::of_refusal(&data, Device::Cuda(0)).unwrap()), answer)
+        };
+        let (post_mortem, answer) = said(Some(UnifiedMemory::default()));
+        assert!(post_mortem.contains("counting other processes and the page cache"), "{post_mortem}");
+        assert!(answer.contains("with 1000 B free beside the page cache."), "{answer}");
+        let (post_mortem, answer) = said(None);
+        assert!(!post_mortem.contains("page cache") && answer.contains("with 1000 B free."), "{post_mortem} {answer}");
     }
 
     #[test]

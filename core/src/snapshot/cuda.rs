@@ -1,5 +1,6 @@
 //! State of the CUDA hooks, and the driver's own memory statistics.
 
+use super::unified::UnifiedMemory;
 use super::words::words;
 
 words! {
@@ -95,6 +96,8 @@ pub struct DeviceMemory {
     pub own_pools: u64,
     /// Memory of CUDA graphs, if the query succeeded (`cuDeviceGetGraphMemAttribute`).
     pub graphs: Option<GraphMemory>,
+    /// The host's memory at the same moment, if the device is an integrated one (`CU_DEVICE_ATTRIBUTE_INTEGRATED`), whose memory it is.
+    pub unified: Option<UnifiedMemory>,
 }
 
 /// The driver's statistics of a device's graph memory, in bytes.

@@ -33,6 +33,7 @@ mod stats;
 mod symbol_name;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unified;
 mod uses;
 mod weight;
 mod words;
@@ -81,6 +82,7 @@ pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
+pub use unified::{ResidentMemory, SystemMemory, UnifiedMemory};
 pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId};
 pub use weight::Weight;
 pub(crate) use words::words;

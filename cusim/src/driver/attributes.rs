@@ -8,11 +8,13 @@ pub(super) fn attribute(config: &Config, device: usize, number: i32) -> i32 {
         MAJOR => config.capability.0,
         MINOR => config.capability.1,
         POOLS_SUPPORTED => i32::from(config.pools),
+        INTEGRATED => i32::from(config.integrated),
         PCI_BUS => device as i32 + 1,
         _ => FIXED.iter().find(|(known, _)| *known == number).map_or(0, |(_, value)| *value),
     }
 }
 
+const INTEGRATED: i32 = 18;
 const PCI_BUS: i32 = 33;
 const MAJOR: i32 = 75;
 const MINOR: i32 = 76;

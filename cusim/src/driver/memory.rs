@@ -63,7 +63,7 @@ driver! {
         with(|machine| {
             machine.check_captures(number(), mode())?;
             let device = machine.context(context)?.device;
-            let (unused, all) = machine.memory(device);
+            let (unused, all) = machine.memory_info(device);
             free.set(unused as usize)?;
             total.set(all as usize)
         })

@@ -27,6 +27,7 @@ use crate::code::{Answer, INVALID_DEVICE, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::Config;
 use crate::faults::{CallKind, Script};
 use crate::history::{BlockKind, History, HistoryRecord};
+use crate::meminfo;
 use crate::memory::{PoolCounters, SimDevice, SimPool};
 use crate::own::{MmapMap, MmapVec, mmap_map, mmap_vec};
 
@@ -206,6 +207,14 @@ impl SimMachine {
     pub fn memory(&self, device: usize) -> (u64, u64) {
         let capacity = self.devices.get(device).map_or(0, |device| device.capacity);
         (capacity.saturating_sub(self.taken(device)), capacity)
+    }
+
+    /// Free bytes and all bytes as `cuMemGetInfo` says them: an integrated GPU's driver counts the page cache as used (assumed).
+    #[must_use]
+    pub fn memory_info(&self, device: usize) -> (u64, u64) {
+        let (free, all) = self.memory(device);
+        let page_cache = || self.config.page_cache.unwrap_or_else(meminfo::page_cache);
+        (free.saturating_sub(if self.config.integrated { page_cache() } else { 0 }), all)
     }
 
     /// Bytes of the device that are not free: of pools, other allocations, contexts, modules and other processes.

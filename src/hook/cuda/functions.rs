@@ -30,6 +30,7 @@ macro_rules! functions {
 functions! {
     cuDeviceGetCount(count: &mut c_int);
     cuDeviceGet(device: &mut c_int, ordinal: c_int);
+    cuDeviceGetAttribute(value: &mut c_int, attribute: c_int, device: c_int);
     cuDeviceGetDefaultMemPool(pool: &mut DriverObject, device: c_int);
     cuDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, value: &mut u64);
     cuDevicePrimaryCtxGetState(device: c_int, flags: &mut c_uint, active: &mut c_int);

@@ -12,6 +12,7 @@ use super::functions::*;
 use super::table::HandleTable;
 use super::types::Place;
 use super::{device, pools};
+use crate::hook::host;
 use crate::record::ledger::segments::SegmentAnswer;
 use crate::record::{device_memory, guard, recorder};
 
@@ -92,8 +93,10 @@ fn device_memory() -> Option<(u64, u64)> {
 /// The memory of a device: free bytes, the program's own pools, and graphs.
 fn memory(ordinal: u32) -> Option<DeviceMemory> {
     let _relaxed = RelaxedCapture::enter()?;
-    let (free, total) = with_context(device_at(ordinal)?, device_memory)??;
-    let mut memory = DeviceMemory { free, total, graphs: graphs_of(device_at(ordinal)?), ..DeviceMemory::default() };
+    let device = device_at(ordinal)?;
+    let (free, total) = with_context(device, device_memory)??;
+    let unified = is_integrated(device).then(host::now);
+    let mut memory = DeviceMemory { free, total, graphs: graphs_of(device), unified, ..DeviceMemory::default() };
     for pool in pools::of_device(ordinal) {
         let pool = pool as usize;
         memory.own_pools += 1;
@@ -101,6 +104,12 @@ fn memory(ordinal: u32) -> Option<DeviceMemory> {
         memory.own_pools_reserved += attribute(pool, RESERVED_CURRENT).unwrap_or(0);
     }
     Some(memory)
+}
+
+/// Whether the device's memory is the host's.
+fn is_integrated(device: c_int) -> bool {
+    const INTEGRATED: c_int = 18;
+    answer(|value| cuDeviceGetAttribute(value, INTEGRATED, device)).is_some_and(|value| value != 0)
 }
 
 /// Runs a closure in a context of the device, if it has one. Creates none.

@@ -168,7 +168,10 @@ fn simulate(user: &mut User) -> Result<()> {
     let expected = ["8 batches", "on cuda:0", "recorded to target/memtrace/digits-4.memtrace"];
     user.run("cargo memtrace run --features cuda --simulate 24GiB", 0, &expected)?;
     user.run("cargo memtrace report --top 5", 0, &["a simulated GPU", "src/lib.rs:"])?;
-    user.write("Whether it fits on a card, and with how many images: the program reads their number from a variable.");
+    user.write(
+        "Whether it fits on a card, and with how many images: the program reads their number from a variable. With `--unified` a \
+         size in `--gpus` is the memory of a host whose GPU has none of its own ([fit.md](fit.md#where-the-gpus-memory-is-the-hosts)).",
+    );
     user.edit(
         "src/main.rs",
         "digits::images(1024, &device)?",

@@ -28,6 +28,7 @@ Examples:
   cargo memtrace fit --gpus RTX-4090,A10G,48GiB --release --features cuda
   cargo memtrace fit --gpus RTX-4090 --vary batch=1..256 --features cuda -- --batch {batch}
   cargo memtrace fit --gpus A10G --recording run.memtrace
+  cargo memtrace fit --unified --gpus 128GiB --features cuda
   cargo memtrace fit --check real.memtrace --features cuda"
 )]
 pub(crate) struct FitArgs {
@@ -39,6 +40,9 @@ pub(crate) struct FitArgs {
     /// The GPUs of this machine, with what is free there now
     #[arg(long, conflicts_with = "gpus")]
     pub(super) free: bool,
+    /// The GPU's memory is the host's (DGX Spark, Jetson): sizes are all that the host has, and the process's own memory counts
+    #[arg(long, conflicts_with = "check")]
+    pub(super) unified: bool,
     /// How many GPUs the program finds; each is judged
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(super) count: u16,

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use memtrace_core::analysis::Card;
 
+use super::available::available_now;
 use crate::failure::CommandFailure;
 
 const ARGUMENTS: [&str; 2] = ["--query-gpu=name,memory.free", "--format=csv,noheader,nounits"];
@@ -14,7 +15,8 @@ pub(super) fn free_now() -> Result<Vec<Card>, CommandFailure> {
     let output = Command::new("nvidia-smi").args(ARGUMENTS).output();
     let output = output.map_err(|error| failed(format!("it does not run: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let cards: Vec<Card> = text.lines().filter_map(card).collect();
+    let of_line = |line: &str| card(line).map(Ok).or_else(|| integrated(line).map(available_now));
+    let cards: Vec<Card> = text.lines().filter_map(of_line).collect::<Result<_, _>>()?;
     if !output.status.success() || cards.is_empty() {
         return Err(failed(format!("it says no GPU: {}", text.trim())));
     }
@@ -29,6 +31,12 @@ fn card(line: &str) -> Option<Card> {
     Some(Card { source, ..Card::of_product(name.trim(), free.checked_mul(1 << 20)?) })
 }
 
+/// The name in a line `NVIDIA GB10, [N/A]`: nvidia-smi does not know the memory of a GPU whose memory is the host's.
+fn integrated(line: &str) -> Option<&str> {
+    let (name, free) = line.rsplit_once(',')?;
+    (free.trim() == "[N/A]").then(|| name.trim())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +46,7 @@ mod tests {
         let card = card("NVIDIA GeForce RTX 4090, 23028").unwrap();
         assert_eq!((card.name.as_str(), card.memory), ("NVIDIA GeForce RTX 4090", 23_028 << 20));
         assert_eq!(card.threads, Card::named("RTX 4090").unwrap().threads);
+        assert_eq!(["NVIDIA GB10, [N/A]", "a, 5", "a"].map(integrated), [Some("NVIDIA GB10"), None, None]);
         assert_eq!(["", "NVIDIA", "a, b", "a, [N/A]"].map(super::card), [const { None }; 4]);
     }
 }

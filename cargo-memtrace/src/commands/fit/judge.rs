@@ -90,7 +90,7 @@ fn failed_run(varied: Varied<'_>) -> CommandFailure {
     CommandFailure::usage(format!("the program failed on the simulated GPU{with}; its messages are above"))
 }
 
-fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
+pub(super) fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<Judged, CommandFailure> {
     let recording = Recording::new(data);
     let gpus: Vec<&DeviceView<'_>> = gpus(&recording).collect();
     if gpus.is_empty() {
@@ -100,7 +100,8 @@ fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) -> Result<J
         return Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]));
     }
     let on = |gpu: &DeviceView<'_>, card: &Card| {
-        Fit::of(gpu, card.clone()).with("other processes, display", args.reserve).with("margin", args.margin)
+        let fit = if card.unified { Fit::on_host(&recording, gpu, card.clone()) } else { Fit::of(gpu, card.clone()) };
+        fit.with("other processes, display", args.reserve).with("margin", args.margin)
     };
     let judged = |gpu: &&DeviceView<'_>| {
         let fits: Vec<Fit> = cards.iter().map(|card| on(gpu, card)).collect();
@@ -178,6 +179,7 @@ fn record(
     };
     let variables = varied.map(|(name, value)| (name.to_owned(), value.to_string()));
     let results = values.map(|(values, _)| ("MEMTRACE_CUSIM_RESULTS".to_owned(), values.to_owned()));
+    let integrated = args.unified.then(|| ("MEMTRACE_CUSIM_INTEGRATED".to_owned(), "1".to_owned()));
     let run = RunArgs {
         cargo: args.cargo.clone(),
         simulate: Some(vec![MEMORY; args.count.into()].join(",")),
@@ -185,7 +187,7 @@ fn record(
         uses: !args.is_of_all_cards(),
         exec: args.exec.clone(),
         args: args.args.iter().map(filled).collect(),
-        variables: variables.into_iter().chain(results).collect(),
+        variables: variables.into_iter().chain(results).chain(integrated).collect(),
         ..RunArgs::default()
     };
     let shown = if values.is_some() { Output::Hidden } else { Output::OnStandardError };

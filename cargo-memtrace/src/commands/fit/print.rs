@@ -109,6 +109,7 @@ fn of_card(fit: &Fit) -> Value {
     json!({
         "card": fit.card.name,
         "memory_bytes": fit.card.memory,
+        "unified": fit.card.unified,
         "verdict": verdict,
         "doubt": fit.doubt,
         "spare_bytes": [least as i64, most as i64],

@@ -11,6 +11,8 @@ pub struct Card {
     pub memory: u64,
     /// Multiprocessors times threads of each: what the driver reserves kernel stacks for. `None` if it is not known.
     pub threads: Option<u64>,
+    /// Whether the memory is the host's, which the process itself needs some of.
+    pub unified: bool,
     /// Where the memory was read.
     pub source: &'static str,
 }
@@ -52,6 +54,7 @@ pub fn cards() -> impl Iterator<Item = Card> {
         name: known.name.to_owned(),
         memory: known.mib * MIB,
         threads: Some(known.multiprocessors * known.threads),
+        unified: false,
         source: known.source,
     })
 }
@@ -73,7 +76,12 @@ impl Card {
 
     /// A card of which only the memory is known, in bytes as CUDA reports them.
     pub fn of_memory(name: &str, memory: u64) -> Self {
-        Self { name: name.to_owned(), memory, threads: None, source: "as given" }
+        Self { name: name.to_owned(), memory, threads: None, unified: false, source: "as given" }
+    }
+
+    /// An integrated GPU, of a host with so much memory.
+    pub fn of_host(name: &str, memory: u64) -> Self {
+        Self { unified: true, ..Self::of_memory(name, memory) }
     }
 
     /// The fewest and the most threads that kernel stacks are reserved for.

@@ -4,13 +4,15 @@ mod cards;
 mod drift;
 mod need;
 mod room;
+mod unified;
 
 pub use cards::{Card, cards};
 pub use drift::{DriftRow, drift};
 pub(crate) use room::least as least_room;
 
 use crate::attribute::is_python;
-use crate::recording::DeviceView;
+use crate::recording::{DeviceView, Recording};
+use crate::snapshot::Device;
 use crate::units::Bytes;
 
 /// A part of what a program needs on a card.
@@ -65,7 +67,21 @@ impl Fit {
     /// What the program that was recorded on a device needs on a card.
     pub fn of(device: &DeviceView<'_>, card: Card) -> Self {
         let roomy_pools = need::on_a_roomy_card(device);
-        Self { rows: need::rows(device, &card), roomy_pools, card, doubt: None }
+        Self { rows: need::rows(device, &card, []), roomy_pools, card, doubt: None }
+    }
+
+    /// What it needs where the card's memory is the host's: that of the process, too.
+    pub fn on_host(recording: &Recording<'_>, device: &DeviceView<'_>, card: Card) -> Self {
+        let of_process = unified::rows(recording, device);
+        let doubt = match () {
+            () if of_process.is_none() => Some("how much memory the process had of the host was not read"),
+            () if recording.devices().iter().filter(|other| is_used_gpu(other)).count() > 1 => {
+                Some("it uses several GPUs, and all would have the host's memory")
+            }
+            () => None,
+        };
+        let rows = need::rows(device, &card, of_process.into_iter().flatten());
+        Self { rows, roomy_pools: need::on_a_roomy_card(device), card, doubt: doubt.map(str::to_owned) }
     }
 
     /// The same with a row of a known size, such as what other processes use; without it if it is 0.
@@ -142,6 +158,10 @@ impl Fit {
             _ => FitVerdict::DoesNotFit(low - memory, high - memory),
         }
     }
+}
+
+fn is_used_gpu(device: &DeviceView<'_>) -> bool {
+    matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0
 }
 
 #[cfg(test)]
@@ -247,7 +267,7 @@ mod tests {
         {
             let card = Card { threads: Some(multiprocessors * threads), ..Card::of_memory("a card", 0) };
             let story = Story::cuda(0);
-            let rows = need::rows(&DeviceView::of(&story.build(), &story.device()), &card);
+            let rows = need::rows(&DeviceView::of(&story.build(), &story.device()), &card, []);
             let is_context = |row: &&NeedRow| ["kernel stacks", "rest of the context"].contains(&row.what);
             let of = |pick: fn(&NeedRow) -> u64| rows.iter().filter(is_context).map(pick).sum::<u64>();
             let (low, high) = (of(|row| row.low), of(|row| row.high));

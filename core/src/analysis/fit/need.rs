@@ -19,8 +19,10 @@ pub(super) const WORKSPACE: &str = "cuBLAS workspace";
 /// What pools take beyond.
 pub(super) const POOLS: &str = "rounding and growth of pools";
 
-pub(super) fn rows(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
-    let beside = of_process(device, card);
+/// `more` is what is needed beside the GPU's own memory.
+pub(super) fn rows(device: &DeviceView<'_>, card: &Card, more: impl IntoIterator<Item = NeedRow>) -> Vec<NeedRow> {
+    let mut beside = of_process(device, card);
+    beside.extend(more);
     let taken = beside.iter().fold(0, |sum: u64, row| sum.saturating_add(row.high));
     let pools = pools(device, card.memory.saturating_sub(taken));
     let rows = [live(device), pools].into_iter().chain(beside);

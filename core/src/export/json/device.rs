@@ -146,7 +146,7 @@ impl DeviceFigures {
             scopes: None,
             temporaries: is_shown("temporaries").then(|| analysis::temporaries(device)),
             live_twice: is_shown("live_twice").then(twice).flatten(),
-            balance: is_shown("balance").then(|| analysis::balance(device)).flatten().map(MemoryBalance::of),
+            balance: is_shown("balance").then(|| MemoryBalance::of(device)).flatten(),
             segments: (is_shown("segments") && matches!(device.device, Device::Cuda(_))).then(|| Segments::of(device)),
             driver_time: (is_shown("driver_time") || is_shown("driver_time_by_scope"))
                 .then(|| DriverTime::of(device))

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::analysis::{self, Balance, Fragmentation, TimeRow};
+use crate::analysis::{self, Fragmentation, TimeRow};
 use crate::recording::DeviceView;
 use crate::report::{Finding, coverage, device_memory, sampled};
-use crate::snapshot::{self, Device, DeviceSnapshot, MemoryStats, RecordKind, Stat};
+use crate::snapshot::{self, Device, DeviceSnapshot, MemoryStats, RecordKind, Stat, UnifiedMemory};
 
 /// The moment at which most bytes were live.
 #[derive(Clone, Serialize)]
@@ -49,6 +49,9 @@ pub(super) struct MemoryBalance {
     total_bytes: Option<u64>,
     /// Bytes in use, by all processes; resident bytes of the process.
     used_bytes: u64,
+    /// Of an integrated device, whose memory is the host's: what the host said at the same moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unified: Option<UnifiedMemory>,
     rows: Vec<BalanceRow>,
 }
 
@@ -63,10 +66,12 @@ struct BalanceRow {
 }
 
 impl MemoryBalance {
-    pub(super) fn of(balance: Balance) -> Self {
+    pub(super) fn of(device: &DeviceView<'_>) -> Option<Self> {
+        let balance = analysis::balance(device)?;
+        let unified = device.memory.and_then(|memory| memory.unified);
         let row = |row: analysis::BalanceRow| BalanceRow { label: device_memory::name(&row.item), bytes: row.bytes };
         let rows = balance.rows.into_iter().map(row).collect();
-        Self { total_bytes: balance.total, used_bytes: balance.used, rows }
+        Some(Self { total_bytes: balance.total, used_bytes: balance.used, unified, rows })
     }
 }
 

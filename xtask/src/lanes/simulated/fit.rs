@@ -121,7 +121,10 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
     let largest = ["For SIZE=6:", "; largest SIZE: 6"];
     // Between what one and two blocks need beside all that CUDA may take.
     let vary = ["--gpus", "1900MiB", "--vary", "SIZE=1,2,3,4,5,6", "--", "falling"];
-    fit("fit of a need that falls again", &vary, 0, &largest)
+    fit("fit of a need that falls again", &vary, 0, &largest)?;
+    let on_host = ["64GiB (64.00 GiB of the host's memory): fits", "process's own memory: "];
+    let unified = ["--unified", "--gpus", "64GiB", "--vary", "SIZE=5,6", "--", "falling"];
+    fit("fit where the GPU's memory is the host's", &unified, 0, &on_host)
 }
 
 impl Said {
