@@ -38,6 +38,10 @@ static long resident(void) {
 }
 int main(int count, char **arguments) {
     size_t size = atol(arguments[1]);
+    #ifdef __aarch64__
+    // glibc's least there.
+    if (size < 131072) size = 131072;
+    #endif
     int threads = atoi(arguments[2]);
     long before = 0;
     char *memory = mmap(0, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
