@@ -211,7 +211,7 @@
 )]
 #![cfg_attr(
     not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")),
-    allow(dead_code, reason = "nothing records device memory here")
+    allow(dead_code, unused_imports, reason = "nothing records device memory here")
 )]
 
 mod assertion;

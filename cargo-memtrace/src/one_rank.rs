@@ -80,7 +80,10 @@ fn of_several(files: &[PathBuf], args: RankArgs, selection: Option<&SelectionArg
 
 fn of_number(ranks: &Ranks, number: u32) -> Result<&RankSummary, CommandFailure> {
     ranks.ranks.iter().find(|rank| rank.process.rank == Some(number)).ok_or_else(|| {
-        let there = rank_names(&ranks.ranks.iter().collect::<Vec<_>>());
-        CommandFailure::usage(format!("there is no recording of rank {number}; there is one of {there}"))
+        let there = match &ranks.ranks.iter().collect::<Vec<_>>()[..] {
+            [] => "no file could be read".to_owned(),
+            ranks => format!("there is one of {}", rank_names(ranks)),
+        };
+        CommandFailure::usage(format!("there is no recording of rank {number}; {there}"))
     })
 }

@@ -23,6 +23,16 @@ fn four(folder: &Path) {
 const WORST: &str = "memtrace: reading rank 2, which has the largest peak of 4 ranks: ranks/2.memtrace\n";
 
 #[test]
+fn a_folder_of_which_no_file_can_be_read_has_no_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("ranks")).unwrap();
+    ["a", "b"].iter().for_each(|name| fs::write(folder.path().join(format!("ranks/{name}.memtrace")), "junk").unwrap());
+    let (out, error) = ends(2, folder.path(), &["explain", "ranks", "x.rs:1", "--rank", "9"]);
+    assert_eq!(out, "");
+    assert!(error.ends_with("error: there is no recording of rank 9; no file could be read\n"), "{error}");
+}
+
+#[test]
 fn explain_reads_the_worst_rank_or_the_one_that_is_named() {
     let folder = tempfile::tempdir().unwrap();
     four(&folder.path().join("ranks"));

@@ -4,6 +4,13 @@ use super::collector::{CapturedStack, Collector};
 use super::registers::Registers;
 use super::stack::{FoundStack, KnownStack, PredictStack, Stack, StackPart};
 
+impl Registers {
+    /// Below every stack: the library takes the whole stack.
+    pub(super) fn here() -> Self {
+        Self { ip: 0, sp: 0, fp: 0 }
+    }
+}
+
 pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}
 
 pub(in crate::record) fn on_thread_start() {}
