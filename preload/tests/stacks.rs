@@ -113,7 +113,13 @@ int main(int count, char **arguments) {
 fn a_handler_on_a_small_signal_stack_may_allocate() {
     // An optimised library uses 6 KiB, nearly half of which is the kernel's own record. On aarch64 the record has 4.6 KiB,
     // and a stack is at least 16 KiB by <signal.h>.
-    let size = if cfg!(target_arch = "aarch64") { "16384" } else if cfg!(debug_assertions) { "9216" } else { "8192" };
+    let size = if cfg!(target_arch = "aarch64") {
+        "16384"
+    } else if cfg!(debug_assertions) {
+        "9216"
+    } else {
+        "8192"
+    };
     let (output, allocations) = run(HANDLER, &[size]);
     assert!(output.status.success() && allocations == 100, "{output:?} {allocations}");
 }

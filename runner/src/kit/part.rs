@@ -45,6 +45,8 @@ pub struct Kit {
     pub(super) root: PathBuf,
     cache: PathBuf,
     is_quiet: bool,
+    /// Another kind of machine, and a C compiler for it.
+    pub(super) other: Option<(&'static str, &'static str)>,
 }
 
 impl Kit {
@@ -53,12 +55,17 @@ impl Kit {
     /// # Errors
     /// There is no folder for the cache.
     pub fn of(root: &Path) -> Result<Self, String> {
-        Ok(Self { root: root.to_owned(), cache: cache()?, is_quiet: false })
+        Ok(Self { root: root.to_owned(), cache: cache()?, is_quiet: false, other: None })
     }
 
     /// Shows no progress of cargo's: another one shows its own at the same time.
     pub fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
+    }
+
+    /// For another kind of machine, whose programs this one can run, by a C compiler for it.
+    pub fn built_for(self, target: &'static str, compiler: &'static str) -> Self {
+        Self { other: Some((target, compiler)), ..self }
     }
 
     /// The only file of a part, or the first one.
@@ -95,7 +102,7 @@ impl Kit {
         let content = |file: &PathBuf| Some((file.strip_prefix(&self.root).ok()?.to_owned(), fs::read(file).ok()?));
         let sources: Vec<_> = files.iter().map(content).collect();
         // Homes may be shared by machines of several kinds.
-        let made_by = (env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
+        let made_by = (self.other, env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
         let hash = hash((part.cargo, part.files, made_by, sources));
         self.cache.join("kit").join(format!("{}-{hash}", part.folder_name()))
     }
@@ -126,16 +133,23 @@ impl Kit {
 
     /// Has cargo build a part. Returns the folder with the files.
     fn build(&self, part: &KitPart, target: &Path) -> io::Result<PathBuf> {
-        // Named, so that the files' folder is known whatever the user's own configuration says.
-        let host = host(&mut self.command("rustc".as_ref()))?;
         let mut command = self.command(&cargo());
-        command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &host).stdout(Stdio::null());
+        // Named, so that the files' folder is known whatever the user's own configuration says.
+        let kind = match self.other {
+            Some((target, compiler)) => {
+                let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+                command.env(linker, compiler);
+                target.to_owned()
+            }
+            None => host(&mut self.command("rustc".as_ref()))?,
+        };
+        command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &kind).stdout(Stdio::null());
         // On a terminal, cargo shows its progress.
         let is_quiet = self.is_quiet || !io::stderr().is_terminal();
         command.args(["build", "--release"]).args(part.cargo).args(is_quiet.then_some("--quiet"));
         let status = command.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
         match status.success() {
-            true => Ok(target.join(host).join("release")),
+            true => Ok(target.join(kind).join("release")),
             false => Err(io::Error::other("cargo failed; its messages are above")),
         }
     }

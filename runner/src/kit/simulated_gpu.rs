@@ -76,6 +76,7 @@ fn stub(kit: &Kit, library: &str, toolkit: &Path) -> io::Result<()> {
     let list = if name == "cuda" { "symbols/driver.txt".to_owned() } else { format!("libraries/symbols/{name}.txt") };
     let mut command = Command::new(toolkit.join("bin/nvcc"));
     command.args(["--stub", library, "-o"]).arg(toolkit.join("lib/stubs").join(file));
+    command.envs(kit.other.map(|(_, compiler)| ("CC", compiler)));
     match command.stdin(File::open(kit.root.join("cusim").join(list))?).status()?.success() {
         true => Ok(()),
         false => Err(io::Error::other("the C compiler failed; its messages are above")),
@@ -128,7 +129,9 @@ fn forget_kernels(target: &Path, toolkit: &Path) -> io::Result<()> {
         return Ok(());
     }
     let folders = ["build", ".fingerprint"];
-    let built = entries(target).flat_map(|profile| folders.map(|folder| profile.join(folder)));
+    // With `--target`, cargo puts the profiles below a folder of that name.
+    let profiles = entries(target).flat_map(|folder| entries(&folder).chain([folder]));
+    let built = profiles.flat_map(|profile| folders.map(|folder| profile.join(folder)));
     let kernels = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         ["candle-kernels", "candle-flash-attn"].iter().any(|package| name.starts_with(package))

@@ -11,7 +11,7 @@ use crate::lane::{Run, said};
 use crate::programs::Programs;
 
 /// Cargo options that select the packages that are linked against the driver.
-pub(super) const LINKED: &[&str] = &[
+pub(crate) const LINKED: &[&str] = &[
     "--package=candle-memtrace",
     "--package=llama-example",
     "--package=candle-train",
@@ -23,7 +23,7 @@ pub(super) const LINKED: &[&str] = &[
 ];
 
 /// The profile of programs that run on simulated GPUs only.
-pub(super) const PROFILE: &str = "simulated";
+pub(crate) const PROFILE: &str = "simulated";
 
 /// Packages that build without a toolkit: they load the driver at run time, if at all.
 const LOADED: &[&str] = &[
