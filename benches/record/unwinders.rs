@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
+use framehop::{
+    CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder, UnwinderNative,
+};
 
 pub(crate) type Take = fn(&mut Stack);
 
@@ -61,26 +62,25 @@ pub(crate) fn libgcc(stack: &mut Stack) {
     unsafe { _Unwind_Backtrace(visit, data.cast()) };
 }
 
-static FRAMEHOP: OnceLock<UnwinderX86_64<&'static [u8]>> = OnceLock::new();
+type Cache = CacheNative<MayAllocateDuringUnwind>;
+type Framehop = UnwinderNative<&'static [u8], MayAllocateDuringUnwind>;
+
+static FRAMEHOP: OnceLock<Framehop> = OnceLock::new();
 
 thread_local! {
-    static CACHE: std::cell::RefCell<CacheX86_64> = std::cell::RefCell::new(CacheX86_64::new());
+    static CACHE: std::cell::RefCell<Cache> = std::cell::RefCell::new(Cache::new());
 }
 
 /// framehop with the objects that were loaded at its first call, and a cache per thread. It reads any address it is led
 /// to, which real code must not do.
 #[inline(never)]
 pub(crate) fn framehop(stack: &mut Stack) {
-    let (ip, sp, bp): (u64, u64, u64);
-    // SAFETY: copies three registers.
-    unsafe {
-        std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) ip, out(reg) sp, out(reg) bp);
-    }
+    let (ip, registers) = registers();
     let unwinder = FRAMEHOP.get_or_init(with_loaded_objects);
     // SAFETY: addresses of slots in live frames.
     let mut read = |address: u64| Ok(unsafe { (address as *const u64).read_volatile() });
     CACHE.with_borrow_mut(|cache| {
-        let mut frames = unwinder.iter_frames(ip, UnwindRegsX86_64::new(ip, sp, bp), cache, &mut read);
+        let mut frames = unwinder.iter_frames(ip, registers, cache, &mut read);
         while let Ok(Some(frame)) = frames.next() {
             if !stack.take(frame.address()) {
                 break;
@@ -89,9 +89,33 @@ pub(crate) fn framehop(stack: &mut Stack) {
     });
 }
 
-fn with_loaded_objects() -> UnwinderX86_64<&'static [u8]> {
-    let mut unwinder = UnwinderX86_64::new();
-    let data: *mut UnwinderX86_64<&'static [u8]> = &mut unwinder;
+/// Where the caller is, and its registers.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn registers() -> (u64, UnwindRegsNative) {
+    let (ip, sp, bp): (u64, u64, u64);
+    // SAFETY: copies three registers.
+    unsafe {
+        std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) ip, out(reg) sp, out(reg) bp);
+    }
+    (ip, UnwindRegsNative::new(ip, sp, bp))
+}
+
+/// Where the caller is, and its registers.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn registers() -> (u64, UnwindRegsNative) {
+    let (pc, lr, sp, fp): (u64, u64, u64, u64);
+    // SAFETY: copies four registers.
+    unsafe {
+        std::arch::asm!("adr {}, .", "mov {}, x30", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) lr, out(reg) sp, out(reg) fp);
+    }
+    (pc, UnwindRegsNative::new(lr, sp, fp))
+}
+
+fn with_loaded_objects() -> Framehop {
+    let mut unwinder = Framehop::new();
+    let data: *mut Framehop = &mut unwinder;
     // SAFETY: `add` is called with this unwinder, and only during this call.
     unsafe { libc::dl_iterate_phdr(Some(add), data.cast()) };
     unwinder
@@ -101,7 +125,7 @@ unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, unwinder: 
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
     // SAFETY: the unwinder passed to `dl_iterate_phdr`.
-    let unwinder = unsafe { &mut *unwinder.cast::<UnwinderX86_64<&'static [u8]>>() };
+    let unwinder = unsafe { &mut *unwinder.cast::<Framehop>() };
     // SAFETY: the loader guarantees this many headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let range =

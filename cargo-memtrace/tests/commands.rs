@@ -549,6 +549,10 @@ fn doctor_says_what_of_a_program_can_be_recorded_and_why_not() {
     for expected in ["cargo: cargo 1.", "C compiler: ", "NVIDIA driver: ", "preload library: ", "simulated GPU: "] {
         assert!(machine.contains(expected), "{expected}: {machine}");
     }
+    let is_emulated_only = machine.lines().any(|line| {
+        line.starts_with("platform: ") && line.contains("CUDA memory are recorded") && line.contains("emulator only")
+    });
+    assert_eq!(is_emulated_only, cfg!(target_arch = "aarch64"), "{machine}");
     let text = folder.path().join("text");
     fs::write(&text, "no program").unwrap();
     assert!(fails(2, &["doctor", text.to_str().unwrap()]).contains("it is not an ELF program"));

@@ -1,5 +1,6 @@
 //! `doctor`: what is installed, and what of a program can be recorded.
 
+use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -48,6 +49,7 @@ fn check_gpu() -> Result<ExitCode, CommandFailure> {
 fn of_machine() -> Vec<String> {
     let mut lines = vec![
         format!("cargo-memtrace: {}", env!("CARGO_PKG_VERSION")),
+        format!("platform: {} {}: {}", env::consts::ARCH, env::consts::OS, recorded_here()),
         tool("cargo", &cargo(), "needed by `run` and `test`"),
         tool("C compiler", "cc".as_ref(), "needed by `--simulate`; on Debian and Ubuntu: apt-get install gcc"),
         tool("cargo-nextest", "cargo-nextest".as_ref(), "needed by `test -- nextest run` only"),
@@ -57,6 +59,16 @@ fn of_machine() -> Vec<String> {
     lines.push(format!("cache: {cache}"));
     lines.extend(kit::parts().map(|(name, state)| format!("{name}: {state}")));
     lines
+}
+
+/// What of a program is recorded on this platform, and how far that was tested.
+fn recorded_here() -> &'static str {
+    let (has_glibc, is_x86) = (cfg!(all(target_os = "linux", target_env = "gnu")), cfg!(target_arch = "x86_64"));
+    match (has_glibc, is_x86, cfg!(target_arch = "aarch64")) {
+        (true, true, _) => "the heap and CUDA memory are recorded",
+        (true, _, true) => "the heap and CUDA memory are recorded; tested in an emulator only",
+        _ => "only the heap is recorded; CUDA memory needs Linux with glibc on x86-64 or aarch64",
+    }
 }
 
 fn tool(name: &str, program: &OsStr, need: &str) -> String {

@@ -11,25 +11,24 @@ use memtrace_runner::kit::{Kit, SimulatedGpu};
 use xshell::{Cmd, cmd};
 
 use self::left_out::LEFT_OUT;
+use super::driver;
 use crate::lane::{Run, output};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const COMPILER: &str = "aarch64-linux-gnu-gcc";
+pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// Processors of the machines that this is for have half-precision arithmetic. The crate `gemm` needs it where nothing is
 /// optimised.
 const FLAGS: &str = "-C target-feature=+fp16";
-/// They run cargo, which builds for this machine.
-const PACKAGES_LEFT_OUT: [&str; 2] = ["cargo-memtrace", "xtask"];
-
 pub(crate) fn run(run: &Run) -> Result<String> {
     let emulated = Emulated::prepare(run)?;
-    let compared = both::run(run, &emulated)?;
+    let done =
+        format!("recordings: {}; NVIDIA's driver: {}", both::run(run, &emulated)?, driver::emulated(run, &emulated)?);
     // An hour.
-    if run.is_full() { Ok(format!("{compared}; {}", emulated.tests()?)) } else { Ok(compared) }
+    if run.is_full() { Ok(format!("{done}; {}", emulated.tests()?)) } else { Ok(done) }
 }
 
 /// This machine, ready to build and run programs for the other one.
-struct Emulated<'a> {
+pub(crate) struct Emulated<'a> {
     run: &'a Run,
     /// Compilers for tests that compile C.
     bin: PathBuf,
@@ -47,7 +46,7 @@ impl<'a> Emulated<'a> {
     }
 
     /// A command that builds for that machine.
-    fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
+    pub(super) fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
         let path = format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap_or_default());
         // Only programs for the other machine get its compiler: build scripts are programs of this one.
         command
@@ -65,11 +64,11 @@ impl<'a> Emulated<'a> {
         SimulatedGpu::of(&kit, &self.run.target.join("emulated-simulated")).map_err(Error::msg)
     }
 
+    /// But those of xtask, which is for this machine.
     fn tests(&self) -> Result<String> {
-        let packages = PACKAGES_LEFT_OUT.iter().flat_map(|name| ["--exclude", name]);
         LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
         let left_out = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
-        let tests = self.cargo(cmd!(self.run.shell, "cargo test --workspace {packages...} --no-fail-fast"));
+        let tests = self.cargo(cmd!(self.run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
         passed(tests.arg("--").args(left_out))
     }
 }

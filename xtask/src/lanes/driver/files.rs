@@ -13,6 +13,8 @@ pub(super) struct Driver {
     pub(super) version: &'static str,
     package: &'static str,
     sha256: &'static str,
+    /// Debian's name of the kind of machine, in folders.
+    machine: &'static str,
 }
 
 pub(super) const DRIVERS: [Driver; 2] = [
@@ -20,25 +22,34 @@ pub(super) const DRIVERS: [Driver; 2] = [
         version: "535.261.03",
         package: "libcuda1_535.261.03-1_amd64.deb",
         sha256: "de1e9ca34164a5983b3f752e6699cf1ad924790f1a843b7d582bab6f99206e1e",
+        machine: "x86_64-linux-gnu",
     },
     Driver {
         version: "550.163.01",
         package: "libcuda1_550.163.01-2_amd64.deb",
         sha256: "8feff97aac61d6f27ded96a3c25b9e68025a680476e6072ff7eaf10623509135",
+        machine: "x86_64-linux-gnu",
     },
 ];
+
+/// The one for aarch64.
+pub(super) const AARCH64: Driver = Driver {
+    version: "550.163.01 for aarch64",
+    package: "libcuda1_550.163.01-2_arm64.deb",
+    sha256: "2517c7fae4a43eab9606aa4eb4ee219a2178c6547c0d02e862dfa0dcfcf8e7d0",
+    machine: "aarch64-linux-gnu",
+};
 
 /// Folders of CUDA's libraries, and their major versions. `xtask/driver` has the lists of wheels.
 pub(super) const CUDAS: [(&str, &str); 2] = [("cuda12", "12"), ("cuda13", "13")];
 
 const MIRROR: &str = "https://deb.debian.org/debian/pool/non-free/n/nvidia-graphics-drivers";
-const LIBRARY: &str = "usr/lib/x86_64-linux-gnu/nvidia/current";
 
 impl Driver {
     /// The folder with `libcuda.so.1`; `None` if it is neither in the cache nor can be had.
     pub(super) fn folder(&self, run: &Run) -> Result<Option<PathBuf>> {
         let folder = cached(run, self.version, |new| self.fetch(run, new))?;
-        Ok(folder.map(|folder| folder.join(LIBRARY)))
+        Ok(folder.map(|folder| folder.join(format!("usr/lib/{}/nvidia/current", self.machine))))
     }
 
     fn fetch(&self, run: &Run, new: &Path) -> Result<bool> {

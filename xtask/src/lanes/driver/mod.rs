@@ -8,38 +8,57 @@ mod probe;
 mod symbols;
 mod tables;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use self::exports::Exports;
-use self::files::{CUDAS, DRIVERS};
+use self::files::{AARCH64, CUDAS, DRIVERS};
 use self::lookups::Expected;
 use self::probe::{Host, Probe};
 use self::symbols::Names;
 use crate::checks::Checks;
 use crate::lane::Run;
+use crate::lanes::emulated::Emulated;
 
 /// What is known of one driver.
-struct Driver<'d> {
-    version: &'d str,
-    folder: &'d Path,
+struct Driver {
+    version: &'static str,
+    folder: PathBuf,
     exports: Names,
+}
+
+impl Driver {
+    /// `None` if the library is neither in the cache nor can be had.
+    fn of(run: &Run, driver: &files::Driver) -> Result<Option<Self>> {
+        let Some(folder) = driver.folder(run)? else { return Ok(None) };
+        let exports = symbols::exports(run, &folder.join("libcuda.so.1"))?;
+        Ok(Some(Self { version: driver.version, folder, exports }))
+    }
+}
+
+/// Look-ups of the library for aarch64, emulated.
+pub(crate) fn emulated(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
+    let (table, mut checks) = (Exports::read(run)?, Checks::default());
+    let Some(driver) = Driver::of(run, &AARCH64)? else {
+        return Ok(format!("not checked: no network for {}", AARCH64.version));
+    };
+    check_exports(&mut checks, &table, &driver);
+    check_lookups(&mut checks, &table, &driver, &Probe::build(run, Some(emulated))?)?;
+    checks.end()
 }
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let table = Exports::read(run)?;
     let (mut checks, mut probe, mut not_had) = (Checks::default(), None, Vec::new());
     for driver in &DRIVERS {
-        let Some(folder) = driver.folder(run)? else {
+        let Some(driver) = Driver::of(run, driver)? else {
             not_had.push(driver.version);
             continue;
         };
-        let exports = symbols::exports(run, &folder.join("libcuda.so.1"))?;
-        let driver = Driver { version: driver.version, folder: &folder, exports };
         let probe = match &probe {
             Some(probe) => probe,
-            None => probe.insert(Probe::build(run)?),
+            None => probe.insert(Probe::build(run, None)?),
         };
         check_exports(&mut checks, &table, &driver);
         check_lookups(&mut checks, &table, &driver, probe)?;
@@ -65,7 +84,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(all.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; "))
 }
 
-fn check_exports(checks: &mut Checks, table: &Exports, driver: &Driver<'_>) {
+fn check_exports(checks: &mut Checks, table: &Exports, driver: &Driver) {
     let missing = table.missing(exports::names(&driver.exports));
     let names = exports::names(&driver.exports).count();
     checks.equal(&format!("{}: of {names} exports the table lacks", driver.version), missing, Vec::new());
@@ -81,13 +100,13 @@ fn check_header(run: &Run, checks: &mut Checks, table: &Exports, cuda: &Path) ->
     Ok(())
 }
 
-fn check_lookups(checks: &mut Checks, table: &Exports, driver: &Driver<'_>, probe: &Probe<'_>) -> Result<()> {
+fn check_lookups(checks: &mut Checks, table: &Exports, driver: &Driver, probe: &Probe<'_>) -> Result<()> {
     let hooked = table.hooked();
     let names = probe.names(driver.version, exports::names(&driver.exports))?;
     for host in [Host::Preload, Host::Linked] {
         for scope in ["local", "global"] {
             let arguments = ["lookups".as_ref(), names.as_os_str(), scope.as_ref()];
-            let [plain, ours] = probe.both(host, driver.folder, None, &arguments)?;
+            let [plain, ours] = probe.both(host, &driver.folder, None, &arguments)?;
             let (memtrace, hooks) = probe.hooks(host);
             let expected = Expected { exports: &driver.exports, hooked: &hooked, memtrace, hooks };
             let found = lookups::compare(&plain, &ours, &expected)?;
@@ -106,7 +125,7 @@ fn check_lookups(checks: &mut Checks, table: &Exports, driver: &Driver<'_>, prob
 fn check_tables(
     checks: &mut Checks,
     table: &Exports,
-    driver: &Driver<'_>,
+    driver: &Driver,
     probe: &Probe<'_>,
     cuda: &Path,
     major: &str,
@@ -116,7 +135,7 @@ fn check_tables(
         ["tables"].into_iter().chain(libraries.iter().map(String::as_str)).map(AsRef::as_ref).collect();
     for host in [Host::Preload, Host::Linked] {
         for first in [None, Some(libraries[1].as_str())] {
-            let [plain, ours] = probe.both(host, driver.folder, Some((cuda, first)), &arguments)?;
+            let [plain, ours] = probe.both(host, &driver.folder, Some((cuda, first)), &arguments)?;
             let (_, hooks) = probe.hooks(host);
             let name = format!("{}, {host:?}, {}", driver.version, first.map_or("loaded", |_| "initialized before"));
             let returned = |text: &str| {

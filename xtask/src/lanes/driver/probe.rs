@@ -9,6 +9,7 @@ use xshell::cmd;
 
 use super::symbols::{self, Names};
 use crate::lane::{Run, output, said};
+use crate::lanes::emulated::{COMPILER, Emulated};
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/programs/driver-probe/probe.c";
@@ -33,9 +34,11 @@ pub(super) struct Probe<'r> {
 }
 
 impl<'r> Probe<'r> {
-    pub(super) fn build(run: &'r Run) -> Result<Self> {
+    /// For this machine, or the emulated one.
+    pub(super) fn build(run: &'r Run, emulated: Option<&Emulated<'_>>) -> Result<Self> {
         let (shell, folder) = (&run.shell, run.scratch("driver")?);
         let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let cc = emulated.map_or(cc, |_| COMPILER.into());
         for (file, options) in [
             ("probe", &[] as &[&str]),
             ("host", &["-DPROBE_HOST"]),
@@ -43,9 +46,13 @@ impl<'r> Probe<'r> {
         ] {
             said(cmd!(shell, "{cc} -O1 -Wall -Werror -o {folder}/{file} {SOURCE} {options...} -ldl"))?;
         }
-        let built =
-            Programs::built_by(cmd!(shell, "cargo build --quiet --package memtrace-preload --package driver-probe"))?;
-        let (linked, preload) = (built.path("driver-probe")?.to_owned(), run.target.join("debug").join(PRELOAD));
+        let build = cmd!(shell, "cargo build --quiet --package memtrace-preload --package driver-probe");
+        let build = match emulated {
+            Some(emulated) => emulated.cargo(build),
+            None => build,
+        };
+        let linked = Programs::built_by(build)?.path("driver-probe")?.to_owned();
+        let preload = linked.with_file_name(PRELOAD);
         let [preload_hooks, linked_hooks] = [symbols::hooks(run, &preload)?, symbols::hooks(run, &linked)?];
         Ok(Self { run, folder, linked, preload, preload_hooks, linked_hooks })
     }
