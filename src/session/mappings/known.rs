@@ -1,13 +1,15 @@
 //! Addresses of memory without a file to whom they are known to belong.
-#![expect(unsafe_code, reason = "asks the kernel which pages are in memory")]
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "asks the kernel which pages are in memory"))]
 
 use std::ops::Range;
 
 use memtrace_core::snapshot::{LoadedObject, MappingKind, StackId};
 
 use super::smaps::Vma;
-use crate::record::pages::page_size;
-use crate::record::{mappings, thread};
+use crate::record::mappings;
+#[cfg(target_os = "linux")]
+use crate::record::{pages::page_size, thread};
+#[cfg(target_os = "linux")]
 use crate::session::kernel_thread::{ThreadId, is_alive};
 
 /// A range and to whom it belongs.
@@ -52,6 +54,7 @@ fn without_overlaps(mut all: Vec<Known>) -> Vec<Known> {
 const THREAD: usize = 2304;
 
 /// Each thread's thread-local variables lie at the upper end of its stack, which has a guard at its lower end.
+#[cfg(target_os = "linux")]
 fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
     let to_thread = own_thread().saturating_sub(thread::own_local() as usize);
     let of_thread = |(os_id, local): (u32, u64)| {
@@ -66,12 +69,14 @@ fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
     thread::locals().filter_map(of_thread).collect()
 }
 
+#[cfg(target_os = "linux")]
 fn own_thread() -> usize {
     // SAFETY: no preconditions.
     unsafe { libc::pthread_self() as usize }
 }
 
 /// Bytes of a range that are in physical memory; 0 if a part of it is not mapped any more.
+#[cfg(target_os = "linux")]
 pub(super) fn resident(at: &Range<usize>) -> u64 {
     let page = page_size();
     let start = at.start - at.start % page;
@@ -86,4 +91,16 @@ pub(super) fn resident(at: &Range<usize>) -> u64 {
         if failed { 0 } else { (pages * page) as u64 }
     };
     parts.map(count).sum()
+}
+
+/// Nothing lists a process's memory by mappings here.
+#[cfg(not(target_os = "linux"))]
+fn stacks(_vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
+    Vec::new()
+}
+
+/// As for [`stacks`].
+#[cfg(not(target_os = "linux"))]
+pub(super) fn resident(_at: &Range<usize>) -> u64 {
+    0
 }

@@ -20,6 +20,7 @@ mod main_job;
 mod packaged;
 mod packages;
 mod page;
+mod platforms;
 mod report;
 mod scripts;
 mod simulated;
@@ -184,9 +185,16 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "emulated",
         tier: Tier::Full,
-        holds: "the tests pass on aarch64, emulated",
+        holds: "on aarch64, emulated, the tests pass and recordings are those of x86-64",
         owns: &[],
         run: emulated::run,
+    },
+    Lane {
+        name: "platforms",
+        tier: Tier::Full,
+        holds: "the library compiles without a warning for musl, macOS and Windows, where it records the heap",
+        owns: &[],
+        run: platforms::run,
     },
     Lane {
         name: "benches",
