@@ -100,6 +100,7 @@ impl CaptureStream {
         let first = parts.begin(beginning.out(), 0).inspect_err(|_| parts.remove())?;
         let mut stream = Self::of(first, Some(parts), settings)?;
         stream.objects = objects;
+        stream.encoder.out().clear();
         stream.note_commit();
         Ok(stream)
     }

@@ -102,9 +102,10 @@ impl StreamParts {
             return Err(self.full(length));
         }
         let path = part_path(self.name.path(), self.number + 1);
-        let mut file = StreamFile::create(&path).inspect_err(|error| {
-            // Somebody else's file is in the way.
+        let mut file = StreamFile::create(&path).map_err(|error| {
+            // Somebody else's file is in the way: the next attempt takes the next number.
             self.number += u64::from(error.kind() == io::ErrorKind::AlreadyExists);
+            io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()))
         })?;
         if let Err(error) = file.append(beginning) {
             file.remove();
