@@ -587,7 +587,7 @@ fn leaks(kept: &mut Vec<Vec<u8>>) {
 fn a_long_run_stays_within_its_budget_and_its_growth_is_found() {
     let _alone = alone();
     let number = |name: &str, unset: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(unset);
-    let (records, budget) = (number("MEMTRACE_TEST_RECORDS", 1_000_000), number("MEMTRACE_TEST_BUDGET", 2 << 20));
+    let (records, budget) = (number("MEMTRACE_TEST_RECORDS", 2_000_000), number("MEMTRACE_TEST_BUDGET", 8 << 20));
     let every = number("MEMTRACE_TEST_EVERY", 500).to_string();
     let variables = [("TEST_EVERY", every), ("TEST_RECORDS", records.to_string()), ("TEST_BUDGET", budget.to_string())];
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -287,6 +287,8 @@ fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod join_tests;
+#[cfg(test)]
 mod names_tests;
 #[cfg(test)]
 mod refused_tests;
