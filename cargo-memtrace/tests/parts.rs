@@ -139,8 +139,8 @@ fn all_commands_read_the_parts_as_one_recording() {
         assert!(report.contains("overwritten") && !report.contains(" 0 overwritten"), "{name}: {report}");
         let (code, growth) = memtrace(folder, &["growth", name]);
         assert!(code == 3 && growth.contains("the log lacks its beginning"), "{name}: {growth}");
-        assert_eq!(memtrace(folder, &["check", name, "--max-peak", "1 MiB"]).0, 0, "{name}");
-        assert_eq!(memtrace(folder, &["check", name, "--max-peak", "1023 KiB"]).0, 1, "{name}");
+        assert_eq!(memtrace(folder, &["check", name, "--peak", "1 MiB"]).0, 0, "{name}");
+        assert_eq!(memtrace(folder, &["check", name, "--peak", "1023 KiB"]).0, 1, "{name}");
     }
     let (code, top) = memtrace(folder, &["top", "run.memtrace", "--once"]);
     assert!(code == 0 && top.contains("800 KiB"), "{top}");
