@@ -82,7 +82,9 @@ fn write_parts(folder: &Path, name: &str, data: &SnapshotData, records: &[Record
         file.settings(&data.settings).unwrap();
         file.objects(&data.objects).unwrap();
         file.addresses(data.stacks.addresses.iter().map(|address| address.address)).unwrap();
-        file.stacks(data.stacks.each_calls().skip(1)).unwrap();
+        let place = |address: u64| data.stacks.addresses.iter().position(|known| known.address == address).unwrap() as u32;
+        let calls = |id| data.stacks.addresses(StackId(id)).map(|call| place(call.address)).collect::<Vec<u32>>();
+        file.stacks([calls(1), calls(2)].iter().map(Vec::as_slice)).unwrap();
         file.contexts(&data.contexts[1..]).unwrap();
         file.gap(device, before).unwrap();
         file.log_start(device, 0, part[0].time_ns).unwrap();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::capture::{self, StreamPart, part_path};
 use crate::error::Error;
@@ -11,8 +12,11 @@ use crate::input::open_regular;
 /// Bytes at the beginning of a file that say which part it is.
 const HEAD: u64 = 64;
 
-/// How often the parts are listed again because one vanished. A writer deletes a few in a second.
+/// How often the parts are listed because some vanished. A writer deletes a few in a second.
 const MOST_LISTINGS: usize = 100;
+
+/// Time between two of them.
+const BETWEEN_LISTINGS: Duration = Duration::from_millis(1);
 
 /// A stream in parts.
 #[derive(Debug)]
@@ -30,22 +34,28 @@ impl PartedStream {
         Some(Self { path, run: part.run })
     }
 
-    /// The numbers of its parts, the newest first.
-    fn numbers(&self) -> Vec<u64> {
+    /// The numbers of files that have the names of parts, the newest first.
+    fn listed(&self) -> Vec<u64> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let names = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
         let of_name = |name: std::ffi::OsString| number_in(&self.path, &name.to_string_lossy());
-        let mut numbers: Vec<u64> = names.filter_map(of_name).filter(|number| self.has(*number)).collect();
+        let mut numbers: Vec<u64> = names.filter_map(of_name).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         numbers
     }
 
-    fn part(&self, number: u64) -> PathBuf {
-        part_path(&self.path, number)
+    /// The numbers of its parts, the newest first.
+    fn numbers(&self) -> Vec<u64> {
+        let has = |number: &u64| part_at(&self.part(*number)) == Some(self.id(*number));
+        self.listed().into_iter().filter(has).collect()
     }
 
-    fn has(&self, number: u64) -> bool {
-        part_at(&self.part(number)) == Some(StreamPart { run: self.run, number })
+    fn id(&self, number: u64) -> StreamPart {
+        StreamPart { run: self.run, number }
+    }
+
+    fn part(&self, number: u64) -> PathBuf {
+        part_path(&self.path, number)
     }
 
     /// The newest part that has a commit, and the older ones, the newest of them first.
@@ -53,28 +63,32 @@ impl PartedStream {
     /// A part is final once the next one has a commit, so whatever is written or deleted meanwhile, this is the stream as it
     /// was at one moment. If every part of the list was deleted meanwhile, there are newer ones.
     pub(super) fn read(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> Result<ReadParts<'_>, Error> {
-        let mut last = Error::parse(
-            "a memtrace capture",
-            "its stream has no part with a commit".to_owned(),
-            "its parts lie beside it; the program may just have begun",
-        );
+        let mut before = None;
         for _ in 0..MOST_LISTINGS {
-            let mut numbers = self.numbers().into_iter();
+            let listed = self.listed();
             let mut has_vanished = false;
-            while let Some(number) = numbers.next() {
-                match read(&self.part(number)) {
-                    Ok(newest) if capture::is_committed(&newest) => {
-                        return Ok(ReadParts { stream: self, newest, older: numbers.collect() });
+            for (at, number) in listed.iter().enumerate() {
+                match read(&self.part(*number)) {
+                    Ok(newest) if self.is_part(*number, &newest) && capture::is_committed(&newest) => {
+                        return Ok(ReadParts { stream: self, newest, older: listed[at + 1..].to_vec() });
                     }
                     Ok(_) => {}
-                    Err(error) => (last, has_vanished) = (error, true),
+                    Err(_) => has_vanished = true,
                 }
             }
-            if !has_vanished {
+            // A list that is read while files come and go may lack all of them.
+            if !has_vanished && before.replace(listed.clone()) == Some(listed) {
                 break;
             }
+            std::thread::sleep(BETWEEN_LISTINGS);
         }
-        Err(last.at(&self.path))
+        let reason = "its stream has no part with a commit".to_owned();
+        let next = "its parts lie beside it, unless the program has just begun";
+        Err(Error::parse("a memtrace capture", reason, next))
+    }
+
+    fn is_part(&self, number: u64, bytes: &[u8]) -> bool {
+        capture::part_of(bytes) == Some(self.id(number))
     }
 }
 
@@ -91,7 +105,8 @@ impl ReadParts<'_> {
         &self,
         mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>,
     ) -> impl Iterator<Item = Vec<u8>> {
-        self.older.iter().map_while(move |number| read(&self.stream.part(*number)).ok())
+        let parts = self.older.iter().map_while(move |number| Some((*number, read(&self.stream.part(*number)).ok()?)));
+        parts.filter(|(number, bytes)| self.stream.is_part(*number, bytes)).map(|(_, bytes)| bytes)
     }
 }
 
@@ -107,7 +122,7 @@ pub fn parts_of(path: &Path) -> Vec<PathBuf> {
 pub fn is_one_of_several(path: &Path) -> bool {
     let Some(part) = part_at(path).filter(|part| part.number > 0) else { return false };
     let Some(stream) = PartedStream::of(path) else { return false };
-    let is_named = part_at(&stream.path) == Some(StreamPart { run: part.run, number: 0 });
+    let is_named = part_at(&stream.path) == Some(stream.id(0));
     is_named || stream.numbers().first().is_some_and(|newest| *newest != part.number)
 }
 

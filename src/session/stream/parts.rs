@@ -120,10 +120,9 @@ impl StreamParts {
     /// Keeps a part whose successor has begun.
     pub(super) fn keep(&mut self, part: StreamFile) {
         self.older.push_back(part);
-        while self.older.len() >= MOST_PARTS
-            && let Some(oldest) = self.older.pop_front()
-        {
-            oldest.remove();
+        // One that cannot be deleted still counts.
+        while self.older.len() >= MOST_PARTS && self.older.front().is_some_and(StreamFile::remove) {
+            self.older.pop_front();
         }
     }
 

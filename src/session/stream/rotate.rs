@@ -12,6 +12,7 @@ use memtrace_core::capture::Encoder;
 use memtrace_core::snapshot::Device;
 
 use super::device::LogEnd;
+use super::parts::StreamParts;
 use super::state::{CaptureStream, Committed, Flush, LogPosition};
 use crate::record::recorder::{self, Detail};
 use crate::record::uses::{self, UseCursor};
@@ -24,6 +25,7 @@ struct OlderPart {
     devices: Vec<LogPosition>,
     contexts: usize,
     kernels: usize,
+    objects: usize,
 }
 
 impl CaptureStream {
@@ -39,7 +41,7 @@ impl CaptureStream {
         }
         let begun = self.begin_part(ends, used, flush);
         if begun.is_err() {
-            self.parts.iter_mut().for_each(super::parts::StreamParts::wait);
+            self.parts.iter_mut().for_each(StreamParts::wait);
         }
         begun
     }
@@ -64,12 +66,14 @@ impl CaptureStream {
             devices: self.devices.clone(),
             contexts: std::mem::replace(&mut self.contexts, 1),
             kernels: std::mem::take(&mut self.kernels),
+            objects: self.objects.len(),
         };
         let begun = self.encode_beginning(ends, used, flush).and_then(|()| self.write_beginning());
         if begun.is_err() {
             self.encoder.out().clear();
             (self.numbers, self.devices) = (older.numbers, older.devices);
             (self.contexts, self.kernels, self.threads) = (older.contexts, older.kernels, 0);
+            self.objects.truncate(older.objects);
         }
         begun
     }
