@@ -153,7 +153,8 @@ pub(crate) fn names_of(files: &[PathBuf]) -> Vec<String> {
 
 fn newest_in(folder: &Path) -> Option<PathBuf> {
     let written = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let modified = |path: &PathBuf| memtrace_core::parts_of(path).iter().map(written).fold(written(path), SystemTime::max);
+    let modified =
+        |path: &PathBuf| memtrace_core::parts_of(path).iter().map(written).fold(written(path), SystemTime::max);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     files.filter(|path| is_capture(path) && !memtrace_core::is_one_of_several(path)).max_by_key(modified)
 }

@@ -28,7 +28,8 @@ fn service() -> (SnapshotData, Vec<Record>) {
     for number in 1..=REQUESTS {
         let (seq, time_ns) = (NonZeroU64::new(number), 1_000_000 * number - 1);
         let (size, stack) = if number == 1 { (LARGE, StackId(2)) } else { (1024, StackId(1)) };
-        let block = Block { address: LARGE * number, size, seq, time_ns, stack, memory: MemoryKind::Pool, ..Block::default() };
+        let block =
+            Block { address: LARGE * number, size, seq, time_ns, stack, memory: MemoryKind::Pool, ..Block::default() };
         records.push(Record::alloc_of(&block));
         if number % 4 != 0 {
             records.push(free(&block, time_ns));
@@ -82,7 +83,8 @@ fn write_parts(folder: &Path, name: &str, data: &SnapshotData, records: &[Record
         file.settings(&data.settings).unwrap();
         file.objects(&data.objects).unwrap();
         file.addresses(data.stacks.addresses.iter().map(|address| address.address)).unwrap();
-        let place = |address: u64| data.stacks.addresses.iter().position(|known| known.address == address).unwrap() as u32;
+        let place =
+            |address: u64| data.stacks.addresses.iter().position(|known| known.address == address).unwrap() as u32;
         let calls = |id| data.stacks.addresses(StackId(id)).map(|call| place(call.address)).collect::<Vec<u32>>();
         file.stacks([calls(1), calls(2)].iter().map(Vec::as_slice)).unwrap();
         file.contexts(&data.contexts[1..]).unwrap();

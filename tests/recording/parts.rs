@@ -65,12 +65,10 @@ impl Oracle {
         assert_eq!((device.peak.bytes, places(&device.peak.blocks)), (self.peak, self.at_peak.clone()));
         assert_eq!(places(&device.live), self.live);
         let (bytes, count) = (device.stats.allocated_bytes, device.stats.allocations);
-        assert_eq!((bytes.current, bytes.peak, bytes.allocated, bytes.freed), (
-            self.bytes,
-            self.peak,
-            self.allocated,
-            self.freed
-        ));
+        assert_eq!(
+            (bytes.current, bytes.peak, bytes.allocated, bytes.freed),
+            (self.bytes, self.peak, self.allocated, self.freed)
+        );
         assert_eq!((count.allocated, count.freed), (self.allocs, self.frees));
     }
 }

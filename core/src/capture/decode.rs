@@ -11,8 +11,8 @@ use super::join::KnownStacks;
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{
-    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, NAME_VERSION, PrivatePool, StoredNames, StreamPart, Tag, VERSION,
-    chunk_head,
+    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, NAME_VERSION, PrivatePool, StoredNames, StreamPart,
+    Tag, VERSION, chunk_head,
 };
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,

@@ -27,12 +27,7 @@ type BlocksByAddress = HashMap<u64, Block, RandomState>;
 
 /// The log with known frees and allocs in the places of skipped records, and these places. The log begins at `start_ns`, with the
 /// blocks of `at_start`.
-pub(super) fn bridge(
-    records: &[Record],
-    skips: &[Skip],
-    at_start: &[Block],
-    start_ns: u64,
-) -> (Vec<Record>, Vec<Gap>) {
+pub(super) fn bridge(records: &[Record], skips: &[Skip], at_start: &[Block], start_ns: u64) -> (Vec<Record>, Vec<Gap>) {
     let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), by_address(at_start), 0);
     for skip in skips {
         let before = records.get(from..skip.at).unwrap_or_default();

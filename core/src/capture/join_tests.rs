@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::snapshot::{
-    CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, ObjectSpans, Record, RecordKind, Replay, StackId,
+    CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, ObjectSpans, Record, RecordKind, Replay,
+    StackId,
 };
 
 const DEVICE: Device = Device::Cpu;
@@ -143,7 +144,8 @@ fn check(records: &[Record], cuts: &[usize], missing: Option<usize>) {
     places.sort_unstable();
     places.dedup();
     let spans: Vec<(usize, usize)> = places.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    let mut parts: Vec<Vec<u8>> = spans.iter().zip(0..).map(|(span, number)| part(records, span.0, span.1, number)).collect();
+    let mut parts: Vec<Vec<u8>> =
+        spans.iter().zip(0..).map(|(span, number)| part(records, span.0, span.1, number)).collect();
     let whole = read(&part(records, 0, records.len(), 0)).unwrap().data;
     let lost = missing.map(|at| at % parts.len()).filter(|at| at + 1 < parts.len());
     if let Some(lost) = lost {
@@ -153,7 +155,10 @@ fn check(records: &[Record], cuts: &[usize], missing: Option<usize>) {
     let (device, expected) = (&data.devices[0], &whole.devices[0]);
     assert_eq!(named(&data, &device.live), named(&whole, &expected.live));
     assert_eq!(named(&data, &device.peak.blocks), named(&whole, &expected.peak.blocks));
-    assert_eq!((device.peak.bytes, device.peak.time_ns, device.stats), (expected.peak.bytes, expected.peak.time_ns, expected.stats));
+    assert_eq!(
+        (device.peak.bytes, device.peak.time_ns, device.stats),
+        (expected.peak.bytes, expected.peak.time_ns, expected.stats)
+    );
     check_log(device);
     let length = |span: (usize, usize)| (span.1 - span.0) as u64;
     match lost.map(|lost| (lost, length(spans[lost]))) {
@@ -220,14 +225,23 @@ fn names_stay_with_the_addresses_that_have_them() {
     let stacks = |names: [&str; 2]| {
         let frame = |name: &str| Frame { function: Some(name.into()), ..Frame::default() };
         Stacks {
-            addresses: [100u64, 200].iter().zip(0..).map(|(address, at)| CodeAddress { frames: at..at + 1, ..CodeAddress::in_objects(*address, &[], &ObjectSpans::of(&[])) }).collect(),
+            addresses: [100u64, 200]
+                .iter()
+                .zip(0..)
+                .map(|(address, at)| CodeAddress {
+                    frames: at..at + 1,
+                    ..CodeAddress::in_objects(*address, &[], &ObjectSpans::of(&[]))
+                })
+                .collect(),
             frames: names.map(frame).to_vec(),
             ..Stacks::default()
         }
     };
     let small = |number: u64, from: usize, to: usize, addresses: &[u64], names: Option<[&str; 2]>| {
         let before = State::after(&records[..from]);
-        let none = |blocks: Vec<Block>| blocks.into_iter().map(|block| Block { stack: StackId(1), ..block }).collect::<Vec<_>>();
+        let none = |blocks: Vec<Block>| {
+            blocks.into_iter().map(|block| Block { stack: StackId(1), ..block }).collect::<Vec<_>>()
+        };
         let mut file = Encoder::begin(Vec::new()).unwrap();
         file.part(StreamPart { run: 9, number }).unwrap();
         file.addresses(addresses.iter().copied()).unwrap();
@@ -237,7 +251,8 @@ fn names_stay_with_the_addresses_that_have_them() {
         file.peak(DEVICE, &none(before.peak.blocks.clone())).unwrap();
         file.counters(DEVICE, &before.counters()).unwrap();
         let one = |stack: StackId| if stack.0 > 0 { StackId(1) } else { stack };
-        let own = records[from..to].iter().map(|r| Record { stack: one(r.stack), alloc_stack: one(r.alloc_stack), ..*r });
+        let own =
+            records[from..to].iter().map(|r| Record { stack: one(r.stack), alloc_stack: one(r.alloc_stack), ..*r });
         file.records(DEVICE, &own.collect::<Vec<_>>()).unwrap();
         file.counters(DEVICE, &State::after(&records[..to]).counters()).unwrap();
         let mut bytes = std::mem::take(file.out());

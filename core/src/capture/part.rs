@@ -79,10 +79,9 @@ mod tests {
     #[test]
     fn a_part_has_the_streams_name_with_its_number() {
         let named = |stream: &str| part_path(Path::new(stream), 12).display().to_string();
-        assert_eq!(["/d.x/a.memtrace", "a.b.memtrace", "a"].map(named), [
-            "/d.x/a.12.memtrace",
-            "a.b.12.memtrace",
-            "a.12"
-        ]);
+        assert_eq!(
+            ["/d.x/a.memtrace", "a.b.memtrace", "a"].map(named),
+            ["/d.x/a.12.memtrace", "a.b.12.memtrace", "a.12"]
+        );
     }
 }

@@ -101,10 +101,7 @@ pub(super) struct ReadParts<'a> {
 
 impl ReadParts<'_> {
     /// The older parts, the newest first, up to one that was deleted meanwhile: then so were those before it.
-    pub(super) fn older(
-        &self,
-        mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>,
-    ) -> impl Iterator<Item = Vec<u8>> {
+    pub(super) fn older(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> impl Iterator<Item = Vec<u8>> {
         let parts = self.older.iter().map_while(move |number| Some((*number, read(&self.stream.part(*number)).ok()?)));
         parts.filter(|(number, bytes)| self.stream.is_part(*number, bytes)).map(|(_, bytes)| bytes)
     }
@@ -165,7 +162,8 @@ mod tests {
             assert_eq!(number_in(stream, name), Some(7));
             assert_eq!(stream_of(&part, 8), None);
         }
-        for other in ["a.memtrace", "a.x.memtrace", "a.07.memtrace", "b.7.memtrace", "a.7.memtrace.gz", "a.+7.memtrace"] {
+        for other in ["a.memtrace", "a.x.memtrace", "a.07.memtrace", "b.7.memtrace", "a.7.memtrace.gz", "a.+7.memtrace"]
+        {
             assert_eq!(number_in(Path::new("/d/a.memtrace"), other), None, "{other}");
         }
     }
