@@ -126,7 +126,8 @@ pub(crate) fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailur
     let unreadable = |error| CommandFailure::usage(format!("cannot read {}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
     let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    all.retain(|path| is_recording(path));
+    // The parts of a stream are one recording.
+    all.retain(|path| is_recording(path) && !memtrace_core::is_one_of_several(path));
     all.sort();
     if all.is_empty() { Err(none_in(folder)) } else { Ok(all) }
 }
@@ -151,9 +152,11 @@ pub(crate) fn names_of(files: &[PathBuf]) -> Vec<String> {
 }
 
 fn newest_in(folder: &Path) -> Option<PathBuf> {
-    let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let written = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let modified =
+        |path: &PathBuf| memtrace_core::parts_of(path).iter().map(written).fold(written(path), SystemTime::max);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.filter(|path| is_capture(path)).max_by_key(modified)
+    files.filter(|path| is_capture(path) && !memtrace_core::is_one_of_several(path)).max_by_key(modified)
 }
 
 fn is_capture(path: &Path) -> bool {

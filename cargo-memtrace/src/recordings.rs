@@ -104,6 +104,19 @@ pub(crate) fn has_ended(path: &Path) -> bool {
     memtrace_core::has_ended(path) || !is_in_use(path)
 }
 
+/// The newest part of a recording and its length, which change whenever something is written.
+pub(crate) fn length_of(path: &Path) -> (PathBuf, u64) {
+    let newest = memtrace_core::parts_of(path).pop().unwrap_or_else(|| path.to_owned());
+    let length = newest.metadata().map_or(0, |data| data.len());
+    (newest, length)
+}
+
+/// Removes a recording, and all of its parts.
+fn remove(path: &Path) {
+    let parts = memtrace_core::parts_of(path);
+    parts.iter().map(PathBuf::as_path).chain([path]).for_each(|file| _ = fs::remove_file(file));
+}
+
 /// Whether a process is writing this file: it holds the file's lock, as do its children until they execute something else.
 /// Without locks on its file system, nobody knows.
 fn is_in_use(path: &Path) -> bool {
@@ -187,7 +200,7 @@ fn is_unused(path: &Path) -> bool {
 /// Removes a recording of this `run`'s own program.
 pub(crate) fn remove_own(path: &Path) {
     if is_unused(path) {
-        let _ = fs::remove_file(path);
+        remove(path);
     }
 }
 
@@ -202,7 +215,7 @@ fn remove_finished(path: &Path) {
         let Ok(Some(_locked)) = left_behind(&list) else { return };
         let _ = fs::remove_file(&list);
     }
-    let _ = fs::remove_file(path);
+    remove(path);
 }
 
 fn list_of(path: &Path) -> PathBuf {

@@ -131,7 +131,7 @@ pub mod visible;
 pub use error::Error;
 pub use read::{ReadOptions, open, store_names};
 #[doc(hidden)]
-pub use read::{has_ended, is_capture, readable};
+pub use read::{has_ended, is_capture, is_one_of_several, parts_of, readable};
 pub use recording::{DeviceView, Recording};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

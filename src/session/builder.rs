@@ -40,6 +40,7 @@ pub(super) struct SessionPlan {
     pub(super) dumps: Dumps,
     pub(super) stream: Option<String>,
     pub(super) stream_from_environment: bool,
+    pub(super) stream_budget: Option<u64>,
     pub(super) schedule: Option<Schedule>,
     pub(super) check_stacks: bool,
     pub(super) sample_seed: u64,
@@ -225,6 +226,17 @@ impl Builder {
     /// many.
     pub fn stream(self, path: impl Into<String>) -> Self {
         self.set(|plan| plan.stream = Some(path.into()))
+    }
+
+    /// For a program that runs for days: the most bytes that the files of the [`stream`](Builder::stream) take together, as bytes
+    /// or text like `"2 GiB"`. Without a stream it does nothing.
+    ///
+    /// The stream is then in parts: `run.1.memtrace`, `run.2.memtrace`, … beside `run.memtrace`, which names them. When the
+    /// budget is used up, the oldest part is deleted. [`open`](crate::open) reads all of them as one recording, whichever is
+    /// named. Its log begins with the oldest part. The peak with its blocks, the counters and the scopes are those of the whole
+    /// run. `docs/long-runs.md` in the repository has the details.
+    pub fn stream_budget(self, bytes: impl IntoBytes) -> Self {
+        self.take(bytes.into_bytes(), |plan, bytes| plan.stream_budget = Some(bytes))
     }
 
     /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is

@@ -31,9 +31,10 @@ const FLAG: &str = "1 or 0";
 const LONGEST_RULES: u64 = 1 << 20;
 
 /// Documented variables.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
+    "MEMTRACE_STREAM_BUDGET",
     "MEMTRACE_MIN_SIZE",
     "MEMTRACE_SAMPLE_INTERVAL",
     "MEMTRACE_SAMPLE_SEED",
@@ -109,6 +110,7 @@ pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
     if let Some(out) = text("MEMTRACE_OUT")? {
         plan.output(&out);
     }
+    set(&mut plan.stream_budget, "MEMTRACE_STREAM_BUDGET", SIZE, |text| size(text).map(Some))?;
     if plan.settings.enabled == Enabled::Off {
         plan.stream = None;
         plan.dumps = Dumps::default();

@@ -17,6 +17,7 @@ mod metrics;
 mod names;
 mod operator_series;
 mod operators;
+mod parts;
 #[path = "../support/random.rs"]
 mod random;
 mod recordings;

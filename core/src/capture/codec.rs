@@ -6,7 +6,8 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::bytes::{Coded, Payload, Reader, in_range};
-use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
+use super::part::LogStart;
+use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool, StreamPart};
 use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
@@ -49,6 +50,8 @@ coded! {
     Mapping { kind, start: raw, size, resident, count, path, stack }
     LoadedObject { path, build_id, base: raw, range }
     Commit { duration_ns, health }
+    StreamPart { run: raw, number: raw }
+    LogStart { marks, time_ns }
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }
     UnseenCalls { function, calls }
     OutOfMemory { time_ns: time, size, device_free, device_total, stack, context, thread }

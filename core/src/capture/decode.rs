@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use super::bytes::{Coded, Ids, LARGEST, Reader, in_range};
 use super::codec::{below, small};
+use super::join::KnownStacks;
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{
-    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, StoredNames, Tag, VERSION, chunk_head,
+    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, NAME_VERSION, PrivatePool, StoredNames, StreamPart,
+    Tag, VERSION, chunk_head,
 };
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,
@@ -23,16 +25,31 @@ use crate::snapshot::{
 /// # Errors
 /// If it is no capture, a newer one, or nothing in it can be trusted.
 pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, String> {
-    let chunks = committed(bytes)?;
-    let commit = chunks.commit.clone();
-    let mut reading = Reading::default();
-    for (tag, payload) in &chunks.list {
-        reading.chunk(*tag, payload).map_err(|Damage(what)| format!("it contains {what}"))?;
+    read_parts(bytes, std::iter::empty())
+}
+
+/// Reads the newest part of a stream, and before it the log of the older ones, the newest of them first. The log begins behind the
+/// first of these that does not fit.
+pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) -> Result<DecodedCapture, String> {
+    let contains = |Damage(what): Damage| format!("it contains {what}");
+    let chunks = committed(newest)?;
+    let (commit, ended) = (chunks.commit.clone(), chunks.ended);
+    let mut reading = Reading::of(&chunks).map_err(contains)?;
+    let (mut length, mut unread, mut known) = (newest.len(), chunks.unread, None);
+    for bytes in older {
+        let Ok(chunks) = committed(&bytes) else { break };
+        let known = known.get_or_insert_with(|| KnownStacks::of(&reading));
+        if Reading::of(&chunks).and_then(|older| reading.prepend(older, known)).is_err() {
+            unread += bytes.len() as u64;
+            break;
+        }
+        length += bytes.len();
+        unread += chunks.unread;
     }
-    let mut capture = reading.finish(bytes.len(), commit).map_err(|Damage(what)| format!("it contains {what}"))?;
+    let mut capture = reading.finish(length, commit).map_err(contains)?;
     let health = &mut capture.data.health;
-    health.cut_off |= !chunks.ended;
-    health.unread_bytes = health.unread_bytes.saturating_add(chunks.unread).min(LARGEST);
+    health.cut_off |= !ended;
+    health.unread_bytes = health.unread_bytes.saturating_add(unread).min(LARGEST);
     Ok(capture)
 }
 
@@ -50,16 +67,24 @@ pub(crate) fn begins_like_one(bytes: &[u8]) -> bool {
 }
 
 /// The version and what follows. A text may begin with the same word.
-fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
+pub(super) fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (header, rest) = bytes.split_at_checked(HEADER)?;
     let version = u32::from_le_bytes(header.strip_prefix(MAGIC)?.try_into().ok()?);
     (version <= u16::MAX.into()).then_some((version, rest))
+}
+
+/// Whether a capture has a commit.
+pub(crate) fn is_committed(bytes: &[u8]) -> bool {
+    committed(bytes).is_ok()
 }
 
 fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
     let Some((version, mut rest)) = header(bytes) else {
         return Err("it does not begin with `memtrace` and a version".to_owned());
     };
+    if version == NAME_VERSION {
+        return Err("it only names a stream, whose parts lie beside it".to_owned());
+    }
     if version != VERSION {
         return Err(format!("it has version {version} of the format; this memtrace reads version {VERSION}"));
     }
@@ -105,7 +130,7 @@ pub(crate) fn has_end(mut file: impl Read + Seek) -> io::Result<bool> {
 }
 
 /// Tag and payload of a whole, undamaged chunk, and what follows.
-fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub(super) fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(CHUNK_HEADER)?;
     let length = u64::from_le_bytes(head.get(1..9)?.try_into().ok()?);
     let (payload, rest) = rest.split_at_checked(length.try_into().ok()?)?;
@@ -115,21 +140,27 @@ fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 /// The chunks read so far.
 #[derive(Default)]
-struct Reading {
-    data: SnapshotData,
-    addresses: Vec<u64>,
-    starts: Vec<u32>,
-    calls: Vec<u32>,
+pub(super) struct Reading {
+    pub(super) data: SnapshotData,
+    pub(super) addresses: Vec<u64>,
+    pub(super) starts: Vec<u32>,
+    pub(super) calls: Vec<u32>,
     /// Frames of all addresses and how many each has.
-    frames: Option<(Vec<Frame>, Vec<u32>)>,
-    names: StoredNames,
-    devices: Vec<(Device, DeviceParts)>,
+    pub(super) frames: Option<(Vec<Frame>, Vec<u32>)>,
+    pub(super) names: StoredNames,
+    pub(super) devices: Vec<(Device, DeviceParts)>,
     /// Their places in the list.
-    places: HashMap<Device, usize>,
-    total_bytes: u64,
+    pub(super) places: HashMap<Device, usize>,
+    pub(super) total_bytes: u64,
 }
 
 impl Reading {
+    fn of(chunks: &Chunks<'_>) -> Result<Self, Damage> {
+        let mut reading = Self::default();
+        chunks.list.iter().try_for_each(|(tag, payload)| reading.chunk(*tag, payload))?;
+        Ok(reading)
+    }
+
     fn chunk(&mut self, tag: Tag, payload: &[u8]) -> Result<(), Damage> {
         let ids = Ids { stacks: self.starts.len() + 1, contexts: self.data.contexts.len().max(1) };
         let mut r = Reader::new(payload, ids);
@@ -174,6 +205,7 @@ impl Reading {
             Tag::Mappings => {
                 data.process.mappings = Some(r.get::<Mappings>()?.after(data.process.mappings.take()));
             }
+            Tag::Part => drop(r.get::<StreamPart>()?),
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,
         }
@@ -245,6 +277,7 @@ impl Reading {
         let (parts, total) = (&mut self.devices[place].1, &mut self.total_bytes);
         match tag {
             Tag::Gap => parts.gap(r.get()?)?,
+            Tag::LogStart => parts.start = r.get()?,
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
             Tag::Gaps => parts.gaps = r.get()?,
             Tag::Records => {

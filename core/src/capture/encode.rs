@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 
 use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
-use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
+use super::part::LogStart;
+use super::{Commit, Counters, Driver, MAGIC, PrivatePool, StreamPart, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap,
     GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats,
@@ -208,8 +209,18 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Forgets the device's records so far and says how many more are missing.
-    pub(crate) fn gap(&mut self, device: Device, records: u64) -> io::Result<()> {
+    pub fn gap(&mut self, device: Device, records: u64) -> io::Result<()> {
         self.of_device(Tag::Gap, device, &records)
+    }
+
+    /// Which part of a stream the file is; the first chunk.
+    pub fn part(&mut self, part: StreamPart) -> io::Result<()> {
+        self.chunk(Tag::Part, |p| p.put(&part))
+    }
+
+    /// How many marks of the run precede this part, and when its log begins; after the gap.
+    pub fn log_start(&mut self, device: Device, marks: u64, time_ns: u64) -> io::Result<()> {
+        self.of_device(Tag::LogStart, device, &LogStart { marks, time_ns })
     }
 
     /// How many records and marks before this moment were not written. The blocks that were live then follow.

@@ -25,22 +25,27 @@ pub(super) struct Skip {
 /// Live blocks by address.
 type BlocksByAddress = HashMap<u64, Block, RandomState>;
 
-/// The log with known frees and allocs in the places of skipped records, and these places.
-pub(super) fn bridge(records: &[Record], skips: &[Skip]) -> (Vec<Record>, Vec<Gap>) {
-    let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), BlocksByAddress::default(), 0);
+/// The log with known frees and allocs in the places of skipped records, and these places. The log begins at `start_ns`, with the
+/// blocks of `at_start`.
+pub(super) fn bridge(records: &[Record], skips: &[Skip], at_start: &[Block], start_ns: u64) -> (Vec<Record>, Vec<Gap>) {
+    let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), by_address(at_start), 0);
     for skip in skips {
         let before = records.get(from..skip.at).unwrap_or_default();
         bridged.extend_from_slice(before);
         replay(&mut live, before);
         from = skip.at;
-        let from_ns = bridged.last().map_or(0, |record: &Record| record.time_ns);
+        let from_ns = bridged.last().map_or(start_ns, |record: &Record| record.time_ns);
         gaps.push(Gap { at: bridged.len(), records: skip.records, from_ns, to_ns: skip.to_ns.max(from_ns) });
         let blocks = skip.live.as_deref().unwrap_or_default();
         bridged.extend(difference(&live, blocks, from_ns));
-        live = blocks.iter().map(|block| (block.address, *block)).collect();
+        live = by_address(blocks);
     }
     bridged.extend_from_slice(records.get(from..).unwrap_or_default());
     (bridged, gaps)
+}
+
+fn by_address(blocks: &[Block]) -> BlocksByAddress {
+    blocks.iter().map(|block| (block.address, *block)).collect()
 }
 
 fn replay(live: &mut BlocksByAddress, records: &[Record]) {

@@ -62,6 +62,8 @@
 //! | 41 launcher | world_size:n(0: unknown, else 1 + ranks) job:text(empty: unknown); of the distributed job that the process is a rank of; absent if nothing is known |
 //! | 42 idle | device count:n (block:step operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n)*; times in which nothing used a large block |
 //! | 43 unified | device system(0: not read, else 1 and total available free) process(0: not read, else 1 and resident files); the host's memory, of which an integrated device's is; after the device's *memory* |
+//! | 44 part | run:n number:n; the file is this part of the stream of a run, see *Parts* |
+//! | 45 log start | device marks:n time_ns:n; so many marks of the run precede the device's first one in this part, and the log begins at this time; after the *gap*, which says the same of records |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -79,13 +81,22 @@
 //! A device without a *live* chunk since its last *gap* had no live block at its first record. The blocks that are live later
 //! and at the peak, and the scopes, then follow from the records (of a sample as estimates, none higher than the peak).
 //! Readers skip chunks with unknown tags.
+//!
+//! # Parts
+//! A stream with a budget is several files. `run.1.memtrace`, `run.2.memtrace`, … are its parts. Each is a capture: it begins with
+//! its *part*, and of each device with a *gap*, the *live* blocks at that moment, the blocks of the run's *peak*, and the *counters*
+//! of the whole run. `run.memtrace` names the stream: its version is 2, and it has only a *part* with the number 0, and the *end* of
+//! the run. `join` reads the parts as one recording. Records between the last commit of a part and the start of the next are skipped
+//! ones.
 
 mod bytes;
 mod codec;
 mod decode;
 mod encode;
 mod gaps;
+mod join;
 mod limits;
+mod part;
 mod rebuild;
 
 use std::ops::Range;
@@ -94,13 +105,18 @@ use crate::error::Error;
 use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData, Stacks};
 use crate::symbol::{AddressKind, Resolved, Symbols};
 
-pub(crate) use decode::{begins_like_one, has_end, read};
+pub(crate) use decode::{begins_like_one, has_end, is_committed, read, read_parts};
 #[doc(hidden)]
 pub use encode::Encoder;
 pub use encode::write;
+pub(crate) use part::part_of;
+#[doc(hidden)]
+pub use part::{StreamPart, end_mark, part_path, stream_name};
 
 const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
+/// The version of a file that only names a stream in parts: readers that know no parts refuse it.
+const NAME_VERSION: u32 = 2;
 const HEADER: usize = 12;
 /// Length of tag, length and checksum in front of a payload.
 const CHUNK_HEADER: usize = 13;
@@ -128,6 +144,7 @@ tags! {
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
     Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42, Unified = 43,
+    Part = 44, LogStart = 45,
 }
 
 /// A device's numbers at a commit that do not follow from its records.
@@ -269,6 +286,8 @@ fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod join_tests;
 #[cfg(test)]
 mod names_tests;
 #[cfg(test)]

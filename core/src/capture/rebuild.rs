@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::bytes::in_range;
 use super::gaps::{self, Skip};
+use super::part::LogStart;
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark,
@@ -17,8 +18,8 @@ use crate::snapshot::{
 /// The content of one device's chunks.
 #[derive(Default)]
 pub(super) struct DeviceParts {
-    records: Vec<Record>,
-    marks: Vec<Mark>,
+    pub(super) records: Vec<Record>,
+    pub(super) marks: Vec<Mark>,
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
     pub(super) ooms: Vec<OutOfMemory>,
@@ -32,12 +33,16 @@ pub(super) struct DeviceParts {
     pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
     pub(super) idle: Vec<BlockIdle>,
     pub(super) graph_nodes: Vec<GraphNode>,
-    overwritten: u64,
-    skips: Vec<Skip>,
+    pub(super) overwritten: u64,
+    /// Of a part of a stream.
+    pub(super) start: LogStart,
+    /// The blocks live before the first record.
+    pub(super) live_at_start: Vec<Block>,
+    pub(super) skips: Vec<Skip>,
     /// The gaps of the snapshot that was written.
     pub(super) gaps: Vec<Gap>,
     /// The blocks live after so many records.
-    live: Option<(usize, Vec<Block>)>,
+    pub(super) live: Option<(usize, Vec<Block>)>,
     /// The blocks live at the peak, with the `seq` of the alloc that made it.
     peak: Option<(Option<NonZeroU64>, Vec<Block>)>,
     /// The same, until the counters name that alloc.
@@ -71,9 +76,9 @@ impl DeviceParts {
         &mut self.marks
     }
 
-    /// Scopes follow from the log, unless it has skipped records.
+    /// Scopes follow from the log, unless it lacks records.
     fn forget_scopes(&mut self) {
-        if self.skips.is_empty() {
+        if self.skips.is_empty() && self.overwritten == 0 {
             self.scopes = None;
         }
     }
@@ -81,6 +86,9 @@ impl DeviceParts {
     pub(super) fn set_live(&mut self, blocks: Vec<Block>) {
         if let Some(skip) = self.skips.last_mut().filter(|skip| skip.live.is_none()) {
             skip.live = Some(blocks.clone());
+        }
+        if self.records.is_empty() && self.skips.is_empty() {
+            self.live_at_start.clone_from(&blocks);
         }
         self.live = Some((self.records.len(), blocks));
     }
@@ -104,6 +112,8 @@ impl DeviceParts {
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
         self.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
+        // Two parts of a stream may have the same.
+        self.idle.dedup();
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         // A sampled block's weight is less than two intervals.
         let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
@@ -181,6 +191,12 @@ impl DeviceParts {
                 at_end.push(block);
             }
         }
+        let before = refused.iter().filter(|Refused { free, .. }| free.is_none());
+        let before = before.filter_map(|Refused { again, .. }| self.records.get(*again)?.refused());
+        let before: Vec<Block> = before.filter(|block| block.seq.is_some()).collect();
+        if self.overwritten > 0 {
+            put_back(&mut self.live_at_start, &before);
+        }
         for (skip, blocks) in self.skips.iter_mut().zip(&at_skips) {
             if let Some(live) = &mut skip.live {
                 put_back(live, blocks);
@@ -218,7 +234,7 @@ impl DeviceParts {
         if self.skips.iter().any(|skip| skip.live.is_none()) {
             return Err(Damage("skipped records without the live blocks behind them"));
         }
-        let (records, gaps) = gaps::bridge(&self.records, &self.skips);
+        let (records, gaps) = gaps::bridge(&self.records, &self.skips, &self.live_at_start, self.start.time_ns);
         self.marks = gaps::close_scopes(&self.marks, &self.skips, &gaps);
         (self.records, self.gaps) = (records, gaps);
         Ok(())

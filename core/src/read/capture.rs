@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use super::parts::{PartedStream, parts_of};
 use super::{RECORDING, ReadOptions, Reader};
 use crate::attribute::learn_backward_pass;
 use crate::capture::{self, DecodedCapture};
@@ -32,6 +33,14 @@ pub fn is_capture(path: &Path) -> bool {
 #[doc(hidden)]
 pub fn has_ended(path: &Path) -> bool {
     open_regular(path).and_then(capture::has_end).unwrap_or(false)
+}
+
+/// Reads a stream in parts.
+pub(super) fn open_parts(stream: &PartedStream, options: ReadOptions<'_>) -> Result<SnapshotData, Error> {
+    let bytes = |path: &Path| Ok(RECORDING.read(path)?.bytes);
+    let parts = stream.read(bytes)?;
+    let read = capture::read_parts(&parts.newest, parts.older(bytes)).map_err(|reason| READER.refused(reason))?;
+    Ok(symbolised(read, options))
 }
 
 fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData {
@@ -69,8 +78,15 @@ fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, found, mut progre
 ///
 /// # Errors
 /// If the file cannot be read, is no capture of the process `pid`, or cannot be replaced; then it is as it was.
-pub fn store_names(path: impl AsRef<Path>, pid: u32, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub fn store_names(path: impl AsRef<Path>, pid: u32, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let path = path.as_ref();
+    match &parts_of(path)[..] {
+        [] => store_names_of(path, pid, progress),
+        parts => parts.iter().try_for_each(|part| store_names_of(part, pid, &mut progress)),
+    }
+}
+
+fn store_names_of(path: &Path, pid: u32, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let named = |bytes: &[u8]| {
         let capture = capture::read(bytes).map_err(|reason| READER.refused(reason))?;
         if capture.data.process.pid != pid {

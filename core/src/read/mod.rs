@@ -2,6 +2,7 @@
 //! and export works on them.
 
 mod capture;
+mod parts;
 mod pickle;
 mod pytorch;
 
@@ -10,7 +11,10 @@ use std::path::Path;
 pub use capture::store_names;
 #[doc(hidden)]
 pub use capture::{has_ended, is_capture};
+#[doc(hidden)]
+pub use parts::{is_one_of_several, parts_of};
 
+use self::parts::PartedStream;
 use crate::error::Error;
 use crate::input::{Wanted, kind_of};
 use crate::snapshot::SnapshotData;
@@ -56,6 +60,8 @@ const RECORDING: Wanted = Wanted {
 /// Reads a recording: a capture (a whole one, or the part that a running or killed program has streamed so far) or a PyTorch memory
 /// snapshot (`torch.cuda.memory._dump_snapshot`), also one that is compressed with gzip. Its first bytes say which.
 /// [`SnapshotData::health`] says what could not be read, and what another program's file does not say.
+///
+/// A stream with a budget is several files, its parts. They are one recording, whichever of them is named.
 ///
 /// A streamed capture has only addresses. They are symbolized with the files of the program and its libraries, if their build-ids
 /// still match; [`ReadOptions`] has more places for those files.
@@ -110,6 +116,9 @@ impl<'a> ReadOptions<'a> {
     /// As those of [`open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
         let path = path.as_ref();
+        if let Some(stream) = PartedStream::of(path) {
+            return capture::open_parts(&stream, self).map_err(|error| error.at(path));
+        }
         let content = RECORDING.read(path)?;
         self.parsed(&content.bytes, content.stored).map_err(|error| error.at(path))
     }

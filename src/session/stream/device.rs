@@ -17,15 +17,22 @@ use crate::symbol;
 const PORTION: usize = 8192;
 
 /// The end of a device's log, and the device's state there.
-struct LogEnd {
-    cursor: Cursor,
-    state: DeviceCopy,
+pub(super) struct LogEnd {
+    pub(super) cursor: Cursor,
+    pub(super) state: DeviceCopy,
     detail: Detail,
 }
 
 impl LogEnd {
-    fn of(device: Device, detail: Detail, uses: UseCursor) -> Option<Self> {
+    pub(super) fn of(device: Device, detail: Detail, uses: UseCursor) -> Option<Self> {
         recorder::log_end(device, detail, uses).map(|(cursor, state)| Self { cursor, state, detail })
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let DeviceCopy { ledger, below_threshold, .. } = &self.state;
+        let (not_recorded, below_threshold) = (ledger.not_recorded, *below_threshold);
+        let peak = Peak { blocks: Vec::new(), ..ledger.peak };
+        Counters { not_recorded, below_threshold, peak, stats: MemoryStats { below_threshold, ..ledger.stats } }
     }
 }
 
@@ -46,10 +53,7 @@ impl CaptureStream {
         if known.is_some_and(|position| position.cursor == end.cursor) && has_no_new_uses && !flush.last {
             return Ok(());
         }
-        let at = at.unwrap_or_else(|| {
-            self.devices.push(LogPosition::of(device));
-            self.devices.len() - 1
-        });
+        let at = self.place_of(device);
         self.append_uses(at, std::mem::take(&mut end.state.uses), now_used)?;
         let caught_up = self.append_log(at, &end, flush)?;
         if !caught_up {
@@ -66,8 +70,16 @@ impl CaptureStream {
         self.commit(flush)
     }
 
+    /// The device's place in the list, where it is added if it is new.
+    pub(super) fn place_of(&mut self, device: Device) -> usize {
+        self.devices.iter().position(|position| position.device == device).unwrap_or_else(|| {
+            self.devices.push(LogPosition::of(device));
+            self.devices.len() - 1
+        })
+    }
+
     /// Appends uses before the records: a free that is in the file has all uses of its block.
-    fn append_uses(&mut self, at: usize, mut uses: UseCopy, until: UseCursor) -> io::Result<()> {
+    pub(super) fn append_uses(&mut self, at: usize, mut uses: UseCopy, until: UseCursor) -> io::Result<()> {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.uses = until;
@@ -82,7 +94,7 @@ impl CaptureStream {
     }
 
     /// Appends records up to the end, a portion at a time; false if some were overwritten or time is up.
-    fn append_log(&mut self, at: usize, end: &LogEnd, flush: &Flush) -> io::Result<bool> {
+    pub(super) fn append_log(&mut self, at: usize, end: &LogEnd, flush: &Flush) -> io::Result<bool> {
         let began = Instant::now();
         while let Some(position) = self.devices.get(at).copied()
             && !position.cursor.has_reached(&end.cursor)
@@ -118,7 +130,7 @@ impl CaptureStream {
         self.append_part(device, &mut part)
     }
 
-    fn append_part(&mut self, device: Device, part: &mut LogPart) -> io::Result<()> {
+    pub(super) fn append_part(&mut self, device: Device, part: &mut LogPart) -> io::Result<()> {
         self.numbers.renumber_records(&mut part.records);
         self.numbers.renumber_segments(&mut part.segments);
         self.append_tables()?;
@@ -131,10 +143,10 @@ impl CaptureStream {
         self.encoder.names(device, &part.names, part.lost_names)
     }
 
-    fn append_state(&mut self, at: usize, end: LogEnd) -> io::Result<()> {
-        let LogEnd { mut state, detail, .. } = end;
-        self.numbers.renumber_device(&mut state);
-        let DeviceCopy { ledger, below_threshold, .. } = state;
+    pub(super) fn append_state(&mut self, at: usize, mut end: LogEnd) -> io::Result<()> {
+        self.numbers.renumber_device(&mut end.state);
+        let counters = end.counters();
+        let LogEnd { state: DeviceCopy { ledger, .. }, detail, .. } = end;
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };
@@ -143,10 +155,7 @@ impl CaptureStream {
             self.encoder.live(device, &ledger.live)?;
             self.encoder.peak(device, &ledger.peak.blocks)?;
         }
-        let peak = Peak { blocks: Vec::new(), ..ledger.peak };
-        let stats = MemoryStats { below_threshold, ..ledger.stats };
-        let not_recorded = ledger.not_recorded;
-        self.encoder.counters(device, &Counters { not_recorded, below_threshold, peak, stats })?;
+        self.encoder.counters(device, &counters)?;
         self.encoder.ooms(device, &ledger.ooms)?;
         self.encoder.calls(device, &ledger.calls)?;
         if detail >= Detail::Scopes {

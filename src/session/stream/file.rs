@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::open_file::OpenFile;
+use super::open_file::{self, OpenFile};
 use crate::session::apart::{self, FileThread};
 
 #[derive(Debug)]
@@ -54,6 +54,13 @@ impl StreamFile {
     pub(super) fn truncate(&mut self, length: u64) {
         self.length = length;
         let _ = self.with(move |file| file.truncate(length));
+    }
+
+    /// Deletes the file, unless its name is another file's by now; false if it cannot be deleted.
+    pub(super) fn remove(&self) -> bool {
+        let Some(open) = &self.open else { return false };
+        let (path, identity) = (Arc::clone(&self.path), open.identity());
+        on(self.thread.as_deref(), move || open_file::remove(&path, identity)).unwrap_or(false)
     }
 
     /// Syncs the file to disk; an error if it was deleted or truncated.

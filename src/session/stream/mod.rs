@@ -18,6 +18,10 @@
 //! there. The reader (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap for each block that is
 //! gone after it, and an alloc for each new one, so that every sum holds. `DeviceSnapshot::gaps` lists the gaps.
 //!
+//! **Parts.** With a budget the stream is several files (`parts.rs`). The next part begins (`rotate.rs`) with what the
+//! ledgers know of the whole run. Its first commit is written with its creation, and only then may the part before it be
+//! deleted, so a kill at any moment leaves a whole state.
+//!
 //! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records, so they are written
 //! only by the last flush and computed by the reader otherwise. A closed capture therefore equals the session's
 //! snapshot (`tests/recording/captures.rs` compares the two for random programs).
@@ -25,6 +29,8 @@
 mod device;
 mod file;
 mod open_file;
+mod parts;
+mod rotate;
 mod state;
 
 use std::fs;
@@ -36,6 +42,7 @@ use memtrace_core::capture::{Commit, Driver, Encoder};
 use memtrace_core::snapshot::{Device, Process, Settings};
 
 use self::file::StreamFile;
+use self::parts::StreamParts;
 pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
 use super::mappings::MappingsReader;
@@ -50,8 +57,13 @@ use crate::symbol;
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
 impl CaptureStream {
-    /// Creates the file.
-    pub(super) fn create(path: &Path, settings: &Settings, started_unix_us: u64) -> Result<Self, Error> {
+    /// Creates the file, or with a budget the first part and the file that names the stream.
+    pub(super) fn create(
+        path: &Path,
+        settings: &Settings,
+        budget: Option<u64>,
+        started_unix_us: u64,
+    ) -> Result<Self, Error> {
         let output = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => memtrace_core::Error::exists(path).into(),
             _ => Error::output(path, error),
@@ -59,38 +71,62 @@ impl CaptureStream {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(|error| Error::output(path, error))?;
         }
-        let mut stream = Self {
-            file: StreamFile::create(path).map_err(output)?,
-            encoder: Encoder::begin(Vec::new()).map_err(output)?,
+        let process = Process { started_unix_us, ..this_process() };
+        match budget {
+            None => Self::whole(path, &process, settings).map_err(output),
+            Some(budget) => Self::in_parts(path, budget, process, settings).map_err(output),
+        }
+    }
+
+    fn whole(path: &Path, process: &Process, settings: &Settings) -> io::Result<Self> {
+        let mut stream = Self::of(StreamFile::create(path)?, None, settings)?;
+        stream.encoder.process(process)?;
+        stream.encoder.settings(settings)?;
+        stream.encoder.objects(&stream.objects)?;
+        stream.encoder.commit(&Commit::default())?;
+        stream.write_out()?;
+        Ok(stream)
+    }
+
+    fn in_parts(path: &Path, budget: u64, process: Process, settings: &Settings) -> io::Result<Self> {
+        let mut parts = StreamParts::create(path, budget, process, settings.clone())?;
+        let mut beginning = Encoder::begin(Vec::new())?;
+        let objects = symbol::loaded_objects();
+        beginning.part(parts.next())?;
+        beginning.process(&parts.process)?;
+        beginning.settings(settings)?;
+        beginning.objects(&objects)?;
+        beginning.commit(&Commit::default())?;
+        let first = parts.begin(beginning.out(), 0).inspect_err(|_| parts.remove())?;
+        let mut stream = Self::of(first, Some(parts), settings)?;
+        stream.objects = objects;
+        stream.encoder.out().clear();
+        stream.note_commit();
+        Ok(stream)
+    }
+
+    fn of(file: StreamFile, parts: Option<StreamParts>, settings: &Settings) -> io::Result<Self> {
+        Ok(Self {
+            file,
+            parts,
+            encoder: Encoder::begin(Vec::new())?,
             devices: Vec::new(),
             numbers: DenseStacks::default(),
             contexts: 1,
             kernels: 0,
-            objects: Vec::new(),
+            objects: symbol::loaded_objects(),
             threads: 0,
             mappings: MappingsReader::new(settings.min_size),
             memory_read: false,
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,
             closed: false,
-        };
-        let process = Process { started_unix_us, ..this_process() };
-        stream.begin(&process, settings).map_err(output)?;
-        Ok(stream)
+        })
     }
 
-    /// The file's absolute path.
+    /// The stream's absolute path.
     pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn begin(&mut self, process: &Process, settings: &Settings) -> io::Result<()> {
-        self.encoder.process(process)?;
-        self.encoder.settings(settings)?;
-        self.objects = symbol::loaded_objects();
-        self.encoder.objects(&self.objects)?;
-        self.encoder.commit(&Commit::default())?;
-        self.write_out()
+        self.parts.as_ref().map_or(self.file.path(), StreamParts::path)
     }
 
     /// Appends new records; false once the stream is closed. After an error the file ends at its last commit.
@@ -100,12 +136,27 @@ impl CaptureStream {
         }
         let flush = Flush { since, last: false };
         self.memory_read = false;
-        let appended = recorder::devices().try_for_each(|device| self.append(device, &flush));
-        match appended.and_then(|()| self.append_mappings(&flush)) {
-            Ok(()) => self.failing = false,
-            Err(error) => self.go_back(&error),
+        let mut outcome = if self.is_due() { Ok(()) } else { self.append_all(&flush) };
+        if let Err(error) = &outcome {
+            self.go_back(error);
         }
+        if self.is_due() {
+            outcome = self.rotate(&flush);
+            if let Err(error) = &outcome {
+                self.say_once(error);
+            }
+        }
+        self.failing &= outcome.is_err();
         true
+    }
+
+    fn is_due(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.is_due(self.file.length()))
+    }
+
+    fn append_all(&mut self, flush: &Flush) -> io::Result<()> {
+        recorder::devices().try_for_each(|device| self.append(device, flush))?;
+        self.append_mappings(flush)
     }
 
     /// Appends the rest and the end mark.
@@ -114,21 +165,34 @@ impl CaptureStream {
             return Ok(());
         }
         self.closed = true;
-        self.finish(since, driver).map_err(|error| {
+        let flush = Flush { since, last: true };
+        let mut finished = self.finish(&flush, &driver);
+        if finished.is_err() && self.parts.as_ref().is_some_and(|parts| parts.is_full) {
+            // What is left of the budget is too little for the state at the end, which the next part begins with.
+            self.roll_back();
+            finished = self.rotate(&flush).and_then(|()| self.finish_last(&flush, &driver));
+        }
+        finished.map_err(|error| {
             self.file.truncate(self.committed.length);
             Error::output(self.file.path(), error)
         })
     }
 
-    fn finish(&mut self, since: RecordingStart, driver: impl Fn(Device) -> Driver) -> io::Result<()> {
-        let flush = Flush { since, last: true };
-        recorder::devices().try_for_each(|device| self.append(device, &flush))?;
+    /// [`finish`](Self::finish) in a part that no other one follows.
+    fn finish_last(&mut self, flush: &Flush, driver: &impl Fn(Device) -> Driver) -> io::Result<()> {
+        self.parts.iter_mut().for_each(|parts| parts.is_last = true);
+        self.finish(flush, driver)
+    }
+
+    fn finish(&mut self, flush: &Flush, driver: &impl Fn(Device) -> Driver) -> io::Result<()> {
+        recorder::devices().try_for_each(|device| self.append(device, flush))?;
         let devices: Vec<Device> = self.devices.iter().map(|position| position.device).collect();
         devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)))?;
         self.memory_read = false;
-        self.encode_commit(&flush)?;
+        self.encode_commit(flush)?;
         self.encoder.end()?;
         self.write_out()?;
-        self.file.end()
+        self.file.end()?;
+        self.parts.as_mut().map_or(Ok(()), StreamParts::end)
     }
 }

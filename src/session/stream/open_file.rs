@@ -4,7 +4,7 @@
 //! daemons do, and then open other files under the same numbers. So each use of the descriptor first checks device and
 //! inode, and opens the file again if the program closed it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -14,7 +14,7 @@ use self::system::{again, identity, is_linked, move_up, write_at};
 use crate::write_errors;
 
 /// Device and inode; zeros on systems without them.
-type FileIdentity = (u64, u64);
+pub(super) type FileIdentity = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct OpenFile {
@@ -30,6 +30,10 @@ impl OpenFile {
         claim(&file);
         let identity = identity(&file)?;
         Ok(Self { path, file: ManuallyDrop::new(file), identity })
+    }
+
+    pub(super) fn identity(&self) -> FileIdentity {
+        self.identity
     }
 
     /// Appends to a file of this length.
@@ -89,6 +93,15 @@ impl OpenFile {
     }
 }
 
+/// Deletes the file of this identity; false if it is still there.
+pub(super) fn remove(path: &Path, identity: FileIdentity) -> bool {
+    match system::identity_at(path) {
+        Ok(found) if found == identity => fs::remove_file(path).is_ok(),
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Locks the file as long as this process writes it: until then nobody replaces or removes it.
 fn claim(file: &File) {
     // Some file systems have no locks; there the end mark has to do.
@@ -127,6 +140,11 @@ mod system {
         file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
+    /// The identity of what has this name.
+    pub(super) fn identity_at(path: &Path) -> io::Result<super::FileIdentity> {
+        path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
     /// Whether the file still has a name.
     pub(super) fn is_linked(file: &File) -> io::Result<bool> {
         file.metadata().map(|metadata| metadata.nlink() > 0)
@@ -163,6 +181,10 @@ mod system {
 
     pub(super) fn identity(_file: &File) -> io::Result<super::FileIdentity> {
         Ok((0, 0))
+    }
+
+    pub(super) fn identity_at(path: &Path) -> io::Result<super::FileIdentity> {
+        path.symlink_metadata().map(|_| (0, 0))
     }
 
     pub(super) fn is_linked(_file: &File) -> io::Result<bool> {

@@ -7,6 +7,7 @@ use memtrace_core::capture::{Commit, Encoder};
 use memtrace_core::snapshot::{Device, Health, LoadedObject, Mappings};
 
 use super::file::StreamFile;
+use super::parts::StreamParts;
 use crate::record::uses::UseCursor;
 use crate::record::{Cursor, thread};
 use crate::session::mappings::MappingsReader;
@@ -47,7 +48,10 @@ pub(super) struct Lost {
 
 #[derive(Debug)]
 pub(in crate::session) struct CaptureStream {
+    /// The file, or the part that is written.
     pub(super) file: StreamFile,
+    /// With a budget.
+    pub(super) parts: Option<StreamParts>,
     pub(super) encoder: Encoder<Vec<u8>>,
     pub(super) devices: Vec<LogPosition>,
     pub(super) numbers: DenseStacks,
@@ -106,15 +110,22 @@ impl CaptureStream {
         }
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
         if !std::mem::replace(&mut self.memory_read, true) {
-            let memory = host_memory(duration_ns);
+            let mut memory = host_memory(duration_ns);
+            if let Some(parts) = &mut self.parts {
+                memory = memory.map(|memory| memory.after(parts.memory));
+                parts.memory = memory;
+            }
             self.encoder.host_memory(memory)?;
             let mappings = memory.and_then(|memory| self.mappings.grown(memory.resident, &self.objects, duration_ns));
+            if let (Some(parts), Some(mappings)) = (&mut self.parts, &mappings) {
+                parts.mappings = Some(mappings.clone().after(parts.mappings.take()));
+            }
             mappings.into_iter().try_for_each(|mappings| self.encode_mappings(mappings))?;
         }
         self.encoder.commit(&Commit { duration_ns, health })
     }
 
-    fn encode_mappings(&mut self, mut mappings: Mappings) -> io::Result<()> {
+    pub(super) fn encode_mappings(&mut self, mut mappings: Mappings) -> io::Result<()> {
         self.numbers.renumber_mappings(&mut mappings);
         self.append_tables()?;
         self.encoder.mappings(&mappings)
@@ -129,7 +140,15 @@ impl CaptureStream {
 
     /// Writes everything up to the commit at once, so that nothing of it stays if it does not fit.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
+        if let Some(parts) = &mut self.parts {
+            parts.make_room(self.file.length(), self.encoder.out().len() as u64)?;
+        }
         self.file.append(self.encoder.out())?;
+        self.note_commit();
+        Ok(())
+    }
+
+    pub(super) fn note_commit(&mut self) {
         self.committed = Committed {
             length: self.file.length(),
             devices: self.devices.clone(),
@@ -139,11 +158,18 @@ impl CaptureStream {
             kernels: self.kernels,
             objects: self.objects.len(),
         };
-        Ok(())
     }
 
     /// Returns to the last commit after a failed write: the disk may be full only for a while.
     pub(super) fn go_back(&mut self, error: &io::Error) {
+        self.roll_back();
+        if self.parts.as_ref().is_none_or(|parts| !parts.is_full) {
+            self.say_once(error);
+        }
+    }
+
+    /// Returns to the last commit.
+    pub(super) fn roll_back(&mut self) {
         self.file.truncate(self.committed.length);
         self.encoder.out().clear();
         self.devices.clone_from(&self.committed.devices);
@@ -153,6 +179,9 @@ impl CaptureStream {
         self.contexts = self.committed.contexts;
         self.kernels = self.committed.kernels;
         self.threads = 0;
+    }
+
+    pub(super) fn say_once(&mut self, error: &io::Error) {
         if !self.failing {
             let path = self.file.path().display();
             say(&format!(

@@ -120,5 +120,7 @@ fn of_process(pid: u32, found: &mut Vec<PathBuf>, children: &mut Vec<u32>) -> Re
 /// A file if it is a capture. The process may be in a container, where its root is another one.
 fn recording(pid: u32, path: &Path) -> Option<PathBuf> {
     let within = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
-    [path.to_owned(), within].into_iter().find(|path| memtrace_core::is_capture(path))
+    let found = [path.to_owned(), within].into_iter().find(|path| memtrace_core::is_capture(path))?;
+    // A stream's parts are open beside the file that names them.
+    (!memtrace_core::is_one_of_several(&found)).then_some(found)
 }

@@ -28,7 +28,8 @@ pub(super) struct Watch {
 /// What a reading of a file leaves to the next one.
 #[derive(Default)]
 struct Reading {
-    length: u64,
+    /// The newest part and its length.
+    length: (PathBuf, u64),
     found: FoundNames,
 }
 
@@ -59,7 +60,7 @@ impl Watch {
         let (path, file, last) = (&self.paths[at], &mut self.files[at], &mut self.read[at]);
         // Before it is read: what is written afterwards belongs to the next look.
         file.has_ended = recordings::has_ended(path);
-        let length = path.metadata().map_or(0, |data| data.len());
+        let length = recordings::length_of(path);
         let is_same = length == last.length && file.problem.is_none();
         if let Some(looks) = file.looks.as_mut().filter(|looks| is_same && looks.last().keys == keys) {
             return looks.add_unchanged();

@@ -1,0 +1,174 @@
+//! The parts of a stream as one recording: the log of each part, and the state of the newest.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::Damage;
+use super::bytes::in_range;
+use super::decode::Reading;
+use super::gaps::Skip;
+use super::rebuild::DeviceParts;
+use crate::snapshot::{Block, StackId};
+use crate::symbol::AddressKind;
+
+/// The stacks of the newest part by their addresses: those of older parts get the same numbers.
+#[derive(Default)]
+pub(super) struct KnownStacks {
+    stacks: HashMap<Vec<u64>, StackId, RandomState>,
+    addresses: HashMap<u64, u32, RandomState>,
+}
+
+impl KnownStacks {
+    pub(super) fn of(reading: &Reading) -> Self {
+        let stacks = (1..=reading.starts.len()).map(|id| (reading.stack(id), StackId(id as u32)));
+        let addresses = reading.addresses.iter().zip(0..).map(|(address, at)| (*address, at));
+        Self { stacks: stacks.collect(), addresses: addresses.collect() }
+    }
+}
+
+impl Reading {
+    /// Puts an older part before this one.
+    pub(super) fn prepend(&mut self, mut older: Self, known: &mut KnownStacks) -> Result<(), Damage> {
+        let kernels = |it: &Self| it.data.gpu_work.as_ref().map_or(Vec::new(), |work| work.kernels.clone());
+        if !self.data.contexts.starts_with(&older.data.contexts) || !kernels(self).starts_with(&kernels(&older)) {
+            return Err(Damage("scopes or kernels of another run"));
+        }
+        if !older.devices.iter().all(|(device, parts)| self.parts_of(*device).is_some_and(|it| it.follows(parts))) {
+            return Err(Damage("a log that does not lead to the next part"));
+        }
+        self.total_bytes = in_range(self.total_bytes + older.total_bytes)?;
+        let numbers = self.add_stacks(&older, known)?;
+        for (device, mut parts) in std::mem::take(&mut older.devices) {
+            parts.renumber(&numbers);
+            let place = self.places.get(&device).copied().and_then(|place| self.devices.get_mut(place));
+            place.into_iter().for_each(|(_, newer)| newer.prepend(std::mem::take(&mut parts)));
+        }
+        Ok(())
+    }
+
+    fn parts_of(&self, device: crate::snapshot::Device) -> Option<&DeviceParts> {
+        self.devices.get(*self.places.get(&device)?).map(|(_, parts)| parts)
+    }
+
+    /// The addresses of a stack, by its number in the file.
+    fn stack(&self, id: usize) -> Vec<u64> {
+        let from = self.starts.get(id - 1).copied().unwrap_or(0) as usize;
+        let to = self.starts.get(id).map_or(self.calls.len(), |start| *start as usize);
+        let calls = self.calls.get(from..to).unwrap_or_default();
+        calls.iter().filter_map(|call| self.addresses.get(*call as usize).copied()).collect()
+    }
+
+    /// Adds the stacks of an older part; returns the new numbers of its stacks.
+    fn add_stacks(&mut self, older: &Self, known: &mut KnownStacks) -> Result<Vec<StackId>, Damage> {
+        let named: Vec<std::ops::Range<usize>> = older.frame_ranges();
+        let mut numbers = vec![StackId::NONE];
+        for id in 1..=older.starts.len() {
+            let stack = older.stack(id);
+            if let Some(same) = known.stacks.get(&stack) {
+                numbers.push(*same);
+                continue;
+            }
+            let start = self.calls.len().try_into().map_err(|_| Damage("too many calls"))?;
+            let from = older.starts.get(id - 1).copied().unwrap_or(0) as usize;
+            for (at, address) in stack.iter().enumerate() {
+                let new = self.addresses.len() as u32;
+                let call = *known.addresses.entry(*address).or_insert(new);
+                if call == new {
+                    let place = older.calls.get(from + at).map_or(usize::MAX, |call| *call as usize);
+                    self.add_address(*address, older, place, named.get(place).cloned());
+                }
+                self.calls.push(call);
+            }
+            self.starts.push(start);
+            let number = StackId(self.starts.len() as u32);
+            known.stacks.insert(stack, number);
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    /// Adds an address that only an older part has, with the names that it has there.
+    fn add_address(&mut self, address: u64, older: &Self, place: usize, named: Option<std::ops::Range<usize>>) {
+        self.addresses.push(address);
+        let Some((frames, counts)) = &mut self.frames else { return };
+        counts.resize(self.addresses.len() - 1, 0);
+        self.names.kinds.resize(self.addresses.len() - 1, AddressKind::default());
+        let found = named.and_then(|range| older.frames.as_ref()?.0.get(range));
+        let kind = older.names.kinds.get(place).copied().unwrap_or_default();
+        self.names.kinds.push(if found.is_some() { kind } else { AddressKind { unknown: true, native: false } });
+        counts.push(found.map_or(0, |found| found.len() as u32));
+        frames.extend(found.unwrap_or_default().iter().cloned());
+    }
+
+    /// The frames of each address.
+    fn frame_ranges(&self) -> Vec<std::ops::Range<usize>> {
+        let counts = self.frames.iter().flat_map(|(_, counts)| counts);
+        let mut end = 0;
+        counts
+            .map(|count| {
+                let start = end;
+                end += *count as usize;
+                start..end
+            })
+            .collect()
+    }
+}
+
+impl DeviceParts {
+    /// How many records and marks of the run come before the end of this part.
+    fn end(&self) -> (u64, u64) {
+        let skipped = |of: fn(&Skip) -> u64| self.skips.iter().fold(0u64, |sum, skip| sum.saturating_add(of(skip)));
+        let records = (self.overwritten + self.records.len() as u64).saturating_add(skipped(|skip| skip.records));
+        let marks = self.start.marks.saturating_add(self.marks.len() as u64);
+        (records, marks.saturating_add(skipped(|skip| skip.marks)))
+    }
+
+    /// Whether its log begins where the older one ends, or later.
+    fn follows(&self, older: &Self) -> bool {
+        let (records, marks) = older.end();
+        self.overwritten >= records && self.start.marks >= marks && older.gaps.is_empty()
+    }
+
+    fn renumber(&mut self, numbers: &[StackId]) {
+        let number = |stack: &mut StackId| *stack = numbers.get(stack.0 as usize).copied().unwrap_or_default();
+        for record in &mut self.records {
+            number(&mut record.stack);
+            number(&mut record.alloc_stack);
+        }
+        let of_blocks = |blocks: &mut [Block]| blocks.iter_mut().for_each(|block| number(&mut block.stack));
+        of_blocks(&mut self.live_at_start);
+        self.skips.iter_mut().filter_map(|skip| skip.live.as_mut()).for_each(|live| of_blocks(live));
+        for uses in self.uses.values_mut() {
+            uses.first.iter_mut().chain(&mut uses.last).for_each(|used| number(&mut used.stack));
+            uses.dead_write.iter_mut().for_each(|dead| number(&mut dead.stack));
+        }
+    }
+
+    /// Puts the log of an older part before this one. What was not written between the two was skipped.
+    fn prepend(&mut self, mut older: Self) {
+        let (records_end, marks_end) = older.end();
+        let (at, marks_at) = (older.records.len(), older.marks.len());
+        let (records, marks) = (self.overwritten - records_end, self.start.marks - marks_end);
+        if records > 0 || marks > 0 {
+            let live = Some(std::mem::take(&mut self.live_at_start));
+            older.skips.push(Skip { at, marks_at, records, marks, to_ns: self.start.time_ns, live });
+        }
+        for skip in &mut self.skips {
+            skip.at += at;
+            skip.marks_at += marks_at;
+        }
+        if let Some((from, _)) = &mut self.live {
+            *from += at;
+        }
+        older.records.append(&mut self.records);
+        older.marks.append(&mut self.marks);
+        older.skips.append(&mut self.skips);
+        older.idle.append(&mut self.idle);
+        older.names.append(&mut self.names);
+        older.uses.append(&mut self.uses);
+        (self.records, self.marks, self.skips, self.idle) = (older.records, older.marks, older.skips, older.idle);
+        (self.names, self.uses) = (older.names, older.uses);
+        (self.overwritten, self.start, self.live_at_start) = (older.overwritten, older.start, older.live_at_start);
+    }
+}

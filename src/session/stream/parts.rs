@@ -1,0 +1,162 @@
+//! The files of a stream with a budget: its name, its parts, and which of them go when the budget is used up.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use memtrace_core::capture::{self, StreamPart, part_path};
+use memtrace_core::snapshot::{HostMemory, Mappings, Process, Settings};
+
+use super::file::StreamFile;
+
+/// Parts that are kept: each has an open file.
+const MOST_PARTS: usize = 16;
+
+/// Time between two attempts to begin a part.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
+
+/// What a stream with a budget has beside the part that it writes.
+#[derive(Debug)]
+pub(super) struct StreamParts {
+    /// The file that names the stream, which is kept.
+    name: StreamFile,
+    run: u64,
+    budget: u64,
+    /// Of the part that is written.
+    number: u64,
+    /// Bytes of its beginning.
+    beginning: u64,
+    /// The parts before it, oldest first. Their files stay open: nobody else's file can have the identity of one of them.
+    older: VecDeque<StreamFile>,
+    /// The last attempt to write found no room in the budget.
+    pub(super) is_full: bool,
+    /// The recording ends: no part follows, and this one may fill the budget.
+    pub(super) is_last: bool,
+    not_before: Option<Instant>,
+    pub(super) process: Process,
+    pub(super) settings: Settings,
+    /// Of the whole run, for each part.
+    pub(super) memory: Option<HostMemory>,
+    pub(super) mappings: Option<Mappings>,
+}
+
+impl StreamParts {
+    /// Creates the file that names the stream.
+    pub(super) fn create(path: &Path, budget: u64, process: Process, settings: Settings) -> io::Result<Self> {
+        let mut name = StreamFile::create(path)?;
+        let run = RandomState::new().build_hasher().finish();
+        if let Err(error) = name.append(&mut capture::stream_name(run)?) {
+            name.remove();
+            return Err(error);
+        }
+        Ok(Self {
+            name,
+            run,
+            budget,
+            number: 0,
+            beginning: 0,
+            older: VecDeque::new(),
+            is_full: false,
+            is_last: false,
+            not_before: None,
+            process,
+            settings,
+            memory: None,
+            mappings: None,
+        })
+    }
+
+    /// The stream's path.
+    pub(super) fn path(&self) -> &Path {
+        self.name.path()
+    }
+
+    pub(super) fn next(&self) -> StreamPart {
+        StreamPart { run: self.run, number: self.number + 1 }
+    }
+
+    /// Whether the next part is due: this one has an eighth of the budget, or, where the state at its beginning is larger, twice
+    /// that, and at most half of the budget.
+    pub(super) fn is_due(&self, length: u64) -> bool {
+        let enough = (self.budget / 8).max((2 * self.beginning).min(self.budget / 2));
+        (length >= enough || self.is_full) && self.not_before.is_none_or(|moment| Instant::now() >= moment)
+    }
+
+    pub(super) fn wait(&mut self) {
+        self.not_before = Some(Instant::now() + BETWEEN_ATTEMPTS);
+    }
+
+    /// Makes room for more bytes of the part that is written.
+    pub(super) fn make_room(&mut self, length: u64, more: u64) -> io::Result<()> {
+        let most = if self.is_last { self.budget } else { self.budget / 2 };
+        self.is_full = length + more > most || !self.delete_for(length + more)?;
+        if self.is_full { Err(self.full(more)) } else { Ok(()) }
+    }
+
+    /// Writes the beginning of the next part.
+    pub(super) fn begin(&mut self, beginning: &mut Vec<u8>, current: u64) -> io::Result<StreamFile> {
+        let length = beginning.len() as u64;
+        if length > self.budget / 2 || !self.delete_for(current + length)? {
+            return Err(self.full(length));
+        }
+        let path = part_path(self.name.path(), self.number + 1);
+        let mut file = StreamFile::create(&path).map_err(|error| {
+            // Somebody else's file is in the way: the next attempt takes the next number.
+            self.number += u64::from(error.kind() == io::ErrorKind::AlreadyExists);
+            io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()))
+        })?;
+        if let Err(error) = file.append(beginning) {
+            file.remove();
+            return Err(error);
+        }
+        self.number += 1;
+        self.beginning = length;
+        (self.is_full, self.not_before) = (false, None);
+        Ok(file)
+    }
+
+    /// Keeps a part whose successor has begun.
+    pub(super) fn keep(&mut self, part: StreamFile) {
+        self.older.push_back(part);
+        // One that cannot be deleted still counts.
+        while self.older.len() >= MOST_PARTS && self.older.front().is_some_and(StreamFile::remove) {
+            self.older.pop_front();
+        }
+    }
+
+    /// Deletes the oldest parts until the others fit into the budget with so many bytes; false if nothing is left to delete.
+    fn delete_for(&mut self, bytes: u64) -> io::Result<bool> {
+        while self.older_bytes() + bytes > self.budget {
+            let Some(oldest) = self.older.pop_front() else { return Ok(false) };
+            if !oldest.remove() {
+                self.older.push_front(oldest);
+                return Err(io::Error::other("an older part cannot be deleted"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bytes of all files but the part that is written, with the end mark that is still to come.
+    fn older_bytes(&self) -> u64 {
+        let end = capture::end_mark().len() as u64;
+        self.name.length() + end + self.older.iter().map(StreamFile::length).sum::<u64>()
+    }
+
+    fn full(&self, bytes: u64) -> io::Error {
+        let message = format!("the stream's budget of {} bytes has no room for {bytes} more", self.budget);
+        io::Error::new(io::ErrorKind::StorageFull, message)
+    }
+
+    /// Marks the end of the run.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        self.name.append(&mut capture::end_mark())?;
+        self.name.end()
+    }
+
+    /// Removes the file that names the stream: it has no part.
+    pub(super) fn remove(&self) {
+        self.name.remove();
+    }
+}
