@@ -5,9 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 
-use super::bytes::{Coded, Ids, LARGEST, Reader, in_range};
+use super::bytes::{Coded, Ids, Reader, in_range};
 use super::codec::{below, small};
-use super::join::KnownStacks;
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{
@@ -20,45 +19,12 @@ use crate::snapshot::{
     Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
-/// Reads a capture up to its last commit before the end or the first damage.
-///
-/// # Errors
-/// If it is no capture, a newer one, or nothing in it can be trusted.
-pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, String> {
-    read_parts(bytes, std::iter::empty())
-}
-
-/// Reads the newest part of a stream, and before it the log of the older ones, the newest of them first. The log begins behind the
-/// first of these that does not fit.
-pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) -> Result<DecodedCapture, String> {
-    let contains = |Damage(what): Damage| format!("it contains {what}");
-    let chunks = committed(newest)?;
-    let (commit, ended) = (chunks.commit.clone(), chunks.ended);
-    let mut reading = Reading::of(&chunks).map_err(contains)?;
-    let (mut length, mut unread, mut known) = (newest.len(), chunks.unread, None);
-    for bytes in older {
-        let Ok(chunks) = committed(&bytes) else { break };
-        let known = known.get_or_insert_with(|| KnownStacks::of(&reading));
-        if Reading::of(&chunks).and_then(|older| reading.prepend(older, known)).is_err() {
-            unread += bytes.len() as u64;
-            break;
-        }
-        length += bytes.len();
-        unread += chunks.unread;
-    }
-    let mut capture = reading.finish(length, commit).map_err(contains)?;
-    let health = &mut capture.data.health;
-    health.cut_off |= !ended;
-    health.unread_bytes = health.unread_bytes.saturating_add(unread).min(LARGEST);
-    Ok(capture)
-}
-
 /// The chunks up to the last commit.
-struct Chunks<'a> {
+pub(super) struct Chunks<'a> {
     list: Vec<(Tag, &'a [u8])>,
-    commit: Range<usize>,
-    ended: bool,
-    unread: u64,
+    pub(super) commit: Range<usize>,
+    pub(super) ended: bool,
+    pub(super) unread: u64,
 }
 
 /// Whether a file that begins so is a capture, of whatever version.
@@ -78,7 +44,7 @@ pub(crate) fn is_committed(bytes: &[u8]) -> bool {
     committed(bytes).is_ok()
 }
 
-fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
+pub(super) fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
     let Some((version, mut rest)) = header(bytes) else {
         return Err("it does not begin with `memtrace` and a version".to_owned());
     };
@@ -155,7 +121,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn of(chunks: &Chunks<'_>) -> Result<Self, Damage> {
+    pub(super) fn of(chunks: &Chunks<'_>) -> Result<Self, Damage> {
         let mut reading = Self::default();
         chunks.list.iter().try_for_each(|(tag, payload)| reading.chunk(*tag, payload))?;
         Ok(reading)
@@ -322,7 +288,7 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self, length: usize, commit: Range<usize>) -> Result<DecodedCapture, Damage> {
+    pub(super) fn finish(self, length: usize, commit: Range<usize>) -> Result<DecodedCapture, Damage> {
         let Self { mut data, addresses, starts, calls, frames, mut names, devices, total_bytes, .. } = self;
         names.any = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();

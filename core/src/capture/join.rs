@@ -4,13 +4,54 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::Damage;
-use super::bytes::in_range;
-use super::decode::Reading;
+use super::bytes::{Ids, LARGEST, Reader, in_range};
+use super::decode::{Reading, committed, header, next_chunk};
 use super::gaps::Skip;
 use super::rebuild::DeviceParts;
+use super::{Damage, DecodedCapture, NAME_VERSION, StreamPart, Tag, VERSION};
 use crate::snapshot::{Block, StackId};
 use crate::symbol::AddressKind;
+
+/// Which part a file is, by its first chunk.
+pub(crate) fn part_of(bytes: &[u8]) -> Option<StreamPart> {
+    let (version, rest) = header(bytes)?;
+    let (tag, payload, _) = next_chunk(rest)?;
+    let is_part = tag == Tag::Part as u8 && [VERSION, NAME_VERSION].contains(&version);
+    is_part.then(|| Reader::new(payload, Ids::default()).get().ok()).flatten()
+}
+
+/// Reads a capture up to its last commit before the end or the first damage.
+///
+/// # Errors
+/// If it is no capture, a newer one, or nothing in it can be trusted.
+pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, String> {
+    read_parts(bytes, std::iter::empty())
+}
+
+/// Reads the newest part of a stream, and before it the log of the older ones, the newest of them first. The log begins behind the
+/// first of these that does not fit.
+pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) -> Result<DecodedCapture, String> {
+    let contains = |Damage(what): Damage| format!("it contains {what}");
+    let chunks = committed(newest)?;
+    let (commit, ended) = (chunks.commit.clone(), chunks.ended);
+    let mut reading = Reading::of(&chunks).map_err(contains)?;
+    let (mut length, mut unread, mut known) = (newest.len(), chunks.unread, None);
+    for bytes in older {
+        let Ok(chunks) = committed(&bytes) else { break };
+        let known = known.get_or_insert_with(|| KnownStacks::of(&reading));
+        if Reading::of(&chunks).and_then(|older| reading.prepend(older, known)).is_err() {
+            unread += bytes.len() as u64;
+            break;
+        }
+        length += bytes.len();
+        unread += chunks.unread;
+    }
+    let mut capture = reading.finish(length, commit).map_err(contains)?;
+    let health = &mut capture.data.health;
+    health.cut_off |= !ended;
+    health.unread_bytes = health.unread_bytes.saturating_add(unread).min(LARGEST);
+    Ok(capture)
+}
 
 /// The stacks of the newest part by their addresses: those of older parts get the same numbers.
 #[derive(Default)]

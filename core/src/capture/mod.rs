@@ -105,11 +105,11 @@ use crate::error::Error;
 use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData, Stacks};
 use crate::symbol::{AddressKind, Resolved, Symbols};
 
-pub(crate) use decode::{begins_like_one, has_end, is_committed, read, read_parts};
+pub(crate) use decode::{begins_like_one, has_end, is_committed};
 #[doc(hidden)]
 pub use encode::Encoder;
 pub use encode::write;
-pub(crate) use part::part_of;
+pub(crate) use join::{part_of, read, read_parts};
 #[doc(hidden)]
 pub use part::{StreamPart, end_mark, part_path, stream_name};
 

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::bytes::{Ids, Reader};
-use super::decode::{header, next_chunk};
-use super::{MAGIC, NAME_VERSION, Tag, VERSION, chunk_head};
+use super::bytes::Payload;
+use super::{MAGIC, NAME_VERSION, Tag, chunk_head};
 
 /// Which part of which stream a file is.
 #[doc(hidden)]
@@ -24,18 +23,10 @@ pub(super) struct LogStart {
     pub(super) time_ns: u64,
 }
 
-/// Which part a file is, by its first chunk.
-pub(crate) fn part_of(bytes: &[u8]) -> Option<StreamPart> {
-    let (version, rest) = header(bytes)?;
-    let (tag, payload, _) = next_chunk(rest)?;
-    let is_part = tag == Tag::Part as u8 && [VERSION, NAME_VERSION].contains(&version);
-    is_part.then(|| Reader::new(payload, Ids::default()).get().ok()).flatten()
-}
-
 /// The content of the file that names a stream.
 #[doc(hidden)]
 pub fn stream_name(run: u64) -> io::Result<Vec<u8>> {
-    let mut payload = super::bytes::Payload::default();
+    let mut payload = Payload::default();
     payload.put(&StreamPart { run, number: 0 });
     let head = chunk_head(Tag::Part as u8, &payload.bytes);
     Ok([&MAGIC[..], &NAME_VERSION.to_le_bytes(), &head, &payload.bytes].concat())
@@ -62,7 +53,7 @@ pub fn part_path(stream: &Path, number: u64) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::Encoder;
+    use crate::capture::{Encoder, part_of};
 
     #[test]
     fn a_file_says_which_part_it_is() {

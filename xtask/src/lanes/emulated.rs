@@ -3,74 +3,30 @@
 
 mod both;
 mod left_out;
+pub(super) mod machine;
 
-use std::path::PathBuf;
-
-use anyhow::{Error, Result, ensure};
-use memtrace_runner::kit::{Kit, SimulatedGpu};
+use anyhow::{Result, ensure};
 use xshell::{Cmd, cmd};
 
 use self::left_out::LEFT_OUT;
+use self::machine::Emulated;
 use super::driver;
 use crate::lane::{Run, output};
 
-const TARGET: &str = "aarch64-unknown-linux-gnu";
-pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
-/// Processors of the machines that this is for have half-precision arithmetic. The crate `gemm` needs it where nothing is
-/// optimised.
-const FLAGS: &str = "-C target-feature=+fp16";
 pub(crate) fn run(run: &Run) -> Result<String> {
     let emulated = Emulated::prepare(run)?;
-    let done =
-        format!("recordings: {}; NVIDIA's driver: {}", both::run(run, &emulated)?, driver::emulated(run, &emulated)?);
+    let recordings = both::run(run, &emulated)?;
+    let done = format!("recordings: {recordings}; NVIDIA's driver: {}", driver::emulated(run, &emulated)?);
     // An hour.
-    if run.is_full() { Ok(format!("{done}; {}", emulated.tests()?)) } else { Ok(done) }
+    if run.is_full() { Ok(format!("{done}; {}", tests(run, &emulated)?)) } else { Ok(done) }
 }
 
-/// This machine, ready to build and run programs for the other one.
-pub(crate) struct Emulated<'a> {
-    run: &'a Run,
-    /// Compilers for tests that compile C.
-    bin: PathBuf,
-}
-
-impl<'a> Emulated<'a> {
-    fn prepare(run: &'a Run) -> Result<Self> {
-        let folder = run.scratch("emulated")?;
-        cmd!(run.shell, "scripts/emulate-aarch64 {folder}").run()?;
-        Ok(Self { run, bin: folder.join("bin") })
-    }
-
-    fn target(&self) -> PathBuf {
-        self.run.target.join("emulated")
-    }
-
-    /// A command that builds for that machine.
-    pub(super) fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
-        let path = format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap_or_default());
-        // Only programs for the other machine get its compiler: build scripts are programs of this one.
-        command
-            .args(["--target", TARGET])
-            .env("CARGO_TARGET_DIR", self.target())
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
-            .env("CC_aarch64_unknown_linux_gnu", COMPILER)
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS)
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("env PATH={path}"))
-    }
-
-    /// A simulated GPU of that machine.
-    fn simulated_gpu(&self) -> Result<SimulatedGpu> {
-        let kit = Kit::of(&self.run.root).map_err(Error::msg)?.built_for(TARGET, COMPILER);
-        SimulatedGpu::of(&kit, &self.run.target.join("emulated-simulated")).map_err(Error::msg)
-    }
-
-    /// But those of xtask, which is for this machine.
-    fn tests(&self) -> Result<String> {
-        LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
-        let left_out = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
-        let tests = self.cargo(cmd!(self.run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
-        passed(tests.arg("--").args(left_out))
-    }
+/// But those of xtask, which is for this machine.
+fn tests(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
+    LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
+    let left_out = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
+    let tests = emulated.cargo(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
+    passed(tests.arg("--").args(left_out))
 }
 
 /// How many tests passed, of how many programs.

@@ -19,7 +19,7 @@ use self::probe::{Host, Probe};
 use self::symbols::Names;
 use crate::checks::Checks;
 use crate::lane::Run;
-use crate::lanes::emulated::Emulated;
+use crate::lanes::emulated::machine::Emulated;
 
 /// What is known of one driver.
 struct Driver {

@@ -9,7 +9,7 @@ use xshell::cmd;
 
 use super::symbols::{self, Names};
 use crate::lane::{Run, output, said};
-use crate::lanes::emulated::{COMPILER, Emulated};
+use crate::lanes::emulated::machine::{COMPILER, Emulated};
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/programs/driver-probe/probe.c";

@@ -9,7 +9,7 @@ use anyhow::{Error, Result};
 use xshell::{Cmd, cmd};
 
 use self::rows::Rows;
-use super::{COMPILER, Emulated, TARGET};
+use super::machine::{COMPILER, Emulated, TARGET};
 use crate::checks::Checks;
 use crate::lane::{Run, said};
 use crate::lanes::simulated::{LINKED, PROFILE};

@@ -109,8 +109,10 @@ const COUNTERPARTS: [(&str, Counterpart); 2] = [
     ("more buffers in between", |row| Row { category: "unknown".to_owned(), ..row.clone() }),
 ];
 
-/// What each kind of machine has of its own.
-const OWN: [(&str, fn(&Row) -> bool); 2] = [
+/// Whether the kind of machine decides that there is such a row.
+type IsOwn = fn(&Row) -> bool;
+
+const OWN: [(&str, IsOwn); 2] = [
     ("a buffer of a matrix kernel", |row| row.device == "cpu" && row.category == "WORKSPACE"),
     ("a buffer of C's library", |row| row.device == "cpu" && row.line == "(no names)"),
 ];

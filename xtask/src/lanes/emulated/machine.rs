@@ -1,0 +1,52 @@
+//! This machine, ready to build and run programs for the other kind.
+
+use std::path::PathBuf;
+
+use anyhow::{Error, Result};
+use memtrace_runner::kit::{Kit, SimulatedGpu};
+use xshell::{Cmd, cmd};
+
+use crate::lane::Run;
+
+pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
+/// Processors of the machines that this is for have half-precision arithmetic. The crate `gemm` needs it where nothing is
+/// optimised.
+const FLAGS: &str = "-C target-feature=+fp16";
+
+pub(crate) struct Emulated<'a> {
+    run: &'a Run,
+    /// Compilers for tests that compile C.
+    bin: PathBuf,
+}
+
+impl<'a> Emulated<'a> {
+    pub(super) fn prepare(run: &'a Run) -> Result<Self> {
+        let folder = run.scratch("emulated")?;
+        cmd!(run.shell, "scripts/emulate-aarch64 {folder}").run()?;
+        Ok(Self { run, bin: folder.join("bin") })
+    }
+
+    pub(super) fn target(&self) -> PathBuf {
+        self.run.target.join("emulated")
+    }
+
+    /// A command that builds for that machine.
+    pub(crate) fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
+        let path = format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap_or_default());
+        // Only programs for the other machine get its compiler: build scripts are programs of this one.
+        command
+            .args(["--target", TARGET])
+            .env("CARGO_TARGET_DIR", self.target())
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
+            .env("CC_aarch64_unknown_linux_gnu", COMPILER)
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS)
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("env PATH={path}"))
+    }
+
+    /// A simulated GPU of that machine.
+    pub(super) fn simulated_gpu(&self) -> Result<SimulatedGpu> {
+        let kit = Kit::of(&self.run.root).map_err(Error::msg)?.built_for(TARGET, COMPILER);
+        SimulatedGpu::of(&kit, &self.run.target.join("emulated-simulated")).map_err(Error::msg)
+    }
+}
