@@ -62,7 +62,8 @@ impl State {
             }
         }
         let raise = |stat: &mut Stat| stat.peak = stat.peak.max(stat.current);
-        (raise(bytes), raise(count));
+        raise(bytes);
+        raise(count);
         if self.stats.allocated_bytes.current > self.peak.bytes {
             let blocks = self.live.values().copied().collect();
             let (bytes, time_ns, seq) = (self.stats.allocated_bytes.current, record.time_ns, record.alloc_seq);

@@ -62,13 +62,14 @@ impl Oracle {
     /// A recording has the state, the peak and the counters of the whole run.
     fn check(&self, device: &DeviceSnapshot) {
         let places = |blocks: &[Block]| blocks.iter().map(|b| (b.address, b.size)).collect::<BTreeMap<_, _>>();
-        assert_eq!((device.peak.bytes, places(&device.peak.blocks)), (self.peak, self.at_peak.clone()));
+        // Blocks of earlier tests are counted only.
+        let before = device.not_recorded;
+        assert_eq!(device.peak.not_recorded, before);
+        assert_eq!((device.peak.bytes - before, places(&device.peak.blocks)), (self.peak, self.at_peak.clone()));
         assert_eq!(places(&device.live), self.live);
         let (bytes, count) = (device.stats.allocated_bytes, device.stats.allocations);
-        assert_eq!(
-            (bytes.current, bytes.peak, bytes.allocated, bytes.freed),
-            (self.bytes, self.peak, self.allocated, self.freed)
-        );
+        let found = (bytes.current - before, bytes.peak - before, bytes.allocated, bytes.freed);
+        assert_eq!(found, (self.bytes, self.peak, self.allocated, self.freed));
         assert_eq!((count.allocated, count.freed), (self.allocs, self.frees));
     }
 }
@@ -130,14 +131,14 @@ const SMALL: u64 = 96 << 10;
 fn the_peak_of_a_deleted_part_is_exact() {
     let _alone = alone();
     let folder = Folder::new();
-    let session = folder.begin(SMALL);
+    let session = folder.begin(4 * SMALL);
     let mut oracle = Oracle::default();
     let early: Vec<Raw> = scope("early", || (1..6).map(|size| oracle.new_block(size)).collect());
     early.into_iter().for_each(|block| oracle.free(block));
     while folder.part(1).exists() {
         oracle.come_and_go(100);
         session.flush();
-        assert!(folder.bytes() <= SMALL, "{}", folder.bytes());
+        assert!(folder.bytes() <= 4 * SMALL, "{}", folder.bytes());
     }
     let kept = oracle.new_block(3);
     session.flush();
@@ -156,7 +157,6 @@ fn the_peak_of_a_deleted_part_is_exact() {
     assert!(growing.health.cut_off && !at_end.health.cut_off);
     let report = at_end.report().to_string();
     assert!(report.contains("in early"), "{report}");
-    println!("{report}");
     // Each part says what it can alone, and stands for all when it is named.
     for part in folder.parts() {
         let alone = Snapshot::parse(&fs::read(&part).unwrap()).unwrap();
@@ -165,7 +165,7 @@ fn the_peak_of_a_deleted_part_is_exact() {
         assert_eq!((peak.bytes, peak.time_ns, peak.seq), (whole.bytes, whole.time_ns, whole.seq));
         assert_eq!(*open(&part).unwrap(), *at_end);
     }
-    assert!(folder.bytes() <= SMALL && folder.parts().len() > 2);
+    assert!(folder.bytes() <= 4 * SMALL && folder.parts().len() > 2);
     drop(kept);
 }
 
@@ -233,11 +233,11 @@ fn a_budget_without_room_for_two_beginnings_is_refused() {
 fn the_oldest_part_that_is_missing_or_damaged_ends_the_log_and_one_in_between_is_a_gap() {
     let _alone = alone();
     let folder = Folder::new();
-    let session = folder.begin(SMALL);
+    let session = folder.begin(4 * SMALL);
     let mut oracle = Oracle::default();
     let kept: Vec<Raw> = (1..40)
         .map(|_| {
-            oracle.come_and_go(60);
+            oracle.come_and_go(400);
             session.flush();
             oracle.new_block(1)
         })
