@@ -32,7 +32,7 @@ struct Oracle {
 
 impl Oracle {
     fn alloc(&mut self, block: &Raw, size: u64) {
-        self.live.insert(block.address() as u64, size);
+        self.live.insert(block.address(), size);
         (self.bytes, self.allocs, self.allocated) = (self.bytes + size, self.allocs + 1, self.allocated + size);
         if self.bytes > self.peak {
             self.peak = self.bytes;
@@ -54,7 +54,7 @@ impl Oracle {
     }
 
     fn free(&mut self, block: Raw) {
-        let size = self.live.remove(&(block.address() as u64)).unwrap();
+        let size = self.live.remove(&block.address()).unwrap();
         (self.bytes, self.frees, self.freed) = (self.bytes - size, self.frees + 1, self.freed + size);
         drop(block);
     }
@@ -439,7 +439,7 @@ fn a_kill_at_any_moment_loses_at_most_the_last_commit() {
     if_child(runs_until_killed);
     // Files are read whole, which a recording of another test would see.
     let _alone = alone();
-    let times = std::env::var("MEMTRACE_TEST_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(20u64);
+    let times = std::env::var("MEMTRACE_TEST_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(6u64);
     let programs = tempfile::tempdir().unwrap();
     let (copy, program) = (programs.path().join("copy"), programs.path().join("program"));
     copy_of_this_program(&copy);
@@ -621,7 +621,8 @@ fn a_long_run_stays_within_its_budget_and_its_growth_is_found() {
                 session.flush();
             }
             if request % (records / 40) == 0 {
-                (disk.push(folder.bytes()), memory.push(resident()));
+                disk.push(folder.bytes());
+                memory.push(resident());
             }
         }
         println!("{records} records in {:?}", began.elapsed());
