@@ -2,6 +2,7 @@
 //! here. It shows what the code does, not what a processor's memory order does to it: that is loom's.
 
 mod both;
+mod instructions;
 mod left_out;
 pub(super) mod machine;
 
@@ -17,8 +18,11 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let emulated = Emulated::prepare(run)?;
     let recordings = both::run(run, &emulated)?;
     let done = format!("recordings: {recordings}; NVIDIA's driver: {}", driver::emulated(run, &emulated)?);
+    if !run.is_full() {
+        return Ok(done);
+    }
     // An hour.
-    if run.is_full() { Ok(format!("{done}; {}", tests(run, &emulated)?)) } else { Ok(done) }
+    Ok(format!("{done}; {}; {}", instructions::run(run, &emulated)?, tests(run, &emulated)?))
 }
 
 /// But those of xtask, which is for this machine.
