@@ -53,7 +53,7 @@ impl ContextTable {
         }
     }
 
-    /// DriverTime `each` with the parent of each context from `from` on, in order.
+    /// Calls `each` with the parent of each context from `from` on, in order.
     pub(crate) fn parents_from(&self, from: ContextId, mut each: impl FnMut(ContextId)) {
         let paths = self.lock();
         paths.nodes.iter().skip((from.0 as usize).saturating_sub(1)).for_each(|node| each(ContextId(node.parent)));

@@ -8,7 +8,7 @@ use crate::record::memory::{OwnMap, own_map};
 #[derive(Debug)]
 pub(crate) struct DriverTime {
     times: OwnMap<(StackId, ContextId), CallTime>,
-    /// DriverTime from sites for which there was no memory.
+    /// Calls from sites for which there was no memory.
     rest: CallTime,
 }
 

@@ -450,7 +450,7 @@ impl Ledger {
         self.segments.as_mut().is_some_and(|segments| segments.add(answer, ticket, live, time_ns, site))
     }
 
-    /// DriverTime `change` with the segments, if the driver reports any, and the current time.
+    /// Calls `change` with the segments, if the driver reports any, and the current time.
     pub(crate) fn change_segments(&mut self, change: impl FnOnce(&mut Segments, u64)) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {

@@ -135,13 +135,13 @@ pub(crate) fn end(opened: OpenMeasurement) -> Option<Seen> {
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
-/// DriverTime `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
+/// Calls `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
 /// the lock and must be own work.
 pub(crate) fn each_live(opened: OpenMeasurement, each: impl FnMut(Device, bool, &Block)) {
     lock().each_live(opened.id, each);
 }
 
-/// DriverTime `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
+/// Calls `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
 /// work.
 pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, StackId, u64)) {
     lock().each_of_helpers(opened.id, each);

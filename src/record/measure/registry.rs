@@ -367,7 +367,7 @@ impl Registry {
         });
     }
 
-    /// DriverTime `f` with each measurement that the block of another thread may be for.
+    /// Calls `f` with each measurement that the block of another thread may be for.
     fn each_other(&mut self, owner: &Owner, mut f: impl FnMut(Id, &MeasurementState, &mut Others)) {
         let mut others = std::mem::replace(&mut self.others, Others::new());
         let may_be_for = |(id, _): &(&Id, &MeasurementState)| self.may_be_for(**id, owner);
@@ -493,7 +493,7 @@ impl Registry {
         std::iter::successors(get(id), move |(_, measure)| get(measure.parent)).map(|(id, measure)| (*id, measure))
     }
 
-    /// DriverTime `change` with `foreign_freed` of each active measurement that does not own the block.
+    /// Calls `change` with `foreign_freed` of each active measurement that does not own the block.
     fn each_foreign(&mut self, taken: &MeasuredFree, mut change: impl FnMut(&mut u64)) {
         let own = taken.owner.map_or(0, |(owner, _)| self.nearest_open(owner.measure));
         let mut at = taken.foreign;
@@ -507,7 +507,7 @@ impl Registry {
     }
 }
 
-/// DriverTime `f` with this measurement and those around it, innermost first.
+/// Calls `f` with this measurement and those around it, innermost first.
 fn each_around(measures: &mut OwnMap<Id, MeasurementState>, id: Id, mut f: impl FnMut(Id, &mut MeasurementState)) {
     let mut at = id;
     while let Some(measure) = measures.get_mut(&at) {

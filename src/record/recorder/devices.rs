@@ -8,7 +8,7 @@ use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, devices, index_of, slot_of};
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::{gates, untraced};
 
-/// DriverTime `f` with the device's ledger, if it has one.
+/// Calls `f` with the device's ledger, if it has one.
 pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
     slot_of(device)?.as_mut().map(f)
 }

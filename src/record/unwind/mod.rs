@@ -88,7 +88,7 @@ pub fn take_stack() -> usize {
     })
 }
 
-/// DriverTime `work` with the calling thread's stack. A stack deeper than `depth` keeps its innermost and outermost halves,
+/// Calls `work` with the calling thread's stack. A stack deeper than `depth` keeps its innermost and outermost halves,
 /// with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the operator, the
 /// outer ones the user line; recursion lies in between.
 #[inline(always)]

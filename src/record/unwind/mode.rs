@@ -1,8 +1,11 @@
 //! Selection of the unwinder, and how often both disagreed.
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "writes a line without std"))]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::errno::KeepErrno;
 use crate::record::gates::GATES;
+use crate::write_errors;
 
 /// Our unwinder, libgcc for what it cannot prove. The gates start with this value.
 pub(super) const FAST: u8 = 0;
@@ -36,5 +39,17 @@ pub(crate) fn after_fork() {
 
 pub(super) fn count(same: bool) {
     COMPARED.fetch_add(1, Relaxed);
-    WRONG.fetch_add((!same).into(), Relaxed);
+    if !same && WRONG.fetch_add(1, Relaxed) == 0 {
+        say_that_one_is_wrong();
+    }
+}
+
+/// At once, as few programs look at `Health`. Without std's stderr, which the program may be using.
+#[cold]
+fn say_that_one_is_wrong() {
+    const WORDS: &str = "memtrace: a stack differs from libgcc's, which is kept; please report this\n";
+    let (_limit, _errno) = (write_errors::errors_only(), KeepErrno::new());
+    // SAFETY: the text is a constant of this length. Nothing depends on whether it is written.
+    #[cfg(target_os = "linux")]
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len()) };
 }

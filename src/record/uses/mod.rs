@@ -38,7 +38,7 @@ pub(super) fn lock() -> LockedUses {
     USES.lock()
 }
 
-/// DriverTime `f` with the table, if uses are recorded. `f` calls no driver function and takes no lock.
+/// Calls `f` with the table, if uses are recorded. `f` calls no driver function and takes no lock.
 pub(crate) fn with<T>(f: impl FnOnce(&mut UseTable) -> T) -> Option<T> {
     if is_on() { lock().as_mut().map(f) } else { None }
 }

@@ -6,13 +6,13 @@ mod instructions;
 mod left_out;
 pub(super) mod machine;
 
-use anyhow::{Result, ensure};
-use xshell::{Cmd, cmd};
+use anyhow::Result;
+use xshell::cmd;
 
 use self::left_out::LEFT_OUT;
 use self::machine::Emulated;
 use super::driver;
-use crate::lane::{Run, output};
+use crate::lane::Run;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let emulated = Emulated::prepare(run)?;
@@ -22,25 +22,23 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         return Ok(done);
     }
     // An hour.
-    Ok(format!("{done}; {}; {}", instructions::run(run, &emulated)?, tests(run, &emulated)?))
+    let (instructions, optimised) = (instructions::run(run, &emulated)?, optimised(run, &emulated)?);
+    Ok(format!("{done}; {instructions}; optimised: {optimised}; {}", tests(run, &emulated)?))
+}
+
+/// What depends on the compiler's choice of frames.
+fn optimised(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
+    let tests = cmd!(run.shell, "cargo test --release -p candle-memtrace --lib --test checked_stacks");
+    super::tests::checked(emulated.cargo(tests).arg("--").args(left_out()))
 }
 
 /// But those of xtask, which is for this machine.
 fn tests(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
-    let left_out = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]);
     let tests = emulated.cargo(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
-    passed(tests.arg("--").args(left_out))
+    Ok(format!("{}, {} left out", super::tests::checked(tests.arg("--").args(left_out()))?, LEFT_OUT.len()))
 }
 
-/// How many tests passed, of how many programs.
-fn passed(tests: Cmd<'_>) -> Result<String> {
-    let output = output(tests)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let failed = said.lines().filter(|line| line.ends_with("... FAILED"));
-    failed.for_each(|line| println!("FAIL  {line}"));
-    let results = said.lines().filter_map(|line| line.strip_prefix("test result: ")?.split(". ").nth(1));
-    let counts: Vec<usize> = results.filter_map(|result| result.split(' ').next()?.parse().ok()).collect();
-    ensure!(output.status.success(), "{}", crate::lane::both_streams(&output));
-    Ok(format!("{} tests in {} programs, {} left out", counts.iter().sum::<usize>(), counts.len(), LEFT_OUT.len()))
+fn left_out() -> impl Iterator<Item = &'static str> {
+    LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name])
 }

@@ -185,7 +185,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "emulated",
         tier: Tier::Full,
-        holds: "on aarch64, emulated, the tests pass and recordings are those of x86-64",
+        holds: "on aarch64, emulated, the tests pass, stacks are libgcc's, and recordings those of x86-64",
         owns: &[],
         run: emulated::run,
     },
@@ -244,6 +244,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "twenty pairs of equal runs have no difference, and each of ten planted regressions is the first row",
         owns: &[],
         run: tests::differences,
+    },
+    Lane {
+        name: "stacks",
+        tier: Tier::Full,
+        holds: "the tests pass, and every stack that they take is libgcc's",
+        owns: &[],
+        run: tests::stacks,
     },
     Lane {
         name: "scripts",

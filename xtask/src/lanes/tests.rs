@@ -1,15 +1,32 @@
 //! Tests that cargo runs: the README's command, concurrency models under loom, and random programs at length.
 
-use anyhow::Result;
-use xshell::cmd;
+use anyhow::{Result, ensure};
+use xshell::{Cmd, cmd};
 
-use crate::lane::Run;
+use crate::lane::{Run, both_streams, output};
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let command = run.readme_command("tests")?;
     let shown = command.to_string();
     command.run()?;
     Ok(format!("`{shown}` passes"))
+}
+
+/// Has libgcc take every stack of the tests as well.
+pub(crate) fn stacks(run: &Run) -> Result<String> {
+    checked(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"))
+}
+
+/// How many tests passed, of how many programs, in none of which a stack differs from libgcc's.
+pub(super) fn checked(tests: Cmd<'_>) -> Result<String> {
+    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "1"))?;
+    let said = both_streams(&output);
+    said.lines().filter(|line| line.ends_with("... FAILED")).for_each(|line| println!("FAIL  {line}"));
+    ensure!(output.status.success(), "{said}");
+    ensure!(!said.contains("differs from libgcc's"), "{said}");
+    let results = said.lines().filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next());
+    let counts: Vec<usize> = results.map(str::parse).collect::<Result<_, _>>()?;
+    Ok(format!("{} tests in {} programs with libgcc's stacks", counts.iter().sum::<usize>(), counts.len()))
 }
 
 /// Model-checks every interleaving of threads.

@@ -99,7 +99,7 @@ fn with_beginning<T>(work: impl FnOnce(&mut Beginning) -> T) -> Option<T> {
     BEGINNING.with(|place| place.with(|beginning| beginning.map(work)))
 }
 
-/// DriverTime `each` with each word that this thread holds and its address (0 for a register). Only the stack that the
+/// Calls `each` with each word that this thread holds and its address (0 for a register). Only the stack that the
 /// system gave the thread is searched.
 #[inline(never)]
 pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {

@@ -57,7 +57,7 @@ thread_local! {
     static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// DriverTime `work` with the stack outside the frame with these registers, if it has at most `depth` frames and every step
+/// Calls `work` with the stack outside the frame with these registers, if it has at most `depth` frames and every step
 /// can be proven; otherwise returns `work`. That frame must be live until this returns.
 #[inline(always)]
 pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(

@@ -47,7 +47,7 @@ impl Scratch {
     }
 }
 
-/// DriverTime `work` with a buffer and this thread's last deep stack. Without the latter if there is no memory, or another
+/// Calls `work` with a buffer and this thread's last deep stack. Without the latter if there is no memory, or another
 /// thread is taking this buffer over.
 pub(in crate::record::unwind) fn with_scratch<T>(
     work: impl FnOnce(&mut CapturedStack, Option<&mut DeepStack>) -> T,

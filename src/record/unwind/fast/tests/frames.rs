@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn memtrace_ends_with_a_call(callback: Callback, data: *mut c_void);
     /// Has no CFI.
     fn memtrace_without_cfi(callback: Callback, data: *mut c_void);
-    /// DriverTime on another stack that ends at `top`.
+    /// Calls on another stack that ends at `top`.
     fn memtrace_on_stack(callback: Callback, data: *mut c_void, top: *mut c_void);
 }
 

@@ -27,7 +27,7 @@ enum Call {
     Sorted,
     InDrop,
     Caught,
-    /// DriverTime through a library that is loaded for it, after another one at the same addresses.
+    /// Calls through a library that is loaded for it, after another one at the same addresses.
     Loaded(u8),
     /// Takes a stack and continues.
     Look,
