@@ -181,7 +181,7 @@
 //! | `MEMTRACE_SAMPLE_SEED` | a number | draws another sample; a few seeds show how far the estimates vary |
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails; `0` turns off the post-mortem as well |
 //! | `MEMTRACE_RULES` | a file | adds rules to [`Rules`], by which attribution recognizes frameworks and categories |
-//! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | takes every stack with libgcc's unwinder as well; [`snapshot::Health`] counts the differences |
+//! | `MEMTRACE_CHECK_STACKS` | `1`, `0`, `abort` | takes every stack with libgcc's unwinder as well; [`snapshot::Health`] counts the differences, and `abort` ends the program at the first |
 //! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot whenever this signal arrives (feature `signals`) |
 //!
 //! In tests:

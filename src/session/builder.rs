@@ -11,6 +11,7 @@ use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::Signal;
 use crate::error::Error;
+use crate::record::unwind::StackCheck;
 use crate::session::Session;
 
 /// Options for a recording: from [`builder`](crate::builder) to [`start`](Builder::start).
@@ -42,7 +43,7 @@ pub(super) struct SessionPlan {
     pub(super) stream_from_environment: bool,
     pub(super) stream_budget: Option<u64>,
     pub(super) schedule: Option<Schedule>,
-    pub(super) check_stacks: bool,
+    pub(super) check_stacks: StackCheck,
     pub(super) sample_seed: u64,
 }
 

@@ -13,6 +13,7 @@ use super::builder::SessionPlan;
 use super::dumps::Dumps;
 use super::signals::Signal;
 use crate::error::Error;
+use crate::record::unwind::StackCheck;
 use crate::variable;
 
 /// Whether the environment asks [`init`](super::init) to record: by `MEMTRACE`, or else by naming an output.
@@ -103,7 +104,7 @@ pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
     }
     set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", FLAG, |text| flag(text).map(Some))?;
     set(&mut settings.uses, "MEMTRACE_USES", FLAG, flag)?;
-    set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", FLAG, flag)?;
+    set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", "1, 0 or abort", stack_check)?;
     if let Some(signal) = text("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal.parse::<Signal>()?.number()?);
     }
@@ -146,6 +147,11 @@ fn enabled(text: &str) -> Option<Enabled> {
 
 fn stacks(text: &str) -> Option<StackKind> {
     one_of(text, &[("rust", StackKind::Rust), ("all", StackKind::All)])
+}
+
+fn stack_check(text: &str) -> Option<StackCheck> {
+    let of_flag = |on| if on { StackCheck::Count } else { StackCheck::Off };
+    one_of(text, &[("abort", StackCheck::Abort)]).or_else(|| flag(text).map(of_flag))
 }
 
 fn context(text: &str) -> Option<StackContext> {

@@ -117,7 +117,7 @@ fn an_invalid_variable_is_named_in_the_message() {
         ("MEMTRACE_SAMPLE_INTERVAL", "lots", "64 KiB"),
         ("MEMTRACE_SAMPLE_SEED", "any", "a number"),
         ("MEMTRACE_DUMP_ON_OOM", "maybe", "1 or 0"),
-        ("MEMTRACE_CHECK_STACKS", "perhaps", "1 or 0"),
+        ("MEMTRACE_CHECK_STACKS", "perhaps", "1, 0 or abort"),
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),

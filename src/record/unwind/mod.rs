@@ -23,7 +23,7 @@
 //! libgcc unwinds without it.
 //!
 //! `MEMTRACE_CHECK_STACKS=1` has libgcc take every proven stack as well, keeps libgcc's where they differ, and counts
-//! that in `Health`.
+//! that in `Health`; `abort` ends the program there.
 //!
 //! It is not a package of its own: it interns each stack while the words of that stack are still at hand, reads the
 //! recorder's gates and reentrancy guard, and keeps its tables on the recorder's allocators. Passing these four as
@@ -73,7 +73,7 @@ use self::fast::DeepStack;
 pub(in crate::record) use self::fast::{
     clear_unused_stack, each_word, on_thread_start, part_from_here, was_held_at_start, whole_stack,
 };
-pub(crate) use self::mode::{COMPARED, WRONG, after_fork, check_stacks};
+pub(crate) use self::mode::{COMPARED, StackCheck, WRONG, after_fork, check_stacks};
 pub(crate) use self::objects::ObjectMap;
 use self::registers::Registers;
 use self::stack::{FoundStack, PredictStack, Stack};

@@ -1,7 +1,7 @@
 //! Selection of the unwinder, and how often both disagreed.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "writes a line without std"))]
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::errno::KeepErrno;
 use crate::record::gates::GATES;
@@ -24,9 +24,24 @@ pub(super) fn current() -> u8 {
     GATES.unwinder.load(Relaxed)
 }
 
-/// Switches the comparison of all stacks with libgcc's on or off.
-pub(crate) fn check_stacks(on: bool) {
-    let (from, to) = if on { (FAST, CHECKED) } else { (CHECKED, FAST) };
+/// Whether a difference ends the program.
+static ABORTS: AtomicBool = AtomicBool::new(false);
+
+/// What is done with stacks that libgcc's unwinder takes as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StackCheck {
+    /// libgcc's does not.
+    #[default]
+    Off,
+    /// Differences are counted.
+    Count,
+    /// The first difference ends the program: a test that starts others cannot miss it.
+    Abort,
+}
+
+pub(crate) fn check_stacks(check: StackCheck) {
+    ABORTS.store(check == StackCheck::Abort, Relaxed);
+    let (from, to) = if check == StackCheck::Off { (CHECKED, FAST) } else { (FAST, CHECKED) };
     // `LIBRARY` is final.
     let _ = GATES.unwinder.compare_exchange(from, to, Relaxed, Relaxed);
 }
@@ -41,6 +56,9 @@ pub(super) fn count(same: bool) {
     COMPARED.fetch_add(1, Relaxed);
     if !same && WRONG.fetch_add(1, Relaxed) == 0 {
         say_that_one_is_wrong();
+        if ABORTS.load(Relaxed) {
+            std::process::abort();
+        }
     }
 }
 

@@ -184,7 +184,7 @@ pub(crate) const LANES: &[Lane] = &[
     },
     Lane {
         name: "emulated",
-        tier: Tier::Full,
+        tier: Tier::Quick,
         holds: "on aarch64, emulated, the tests pass, stacks are libgcc's, and recordings those of x86-64",
         owns: &[],
         run: emulated::run,

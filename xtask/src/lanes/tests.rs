@@ -19,11 +19,10 @@ pub(crate) fn stacks(run: &Run) -> Result<String> {
 
 /// How many tests passed, of how many programs, in none of which a stack differs from libgcc's.
 pub(super) fn checked(tests: Cmd<'_>) -> Result<String> {
-    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "1"))?;
+    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "abort"))?;
     let said = both_streams(&output);
     said.lines().filter(|line| line.ends_with("... FAILED")).for_each(|line| println!("FAIL  {line}"));
     ensure!(output.status.success(), "{said}");
-    ensure!(!said.contains("differs from libgcc's"), "{said}");
     let results = said.lines().filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next());
     let counts: Vec<usize> = results.map(str::parse).collect::<Result<_, _>>()?;
     Ok(format!("{} tests in {} programs with libgcc's stacks", counts.iter().sum::<usize>(), counts.len()))
