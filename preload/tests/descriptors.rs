@@ -4,11 +4,15 @@
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 #![expect(unsafe_code, reason = "a system call in a child")]
 
+#[path = "support/bare.rs"]
+mod bare;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use bare::bare;
 use memtrace::{Device, open};
 
 /// The first argument says what it does. What it finds wrong it prints.
@@ -157,10 +161,7 @@ impl Programs {
     }
 
     fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
-            command.env_remove(name);
-        }
+        let mut command = bare(program);
         command.current_dir(self.folder.path());
         // Whoever started this test may have left more open than the first three.
         // SAFETY: the child makes a system call only, which closes nothing before it executes.

@@ -2,9 +2,13 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
+#[path = "support/bare.rs"]
+mod bare;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use bare::bare;
 use memtrace::{Device, Snapshot, SnapshotData, open};
 
 /// Does what NVTX's headers do: loads the variable's library, and calls what that puts into the tables. One case a run.
@@ -36,10 +40,7 @@ fn folder_with(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
 
 /// Runs a case as `cargo memtrace run` does.
 fn run(folder: &Path, program: &Path, case: &str, variables: &[(&str, &Path)]) -> Output {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE") || name.starts_with("NVTX")) {
-        command.env_remove(name);
-    }
+    let mut command = bare(program);
     let library = built("libmemtrace_preload.so");
     command.current_dir(folder).arg(case).env("LD_PRELOAD", &library).env("NVTX_INJECTION64_PATH", &library);
     command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", "nvtx.memtrace");

@@ -2,11 +2,15 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
 
+#[path = "support/bare.rs"]
+mod bare;
+
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use bare::bare;
 use memtrace::{Device, open};
 
 /// Allocates 1000 bytes and as many more as its arguments say, says so, allocates 500 for each byte of its input, and
@@ -50,10 +54,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn command(folder: &Path, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
-        command.env_remove(name);
-    }
+    let mut command = bare(program);
     command.current_dir(folder).env("LD_LIBRARY_PATH", folder).env("LD_PRELOAD", built("libmemtrace_preload.so"));
     command.envs(variables.iter().copied()).args(arguments);
     command

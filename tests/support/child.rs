@@ -85,10 +85,11 @@ pub(crate) fn target_folder() -> PathBuf {
     program.ancestors().find(is_cargos).unwrap().to_owned()
 }
 
-/// A test program without variables of memtrace, except the one that makes tests longer.
+/// A test program without variables of memtrace, except those that make tests longer and check every stack.
 pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
-    let is_memtraces = |name: &str| name.starts_with("MEMTRACE") && name != "MEMTRACE_CASES";
+    let is_kept = |name: &str| ["MEMTRACE_CASES", "MEMTRACE_CHECK_STACKS"].contains(&name);
+    let is_memtraces = |name: &str| name.starts_with("MEMTRACE") && !is_kept(name);
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_memtraces(&name.to_string_lossy())) {
         command.env_remove(name);
     }

@@ -1,5 +1,7 @@
 //! Programs and libraries of the tests, and what they are run with.
 
+mod bare;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -17,10 +19,7 @@ pub(crate) fn compile(folder: &Path, compiler: &str, arguments: &str) {
 
 /// A command in this folder with these libraries preloaded.
 pub(crate) fn preloaded(folder: &Path, libraries: &[&Path], program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
-        command.env_remove(name);
-    }
+    let mut command = bare::bare(program.as_ref());
     let libraries: Vec<_> = libraries.iter().map(|library| library.to_str().unwrap()).collect();
     command.current_dir(folder).env("LD_PRELOAD", libraries.join(":"));
     command

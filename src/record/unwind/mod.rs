@@ -82,6 +82,8 @@ use super::STACKS;
 /// Takes the calling thread's stack and returns the number of its addresses.
 #[inline(never)]
 pub fn take_stack() -> usize {
+    // Memory that this takes is not the program's, whoever calls.
+    let _own = super::guard::own_work();
     with_stack(MAX_STACK_DEPTH, (), |taken| match taken {
         FoundStack::Walked(stack) => stack.addresses.len(),
         FoundStack::Guessed(known) => known.addresses.len(),

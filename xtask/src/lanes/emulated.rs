@@ -35,23 +35,19 @@ fn smoke(run: &Run) -> Result<String> {
         }
         prepared => prepared?,
     };
-    let tests = cmd!(run.shell, "cargo test -p memtrace-preload --test stacks --test heap");
-    super::tests::checked(emulated.cargo(tests).arg("--").args(left_out()))
+    let tests = cmd!(run.shell, "cargo test -p memtrace-preload --test heap --test programs");
+    super::tests::checked(emulated.cargo(tests), &LEFT_OUT)
 }
 
 /// What depends on the compiler's choice of frames.
 fn optimised(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     let tests = cmd!(run.shell, "cargo test --release -p candle-memtrace --lib --test checked_stacks");
-    super::tests::checked(emulated.cargo(tests).arg("--").args(left_out()))
+    super::tests::checked(emulated.cargo(tests), &LEFT_OUT)
 }
 
 /// But those of xtask, which is for this machine.
 fn tests(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
     let tests = emulated.cargo(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
-    Ok(format!("{}, {} left out", super::tests::checked(tests.arg("--").args(left_out()))?, LEFT_OUT.len()))
-}
-
-fn left_out() -> impl Iterator<Item = &'static str> {
-    LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name])
+    Ok(format!("{}, {} left out", super::tests::checked(tests, &LEFT_OUT)?, LEFT_OUT.len()))
 }

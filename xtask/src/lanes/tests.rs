@@ -12,14 +12,26 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("`{shown}` passes"))
 }
 
+/// Tests of what another unwinder changes.
+const NOT_CHECKED: [(&str, &str); 6] = [
+    ("a_recorded_block_takes_little_of_the_programs_stack", "libgcc's unwinder takes more"),
+    ("a_free_with_a_stack_takes_little_of_the_programs_own", "libgcc's unwinder takes more"),
+    ("a_handler_on_a_small_signal_stack_may_allocate", "libgcc's unwinder takes more"),
+    ("threads_with_the_smallest_stack_run_and_are_recorded", "libgcc's unwinder takes more"),
+    ("what_a_context_took_along_can_be_opened_again", "what libgcc's unwinder maps takes the address"),
+    ("addresses_that_went_while_nothing_was_recorded_are_forgotten", "what libgcc's unwinder maps takes the address"),
+];
+
 /// Has libgcc take every stack of the tests as well.
 pub(crate) fn stacks(run: &Run) -> Result<String> {
-    checked(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"))
+    NOT_CHECKED.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
+    checked(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"), &[])
 }
 
 /// How many tests passed, of how many programs, in none of which a stack differs from libgcc's.
-pub(super) fn checked(tests: Cmd<'_>) -> Result<String> {
-    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "abort"))?;
+pub(super) fn checked(tests: Cmd<'_>, left_out: &[(&str, &str)]) -> Result<String> {
+    let left_out = left_out.iter().chain(&NOT_CHECKED).flat_map(|(name, _)| ["--skip", name]);
+    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "abort").arg("--").args(left_out))?;
     let said = both_streams(&output);
     said.lines().filter(|line| line.ends_with("... FAILED")).for_each(|line| println!("FAIL  {line}"));
     ensure!(output.status.success(), "{said}");
