@@ -124,7 +124,10 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
     fit("fit of a need that falls again", &vary, 0, &largest)?;
     let on_host = ["64GiB (64.00 GiB of the host's memory): fits", "process's own memory: "];
     let unified = ["--unified", "--gpus", "64GiB", "--vary", "SIZE=5,6", "--", "falling"];
-    fit("fit where the GPU's memory is the host's", &unified, 0, &on_host)
+    fit("fit where the GPU's memory is the host's", &unified, 0, &on_host)?;
+    let (apart, one) = (["--gpus", "64GiB", "--", "integrated"], ["--unified", "--gpus", "64GiB", "--", "integrated"]);
+    fit("fit of a program that asks whose the memory is", &apart, 0, &["4.000 MiB  4.000 MiB  live at the peak"])?;
+    fit("the same where it is the host's", &one, 0, &["260.0 MiB  260.0 MiB  live at the peak"])
 }
 
 impl Said {
