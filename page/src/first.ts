@@ -23,7 +23,7 @@ export class FirstScreen {
     this.drawn = shown;
     const [first = "", ...others] = report.answer;
     const { overwritten, start_ns, peak } = app.head;
-    const early = overwritten > 0 && `The log has overwritten its ${grouped(overwritten)} oldest records; the timeline begins at ${seconds(start_ns)}.${peak.time_ns < start_ns ? " The peak was before that; the blocks that were live at it are known." : ""}`;
+    const early = overwritten > 0 && `The log no longer has its ${grouped(overwritten)} oldest records; the timeline begins at ${seconds(start_ns)}.${peak.time_ns < start_ns ? " The peak was before that; the blocks that were live at it are known." : ""}`;
     const notes = [...report.notes, ...left_out, ...(early ? [early] : [])];
     replace(
       this.element,

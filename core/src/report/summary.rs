@@ -32,17 +32,17 @@ pub(super) fn totals(device: &DeviceView<'_>) -> Vec<(&'static str, String)> {
     lines.extend(out_of_memory(device));
     lines.extend(other_devices(device.data(), device));
     lines.extend(process_memory(data));
-    lines.push((
-        "Recorded",
-        format!(
-            "{:.3} s, {} records, {} {}",
-            seconds(data.process.duration_ns),
-            grouped(device.records.len() as u64),
-            grouped(device.overwritten),
-            if is_python(data) { "blocks older than the log" } else { "overwritten" }
-        ),
-    ));
+    lines.push(("Recorded", format!("{:.3} s, {}", seconds(data.process.duration_ns), log(device))));
     lines
+}
+
+fn log(device: &DeviceView<'_>) -> String {
+    let records = format!("{} records", grouped(device.records.len() as u64));
+    match device.overwritten {
+        0 => records,
+        older if is_python(device.data()) => format!("{records}, {} blocks older than the log", grouped(older)),
+        older => format!("{records}, {} older than the log", grouped(older)),
+    }
 }
 
 fn out_of_memory(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {

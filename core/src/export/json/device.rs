@@ -20,7 +20,7 @@ pub(super) struct DeviceFigures {
     device: String,
     /// Records in the log.
     records: usize,
-    /// Older records that the log has overwritten.
+    /// Older records that the log no longer has.
     records_overwritten: u64,
     peak: Peak,
     /// Findings, the most expensive first.

@@ -28,7 +28,7 @@ impl fmt::Display for OperatorSeries {
         writeln!(f, "{} added outside operator calls", signed(self.added_elsewhere))?;
         write!(f, "retries after refused allocations {}, out of memory {}", self.num_alloc_retries, self.num_ooms)?;
         if self.overwritten > 0 {
-            write!(f, "\nthe log has overwritten {} older records", grouped(self.overwritten))?;
+            write!(f, "\n{} records are older than the log", grouped(self.overwritten))?;
         }
         if self.left_out > 0 {
             write!(f, "\nthe file left out {} calls that added least", grouped(self.left_out))?;
