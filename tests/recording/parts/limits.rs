@@ -60,6 +60,34 @@ fn a_disk_that_is_full_for_a_while_costs_a_gap() {
     assert!(child.said("cannot write"), "{child}");
 }
 
+/// Somebody's file has the next part's name, so a part is due when the disk is full already.
+#[test]
+fn a_beginning_that_the_disk_has_no_room_for_leaves_no_file() {
+    let _alone = alone();
+    let child = in_child(&[], || {
+        let folder = Folder::new();
+        let session = folder.begin(SMALL);
+        let mut oracle = Oracle::default();
+        std::fs::write(folder.part(2), "somebody's").unwrap();
+        while folder.part(1).metadata().unwrap().len() < SMALL / 8 {
+            oracle.come_and_go(20);
+            session.flush();
+        }
+        limit_files_to(100);
+        std::thread::sleep(Duration::from_millis(1100));
+        session.flush();
+        assert!(!folder.part(3).exists(), "half of a part");
+        limit_files_to(u64::MAX);
+        std::thread::sleep(Duration::from_millis(1100));
+        session.flush();
+        assert!(folder.part(3).exists());
+        fs::remove_file(folder.part(2)).unwrap();
+        oracle.check(cpu(&folder.read()));
+        session.end().unwrap();
+    });
+    assert!(child.said("cannot create") && child.said("cannot write"), "{child}");
+}
+
 #[test]
 fn live_blocks_that_need_more_than_half_of_the_budget_stop_the_log_until_there_are_fewer() {
     let _alone = alone();
