@@ -296,3 +296,38 @@ fn a_streamed_capture_has_the_uses_of_freed_and_live_blocks() {
         assert!(read.settings.uses);
     });
 }
+
+/// The log has the newest blocks, with all that the recording says of them; one that lives all the time has the uses of the whole run.
+#[test]
+fn parts_of_a_stream_have_the_uses_of_their_blocks() {
+    on_gpu(&[], || {
+        const STEPS: usize = 2000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("uses.memtrace");
+        let builder = memtrace::builder().uses(true).stream(path.to_str().unwrap());
+        let session = builder.stream_budget(256 << 10).start().unwrap();
+        let owned = new_stream();
+        let stream = owned.cu_stream();
+        let add = kernels::function(kernels::load(PTX), "add");
+        let kept = raw::alloc_async(MIB, stream).unwrap();
+        for step in 0..STEPS {
+            let temporary = raw::alloc_async(MIB + step % 7, stream).unwrap();
+            kernels::launch(add, LaunchForm::Plain, &[vec![kept], vec![temporary], vec![0], vec![5]], stream);
+            raw::free_async(temporary, stream).unwrap();
+            if step % 50 == 0 {
+                session.flush();
+            }
+        }
+        let snapshot = session.snapshot();
+        drop(session);
+        assert!(!folder.path().join("uses.1.memtrace").exists(), "nothing was deleted");
+        let read = memtrace::open(&path).unwrap();
+        let (all, newest) = (told(&snapshot), told(&read));
+        assert_eq!((all.len(), all[0].1), (1 + STEPS, STEPS as u64));
+        assert_eq!(newest[0], all[0], "the block that lives all the time");
+        let gpu = read.device(Device::Cuda(0)).unwrap();
+        assert!(gpu.overwritten > 0 && gpu.records.len() > 100, "{} records", gpu.records.len());
+        assert_eq!(newest[1..], all[all.len() + 1 - newest.len()..]);
+        assert!(newest.len() >= gpu.records.len() / 2, "{} blocks of {} records", newest.len(), gpu.records.len());
+    });
+}
