@@ -4,6 +4,7 @@
 
 mod kills;
 mod limits;
+mod sampled;
 
 use std::collections::BTreeMap;
 use std::fs;
