@@ -83,6 +83,47 @@ fn what_a_launch_left_is_freed_by_the_next_if_that_was_asked_for() {
     });
 }
 
+/// Where and when what a launch left came from, and the counters of the whole run.
+#[test]
+fn parts_of_a_stream_have_what_launches_left() {
+    on_gpu(&[], || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graphs.memtrace");
+        let session = memtrace::builder().stream(path.to_str().unwrap()).stream_budget(128 << 10).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let graph = raw::graph_create(0).unwrap();
+        raw::graph_alloc(graph, 700).unwrap();
+        let transient = raw::graph_alloc(graph, 300).unwrap();
+        raw::graph_free(graph, transient).unwrap();
+        let program = raw::instantiate(graph, 1).unwrap();
+        for step in 0..3000 {
+            scope("step", || raw::launch(program, raw::PER_THREAD).unwrap());
+            if step % 50 == 0 {
+                session.flush();
+            }
+        }
+        let snapshot = session.snapshot();
+        drop(session);
+        assert!(!folder.path().join("graphs.1.memtrace").exists(), "nothing was deleted");
+        let read = memtrace::open(&path).unwrap();
+        let left = |snapshot: &Snapshot| {
+            let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+            let functions = |stack| snapshot.stacks.frames(stack).map(|frame| frame.function_or_empty().to_owned());
+            let [block] = &gpu.live[..] else { panic!("{:?}", gpu.live) };
+            let functions: Vec<String> = functions(block.stack).collect();
+            (block.size, block.seq, block.memory, snapshot.context_path(block.context), functions)
+        };
+        assert_eq!(left(&read), left(&snapshot));
+        let [whole, parts] = [&snapshot, &read].map(|snapshot| snapshot.device(Device::Cuda(0)).unwrap());
+        assert_eq!(
+            (parts.stats, parts.peak.bytes, parts.peak.time_ns),
+            (whole.stats, whole.peak.bytes, whole.peak.time_ns)
+        );
+        assert_eq!(parts.stats.allocations.allocated, 6000);
+        assert!(parts.overwritten > 0 && parts.records.len() > 100);
+    });
+}
+
 #[test]
 fn a_graph_captured_before_the_recording_is_known_when_it_is_launched() {
     on_gpu(&[], || {
