@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
 use flate2::read::GzDecoder;
-use hostile::{capture_of, input_of, read_and_use};
+use hostile::{capture_of, input_of, parts_of, read_and_use, read_and_use_parts};
 use memtrace::{Builder, Snapshot, StackContext, scope};
 use proptest::prelude::*;
 
@@ -30,6 +30,9 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::build
 /// A real capture of a sample, whose blocks are large enough to be the test's own; half of them are certain to be
 /// sampled.
 static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
+
+/// The two newest parts of a real stream with a budget, the older one first.
+static PARTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(parted);
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -44,6 +47,26 @@ fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
     drop(std::hint::black_box(kept));
     session.snapshot().write(&path).unwrap();
     input_of(&std::fs::read(path).unwrap())
+}
+
+fn parted() -> [Vec<u8>; 2] {
+    let _alone = ALONE.lock().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let builder = memtrace::builder().min_size(1 << 20).context(StackContext::All);
+    let stream = path("run.memtrace").display().to_string();
+    let session = builder.stream(stream).stream_budget(96 << 10).start().unwrap();
+    while !path("run.3.memtrace").exists() {
+        (0..50).for_each(|_| scope("outer", || drop(std::hint::black_box(vec![1u8; 1 << 20]))));
+        session.flush();
+    }
+    session.end().unwrap();
+    [2, 3].map(|number| input_of(&std::fs::read(path(&format!("run.{number}.memtrace"))).unwrap()))
+}
+
+/// The input of [`parts_of`].
+fn input_of_parts([older, newest]: [&[u8]; 2]) -> Vec<u8> {
+    [&(older.len() as u16).to_le_bytes(), older, newest].concat()
 }
 
 /// A change of the input.
@@ -96,6 +119,11 @@ fn changed(payload: &mut Vec<u8>, at: prop::sample::Index, change: Change) {
     payload.splice(range, bytes);
 }
 
+fn input(chunks: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let of = |(tag, payload): &(u8, Vec<u8>)| [&[*tag], &(payload.len() as u16).to_le_bytes()[..], payload].concat();
+    chunks.iter().flat_map(of).collect()
+}
+
 proptest! {
     #![proptest_config(random::programs(256))]
 
@@ -114,14 +142,38 @@ proptest! {
             let chunk = chunks[again.index(chunks.len())].clone();
             chunks.push(chunk);
         }
-        let mut input = Vec::new();
-        for (tag, payload) in chunks {
-            input.push(tag);
-            input.extend_from_slice(&(payload.len() as u16).to_le_bytes());
-            input.extend_from_slice(&payload);
-        }
-        read_and_use(&capture_of(&input));
+        read_and_use(&capture_of(&input(&chunks)));
     }
+
+    #[test]
+    fn parts_may_contain_anything(
+        changes in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), change()), 1..4),
+    ) {
+        let mut parts = PARTS.each_ref().map(|part| chunks(part));
+        for (newest, chunk, (at, change)) in changes {
+            let part = &mut parts[usize::from(newest)];
+            let chunk = chunk.index(part.len());
+            changed(&mut part[chunk].1, at, change);
+        }
+        let [older, newest] = parts.map(|chunks| input(&chunks));
+        read_and_use_parts(&parts_of(&input_of_parts([&older, &newest])));
+    }
+}
+
+/// Else nothing that the cutter makes would be read.
+#[test]
+fn a_capture_without_chunks_is_accepted() {
+    assert!(Snapshot::parse(&capture_of(&[])).is_ok());
+}
+
+#[test]
+fn the_unchanged_parts_are_one_recording() {
+    let [older, newest] = &*PARTS;
+    let records = |parts: [&[u8]; 2]| {
+        let snapshot = read_and_use_parts(&parts_of(&input_of_parts(parts))).unwrap();
+        snapshot.devices[0].records.len()
+    };
+    assert!(records([older, newest]) > records([&[], newest]));
 }
 
 #[test]

@@ -15,15 +15,30 @@ use memtrace::{DeviceView, Snapshot, SnapshotData, analysis};
 use tempfile::TempDir;
 
 /// Valid tags; the cutter takes the first byte modulo these and a few more.
-const TAGS: u8 = 40;
+const TAGS: u8 = 48;
 const COMMIT: u8 = 17;
+const PART: u8 = 44;
 /// Flamegraphs are drawn only of captures up to this size, because inferno's time is not of interest.
 const SMALL: usize = 1 << 12;
 
 /// A capture whose chunks come from the input: tag, two bytes of length, payload, repeatedly. The header and the
 /// checksums are valid, and a commit at the end makes the chunks count.
 pub fn capture_of(input: &[u8]) -> Vec<u8> {
-    let mut capture = b"memtrace\x01\0\0\0".to_vec();
+    capture_from(b"memtrace\x01\0\0\0".to_vec(), input)
+}
+
+/// Two parts of a stream, the older one first. The input begins with the length of the older one's chunks, in two bytes.
+pub fn parts_of(input: &[u8]) -> [Vec<u8>; 2] {
+    let (length, chunks) = input.split_first_chunk().unwrap_or((&[0, 0], &[]));
+    let (older, newest) = chunks.split_at(usize::from(u16::from_le_bytes(*length)).min(chunks.len()));
+    [(1, older), (2, newest)].map(|(number, chunks)| {
+        let mut part = b"memtrace\x01\0\0\0".to_vec();
+        chunk(&mut part, PART, &[7, number]);
+        capture_from(part, chunks)
+    })
+}
+
+fn capture_from(mut capture: Vec<u8>, input: &[u8]) -> Vec<u8> {
     let mut rest = input;
     while let Some((&[tag, low, high], after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_le_bytes([low, high])).min(after.len());
@@ -31,20 +46,22 @@ pub fn capture_of(input: &[u8]) -> Vec<u8> {
         chunk(&mut capture, tag % TAGS, payload);
         rest = next;
     }
-    chunk(&mut capture, COMMIT, &[0; 19]);
+    chunk(&mut capture, COMMIT, &[0; 12]);
     capture
 }
 
-/// The input from which [`capture_of`] makes this capture, for seeds from real captures.
+/// The input from which [`capture_of`] makes this capture, for seeds from real captures; which part of a stream it is, is left out.
 pub fn input_of(capture: &[u8]) -> Vec<u8> {
     let (mut input, mut rest) = (Vec::new(), capture.get(12..).unwrap_or_default());
     while let Some((head, after)) = rest.split_first_chunk::<13>() {
         let length = u64::from_le_bytes(head[1..9].try_into().unwrap()) as usize;
         let (payload, next) = after.split_at(length.min(after.len()));
         let shown = payload.len().min(usize::from(u16::MAX));
-        input.push(head[0]);
-        input.extend_from_slice(&(shown as u16).to_le_bytes());
-        input.extend_from_slice(&payload[..shown]);
+        if head[0] != PART {
+            input.push(head[0]);
+            input.extend_from_slice(&(shown as u16).to_le_bytes());
+            input.extend_from_slice(&payload[..shown]);
+        }
         rest = next;
     }
     input
@@ -61,11 +78,26 @@ fn chunk(out: &mut Vec<u8>, tag: u8, payload: &[u8]) {
 
 /// Reads a capture and, if it is accepted, uses it.
 pub fn read_and_use(bytes: &[u8]) {
-    let Ok(snapshot) = Snapshot::parse(bytes) else { return };
-    sums(&snapshot);
-    analyses(&snapshot);
-    exports(&snapshot, bytes.len() <= SMALL);
-    round_trip(&snapshot);
+    if let Ok(snapshot) = Snapshot::parse(bytes) {
+        use_all(&snapshot, bytes.len() <= SMALL);
+    }
+}
+
+/// Reads a stream of these parts and, if it is accepted, uses it.
+pub fn read_and_use_parts(parts: &[Vec<u8>; 2]) -> Option<Snapshot> {
+    let folder = tempfile::tempdir_in(FOLDER.path()).expect("a folder");
+    let path = |number: usize| folder.path().join(format!("run.{number}.memtrace"));
+    (1..).zip(parts).for_each(|(number, part)| std::fs::write(path(number), part).expect("a part is written"));
+    let snapshot = memtrace::open(path(2)).ok()?;
+    use_all(&snapshot, parts.iter().all(|part| part.len() <= SMALL));
+    Some(snapshot)
+}
+
+fn use_all(snapshot: &Snapshot, draw: bool) {
+    sums(snapshot);
+    analyses(snapshot);
+    exports(snapshot, draw);
+    round_trip(snapshot);
 }
 
 fn sums(data: &SnapshotData) {
