@@ -21,6 +21,7 @@ use flate2::read::GzDecoder;
 use hostile::{capture_of, input_of, parts_of, read_and_use, read_and_use_parts};
 use memtrace::{Builder, Snapshot, StackContext, scope};
 use proptest::prelude::*;
+use seeds::input_of_parts;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -32,7 +33,10 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::build
 static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
 
 /// The two newest parts of a real stream with a budget, the older one first.
-static PARTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(parted);
+static PARTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    let _alone = ALONE.lock().unwrap();
+    seeds::parts().unwrap()
+});
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -47,26 +51,6 @@ fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
     drop(std::hint::black_box(kept));
     session.snapshot().write(&path).unwrap();
     input_of(&std::fs::read(path).unwrap())
-}
-
-fn parted() -> [Vec<u8>; 2] {
-    let _alone = ALONE.lock().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let builder = memtrace::builder().min_size(1 << 20).context(StackContext::All);
-    let stream = path("run.memtrace").display().to_string();
-    let session = builder.stream(stream).stream_budget(96 << 10).start().unwrap();
-    while !path("run.3.memtrace").exists() {
-        (0..50).for_each(|_| scope("outer", || drop(std::hint::black_box(vec![1u8; 1 << 20]))));
-        session.flush();
-    }
-    session.end().unwrap();
-    [2, 3].map(|number| input_of(&std::fs::read(path(&format!("run.{number}.memtrace"))).unwrap()))
-}
-
-/// The input of [`parts_of`].
-fn input_of_parts([older, newest]: [&[u8]; 2]) -> Vec<u8> {
-    [&(older.len() as u16).to_le_bytes(), older, newest].concat()
 }
 
 /// A change of the input.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use candle_memtrace_fuzz::capture_of;
-use candle_memtrace_fuzz::seeds::seeds;
+use candle_memtrace_fuzz::seeds::{input_of_parts, parts, seeds};
 use memtrace::export::{Export, Pickle};
 
 #[global_allocator]
@@ -11,6 +11,9 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let [older, newest] = parts()?;
+    std::fs::create_dir_all(corpus.join("capture_parts"))?;
+    std::fs::write(corpus.join("capture_parts/two"), input_of_parts([&older, &newest]))?;
     for (name, input) in seeds()? {
         let capture = capture_of(&input);
         let mut seeds = Vec::new();

@@ -21,6 +21,29 @@ pub fn seeds() -> Outcome<Vec<(String, Vec<u8>)>> {
     Ok(seeds)
 }
 
+/// Inputs of the two newest parts of a stream with a budget, the older one first.
+pub fn parts() -> Outcome<[Vec<u8>; 2]> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let builder = memtrace::builder().min_size(1 << 20).context(StackContext::All);
+    let session = builder.stream(path("run.memtrace").display().to_string()).stream_budget(96 << 10).start()?;
+    while !path("run.3.memtrace").exists() {
+        (0..50).for_each(|_| scope("outer", || drop(std::hint::black_box(vec![1u8; 1 << 20]))));
+        session.flush();
+    }
+    session.end()?;
+    let part = |number: u64| -> Outcome<Vec<u8>> {
+        let capture = std::fs::read(path(&format!("run.{number}.memtrace")))?;
+        Ok(without_files(input_of(&capture), &files(&capture)?))
+    };
+    Ok([part(2)?, part(3)?])
+}
+
+/// The input of `parts_of`.
+pub fn input_of_parts([older, newest]: [&[u8]; 2]) -> Vec<u8> {
+    [&(older.len() as u16).to_le_bytes(), older, newest].concat()
+}
+
 /// A complete snapshot, one whose log lost its beginning, one of a sample, a stream, and a stream with gaps.
 fn captures(folder: &Path) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let small = || memtrace::builder().min_size(256);
