@@ -4,7 +4,7 @@
 //! 1. the program has the same name;
 //! 2. the launchers' ids of the job are equal, and the numbers of ranks, where both are known;
 //! 3. it began at most [`SPREAD_US`] after the job's first;
-//! 4. the job has no other process of this rank;
+//! 4. the job has no other process of this rank, but for one that became another program and whose recording has no end therefore;
 //! 5. without a rank, it ran while another process of the job did.
 //!
 //! Equal ids prove nothing: launchers use an id again. A PyTorch snapshot says of none of this but the program.
@@ -85,7 +85,9 @@ impl<'a> Job<'a> {
             && is_no_other(&self.launcher.job, &launcher.job)
             && is_no_other(&self.launcher.world_size, &launcher.world_size)
             && match process.rank {
-                Some(rank) => self.ranks.get(&rank).is_none_or(|same| same.identity() == other.identity()),
+                Some(rank) => {
+                    self.ranks.get(&rank).is_none_or(|same| same.is_same_process(other) || same.became(other))
+                }
                 None => self.ran_at(other),
             }
     }

@@ -114,6 +114,13 @@ impl RankSummary {
         self.identity() == other.identity()
     }
 
+    /// Whether the other one is of what this process became (`exec`). A process that ends has an end in its recording, unless it is
+    /// killed; its number is not given again so soon.
+    pub(super) fn became(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.process.host.clone(), one.process.pid);
+        self.is_cut_off && of(self) == of(other)
+    }
+
     /// Host, process id and start: no two processes have the same.
     pub(super) fn identity(&self) -> (&str, u32, u64) {
         (&self.process.host, self.process.pid, self.process.started_unix_us)

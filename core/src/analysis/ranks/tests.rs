@@ -212,7 +212,13 @@ fn recordings_are_of_one_job_if_nothing_speaks_against_it() {
     let mut sizes = ranks_at("net", 0..2, 0);
     sizes[0].process.launcher = Launcher { world_size: Some(2), job: None };
     sizes[1].process.launcher = Launcher { world_size: Some(3), job: None };
-    let cases: [JobCase<'_>; 13] = [
+    let became = |pid| {
+        let mut all = ranks_at("net", 0..2, 0);
+        all[0].is_cut_off = true;
+        all.push(summary("net", 0, 20, |process| process.pid = pid));
+        all
+    };
+    let cases: [JobCase<'_>; 15] = [
         ("a job", ranks_at("net", 0..3, 0), &[&[0, 1, 2]]),
         ("slow to begin", [ranks_at("net", 0..1, 0), ranks_at("net", 1..2, 60)].concat(), &[&[0, 1]]),
         ("too far apart", [ranks_at("net", 0..1, 0), ranks_at("net", 1..2, 61)].concat(), &[&[0], &[1]]),
@@ -222,6 +228,8 @@ fn recordings_are_of_one_job_if_nothing_speaks_against_it() {
             [ranks_at("net", 0..2, 30), ranks_at("net", 0..2, 0)].concat(),
             &[&[2, 3], &[0, 1]],
         ),
+        ("a process that became another program", became(100), &[&[0, 1, 2]]),
+        ("another process after one that was killed", became(300), &[&[0, 1], &[2]]),
         ("a copied file", twice, &[&[0, 1]]),
         ("two ids", [of_job("a", 0..1, 0), of_job("b", 1..2, 0)].concat(), &[&[0], &[1]]),
         (
