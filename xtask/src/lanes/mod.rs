@@ -246,6 +246,13 @@ pub(crate) const LANES: &[Lane] = &[
         run: tests::differences,
     },
     Lane {
+        name: "failing",
+        tier: Tier::Full,
+        holds: "a program of which one call of the driver fails behaves as alone, and its recording equals the simulator's log",
+        owns: &[],
+        run: simulated::failing,
+    },
+    Lane {
         name: "stacks",
         tier: Tier::Full,
         holds: "the tests pass, and every stack that they take is libgcc's",

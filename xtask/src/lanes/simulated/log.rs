@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
+const OUT_OF_MEMORY: u32 = 2;
+
 /// One line of the log: the columns that checks read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct LogRow {
@@ -68,8 +70,9 @@ impl LogRow {
         }
     }
 
+    /// Whether memory was lacking: an allocation may fail for other reasons.
     pub(super) fn is_refused(&self) -> bool {
-        self.op == LogOperation::Alloc && self.result != 0
+        self.op == LogOperation::Alloc && self.result == OUT_OF_MEMORY
     }
 
     /// Change of the live bytes.

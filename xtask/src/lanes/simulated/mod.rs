@@ -3,6 +3,7 @@
 mod builds;
 mod changes;
 mod command;
+mod failing;
 mod fit;
 mod fits;
 mod frameworks;
@@ -22,6 +23,7 @@ mod uses;
 mod versions;
 
 pub(crate) use self::builds::{LINKED, PROFILE};
+pub(crate) use self::failing::run as failing;
 pub(crate) use self::fits::run as fits;
 pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
 pub(crate) use self::programs::run;

@@ -1,0 +1,52 @@
+//! The lane `failing`: a training program of which one call of the driver fails, alone and under the preloaded library. It must
+//! behave the same, and its recording must equal the simulator's log.
+
+use anyhow::{Result, ensure};
+
+use super::builds;
+use super::command::GpuCommand;
+use super::preloaded::{AllowedExit, Preloaded};
+use crate::lane::Run;
+
+/// Answers, and the kinds of calls that get them.
+const KINDS: [(&str, &str); 9] = [
+    ("oom", "alloc"),
+    ("fail", "alloc"),
+    ("fail", "init"),
+    ("fail", "free"),
+    ("fail", "event"),
+    ("fail", "module"),
+    ("fail", "launch"),
+    ("fail", "copy"),
+    ("fail", "sync"),
+];
+
+/// Numbers of calls are tried up to here; the program makes fewer of each kind but `launch` and `copy`.
+const MOST: u64 = 2000;
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let mut lane = Preloaded::new(run)?;
+    let linked = builds::linked(run, &["--bin=candle-train"])?;
+    let train = GpuCommand::of(run, linked.path("candle-train")?);
+    for (answer, kind) in KINDS {
+        let mut ended_early = 0;
+        for number in numbers() {
+            let fails = train.clone().variable("MEMTRACE_CUSIM_FAULTS", format!("{answer}@{kind}:{number}"));
+            let name = format!("candle, {answer}@{kind}:{number}");
+            let ended = lane.both(&name, &fails, AllowedExit::Any)?;
+            ended_early += usize::from(!ended.succeeded());
+            // Before there is a device nothing is written.
+            if lane.path("report.json").exists() {
+                lane.recorded(&name, None, "report.json");
+            }
+        }
+        // candle ignores what a free answers, and makes no events with one stream.
+        ensure!(ended_early > 0 || ["free", "event"].contains(&kind), "no {kind} failed");
+    }
+    lane.checks.end()
+}
+
+/// The first calls, then ever fewer of them.
+fn numbers() -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(1), |number| Some(number + 1 + number / 3)).take_while(|number| *number <= MOST)
+}
