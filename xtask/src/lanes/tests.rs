@@ -1,9 +1,12 @@
 //! Tests that cargo runs: the README's command, concurrency models under loom, and random programs at length.
 
-use anyhow::{Result, ensure};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
 use xshell::{Cmd, cmd};
 
-use crate::lane::{Run, both_streams, output};
+use crate::lane::Run;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let command = run.readme_command("tests")?;
@@ -31,13 +34,24 @@ pub(crate) fn stacks(run: &Run) -> Result<String> {
 /// How many tests passed, of how many programs, in none of which a stack differs from libgcc's.
 pub(super) fn checked(tests: Cmd<'_>, left_out: &[(&str, &str)]) -> Result<String> {
     let left_out = left_out.iter().chain(&NOT_CHECKED).flat_map(|(name, _)| ["--skip", name]);
-    let output = output(tests.env("MEMTRACE_CHECK_STACKS", "abort").arg("--").args(left_out))?;
-    let said = both_streams(&output);
-    said.lines().filter(|line| line.ends_with("... FAILED")).for_each(|line| println!("FAIL  {line}"));
-    ensure!(output.status.success(), "{said}");
-    let results = said.lines().filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next());
-    let counts: Vec<usize> = results.map(str::parse).collect::<Result<_, _>>()?;
-    Ok(format!("{} tests in {} programs with libgcc's stacks", counts.iter().sum::<usize>(), counts.len()))
+    let tests = tests.env("MEMTRACE_CHECK_STACKS", "abort").arg("--").args(left_out);
+    let mut tests = Command::from(tests).stdout(Stdio::piped()).spawn()?;
+    let (mut passed, mut programs) = (0, 0);
+    let mut said = Vec::new();
+    // Said at once: they may take an hour.
+    for line in BufReader::new(tests.stdout.take().context("a pipe")?).lines() {
+        let line = line?;
+        if let Some(counts) = line.strip_prefix("test result: ok. ") {
+            (passed, programs) =
+                (passed + counts.split(' ').next().unwrap_or_default().parse::<usize>()?, programs + 1);
+        }
+        if line.starts_with("test result: ") || line.ends_with("... FAILED") {
+            println!("{line}");
+        }
+        said.push(line);
+    }
+    ensure!(tests.wait()?.success(), "{}", said.join("\n"));
+    Ok(format!("{passed} tests in {programs} programs with libgcc's stacks"))
 }
 
 /// Model-checks every interleaving of threads.
