@@ -1,6 +1,9 @@
 //! Ranks that allocate at random, start programs, replace themselves and are killed at any moment, read as one job, against the
 //! states of known programs.
 
+#[path = "../../tests/support/known.rs"]
+mod known;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -8,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use known::{KnownProgram, KnownStep};
 use memtrace_core::open;
 use memtrace_core::snapshot::DeviceSnapshot;
 use serde_json::{Value, json};
@@ -21,49 +25,20 @@ const WORLD: u64 = 9;
 /// Steps after which some ranks replace themselves by a new program.
 const LIFE: u64 = 400;
 
-/// A fixed program of which every state follows from the number of its steps.
-struct KnownProgram {
-    random: u64,
-    sizes: Vec<usize>,
+/// The program of a rank, in its first or its second life.
+fn program(rank: u64, life: u64) -> KnownProgram {
+    KnownProgram::new(1 + rank + life * WORLD)
 }
 
-enum KnownStep {
-    Alloc(usize),
-    Free(usize),
-}
-
-fn next(random: &mut u64) -> usize {
-    *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*random >> 33) as usize
-}
-
-impl KnownProgram {
-    /// Of a rank, in its first or its second life.
-    fn new(rank: u64, life: u64) -> Self {
-        Self { random: 1 + rank + life * WORLD, sizes: Vec::new() }
+/// The state after so many steps: live bytes, and the most that were live.
+fn after(mut program: KnownProgram, steps: u64) -> (u64, u64) {
+    let bytes = |program: &KnownProgram| (program.sizes.iter().sum::<usize>() * MIB) as u64;
+    let mut peak = 0;
+    for _ in 0..steps {
+        program.next();
+        peak = peak.max(bytes(&program));
     }
-
-    fn next(&mut self) -> KnownStep {
-        let number = next(&mut self.random);
-        if self.sizes.is_empty() || self.sizes.len() < 20 && number.is_multiple_of(2) {
-            self.sizes.push((1 + number / 2 % 7) * MIB);
-            KnownStep::Alloc(self.sizes[self.sizes.len() - 1])
-        } else {
-            let at = number / 2 % self.sizes.len();
-            self.sizes.swap_remove(at);
-            KnownStep::Free(at)
-        }
-    }
-
-    /// The state after so many steps: live bytes, and the most that were live.
-    fn after(mut self, steps: u64) -> (u64, u64) {
-        let mut peak = 0;
-        for _ in 0..steps {
-            self.next();
-            peak = peak.max(self.sizes.iter().sum::<usize>());
-        }
-        (self.sizes.iter().sum::<usize>() as u64, peak as u64)
-    }
+    (bytes(&program), peak)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -76,11 +51,11 @@ fn number(name: &str) -> Option<u64> {
 fn rank() {
     let (rank, life) = (number("RANK").unwrap(), number("TEST_LIFE").unwrap());
     assert!(memtrace::init().unwrap());
-    let (mut program, mut blocks) = (KnownProgram::new(rank, life), Vec::new());
+    let (mut program, mut blocks) = (program(rank, life), Vec::new());
     for step in 1.. {
         match program.next() {
             // Not written to, so that it takes no memory.
-            KnownStep::Alloc(size) => blocks.push(std::hint::black_box(Vec::<u8>::with_capacity(size))),
+            KnownStep::Alloc(size) => blocks.push(std::hint::black_box(Vec::<u8>::with_capacity(size * MIB))),
             KnownStep::Free(at) => drop(blocks.swap_remove(at)),
         }
         if step % 500 == 7 * (1 + rank) {
@@ -110,8 +85,8 @@ fn run(folder: &Path, random: &mut u64) {
         std::thread::sleep(Duration::from_millis(10));
     }
     while !running.is_empty() {
-        std::thread::sleep(Duration::from_micros(next(random) as u64 % 80_000));
-        let mut rank = running.swap_remove(next(random) % running.len());
+        std::thread::sleep(Duration::from_micros(known::random(random) as u64 % 80_000));
+        let mut rank = running.swap_remove(known::random(random) % running.len());
         rank.kill().unwrap();
         rank.wait().unwrap();
     }
@@ -128,7 +103,7 @@ fn expected(folder: &Path) -> BTreeMap<String, (u64, u64, u64)> {
         let life = u64::from(name.contains('-'));
         let of = |device: &DeviceSnapshot| (device.stats.allocations, device.not_recorded, device.peak.clone());
         let (steps, other, peak) = data.devices.first().map(of).unwrap_or_default();
-        let (live, most) = KnownProgram::new(rank, life).after(steps.allocated + steps.freed);
+        let (live, most) = after(program(rank, life), steps.allocated + steps.freed);
         assert_eq!(
             data.devices.first().map_or(0, |device| device.stats.allocated_bytes.current),
             live + other,

@@ -11,6 +11,8 @@ mod chrome;
 mod heap;
 mod heap_property;
 mod heap_threads;
+#[path = "../support/known.rs"]
+mod known;
 mod leaks;
 mod lifecycle;
 mod metrics;

@@ -10,43 +10,14 @@ use memtrace::snapshot::{Block, DeviceSnapshot};
 
 use super::{Folder, SMALL, check_log};
 use crate::child::{command_of, copy_of_this_program, if_child, test_name};
+use crate::known::{KnownProgram, KnownStep};
 use crate::support::{MIB, Raw, alone};
-
-/// A fixed program of which every state follows from the number of its records.
-struct KnownProgram {
-    random: u64,
-    sizes: Vec<usize>,
-}
-
-enum KnownStep {
-    Alloc(usize),
-    Free(usize),
-}
-
-impl KnownProgram {
-    fn new() -> Self {
-        Self { random: 1, sizes: Vec::new() }
-    }
-
-    fn next(&mut self) -> KnownStep {
-        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let number = (self.random >> 33) as usize;
-        if self.sizes.is_empty() || self.sizes.len() < 20 && number.is_multiple_of(2) {
-            self.sizes.push(1 + number / 2 % 7);
-            KnownStep::Alloc(self.sizes[self.sizes.len() - 1])
-        } else {
-            let at = number / 2 % self.sizes.len();
-            self.sizes.swap_remove(at);
-            KnownStep::Free(at)
-        }
-    }
-}
 
 /// Runs the program without end, and says on stdout how many of its steps were done, and how many are in the file.
 fn runs_until_killed() {
     let path = std::env::var("TEST_OUT").unwrap();
     let session = memtrace::builder().min_size(MIB).stream(path).stream_budget(SMALL).start().unwrap();
-    let (mut program, mut blocks, mut done) = (KnownProgram::new(), Vec::new(), 0u64);
+    let (mut program, mut blocks, mut done) = (KnownProgram::new(1), Vec::new(), 0u64);
     loop {
         for _ in 0..40 {
             match program.next() {
@@ -138,7 +109,7 @@ fn a_kill_at_any_moment_loses_at_most_the_last_commit() {
         random ^= random >> 7;
         random ^= random << 17;
         let until = Instant::now() + Duration::from_micros(random % 400_000);
-        let mut states = KnownStates { program: KnownProgram::new(), records: 0, peak: 0, at_peak: Vec::new() };
+        let mut states = KnownStates { program: KnownProgram::new(1), records: 0, peak: 0, at_peak: Vec::new() };
         while Instant::now() < until {
             // The device is in the file with its first record.
             if let Some(device) = read().unwrap().devices.first() {

@@ -21,7 +21,7 @@ const KINDS: [(&str, &str); 9] = [
     ("fail", "sync"),
 ];
 
-/// Numbers of calls are tried up to here; the program makes fewer of each kind but `launch` and `copy`.
+/// The largest number of a call that is tried.
 const MOST: u64 = 2000;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
