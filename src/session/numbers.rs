@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use foldhash::fast::RandomState;
-use memtrace_core::snapshot::{BlockUses, Mappings, Record, SegmentRecord, StackId};
+use memtrace_core::snapshot::{BlockUses, Mappings, OlderTime, Record, SegmentRecord, StackId};
 
 use crate::record::unwind::ObjectMap;
 use crate::record::{DeviceCopy, STACKS};
@@ -74,6 +74,10 @@ impl DenseStacks {
 
     pub(super) fn renumber_segments(&mut self, records: &mut [SegmentRecord]) {
         records.iter_mut().for_each(|record| self.renumber(&mut record.stack));
+    }
+
+    pub(super) fn renumber_older(&mut self, times: &mut [OlderTime]) {
+        times.iter_mut().flat_map(|time| &mut time.stacks).for_each(|row| self.renumber(&mut row.stack));
     }
 
     pub(super) fn renumber_mappings(&mut self, mappings: &mut Mappings) {

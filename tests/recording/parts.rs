@@ -4,6 +4,7 @@
 
 mod kills;
 mod limits;
+mod older;
 mod sampled;
 
 use std::collections::BTreeMap;

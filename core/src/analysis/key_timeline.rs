@@ -146,7 +146,7 @@ pub(super) fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -
 
 pub(super) fn add(sums: &mut Vec<u64>, number: usize, bytes: u64) {
     sums.resize(sums.len().max(number + 1), 0);
-    sums[number] += bytes;
+    sums[number] = sums[number].saturating_add(bytes);
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ fn of_device(data: &SnapshotData, device: &DeviceSnapshot, from_ns: u64, to_ns: 
     let mut part = DeviceSnapshot {
         records: device.records.get(first..end).unwrap_or_default().to_vec(),
         overwritten: device.overwritten + first as u64,
+        older: Vec::new(),
         gaps: device.gaps.iter().filter(|gap| (first..end).contains(&gap.at)).copied().collect(),
         peak: peak(device, first, end, from_ns),
         stats: stats(device, first, end, &last),

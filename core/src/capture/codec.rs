@@ -12,7 +12,7 @@ use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules, ScopeStats, Segment,
+    MemoryStats, OlderStack, OlderTime, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules, ScopeStats, Segment,
     SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory, Thread, ThreadId,
     UnifiedMemory, UnseenCalls,
 };
@@ -56,6 +56,8 @@ coded! {
     UnseenCalls { function, calls }
     OutOfMemory { time_ns: time, size, device_free, device_total, stack, context, thread }
     Gap { at: at, records, from_ns: time, to_ns: time }
+    OlderTime { from_ns: time, to_ns: time, records, lacks_records, highest, highest_ns: time, stacks }
+    OlderStack { stack, least, at_highest }
     ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
     BlockName { seq: block, name, category }
     GraphNode { time_ns: time, thread, place, kind, bytes, block }

@@ -16,6 +16,7 @@ use super::{
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,
     Frame, GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans,
+    OlderTime,
     Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
@@ -246,6 +247,7 @@ impl Reading {
             Tag::LogStart => parts.start = r.get()?,
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
             Tag::Gaps => parts.gaps = r.get()?,
+            Tag::Older => parts.older = older(r)?,
             Tag::Records => {
                 let records = checked(r, |record: &Record| fits(record.address, record.size, total))?;
                 parts.new_records().extend(records);
@@ -357,6 +359,13 @@ fn scopes(r: &mut Reader<'_>) -> Result<Vec<ScopeStats>, Damage> {
 /// Each record of a block may be shown with its name.
 fn is_short(name: &BlockName) -> Result<(), Damage> {
     if name.name.len() > LONGEST_NAME { Err(Damage("a name longer than 256 bytes")) } else { Ok(()) }
+}
+
+fn older(r: &mut Reader<'_>) -> Result<Vec<OlderTime>, Damage> {
+    let times: Vec<OlderTime> = r.get()?;
+    let is_whole = |time: &OlderTime| (time.from_ns..=time.to_ns).contains(&time.highest_ns);
+    let follow = times.windows(2).all(|pair| pair[0].to_ns <= pair[1].from_ns);
+    if follow && times.iter().all(is_whole) { Ok(times) } else { Err(Damage("older times out of order")) }
 }
 
 fn calls(r: &mut Reader<'_>) -> Result<Vec<CallTime>, Damage> {

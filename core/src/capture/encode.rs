@@ -10,7 +10,7 @@ use super::part::LogStart;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, StreamPart, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap,
-    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OutOfMemory, Process, Record, ScopeStats,
+    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OlderTime, OutOfMemory, Process, Record, ScopeStats,
     Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
@@ -233,6 +233,11 @@ impl<W: Write> Encoder<W> {
         })
     }
 
+    /// The times before the device's log.
+    pub fn older(&mut self, device: Device, times: &[OlderTime]) -> io::Result<()> {
+        self.some_of_device(Tag::Older, device, times)
+    }
+
     /// Records since the chunk before.
     pub fn records(&mut self, device: Device, records: &[Record]) -> io::Result<()> {
         records.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Records, device, part))
@@ -327,6 +332,7 @@ impl<W: Write> Encoder<W> {
         let left_out = snapshot.records.len().saturating_sub(records);
         let gaps = snapshot.gaps.iter().filter_map(|gap| Some(Gap { at: gap.at.checked_sub(left_out)?, ..*gap }));
         self.gap(device, snapshot.overwritten + left_out as u64)?;
+        self.older(device, &snapshot.older)?;
         self.records(device, snapshot.records.get(left_out..).unwrap_or_default())?;
         self.marks(device, &snapshot.marks)?;
         self.some_of_device(Tag::Gaps, device, &gaps.collect::<Vec<_>>())?;

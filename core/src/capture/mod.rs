@@ -64,6 +64,7 @@
 //! | 43 unified | device system(0: not read, else 1 and total available free) process(0: not read, else 1 and resident files); the host's memory, of which an integrated device's is; after the device's *memory* |
 //! | 44 part | run:n number:n; the file is this part of the stream of a run, see *Parts* |
 //! | 45 log start | device marks:n time_ns:n; so many marks of the run precede the device's first one in this part, and the log begins at this time; after the *gap*, which says the same of records |
+//! | 46 older | device count:n (from_ns:step to_ns:step records:n lacks_records:n highest:n highest_ns:step count:n (stack least:n at_highest:n)*)*; the times before this part whose records may be deleted, see `snapshot::OlderTime`; one of a part that is still there does not count |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -144,7 +145,7 @@ tags! {
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
     Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42, Unified = 43,
-    Part = 44, LogStart = 45,
+    Part = 44, LogStart = 45, Older = 46,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

@@ -11,7 +11,7 @@ use super::part::LogStart;
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark,
-    OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out,
+    OlderTime, OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out,
     positions, refused_frees, scopes_of_log, segments,
 };
 
@@ -41,6 +41,7 @@ pub(super) struct DeviceParts {
     pub(super) skips: Vec<Skip>,
     /// The gaps of the snapshot that was written.
     pub(super) gaps: Vec<Gap>,
+    pub(super) older: Vec<OlderTime>,
     /// The blocks live after so many records.
     pub(super) live: Option<(usize, Vec<Block>)>,
     /// The blocks live at the peak, with the `seq` of the alloc that made it.
@@ -109,6 +110,7 @@ impl DeviceParts {
         total_bytes: u64,
     ) -> Result<DeviceSnapshot, Damage> {
         self.undo_refused_frees();
+        self.leave_out_known_times();
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
         self.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
@@ -132,6 +134,7 @@ impl DeviceParts {
             records: self.records,
             overwritten: self.overwritten,
             gaps: self.gaps,
+            older: self.older,
             live,
             not_recorded,
             below_threshold,
@@ -166,6 +169,12 @@ impl DeviceParts {
             scopes
         });
         Ok(device)
+    }
+
+    /// Drops older times whose records are there.
+    fn leave_out_known_times(&mut self) {
+        let is_part = self.start.time_ns > 0 || self.overwritten == 0;
+        self.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
     }
 
     /// Drops refused frees, and adds their blocks to the live blocks that were written in between.

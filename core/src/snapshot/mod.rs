@@ -16,6 +16,7 @@ mod mappings;
 mod memory_kind;
 mod names;
 mod objects;
+mod older;
 mod oom;
 mod open_stack;
 mod process;
@@ -58,6 +59,7 @@ pub(crate) use names::NamesBySeq;
 pub use objects::LoadedObject;
 #[doc(hidden)]
 pub use objects::ObjectSpans;
+pub use older::{OlderStack, OlderTime};
 pub use oom::OutOfMemory;
 pub(crate) use open_stack::{OpenPlace, OpenStack};
 pub use process::{Launcher, Process, Thread};
@@ -151,6 +153,8 @@ pub struct DeviceSnapshot {
     pub overwritten: u64,
     /// Where a streamed capture lacks records.
     pub gaps: Vec<Gap>,
+    /// The times before the log whose records a stream with a budget deleted, oldest first. With other recordings none.
+    pub older: Vec<OlderTime>,
     /// Recorded blocks that are live, in the order of their allocation.
     pub live: Vec<Block>,
     /// Live bytes in blocks of at least the threshold from before the recording; in a sample as in [`Peak::not_recorded`].

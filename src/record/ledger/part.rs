@@ -28,6 +28,11 @@ impl Cursor {
             && self.graph_nodes >= end.graph_nodes
     }
 
+    /// Number of records before it.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
     /// Number of records and of marks up to `end`.
     pub(crate) fn behind(&self, end: &Self) -> (u64, u64) {
         (end.records.saturating_sub(self.records), end.marks.saturating_sub(self.marks))

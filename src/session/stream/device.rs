@@ -105,6 +105,9 @@ impl CaptureStream {
             if read.is_err() || began.elapsed() > flush.most_time() {
                 return Ok(false);
             }
+            if let Some(parts) = &mut self.parts {
+                parts.times.count(position.device, &parts.settings, position.cursor.records(), &part.records);
+            }
             let counters = part.counters.take();
             self.append_part(position.device, &mut part)?;
             if let Some(position) = self.devices.get_mut(at) {

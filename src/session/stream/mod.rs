@@ -28,6 +28,7 @@
 
 mod device;
 mod file;
+mod older;
 mod open_file;
 mod parts;
 mod rotate;

@@ -10,9 +10,10 @@ use memtrace_core::capture::{self, StreamPart, part_path};
 use memtrace_core::snapshot::{HostMemory, Mappings, Process, Settings};
 
 use super::file::StreamFile;
+use super::older::OlderTimes;
 
 /// Parts that are kept: each has an open file.
-const MOST_PARTS: usize = 16;
+pub(super) const MOST_PARTS: usize = 16;
 
 /// Time between two attempts to begin a part.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ pub(super) struct StreamParts {
     /// Of the whole run, for each part.
     pub(super) memory: Option<HostMemory>,
     pub(super) mappings: Option<Mappings>,
+    pub(super) times: OlderTimes,
 }
 
 impl StreamParts {
@@ -65,6 +67,7 @@ impl StreamParts {
             settings,
             memory: None,
             mappings: None,
+            times: OlderTimes::new(budget),
         })
     }
 

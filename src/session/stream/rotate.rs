@@ -9,9 +9,10 @@ use std::io;
 use std::num::NonZeroU64;
 
 use memtrace_core::capture::Encoder;
-use memtrace_core::snapshot::Device;
+use memtrace_core::snapshot::{Device, OlderTime};
 
 use super::device::LogEnd;
+use super::older::OlderTimes;
 use super::parts::StreamParts;
 use super::state::{CaptureStream, Committed, Flush, LogPosition};
 use crate::record::recorder::{self, Detail};
@@ -68,8 +69,12 @@ impl CaptureStream {
             kernels: std::mem::take(&mut self.kernels),
             objects: self.objects.len(),
         };
-        let begun = self.encode_beginning(ends, used, flush).and_then(|()| self.write_beginning());
-        if begun.is_err() {
+        let times = self.parts.as_ref().map(|parts| parts.times.with_this_part(&ends, &parts.settings));
+        let mut times = times.unwrap_or_default();
+        let begun = self.encode_beginning(ends, used, &times, flush).and_then(|()| self.write_beginning());
+        if begun.is_ok() {
+            self.parts.iter_mut().for_each(|parts| parts.times = std::mem::take(&mut times));
+        } else {
             self.encoder.out().clear();
             (self.numbers, self.devices) = (older.numbers, older.devices);
             (self.contexts, self.kernels, self.threads) = (older.contexts, older.kernels, 0);
@@ -78,7 +83,13 @@ impl CaptureStream {
         begun
     }
 
-    fn encode_beginning(&mut self, ends: Vec<(Device, LogEnd)>, used: UseCursor, flush: &Flush) -> io::Result<()> {
+    fn encode_beginning(
+        &mut self,
+        ends: Vec<(Device, LogEnd)>,
+        used: UseCursor,
+        times: &OlderTimes,
+        flush: &Flush,
+    ) -> io::Result<()> {
         self.encode_head()?;
         for (device, mut end) in ends {
             let at = self.place_of(device);
@@ -86,6 +97,7 @@ impl CaptureStream {
             let (records, marks) = Cursor::default().behind(&end.cursor);
             self.encoder.gap(device, records)?;
             self.encoder.log_start(device, marks, end.state.ledger.duration_ns)?;
+            self.append_older(device, times.of(device))?;
             let (mut part, mut cursor) = (LogPart::default(), Cursor::default());
             recorder::skip_log(device, &mut cursor, &end.cursor, &mut part);
             let ledger = &end.state.ledger;
@@ -102,6 +114,13 @@ impl CaptureStream {
         mappings.into_iter().try_for_each(|mappings| self.encode_mappings(mappings))?;
         self.memory_read = false;
         self.encode_commit(flush)
+    }
+
+    fn append_older(&mut self, device: Device, times: &[OlderTime]) -> io::Result<()> {
+        let mut times = times.to_vec();
+        self.numbers.renumber_older(&mut times);
+        self.append_tables()?;
+        self.encoder.older(device, &times)
     }
 
     /// What does not depend on the log: the process, its settings and its loaded objects.

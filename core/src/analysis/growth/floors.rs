@@ -1,10 +1,12 @@
 //! Floors: the least that each row holds in each interval of the log's time.
 
-use crate::analysis::columns::Columns;
+use super::intervals::Intervals;
+use super::judge::INTERVALS;
 use crate::analysis::key_timeline::{BlockNumbers, add, at_start};
 use crate::analysis::labels::{BEFORE_RECORDING, Labels};
 use crate::analysis::{Key, log};
 use crate::recording::DeviceView;
+use crate::snapshot::OlderTime;
 
 /// A row's bytes over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,25 +39,42 @@ impl RowOverTime {
 }
 
 /// The rows of a device by this key, in the order in which their labels occur. One pass over the log.
-pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: Columns) -> Vec<RowOverTime> {
-    let mut labels = Labels::by(device, key, time.to_ns);
+pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) -> Vec<RowOverTime> {
+    let mut labels = Labels::by(device, key, time.begin_ns(INTERVALS));
+    let older: Vec<Vec<u64>> = time.older.iter().map(|times| least_of(times, &mut labels)).collect();
     let (mut start, rest) = at_start(device, |block| labels.number(block));
     if rest > 0 {
         add(&mut start, labels.number_of(BEFORE_RECORDING), rest);
     }
-    let row = |bytes: u64| RowOverTime { at_end: bytes, least: bytes, ..RowOverTime::default() };
-    let mut rows: Vec<RowOverTime> = start.into_iter().map(row).collect();
+    let row = |number: usize| {
+        let bytes = start.get(number).copied().unwrap_or(0);
+        let floors = older.iter().map(|least| least.get(number).copied().unwrap_or(0)).collect();
+        RowOverTime { floors, at_end: bytes, least: bytes, ..RowOverTime::default() }
+    };
+    let mut rows: Vec<RowOverTime> = (0..labels.names().count()).map(row).collect();
     let mut numbers = BlockNumbers::default();
     for entry in log::entries(device) {
         let number = numbers.of(entry.record, |block| labels.number(block));
-        rows.resize_with(rows.len().max(number + 1), RowOverTime::default);
+        (rows.len()..=number).for_each(|number| rows.push(row(number)));
         let row = &mut rows[number];
         row.change(time.place(entry.record.time_ns), entry.change);
         row.is_estimate |= device.sampling.is_sampled(entry.record.size);
     }
-    rows.iter_mut().for_each(|row| row.go_to(time.count));
+    rows.iter_mut().for_each(|row| row.go_to(INTERVALS));
     for (row, label) in rows.iter_mut().zip(labels.names()) {
         label.clone_into(&mut row.label);
     }
     rows
+}
+
+/// The least of each label in these times, at least: that of its stacks together.
+fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
+    let mut of_time = |time: &OlderTime| {
+        let mut sums = Vec::new();
+        time.stacks.iter().for_each(|row| add(&mut sums, labels.number_at(row.stack.0), row.least));
+        sums
+    };
+    let all: Vec<Vec<u64>> = times.iter().map(&mut of_time).collect();
+    let shortest = all.iter().map(Vec::len).min().unwrap_or(0);
+    (0..shortest).map(|label| all.iter().map(|sums| sums[label]).min().unwrap_or(0)).collect()
 }

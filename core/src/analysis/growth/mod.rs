@@ -8,10 +8,12 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `intervals` | the 16 intervals: of the older times of a stream, and of the log |
 //! | `floors` | the least of each row in each interval |
 //! | `judge` | whether floors rise |
 
 mod floors;
+mod intervals;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -20,9 +22,9 @@ use std::cmp::Reverse;
 
 use self::floors::{RowOverTime, floors};
 pub use self::judge::RowGrowth;
+use self::intervals::Intervals;
 use self::judge::{INTERVALS, WARM_UP, judge, judged};
 use super::Key;
-use super::columns::Columns;
 use super::ranks::DevicePeak;
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
@@ -57,8 +59,10 @@ pub struct Growth {
     pub key: Key,
     /// Rows that grow, the steepest first; then those that may.
     pub rows: Vec<GrowingRow>,
-    /// The length of an interval in nanoseconds.
+    /// The length of an interval in nanoseconds; their mean if some are from before the log.
     pub interval_ns: u64,
+    /// How many of the intervals are from before the log: of a stream with a budget.
+    pub older: usize,
     /// Live bytes at the end.
     pub at_end: u64,
     /// Those of them that are below the threshold: they have no rows.
@@ -74,24 +78,24 @@ pub struct Growth {
 impl Growth {
     /// What grows on a device, by this key.
     pub fn of(device: &DeviceView<'_>, key: Key) -> Self {
-        let time = Columns::of(device, INTERVALS);
-        let interval_ns = (time.to_ns - time.from_ns) / INTERVALS as u64;
-        let missing = what_is_missing(device, time);
-        let found = if missing.is_none() { floors(device, key, time) } else { Vec::new() };
-        let rows = found.iter().filter_map(|row| growing(row, time, interval_ns)).map(|row| in_doubt(device, row));
-        let mut rows: Vec<GrowingRow> = rows.collect();
+        let time = Intervals::of(device, key);
+        let missing = what_is_missing(device, &time);
+        let found = if missing.is_none() { floors(device, key, &time) } else { Vec::new() };
+        let rows = found.iter().filter_map(|row| growing(row, &time));
+        let mut rows: Vec<GrowingRow> = rows.map(|row| in_doubt(device, &time, row)).collect();
         rows.sort_by_cached_key(|row| (Reverse((row.growth == RowGrowth::Grows, row.per_minute)), row.label.clone()));
         Self {
             device: device.device,
             key,
             rows,
-            interval_ns,
+            interval_ns: time.mean_ns(),
+            older: time.older.len(),
             at_end: device.live_by_sizes().saturating_add(device.below_threshold),
             below_threshold: device.below_threshold,
             is_estimate: device.is_sample(),
             capacity: DevicePeak::of(device).capacity,
             undecided: missing
-                .or_else(|| lacks_its_beginning(device))
+                .or_else(|| lacks_its_beginning(device, &time))
                 .or_else(|| device.is_sample().then_some(SAMPLED)),
         }
     }
@@ -135,10 +139,10 @@ const MINUTE: u128 = 60_000_000_000;
 const SAMPLED: &str = "small blocks were sampled";
 
 /// Why nothing can be said of any row.
-fn what_is_missing(device: &DeviceView<'_>, time: Columns) -> Option<&'static str> {
+fn what_is_missing(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
         () if device.records.is_empty() => Some("the recording has no log"),
-        () if time.to_ns - time.from_ns < INTERVALS as u64 => Some("the recording has no times"),
+        () if time.mean_ns() == 0 => Some("the recording has no times"),
         () if !device.gaps.is_empty() => Some("the log has gaps"),
         () if device.data().health.lost_blocks > 0 => Some("blocks were lost"),
         () if is_idle(device, time) => Some("in some of the 16 intervals nothing was allocated or freed"),
@@ -147,46 +151,52 @@ fn what_is_missing(device: &DeviceView<'_>, time: Columns) -> Option<&'static st
 }
 
 /// Whether nothing happened in an interval after the warm-up, except in the last one.
-fn is_idle(device: &DeviceView<'_>, time: Columns) -> bool {
-    let mut is_busy = [false; INTERVALS];
+fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
+    let mut is_busy: Vec<bool> =
+        time.older.iter().map(|times| times.iter().any(|older| older.records > 0)).collect();
+    is_busy.resize(INTERVALS, false);
     device.records.iter().for_each(|record| is_busy[time.place(record.time_ns)] = true);
     is_busy[WARM_UP..INTERVALS - 1].contains(&false)
 }
 
 /// What rises in a part of the log may be a cache that was cleared before.
-fn lacks_its_beginning(device: &DeviceView<'_>) -> Option<&'static str> {
-    (device.overwritten > 0).then_some("the log lacks its beginning")
+fn lacks_its_beginning(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
+    match () {
+        () if !time.older.is_empty() => Some("of the time before the log, only the least of each stack is known"),
+        () if device.overwritten > 0 => Some("the log lacks its beginning"),
+        () => None,
+    }
 }
 
-fn in_doubt(device: &DeviceView<'_>, row: GrowingRow) -> GrowingRow {
-    match (row.growth, lacks_its_beginning(device)) {
+fn in_doubt(device: &DeviceView<'_>, time: &Intervals<'_>, row: GrowingRow) -> GrowingRow {
+    match (row.growth, lacks_its_beginning(device, time)) {
         (RowGrowth::Grows, Some(why)) => GrowingRow { growth: RowGrowth::MayGrow(why), ..row },
         _ => row,
     }
 }
 
-fn growing(row: &RowOverTime, time: Columns, interval_ns: u64) -> Option<GrowingRow> {
+fn growing(row: &RowOverTime, time: &Intervals<'_>) -> Option<GrowingRow> {
     let growth = match judge(&row.floors)? {
         RowGrowth::Grows if row.is_estimate => RowGrowth::MayGrow(SAMPLED),
         growth => growth,
     };
     let floors = judged(&row.floors);
-    let steps = || floors.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-    let rate = |bytes: u64, intervals: usize| {
-        let ns = u128::from(interval_ns) * intervals as u128;
-        u64::try_from(u128::from(bytes) * MINUTE / ns.max(1)).unwrap_or(u64::MAX)
+    let rate = |from: usize, to: usize| {
+        let bytes = floors.get(to)?.saturating_sub(*floors.get(from)?);
+        let ns = time.begin_ns(WARM_UP + to).saturating_sub(time.begin_ns(WARM_UP + from));
+        u64::try_from(u128::from(bytes) * MINUTE / u128::from(ns).max(1)).ok()
     };
-    let risen = floors.last()?.saturating_sub(*floors.first()?);
+    let steps = || (1..floors.len()).filter_map(|to| rate(to - 1, to));
     let until = row.floors.get(..WARM_UP + floors.len())?;
     let pause = until.windows(2).rposition(|pair| pair[1] <= pair[0]);
     Some(GrowingRow {
         label: row.label.clone(),
         growth,
-        per_minute: rate(risen, floors.len() - 1),
-        least_per_minute: rate(steps().min()?, 1),
-        most_per_minute: rate(steps().max()?, 1),
-        risen,
+        per_minute: rate(0, floors.len() - 1)?,
+        least_per_minute: steps().min()?,
+        most_per_minute: steps().max()?,
+        risen: floors.last()?.saturating_sub(*floors.first()?),
         at_end: row.at_end,
-        since_ns: time.from_ns + pause.map_or(0, |at| at as u64 + 1) * interval_ns,
+        since_ns: time.begin_ns(pause.map_or(0, |at| at + 1)),
     })
 }

@@ -1,0 +1,56 @@
+//! The intervals whose floors are compared: of the older times of a stream with a budget, and of the log.
+
+use super::judge::INTERVALS;
+use crate::analysis::Key;
+use crate::analysis::columns::Columns;
+use crate::analysis::labels::{KeySource, Labels};
+use crate::recording::DeviceView;
+use crate::snapshot::OlderTime;
+
+/// [`INTERVALS`] intervals. Where the recording has older times, the first are some of these each, and begin and end with them; the
+/// others are equal parts of the log's time.
+pub(super) struct Intervals<'a> {
+    /// The times of each interval before the log.
+    pub(super) older: Vec<&'a [OlderTime]>,
+    log: Columns,
+}
+
+impl<'a> Intervals<'a> {
+    /// Of older times stacks are known, so only where the key is that of a stack they count.
+    pub(super) fn of(device: &'a DeviceView<'_>, key: Key) -> Self {
+        let log = Columns::of(device, INTERVALS);
+        let by_stack = Labels::by(device, key, log.to_ns).source() == KeySource::Stack;
+        let older = if by_stack { groups(&device.older, log.to_ns) } else { Vec::new() };
+        let log = Columns { count: INTERVALS - older.len(), ..log };
+        Self { older, log }
+    }
+
+    /// The interval of a moment of the log.
+    pub(super) fn place(&self, ns: u64) -> usize {
+        self.older.len() + self.log.place(ns)
+    }
+
+    /// When an interval begins, in nanoseconds since the recording began.
+    pub(super) fn begin_ns(&self, interval: usize) -> u64 {
+        if let Some(time) = self.older.get(interval).and_then(|times| times.first()) {
+            return time.from_ns;
+        }
+        let length = (self.log.to_ns - self.log.from_ns) / self.log.count as u64;
+        self.log.from_ns + (interval - self.older.len()) as u64 * length
+    }
+
+    pub(super) fn mean_ns(&self) -> u64 {
+        self.log.to_ns.saturating_sub(self.begin_ns(0)) / INTERVALS as u64
+    }
+}
+
+/// Neighbours together, so that each group takes about an equal part of the recording, at least. The log keeps one interval.
+fn groups(times: &[OlderTime], to_ns: u64) -> Vec<&[OlderTime]> {
+    let Some(from_ns) = times.first().map(|time| time.from_ns) else { return Vec::new() };
+    let most = INTERVALS as u128 - 1;
+    let group = |time: &OlderTime| {
+        let middle = u128::from(time.from_ns.midpoint(time.to_ns) - from_ns);
+        (middle * INTERVALS as u128 / u128::from(to_ns.saturating_sub(from_ns)).max(1)).min(most - 1)
+    };
+    times.chunk_by(|time, next| group(time) == group(next)).collect()
+}

@@ -1,0 +1,194 @@
+//! What a stream with a budget keeps of the parts that it deletes: of each its highest moment, and what each stack held then and at
+//! least.
+//!
+//! The stream's thread counts it from the records as it writes them, so recorded threads do nothing for it. A part begins with the
+//! live blocks of the ledger, so no error is carried on to the next one.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use foldhash::fast::RandomState;
+use memtrace_core::snapshot::{Device, OlderStack, OlderTime, Record, RecordKind, Sampling, Settings, StackId};
+
+use super::device::LogEnd;
+use super::parts::MOST_PARTS;
+
+/// Times that are kept of a device. Those of parts that may still be there are never joined.
+const MOST_TIMES: usize = 48;
+
+/// Bytes of the budget for one stack of a time.
+const BYTES_FOR_A_STACK: u64 = 64 << 10;
+const MOST_STACKS: u64 = 256;
+
+/// The older times of all devices, and the one of the part that is written.
+#[derive(Debug, Default)]
+pub(super) struct OlderTimes {
+    most_stacks: usize,
+    devices: Vec<TimesOfDevice>,
+}
+
+#[derive(Debug)]
+struct TimesOfDevice {
+    device: Device,
+    older: Vec<OlderTime>,
+    now: PartTime,
+}
+
+impl OlderTimes {
+    pub(super) fn new(budget: u64) -> Self {
+        let most_stacks = (budget / BYTES_FOR_A_STACK).clamp(1, MOST_STACKS) as usize;
+        Self { most_stacks, devices: Vec::new() }
+    }
+
+    /// Counts records, of which the first has this number. Those that were counted before are left out.
+    pub(super) fn count(&mut self, device: Device, settings: &Settings, first: u64, records: &[Record]) {
+        let at = self.devices.iter().position(|times| times.device == device).unwrap_or_else(|| {
+            let now = PartTime { sampling: settings.sampling(device), ..PartTime::default() };
+            self.devices.push(TimesOfDevice { device, older: Vec::new(), now });
+            self.devices.len() - 1
+        });
+        self.devices.iter_mut().skip(at).take(1).for_each(|times| times.now.count(first, records));
+    }
+
+    /// The times when the next part begins at these ends of the logs.
+    pub(super) fn with_this_part(&self, ends: &[(Device, LogEnd)], settings: &Settings) -> Self {
+        let of_device = |(device, end): &(Device, LogEnd)| {
+            let known = self.devices.iter().find(|times| times.device == *device);
+            let mut older = known.map_or(Vec::new(), |times| times.older.clone());
+            let now = PartTime::at(end, settings.sampling(*device));
+            older.extend(known.map(|times| times.now.ended(&now, self.most_stacks)));
+            TimesOfDevice { device: *device, older: thinned(older, self.most_stacks), now }
+        };
+        Self { most_stacks: self.most_stacks, devices: ends.iter().map(of_device).collect() }
+    }
+
+    pub(super) fn of(&self, device: Device) -> &[OlderTime] {
+        self.devices.iter().find(|times| times.device == device).map_or(&[], |times| &times.older)
+    }
+}
+
+/// Joins neighbours if there are too many times.
+fn thinned(times: Vec<OlderTime>, most_stacks: usize) -> Vec<OlderTime> {
+    if times.len() <= MOST_TIMES {
+        return times;
+    }
+    let (joined, kept) = times.split_at(times.len() - MOST_PARTS);
+    let pairs = joined.chunks(2).map(|pair| match pair {
+        [first, next] => first.joined(next, most_stacks),
+        _ => pair.first().cloned().unwrap_or_default(),
+    });
+    pairs.chain(kept.iter().cloned()).collect()
+}
+
+/// What happened of a device since the part began.
+#[derive(Debug, Default)]
+struct PartTime {
+    sampling: Sampling,
+    from_ns: u64,
+    /// The number of the first record, and of the one that comes next.
+    first: u64,
+    next: u64,
+    lacks_records: bool,
+    /// What was live at its begin; unknown, and 0, for the first part.
+    at_begin: u64,
+    /// Bytes more than at its begin, and the most of them.
+    more: i64,
+    most: i64,
+    highest_ns: u64,
+    /// How many moments were higher than all before.
+    maxima: u64,
+    stacks: HashMap<StackId, StackTime, RandomState>,
+}
+
+/// What a stack held since the part began.
+#[derive(Clone, Copy, Debug, Default)]
+struct StackTime {
+    now: u64,
+    least: u64,
+    at_highest: u64,
+    /// The maximum to which `at_highest` belongs; after a later one, it is what the stack holds now.
+    maximum: u64,
+}
+
+impl StackTime {
+    fn at_highest(&self, maximum: u64) -> u64 {
+        if self.maximum == maximum { self.at_highest } else { self.now }
+    }
+}
+
+impl PartTime {
+    fn at(end: &LogEnd, sampling: Sampling) -> Self {
+        let ledger = &end.state.ledger;
+        let (from_ns, first) = (ledger.duration_ns, end.cursor.records());
+        let at_begin = ledger.not_recorded;
+        let mut part = Self { sampling, from_ns, first, next: first, at_begin, highest_ns: from_ns, ..Self::default() };
+        for block in &ledger.live {
+            let bytes = sampling.weight(block.size).bytes;
+            let row = part.stacks.entry(block.stack).or_default();
+            part.at_begin += bytes;
+            row.now += bytes;
+            (row.least, row.at_highest) = (row.now, row.now);
+        }
+        part
+    }
+
+    fn count(&mut self, first: u64, records: &[Record]) {
+        self.lacks_records |= first > self.next;
+        if self.lacks_records {
+            return;
+        }
+        let known = self.next.saturating_sub(first);
+        for record in records.iter().skip(known.try_into().unwrap_or(usize::MAX)) {
+            self.apply(record);
+            self.next += 1;
+        }
+    }
+
+    fn apply(&mut self, record: &Record) {
+        let bytes = self.sampling.weight(record.size).bytes;
+        let row = match self.stacks.entry(record.alloc_stack) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(StackTime { maximum: self.maxima, ..StackTime::default() }),
+        };
+        (row.at_highest, row.maximum) = (row.at_highest(self.maxima), self.maxima);
+        match record.kind {
+            RecordKind::Alloc => {
+                row.now = row.now.saturating_add(bytes);
+                self.more = self.more.saturating_add_unsigned(bytes);
+            }
+            RecordKind::Free => {
+                row.now = row.now.saturating_sub(bytes);
+                row.least = row.least.min(row.now);
+                self.more = self.more.saturating_sub_unsigned(bytes);
+            }
+        }
+        if self.more > self.most {
+            (self.most, self.highest_ns) = (self.more, record.time_ns);
+            self.maxima += 1;
+        }
+    }
+
+    /// This time, when the next part begins.
+    fn ended(&self, next: &Self, most_stacks: usize) -> OlderTime {
+        let row = |(stack, row): (&StackId, &StackTime)| OlderStack {
+            stack: *stack,
+            least: row.least,
+            at_highest: row.at_highest(self.maxima),
+        };
+        let lacks_records = self.lacks_records || self.next < next.first;
+        // Whatever was live at the begin, it is known what is at the end.
+        let at_begin = if lacks_records { self.at_begin } else { next.at_begin.saturating_sub_signed(self.more) };
+        let to_ns = next.from_ns.max(self.from_ns);
+        let mut time = OlderTime {
+            from_ns: self.from_ns,
+            to_ns,
+            records: next.first.saturating_sub(self.first),
+            lacks_records,
+            highest: at_begin.saturating_add_signed(self.most),
+            highest_ns: self.highest_ns.clamp(self.from_ns, to_ns),
+            stacks: self.stacks.iter().map(row).collect(),
+        };
+        time.keep(most_stacks);
+        time
+    }
+}

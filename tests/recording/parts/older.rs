@@ -1,0 +1,199 @@
+//! The times of deleted parts, against an oracle that keeps every alloc and free: the highest moment of each, and what each stack
+//! held then and at least.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use memtrace::Snapshot;
+use memtrace::snapshot::{OlderTime, StackId};
+use proptest::prelude::*;
+
+use super::{Folder, SMALL};
+use crate::support::{MIB, Raw, alone, cpu};
+
+const SITES: [(&str, fn(usize) -> Raw); 3] = [("site_red", site_red), ("site_green", site_green), ("site_blue", site_blue)];
+
+#[inline(never)]
+fn site_red(size: usize) -> Raw {
+    Raw::new(std::hint::black_box(size))
+}
+
+#[inline(never)]
+fn site_green(size: usize) -> Raw {
+    Raw::new(std::hint::black_box(size) + 1)
+}
+
+#[inline(never)]
+fn site_blue(size: usize) -> Raw {
+    Raw::new(std::hint::black_box(size) + 2)
+}
+
+/// A program that allocates at three sites, and all that it did: the site and its bytes, negative for a free.
+struct Program {
+    events: Vec<(usize, i64)>,
+    kept: Vec<(usize, Raw, i64)>,
+}
+
+impl Program {
+    /// Before the recording begins: the list of events is larger than the threshold.
+    fn new() -> Self {
+        Self { events: Vec::with_capacity(1 << 20), kept: Vec::new() }
+    }
+
+    fn alloc(&mut self, site: usize, mebibytes: usize) {
+        let size = mebibytes * MIB;
+        self.kept.push((site, SITES[site].1(size), (size + site) as i64));
+        self.events.push((site, (size + site) as i64));
+    }
+
+    fn free(&mut self, index: usize) {
+        let (site, _, bytes) = self.kept.swap_remove(index);
+        self.events.push((site, -bytes));
+    }
+
+    fn come_and_go(&mut self, site: usize, times: usize) {
+        for _ in 0..times {
+            self.alloc(site, 1);
+            self.free(self.kept.len() - 1);
+        }
+    }
+
+    /// The highest total of these events, the sites' bytes at its first moment, and the least of each.
+    fn expected(&self, events: std::ops::Range<usize>) -> (i64, [i64; 3], [i64; 3]) {
+        let mut now = [0; 3];
+        self.events[..events.start].iter().for_each(|(site, bytes)| now[*site] += bytes);
+        let (mut highest, mut at_highest, mut least) = (now.iter().sum(), now, now);
+        for (site, bytes) in &self.events[events] {
+            now[*site] += bytes;
+            least[*site] = least[*site].min(now[*site]);
+            if now.iter().sum::<i64>() > highest {
+                (highest, at_highest) = (now.iter().sum(), now);
+            }
+        }
+        (highest, at_highest, least)
+    }
+
+    /// Checks all older times; returns how many there are.
+    fn check(&self, read: &Snapshot) -> usize {
+        let device = cpu(read);
+        assert!(device.gaps.is_empty(), "{:?}", device.gaps);
+        let mut from = 0;
+        for time in &device.older {
+            let to = from + time.records as usize;
+            let (highest, at_highest, least) = self.expected(from..to);
+            assert!(!time.lacks_records && time.from_ns <= time.highest_ns && time.highest_ns <= time.to_ns);
+            assert_eq!((time.highest - device.not_recorded) as i64, highest, "records {from} to {to}");
+            assert_eq!(by_site(read, time), (at_highest, least), "records {from} to {to}");
+            from = to;
+        }
+        assert_eq!(from as u64, device.overwritten, "every record is in the log or in an older time");
+        let ends = device.older.iter().map(|time| time.to_ns);
+        let begins = device.older.iter().map(|time| time.from_ns);
+        assert!(begins.skip(1).eq(ends.take(device.older.len().saturating_sub(1))), "no time is missing");
+        device.older.len()
+    }
+}
+
+/// What the sites held at the highest moment, and at least.
+fn by_site(read: &Snapshot, time: &OlderTime) -> ([i64; 3], [i64; 3]) {
+    let (mut at_highest, mut least) = ([0; 3], [0; 3]);
+    for row in &time.stacks {
+        let site = site_of(read, row.stack);
+        at_highest[site] += row.at_highest as i64;
+        least[site] += row.least as i64;
+    }
+    (at_highest, least)
+}
+
+fn site_of(read: &Snapshot, stack: StackId) -> usize {
+    let names: Vec<&str> = read.stacks.frames(stack).map(|frame| frame.function_or_empty()).collect();
+    let is_in = |site: &&(&str, fn(usize) -> Raw)| names.iter().any(|name| name.contains(site.0));
+    SITES.iter().position(|site| is_in(&site)).unwrap_or_else(|| panic!("{names:?}"))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc(usize, usize),
+    Free(prop::sample::Index),
+    Many(usize, usize),
+    Flush,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..3usize, 1..8usize).prop_map(|(site, size)| Step::Alloc(site, size)),
+        4 => any::<prop::sample::Index>().prop_map(Step::Free),
+        3 => (0..3usize, 1..300usize).prop_map(|(site, times)| Step::Many(site, times)),
+        2 => Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(8))]
+
+    #[test]
+    fn each_older_time_has_its_highest_moment_and_the_least_of_each_stack(
+        steps in steps(),
+        rounds in 1..30usize,
+        budget in 2 * SMALL..6 * SMALL,
+    ) {
+        let _alone = alone();
+        let folder = Folder::new();
+        let mut program = Program::new();
+        let session = folder.begin(budget);
+        program.alloc(0, 1);
+        for _ in 0..rounds {
+            for step in &steps {
+                match step {
+                    Step::Alloc(site, mebibytes) => program.alloc(*site, *mebibytes),
+                    Step::Free(_) if program.kept.is_empty() => {}
+                    Step::Free(index) => program.free(index.index(program.kept.len())),
+                    Step::Many(site, times) => program.come_and_go(*site, *times),
+                    Step::Flush => session.flush(),
+                }
+            }
+            session.flush();
+        }
+        let growing = folder.read();
+        session.end().unwrap();
+        program.check(&growing);
+        program.check(&folder.read());
+        prop_assert!(folder.bytes() <= budget);
+    }
+}
+
+#[test]
+fn after_hundreds_of_parts_neighbours_are_joined_and_still_exact() {
+    let _alone = alone();
+    let folder = Folder::new();
+    let mut program = Program::new();
+    let session = folder.begin(3 * SMALL);
+    let mut round = 0;
+    while !folder.part(150).exists() {
+        program.come_and_go(round % 3, 50);
+        program.alloc(round * 7 % 3, 1 + round % 3);
+        if program.kept.len() > 40 {
+            (0..30).for_each(|_| program.free(0));
+        }
+        session.flush();
+        round += 1;
+    }
+    let growing = folder.read();
+    let times = program.check(&growing);
+    assert!((17..=48).contains(&times), "{times}");
+    assert!(cpu(&growing).older.iter().any(|time| time.to_ns - time.from_ns > 0));
+    session.end().unwrap();
+    let at_end = folder.read();
+    program.check(&at_end);
+    // As one file, and of each part alone.
+    let whole = folder.0.path().join("whole.memtrace");
+    at_end.write(&whole).unwrap();
+    assert_eq!(cpu(&memtrace::open(&whole).unwrap()).older, cpu(&at_end).older);
+    let parts: BTreeMap<u64, PathBuf> = (1..200).map(|number| (number, folder.part(number))).filter(|part| part.1.exists()).collect();
+    for (number, part) in &parts {
+        let alone = Snapshot::parse(&std::fs::read(part).unwrap()).unwrap();
+        program.check(&alone);
+        assert!(cpu(&alone).older.len() >= times.min(17), "{number}");
+    }
+}
