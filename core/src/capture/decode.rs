@@ -16,8 +16,7 @@ use super::{
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,
     Frame, GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans,
-    OlderTime,
-    Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
+    OlderTime, Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
 /// The chunks up to the last commit.
@@ -364,6 +363,10 @@ fn is_short(name: &BlockName) -> Result<(), Damage> {
 fn older(r: &mut Reader<'_>) -> Result<Vec<OlderTime>, Damage> {
     let times: Vec<OlderTime> = r.get()?;
     let is_whole = |time: &OlderTime| (time.from_ns..=time.to_ns).contains(&time.highest_ns);
+    // The writer keeps 48. Reports go through all stacks for each of them.
+    if times.len() > 256 {
+        return Err(Damage("more older times than a stream keeps"));
+    }
     let follow = times.windows(2).all(|pair| pair[0].to_ns <= pair[1].from_ns);
     if follow && times.iter().all(is_whole) { Ok(times) } else { Err(Damage("older times out of order")) }
 }

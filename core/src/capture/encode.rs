@@ -10,8 +10,8 @@ use super::part::LogStart;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, StreamPart, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap,
-    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OlderTime, OutOfMemory, Process, Record, ScopeStats,
-    Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OlderTime, OutOfMemory, Process, Record,
+    ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 

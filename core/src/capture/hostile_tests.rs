@@ -65,6 +65,24 @@ fn missing_records_of_all_devices_together_can_be_added() {
 }
 
 #[test]
+fn older_times_are_few_and_in_order() {
+    let times = |numbers: &[u64]| {
+        CaptureFile::new().numbers(Tag::Gap, &[0, 9]).numbers(Tag::Live, &[0, 0]).numbers(Tag::Older, numbers)
+    };
+    // Of each: steps of begin and end, records, whether some are missing, the highest and the step to its time, no stacks.
+    let first = [20, 20, 3, 0, 7, 1, 0];
+    assert_eq!(times(&[&[0, 1][..], &first].concat()).read().unwrap().devices[0].older[0].to_ns, 20);
+    times(&[0, 1, 20, 20, 3, 0, 7, 2, 0]).refused("out of order");
+    times(&[0, 1, 20, 1, 3, 0, 7, 0, 0]).refused("out of order");
+    times(&[&[0, 2][..], &first, &[2, 0, 3, 0, 7, 0, 0]].concat()).read().unwrap();
+    times(&[&[0, 2][..], &first, &[0, 2, 3, 0, 7, 0, 0]].concat()).refused("out of order");
+    times(&[0, 1, 0, 0, 3, 0, LARGEST + 1, 0, 0]).refused("beyond");
+    let many = |count: u64| [vec![0, count], vec![0; 7 * count as usize]].concat();
+    assert_eq!(times(&many(256)).read().unwrap().devices[0].older.len(), 256);
+    times(&many(257)).refused("more older times");
+}
+
+#[test]
 fn a_block_ends_where_memory_does() {
     let live =
         |address: u64, size| CaptureFile::new().numbers(Tag::Live, &[0, 1, address << 1, size, 2, 0, 0, 0, 0, 0]);

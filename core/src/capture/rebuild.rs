@@ -11,8 +11,8 @@ use super::part::LogStart;
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark,
-    OlderTime, OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out,
-    positions, refused_frees, scopes_of_log, segments,
+    OlderTime, OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight,
+    leave_out, positions, refused_frees, scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.

@@ -7,8 +7,8 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
     Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, Process, ResidentMemory, SnapshotData, Spans, StackId, SystemMemory, ThreadId,
-    UnifiedMemory, UnseenCalls,
+    MappingKind, Mappings, MemoryKind, OlderStack, OlderTime, Process, ResidentMemory, SnapshotData, Spans, StackId,
+    SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -410,6 +410,31 @@ fn everything() -> SnapshotData {
     data
 }
 
+/// The newest part of a stream that has deleted others.
+fn with_older_times() -> SnapshotData {
+    let mut data = everything();
+    let device = &mut data.devices[0];
+    let row = |stack, least, at_highest| OlderStack { stack: StackId(stack), least, at_highest };
+    let mut time = OlderTime { to_ns: 400, records: 20, highest: 5000, highest_ns: 300, ..OlderTime::default() };
+    time.stacks = vec![row(2, 0, 4000), row(1, 700, 800), row(0, 1, 0)];
+    let later = OlderTime { from_ns: 400, to_ns: 400, highest_ns: 400, lacks_records: true, ..OlderTime::default() };
+    (device.overwritten, device.older) = (20, vec![time, later]);
+    data
+}
+
+#[test]
+fn older_times_come_back_unless_their_records_are_there() {
+    let data = with_older_times();
+    let written = bytes_of(&data);
+    assert_eq!(read(&written).unwrap().data, data);
+    let whole = |overwritten| {
+        let mut data = data.clone();
+        data.devices[0].overwritten = overwritten;
+        read(&bytes_of(&data)).unwrap().data.devices[0].older.len()
+    };
+    assert_eq!((whole(1), whole(0)), (2, 0));
+}
+
 /// A streamed capture with skipped records.
 pub(super) fn streamed() -> Vec<u8> {
     let data = sample();
@@ -436,6 +461,7 @@ fn captures_match_their_goldens() {
         ("everything.memtrace", bytes_of(&everything())),
         ("sampled.memtrace", bytes_of(&testing::a_sample())),
         ("streamed.memtrace", streamed()),
+        ("older.memtrace", bytes_of(&with_older_times())),
     ] {
         assert!(read(&made).is_ok(), "{name}");
         crate::export::golden_tests::check(name, &made);

@@ -220,11 +220,17 @@ fn each(ns: u64, calls: u64) -> Cell {
     ns.checked_div(calls).map_or(Cell::Unknown, Cell::Time)
 }
 
+/// `12 ns`, `12.0 µs`, `12.0 ms`, `12.0 s`, `3.2 min`, `3.2 h`, `12.0 days`
 pub(crate) fn time(ns: u64) -> String {
-    match ns {
-        0..10_000 => format!("{ns} ns"),
-        10_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    let time = ns as f64;
+    match time {
+        ..1e4 => format!("{ns} ns"),
+        ..1e6 => format!("{:.1} µs", time / 1e3),
+        ..1e10 => format!("{:.1} ms", time / 1e6),
+        ..120e9 => format!("{:.1} s", time / 1e9),
+        ..7200e9 => format!("{:.1} min", time / 60e9),
+        ..172_800e9 => format!("{:.1} h", time / 3600e9),
+        _ => format!("{:.1} days", time / 86_400e9),
     }
 }
 
@@ -301,5 +307,14 @@ mod tests {
     fn more_than_the_device_has_is_explained() {
         let over = BalanceRow { item: BalanceItem::Unexplained, bytes: -1 };
         assert!(sentence(&over).unwrap().contains("twice"));
+    }
+
+    #[test]
+    fn times_have_units_that_fit() {
+        let second = 1_000_000_000;
+        let short = [9_999, 10_000, 9_999_900_000].map(time);
+        assert_eq!(short, ["9999 ns", "10.0 µs", "9999.9 ms"]);
+        let times = [10, 119, 180, 11_520, 260_000].map(|seconds| time(seconds * second));
+        assert_eq!(times, ["10.0 s", "119.0 s", "3.0 min", "3.2 h", "3.0 days"]);
     }
 }

@@ -146,6 +146,7 @@ impl Report {
         sections.extend(tables::scopes(device, options));
         sections.extend(tables::temporaries(device, options));
         sections.extend(tables::twice(device, options));
+        sections.extend(tables::older_times(device, options));
         sections.extend(device_memory::sections(device));
         sections.extend(host_memory::sections(device));
         sections.extend(tables::sections(&at_peak, &[Shown::AtEnd], options));

@@ -7,7 +7,7 @@ use crate::recording::DeviceView;
 use crate::units::Bytes;
 
 /// The keys of the tables that are not breakdowns.
-pub(super) const KEYS: [&str; 3] = ["scopes", "temporaries", "live_twice"];
+pub(super) const KEYS: [&str; 4] = ["scopes", "temporaries", "live_twice", "older_times"];
 /// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
 const LINES: usize = 4;
@@ -186,6 +186,41 @@ pub(super) fn twice(device: &DeviceView<'_>, options: &ReportOptions) -> Option<
     (!found.is_empty()).then_some(section)
 }
 
+/// The times before the log, with their highest moments: the highest of them.
+pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
+    let times = analysis::older_peaks(device);
+    let columns = ["From", "To", "Highest", "At", "Mem", "Location"];
+    let mut section = Section::of_columns("older_times", "Before the log", &columns);
+    section.is_estimate = device.is_sample();
+    section.about = vec![
+        "Times whose records were deleted, to keep the stream within its budget. Each with its highest moment, and the"
+            .to_owned(),
+        "line that held most then; `--json` has all lines. Blocks below the threshold are not in it.".to_owned(),
+    ];
+    let mut totals: Vec<u64> = times.iter().map(|time| time.bytes).collect();
+    totals.sort_unstable_by(|a, b| b.cmp(a));
+    let least = totals.get(options.rows).map_or(0, |first_out| first_out + 1);
+    let mut hidden = 0;
+    for time in &times {
+        if time.bytes < least {
+            hidden += 1;
+            continue;
+        }
+        let (bytes, label) =
+            time.by_line.first().map_or((Cell::Unknown, ""), |line| (Cell::Sum(line.bytes), &line.label));
+        let cells = [Cell::Time(time.from_ns), Cell::Time(time.to_ns), Cell::Sum(time.bytes), Cell::Time(time.time_ns)];
+        section.rows.push([&cells[..], &[bytes, Cell::Text(label.to_owned())]].concat());
+    }
+    if hidden > 0 {
+        section.partial_row(Vec::new(), more(hidden));
+    }
+    if times.iter().any(|time| time.lacks_records) {
+        section.notes =
+            vec!["In some of these times records are missing: the highest may have been higher.".to_owned()];
+    }
+    (!times.is_empty()).then_some(section)
+}
+
 /// The first lines, and how many more there are.
 pub(super) fn first_lines(lines: &[String]) -> Vec<String> {
     let (shown, rest) = lines.split_at(lines.len().min(LINES));
@@ -198,12 +233,44 @@ mod tests {
     use super::*;
     use crate::analysis::Moment;
     use crate::report::Report;
-    use crate::snapshot::SnapshotData;
-    use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, two_lines_and_a_temporary};
+    use crate::snapshot::{OlderStack, OlderTime, SnapshotData, StackId};
 
     fn asked_for(data: &SnapshotData, key: &str, moment: Moment) -> Vec<Section> {
         let options = ReportOptions { sections: vec![key.to_owned()], moment, ..ReportOptions::default() };
         Report::of(data, &options).unwrap().sections
+    }
+
+    #[test]
+    fn the_highest_of_the_times_before_the_log_are_shown_in_their_order() {
+        let mut data = two_lines_and_a_temporary();
+        let row = |stack: StackId, at_highest| OlderStack { stack, least: 0, at_highest };
+        let time = |from_ns, highest, stacks| {
+            let (to_ns, highest_ns) = (from_ns + 1_000_000_000, from_ns + 1);
+            OlderTime { from_ns, to_ns, highest, highest_ns, stacks, ..OlderTime::default() }
+        };
+        data.devices[0].older = vec![
+            time(0, 5 << 20, vec![row(LINE_7, 4 << 20), row(LINE_9, 1 << 20)]),
+            time(1_000_000_000, 100, Vec::new()),
+            time(2_000_000_000, 6 << 20, vec![row(LINE_9, 6 << 20)]),
+        ];
+        let section = |rows| {
+            let options = ReportOptions { rows, sections: vec!["older_times".to_owned()], ..ReportOptions::default() };
+            Report::of(&data, &options).unwrap().sections.remove(0)
+        };
+        let (two, all) = (section(2), section(3));
+        assert_eq!((two.rows.len(), all.rows.len()), (3, 3));
+        assert_eq!(two.rows[2].last(), Some(&Cell::Text("(1 more rows)".to_owned())));
+        let (second, millisecond) = (1_000_000_000, 1);
+        let line = Cell::Text("src/model.rs:7 (Net::forward)".to_owned());
+        let first =
+            [Cell::Time(0), Cell::Time(second), Cell::Sum(5 << 20), Cell::Time(millisecond), Cell::Sum(4 << 20), line];
+        assert_eq!(two.rows[0], first);
+        assert_eq!((&two.rows[1][2], &all.rows[1][4]), (&Cell::Sum(6 << 20), &Cell::Unknown));
+        assert!(two.notes.is_empty());
+        data.devices[0].older[1].lacks_records = true;
+        let options = ReportOptions { sections: vec!["older_times".to_owned()], ..ReportOptions::default() };
+        assert_eq!(Report::of(&data, &options).unwrap().sections[0].notes.len(), 1);
     }
 
     #[test]

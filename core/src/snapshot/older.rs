@@ -77,7 +77,8 @@ mod tests {
     use super::*;
 
     fn time(from_ns: u64, highest: u64, stacks: &[(u32, u64, u64)]) -> OlderTime {
-        let row = |&(stack, least, at_highest): &(u32, u64, u64)| OlderStack { stack: StackId(stack), least, at_highest };
+        let row =
+            |&(stack, least, at_highest): &(u32, u64, u64)| OlderStack { stack: StackId(stack), least, at_highest };
         let (to_ns, highest_ns) = (from_ns + 10, from_ns + 5);
         let stacks = stacks.iter().map(row).collect();
         OlderTime { from_ns, to_ns, records: 3, lacks_records: false, highest, highest_ns, stacks }
@@ -89,7 +90,11 @@ mod tests {
         let second = time(10, 90, &[(1, 7, 7), (3, 80, 83), (4, 2, 0)]);
         let expected = time(0, 100, &[(1, 5, 60), (2, 0, 40), (4, 1, 0)]);
         assert_eq!(first.joined(&second, 9), OlderTime { to_ns: 20, records: 6, ..expected });
-        let higher = time(10, 101, &second.stacks.iter().map(|row| (row.stack.0, row.least, row.at_highest)).collect::<Vec<_>>());
+        let higher = time(
+            10,
+            101,
+            &second.stacks.iter().map(|row| (row.stack.0, row.least, row.at_highest)).collect::<Vec<_>>(),
+        );
         let expected = time(10, 101, &[(3, 0, 83), (1, 5, 7)]);
         assert_eq!(first.joined(&higher, 2), OlderTime { from_ns: 0, records: 6, ..expected });
         let torn = OlderTime { lacks_records: true, ..second };

@@ -67,17 +67,18 @@ impl OlderTimes {
     }
 }
 
-/// Joins neighbours if there are too many times.
-fn thinned(times: Vec<OlderTime>, most_stacks: usize) -> Vec<OlderTime> {
-    if times.len() <= MOST_TIMES {
-        return times;
+/// Joins the two neighbours that are shortest together if there are too many times, so that all get about equally long.
+fn thinned(mut times: Vec<OlderTime>, most_stacks: usize) -> Vec<OlderTime> {
+    let joinable = times.len().saturating_sub(MOST_PARTS);
+    let length = |at: &usize| times.get(at + 1).zip(times.get(*at)).map(|(next, time)| next.to_ns - time.from_ns);
+    let shortest = (0..joinable.saturating_sub(1)).min_by_key(length);
+    if let Some(at) = shortest.filter(|_| times.len() > MOST_TIMES)
+        && let [first, next] = &times[at..at + 2]
+    {
+        times[at] = first.joined(next, most_stacks);
+        times.remove(at + 1);
     }
-    let (joined, kept) = times.split_at(times.len() - MOST_PARTS);
-    let pairs = joined.chunks(2).map(|pair| match pair {
-        [first, next] => first.joined(next, most_stacks),
-        _ => pair.first().cloned().unwrap_or_default(),
-    });
-    pairs.chain(kept.iter().cloned()).collect()
+    times
 }
 
 /// What happened of a device since the part began.

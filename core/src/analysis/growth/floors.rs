@@ -74,7 +74,6 @@ fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
         time.stacks.iter().for_each(|row| add(&mut sums, labels.number_at(row.stack.0), row.least));
         sums
     };
-    let all: Vec<Vec<u64>> = times.iter().map(&mut of_time).collect();
-    let shortest = all.iter().map(Vec::len).min().unwrap_or(0);
-    (0..shortest).map(|label| all.iter().map(|sums| sums[label]).min().unwrap_or(0)).collect()
+    let both = |least: Vec<u64>, sums: Vec<u64>| least.into_iter().zip(sums).map(|(a, b)| a.min(b)).collect();
+    times.iter().map(&mut of_time).reduce(both).unwrap_or_default()
 }

@@ -21,8 +21,8 @@ mod tests;
 use std::cmp::Reverse;
 
 use self::floors::{RowOverTime, floors};
-pub use self::judge::RowGrowth;
 use self::intervals::Intervals;
+pub use self::judge::RowGrowth;
 use self::judge::{INTERVALS, WARM_UP, judge, judged};
 use super::Key;
 use super::ranks::DevicePeak;
@@ -152,8 +152,7 @@ fn what_is_missing(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'st
 
 /// Whether nothing happened in an interval after the warm-up, except in the last one.
 fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
-    let mut is_busy: Vec<bool> =
-        time.older.iter().map(|times| times.iter().any(|older| older.records > 0)).collect();
+    let mut is_busy: Vec<bool> = time.older.iter().map(|times| times.iter().any(|older| older.records > 0)).collect();
     is_busy.resize(INTERVALS, false);
     device.records.iter().for_each(|record| is_busy[time.place(record.time_ns)] = true);
     is_busy[WARM_UP..INTERVALS - 1].contains(&false)
@@ -184,7 +183,7 @@ fn growing(row: &RowOverTime, time: &Intervals<'_>) -> Option<GrowingRow> {
     let rate = |from: usize, to: usize| {
         let bytes = floors.get(to)?.saturating_sub(*floors.get(from)?);
         let ns = time.begin_ns(WARM_UP + to).saturating_sub(time.begin_ns(WARM_UP + from));
-        u64::try_from(u128::from(bytes) * MINUTE / u128::from(ns).max(1)).ok()
+        Some(u64::try_from(u128::from(bytes) * MINUTE / u128::from(ns).max(1)).unwrap_or(u64::MAX))
     };
     let steps = || (1..floors.len()).filter_map(|to| rate(to - 1, to));
     let until = row.floors.get(..WARM_UP + floors.len())?;

@@ -1,11 +1,14 @@
 //! Growth against programs whose growth is known, and whose caches and queues are none.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::analysis::log;
 use crate::random::programs;
 use crate::snapshot::testing::{LINE_7, Story, frame, stacks};
-use crate::snapshot::{Gap, SnapshotData, StackId, Thread, ThreadId};
+use crate::snapshot::{Gap, OlderStack, OlderTime, Record, SnapshotData, StackId, Thread, ThreadId};
 
 /// What a line does with the memory of its requests.
 #[derive(Clone, Copy, Debug)]
@@ -230,4 +233,50 @@ fn a_free_by_another_thread_is_taken_from_the_row_of_the_thread_that_allocated()
 
 fn thread(number: u32) -> Thread {
     Thread { number: ThreadId(number), os_id: number, name: format!("worker {number}") }
+}
+
+/// The recording as a stream with a budget has it, whose first `deleted` of so many records are gone; in so many older times.
+fn deleted(mut data: SnapshotData, deleted: usize, times: usize) -> SnapshotData {
+    let device = &mut data.devices[0];
+    let gone: Vec<Record> = device.records.drain(..deleted).collect();
+    let mut held: BTreeMap<u32, u64> = BTreeMap::new();
+    for part in gone.chunks(deleted.div_ceil(times)) {
+        let mut least = held.clone();
+        for record in part {
+            let stack = record.alloc_stack.0;
+            let now = held.entry(stack).or_default();
+            *now = now.saturating_add_signed(log::change(device, record));
+            least.insert(stack, (*now).min(least.get(&stack).copied().unwrap_or(0)));
+        }
+        let from_ns = device.older.last().map_or(0, |time| time.to_ns);
+        let to_ns = part.last().map_or(0, |record| record.time_ns);
+        let rows =
+            least.iter().map(|(stack, least)| OlderStack { stack: StackId(*stack), least: *least, at_highest: 0 });
+        let records = part.len() as u64;
+        let time =
+            OlderTime { from_ns, to_ns, records, highest_ns: to_ns, stacks: rows.collect(), ..OlderTime::default() };
+        device.older.push(time);
+    }
+    device.overwritten = deleted as u64;
+    data
+}
+
+#[test]
+fn of_a_stream_with_a_budget_growth_is_that_of_the_whole_run() {
+    for (records, times) in [(1_000, 1), (3_000, 3), (6_000, 7), (9_000, 16), (11_000, 48), (12_050, 48)] {
+        let data = service(&[Keeps::Every(100), Keeps::Newest(40), Keeps::First(300)]);
+        assert!(data.devices[0].records.len() > 12_050 + 100, "some of the log is left");
+        let data = deleted(data, records, times);
+        let growth = growth_of(&data);
+        assert!(growth.grows().is_none() && (1..16).contains(&growth.older), "{growth:?}");
+        assert_eq!(growth.undecided, Some("of the time before the log, only the least of each stack is known"));
+        let [row] = &growth.rows[..] else { panic!("{:?}", growth.rows) };
+        assert!(matches!(row.growth, RowGrowth::MayGrow(_)) && row.label == line(0), "{row:?}");
+        // 1 KiB in 100 ms, from the end of the warm-up on; an interval is a second at most.
+        assert!(row.per_minute.abs_diff(600 << 10) < 100 << 10, "{records} {times} {row:?}");
+        assert_eq!(row.at_end, 30 << 10);
+        // By a key that stacks do not decide, there is only the log.
+        let by_scope = Growth::of(&DeviceView::of(&data, &data.devices[0]), Key::Scope);
+        assert_eq!((by_scope.older, by_scope.undecided), (0, Some("the log lacks its beginning")));
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::parts::{AllocatorRow, DriverTime, FindingFigures, MemoryBalance, Peak, Pool, Sample, Segments, stats};
-use crate::analysis::{self, BreakdownTable, Churn, Key, LiveTwice, ScopeRow, TABLES, TemporaryRow};
+use crate::analysis::{self, BreakdownTable, Churn, Key, LiveTwice, OlderPeak, ScopeRow, TABLES, TemporaryRow};
 use crate::recording::DeviceView;
 use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
 use crate::snapshot::{Device, Gap, OutOfMemory};
@@ -52,6 +52,9 @@ pub(super) struct DeviceFigures {
     /// Gaps in the log of a streamed capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// The times before the log of a stream with a budget.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    older_times: Vec<OlderPeak>,
     /// Refused allocations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ooms: Vec<OutOfMemory>,
@@ -108,6 +111,8 @@ impl DeviceFigures {
             self.driver_time.as_ref().map(|time| time.by_line.len().max(time.by_scope.len())),
             Some(self.peak_by_allocator.len()),
             Some(self.gaps.len()),
+            Some(self.older_times.len()),
+            self.older_times.iter().map(|time| time.by_line.len()).max(),
             Some(self.ooms.len()),
         ];
         lists.into_iter().flatten().max().unwrap_or(0)
@@ -121,6 +126,8 @@ impl DeviceFigures {
         self.findings.truncate(rows);
         self.peak_by_allocator.truncate(rows);
         self.gaps.truncate(rows);
+        self.older_times.truncate(rows);
+        self.older_times.iter_mut().for_each(|time| time.by_line.truncate(rows));
         self.ooms.truncate(rows);
     }
 
@@ -155,6 +162,7 @@ impl DeviceFigures {
             pool: Pool::of(device),
             peak_by_allocator: AllocatorRow::all(device),
             gaps: device.gaps.clone(),
+            older_times: analysis::older_peaks(device),
             ooms: device.ooms.clone(),
             stats: stats(&device.stats),
             estimated: device.sample_interval().map(|_| true),
