@@ -10,8 +10,7 @@ use std::collections::hash_map::Entry;
 use foldhash::fast::RandomState;
 use memtrace_core::snapshot::{Device, OlderStack, OlderTime, Record, RecordKind, Sampling, Settings, StackId};
 
-use super::device::LogEnd;
-use super::parts::MOST_PARTS;
+use crate::record::{Cursor, DeviceCopy};
 
 /// Times that are kept of a device. Those of parts that may still be there are never joined.
 const MOST_TIMES: usize = 48;
@@ -24,6 +23,8 @@ const MOST_STACKS: u64 = 256;
 #[derive(Debug, Default)]
 pub(super) struct OlderTimes {
     most_stacks: usize,
+    /// So many of the newest times may be of parts that are still there.
+    most_parts: usize,
     devices: Vec<TimesOfDevice>,
 }
 
@@ -35,9 +36,9 @@ struct TimesOfDevice {
 }
 
 impl OlderTimes {
-    pub(super) fn new(budget: u64) -> Self {
+    pub(super) fn new(budget: u64, most_parts: usize) -> Self {
         let most_stacks = (budget / BYTES_FOR_A_STACK).clamp(1, MOST_STACKS) as usize;
-        Self { most_stacks, devices: Vec::new() }
+        Self { most_stacks, most_parts, devices: Vec::new() }
     }
 
     /// Counts records, of which the first has this number. Those that were counted before are left out.
@@ -50,35 +51,39 @@ impl OlderTimes {
         self.devices.iter_mut().skip(at).take(1).for_each(|times| times.now.count(first, records));
     }
 
-    /// The times when the next part begins at these ends of the logs.
-    pub(super) fn with_this_part(&self, ends: &[(Device, LogEnd)], settings: &Settings) -> Self {
-        let of_device = |(device, end): &(Device, LogEnd)| {
-            let known = self.devices.iter().find(|times| times.device == *device);
+    /// The times when the next part begins, of each device at this end of its log.
+    pub(super) fn with_this_part<'a>(
+        &self,
+        ends: impl Iterator<Item = (Device, &'a Cursor, &'a DeviceCopy)>,
+        settings: &Settings,
+    ) -> Self {
+        let of_device = |(device, cursor, copy): (Device, &Cursor, &DeviceCopy)| {
+            let known = self.devices.iter().find(|times| times.device == device);
             let mut older = known.map_or(Vec::new(), |times| times.older.clone());
-            let now = PartTime::at(end, settings.sampling(*device));
+            let now = PartTime::at(cursor.records(), copy, settings.sampling(device));
             older.extend(known.map(|times| times.now.ended(&now, self.most_stacks)));
-            TimesOfDevice { device: *device, older: thinned(older, self.most_stacks), now }
+            TimesOfDevice { device, older: self.thinned(older), now }
         };
-        Self { most_stacks: self.most_stacks, devices: ends.iter().map(of_device).collect() }
+        Self { devices: ends.map(of_device).collect(), ..*self }
+    }
+
+    /// Joins the two neighbours that are shortest together if there are too many times, so that all get about equally long.
+    fn thinned(&self, mut times: Vec<OlderTime>) -> Vec<OlderTime> {
+        let joinable = times.len().saturating_sub(self.most_parts);
+        let length = |at: &usize| times.get(at + 1).zip(times.get(*at)).map(|(next, time)| next.to_ns - time.from_ns);
+        let shortest = (0..joinable.saturating_sub(1)).min_by_key(length);
+        if let Some(at) = shortest.filter(|_| times.len() > MOST_TIMES)
+            && let [first, next] = &times[at..at + 2]
+        {
+            times[at] = first.joined(next, self.most_stacks);
+            times.remove(at + 1);
+        }
+        times
     }
 
     pub(super) fn of(&self, device: Device) -> &[OlderTime] {
         self.devices.iter().find(|times| times.device == device).map_or(&[], |times| &times.older)
     }
-}
-
-/// Joins the two neighbours that are shortest together if there are too many times, so that all get about equally long.
-fn thinned(mut times: Vec<OlderTime>, most_stacks: usize) -> Vec<OlderTime> {
-    let joinable = times.len().saturating_sub(MOST_PARTS);
-    let length = |at: &usize| times.get(at + 1).zip(times.get(*at)).map(|(next, time)| next.to_ns - time.from_ns);
-    let shortest = (0..joinable.saturating_sub(1)).min_by_key(length);
-    if let Some(at) = shortest.filter(|_| times.len() > MOST_TIMES)
-        && let [first, next] = &times[at..at + 2]
-    {
-        times[at] = first.joined(next, most_stacks);
-        times.remove(at + 1);
-    }
-    times
 }
 
 /// What happened of a device since the part began.
@@ -118,9 +123,9 @@ impl StackTime {
 }
 
 impl PartTime {
-    fn at(end: &LogEnd, sampling: Sampling) -> Self {
-        let ledger = &end.state.ledger;
-        let (from_ns, first) = (ledger.duration_ns, end.cursor.records());
+    fn at(first: u64, copy: &DeviceCopy, sampling: Sampling) -> Self {
+        let ledger = &copy.ledger;
+        let from_ns = ledger.duration_ns;
         let at_begin = ledger.not_recorded;
         let mut part = Self { sampling, from_ns, first, next: first, at_begin, highest_ns: from_ns, ..Self::default() };
         for block in &ledger.live {

@@ -13,7 +13,7 @@ use super::file::StreamFile;
 use super::older::OlderTimes;
 
 /// Parts that are kept: each has an open file.
-pub(super) const MOST_PARTS: usize = 16;
+const MOST_PARTS: usize = 16;
 
 /// Time between two attempts to begin a part.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl StreamParts {
             settings,
             memory: None,
             mappings: None,
-            times: OlderTimes::new(budget),
+            times: OlderTimes::new(budget, MOST_PARTS),
         })
     }
 

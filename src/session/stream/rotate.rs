@@ -69,7 +69,8 @@ impl CaptureStream {
             kernels: std::mem::take(&mut self.kernels),
             objects: self.objects.len(),
         };
-        let times = self.parts.as_ref().map(|parts| parts.times.with_this_part(&ends, &parts.settings));
+        let of_devices = ends.iter().map(|(device, end)| (*device, &end.cursor, &end.state));
+        let times = self.parts.as_ref().map(|parts| parts.times.with_this_part(of_devices, &parts.settings));
         let mut times = times.unwrap_or_default();
         let begun = self.encode_beginning(ends, used, &times, flush).and_then(|()| self.write_beginning());
         if begun.is_ok() {

@@ -11,8 +11,10 @@ use proptest::prelude::*;
 use super::{Folder, SMALL};
 use crate::support::{MIB, Raw, alone, cpu};
 
-const SITES: [(&str, fn(usize) -> Raw); 3] =
-    [("site_red", site_red), ("site_green", site_green), ("site_blue", site_blue)];
+/// A function's name, and what allocates in it.
+type Site = (&'static str, fn(usize) -> Raw);
+
+const SITES: [Site; 3] = [("site_red", site_red), ("site_green", site_green), ("site_blue", site_blue)];
 
 #[inline(never)]
 fn site_red(size: usize) -> Raw {
@@ -108,8 +110,8 @@ fn by_site(read: &Snapshot, time: &OlderTime) -> ([i64; 3], [i64; 3]) {
 
 fn site_of(read: &Snapshot, stack: StackId) -> usize {
     let names: Vec<&str> = read.stacks.frames(stack).map(|frame| frame.function_or_empty()).collect();
-    let is_in = |site: &&(&str, fn(usize) -> Raw)| names.iter().any(|name| name.contains(site.0));
-    SITES.iter().position(|site| is_in(&site)).unwrap_or_else(|| panic!("{names:?}"))
+    let is_in = |site: &Site| names.iter().any(|name| name.contains(site.0));
+    SITES.iter().position(is_in).unwrap_or_else(|| panic!("{names:?}"))
 }
 
 #[derive(Clone, Debug)]
