@@ -91,7 +91,7 @@ fn the_exit_code_says_whether_memory_grows() {
     for line in [
         "1 row grows on cuda:0, 600.0 KiB a minute.",
         "Most of it: src/model.rs:7 (Net::forward), 600.0 KiB a minute (600.0 KiB to 600.0 KiB).",
-        "33.00 KiB of 1.000 MiB are live at the end: at this rate the device is full in 99.0 s.",
+        "33.00 KiB of 1.000 MiB are live at the end: at this rate the device is full in 99.1 s.",
         "Growth by line",
     ] {
         assert!(out.contains(line), "{line}: {out}");
