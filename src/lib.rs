@@ -172,6 +172,7 @@
 //! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded; with `off` the CUDA driver is not hooked either |
 //! | `MEMTRACE_OUT` | a path; `%e %h %p %r %t` stand for program, host, pid, rank, seconds since 1970 | output at the end and on a panic, in the format of the extension, see [`Snapshot::write`]; a `.memtrace` file is streamed while the program runs |
 //! | `MEMTRACE_STREAM_BUDGET` | a size such as `2 GiB` | the most that the files of the stream take together, see [`Builder::stream_budget`] |
+//! | `MEMTRACE_STREAM_TIME` | a time such as `90 s`, `30 min`, `1 h`, `2 d` | how long records are kept in the stream, see [`Builder::stream_time`] |
 //! | `MEMTRACE_STACKS` | `rust`, `all` | which frames are kept |
 //! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | which records get a stack |
 //! | `MEMTRACE_USES` | `1`, `0` | uses of device memory are recorded, see [`Builder::uses`] |

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use memtrace_core::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
 use memtrace_core::units::{MAX_STACK_DEPTH, parse_bytes};
@@ -10,6 +11,7 @@ use super::dumps::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::Signal;
+use super::stream::StreamLimits;
 use crate::error::Error;
 use crate::record::unwind::StackCheck;
 use crate::session::Session;
@@ -41,7 +43,7 @@ pub(super) struct SessionPlan {
     pub(super) dumps: Dumps,
     pub(super) stream: Option<String>,
     pub(super) stream_from_environment: bool,
-    pub(super) stream_budget: Option<u64>,
+    pub(super) stream_limits: StreamLimits,
     pub(super) schedule: Option<Schedule>,
     pub(super) check_stacks: StackCheck,
     pub(super) sample_seed: u64,
@@ -237,7 +239,13 @@ impl Builder {
     /// named. Its log begins with the oldest part. The peak with its blocks, the counters and the scopes are those of the whole
     /// run. `docs/long-runs.md` in the repository has the details.
     pub fn stream_budget(self, bytes: impl IntoBytes) -> Self {
-        self.take(bytes.into_bytes(), |plan, bytes| plan.stream_budget = Some(bytes))
+        self.take(bytes.into_bytes(), |plan, bytes| plan.stream_limits.bytes = Some(bytes))
+    }
+
+    /// As [`stream_budget`](Builder::stream_budget), by time: a part that ended longer ago than this is deleted, so the log has the
+    /// newest records of at least this time, and of an eighth more at most. With both, what comes first counts.
+    pub fn stream_time(self, time: Duration) -> Self {
+        self.set(|plan| plan.stream_limits.time = Some(time))
     }
 
     /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use memtrace_core::input::text_of;
 use memtrace_core::snapshot::{Enabled, Settings, StackContext, StackKind};
@@ -26,16 +27,18 @@ pub(super) fn asks() -> Result<bool, Error> {
 // Accepted values, for error messages.
 const ENABLED: &str = "off, state or all";
 const SIZE: &str = "a size such as 65536 or 64 KiB";
+const TIME: &str = "a time such as 90 s, 30 min, 1 h or 2 d";
 const FLAG: &str = "1 or 0";
 
 /// Bytes of a file of rules: more than there may be of them, with comments.
 const LONGEST_RULES: u64 = 1 << 20;
 
 /// Documented variables.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
     "MEMTRACE_STREAM_BUDGET",
+    "MEMTRACE_STREAM_TIME",
     "MEMTRACE_MIN_SIZE",
     "MEMTRACE_SAMPLE_INTERVAL",
     "MEMTRACE_SAMPLE_SEED",
@@ -111,7 +114,8 @@ pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
     if let Some(out) = text("MEMTRACE_OUT")? {
         plan.output(&out);
     }
-    set(&mut plan.stream_budget, "MEMTRACE_STREAM_BUDGET", SIZE, |text| size(text).map(Some))?;
+    set(&mut plan.stream_limits.bytes, "MEMTRACE_STREAM_BUDGET", SIZE, |text| size(text).map(Some))?;
+    set(&mut plan.stream_limits.time, "MEMTRACE_STREAM_TIME", TIME, |text| time(text).map(Some))?;
     if plan.settings.enabled == Enabled::Off {
         plan.stream = None;
         plan.dumps = Dumps::default();
@@ -163,6 +167,14 @@ fn size(text: &str) -> Option<u64> {
     parse_bytes(text).ok()
 }
 
+/// `90 s`, `30min`, `1 h`, `2 d`
+fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let seconds = one_of(unit.trim(), &[("s", 1), ("min", 60), ("h", 3600), ("d", 86_400)])?;
+    number.parse::<u64>().ok()?.checked_mul(seconds).filter(|time| *time > 0).map(Duration::from_secs)
+}
+
 fn flag(text: &str) -> Option<bool> {
     one_of(text, &[("0", false), ("off", false), ("false", false), ("1", true), ("on", true), ("true", true)])
 }
@@ -197,5 +209,16 @@ mod tests {
         let names: Vec<String> = after.map(name).collect();
         let unknown: Vec<&String> = names.iter().filter(|name| !is_known(name)).collect();
         assert!(names.len() >= 5 && unknown.is_empty(), "{unknown:?} of {names:?}");
+    }
+
+    #[test]
+    fn times_have_a_number_and_a_unit() {
+        let seconds = |text: &str| time(text).map(|time| time.as_secs());
+        let read = ["90 s", "30min", " 1 h ", "2 d"].map(seconds);
+        assert_eq!(read, [Some(90), Some(1800), Some(3600), Some(172_800)]);
+        for wrong in ["", "s", "90", "0 s", "1.5 h", "-1 h", "1 hour", "99999999999999999999 s", "999999999999999999 d"]
+        {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
     }
 }

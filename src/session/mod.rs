@@ -300,7 +300,7 @@ fn sees_nothing(settings: &Settings) -> bool {
 fn open_stream(plan: &SessionPlan, pattern: &str) -> Result<CaptureStream, Error> {
     let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
     let create = |path: &Path| {
-        let made = CaptureStream::create(path, &plan.settings, plan.stream_budget, RecordingStart::now().unix_us);
+        let made = CaptureStream::create(path, &plan.settings, plan.stream_limits, RecordingStart::now().unix_us);
         made.as_ref().ok().inspect(|stream| announce::announce(stream.path()));
         made.map_err(|error| error.and("nothing is recorded"))
     };

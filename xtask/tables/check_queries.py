@@ -11,6 +11,8 @@ from pathlib import Path
 
 import duckdb
 
+# The lane `fleet` runs this one.
+OF_FLEET = "What does each line hold over the ranks of a job?"
 failed = False
 
 
@@ -30,6 +32,8 @@ def main():
     connection = duckdb.connect()
     for section in re.split(r"^## ", text, flags=re.M):
         title = section.splitlines()[0]
+        if title == OF_FLEET:
+            continue
         for block in re.findall(r"^```sql\n(.*?)^```", section, re.S | re.M):
             for statement in filter(str.strip, block.split(";")):
                 if statement.strip().startswith("create"):

@@ -43,6 +43,7 @@ use memtrace_core::capture::{Commit, Driver, Encoder};
 use memtrace_core::snapshot::{Device, Process, Settings};
 
 use self::file::StreamFile;
+pub(super) use self::parts::StreamLimits;
 use self::parts::StreamParts;
 pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
@@ -62,7 +63,7 @@ impl CaptureStream {
     pub(super) fn create(
         path: &Path,
         settings: &Settings,
-        budget: Option<u64>,
+        limits: StreamLimits,
         started_unix_us: u64,
     ) -> Result<Self, Error> {
         let output = |error: io::Error| match error.kind() {
@@ -73,10 +74,11 @@ impl CaptureStream {
             fs::create_dir_all(dir).map_err(|error| Error::output(path, error))?;
         }
         let process = Process { started_unix_us, ..this_process() };
-        match budget {
-            None => Self::whole(path, &process, settings).map_err(output),
-            Some(budget) => Self::in_parts(path, budget, process, settings).map_err(output),
-        }
+        let made = match limits {
+            StreamLimits { bytes: None, time: None } => Self::whole(path, &process, settings),
+            limits => Self::in_parts(path, limits, process, settings),
+        };
+        made.map_err(output)
     }
 
     fn whole(path: &Path, process: &Process, settings: &Settings) -> io::Result<Self> {
@@ -89,8 +91,8 @@ impl CaptureStream {
         Ok(stream)
     }
 
-    fn in_parts(path: &Path, budget: u64, process: Process, settings: &Settings) -> io::Result<Self> {
-        let mut parts = StreamParts::create(path, budget, process, settings.clone())?;
+    fn in_parts(path: &Path, limits: StreamLimits, process: Process, settings: &Settings) -> io::Result<Self> {
+        let mut parts = StreamParts::create(path, limits, process, settings.clone())?;
         let mut beginning = Encoder::begin(Vec::new())?;
         let objects = symbol::loaded_objects();
         beginning.part(parts.next())?;

@@ -18,6 +18,21 @@ const MOST_PARTS: usize = 16;
 /// Time between two attempts to begin a part.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
 
+/// What a stream keeps; with neither limit everything, in one file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::session) struct StreamLimits {
+    pub(in crate::session) bytes: Option<u64>,
+    /// After the end of a part.
+    pub(in crate::session) time: Option<Duration>,
+}
+
+/// A part whose successor has begun.
+#[derive(Debug)]
+struct OlderPart {
+    file: StreamFile,
+    ended: Instant,
+}
+
 /// What a stream with a budget has beside the part that it writes.
 #[derive(Debug)]
 pub(super) struct StreamParts {
@@ -25,12 +40,14 @@ pub(super) struct StreamParts {
     name: StreamFile,
     run: u64,
     budget: u64,
+    time: Option<Duration>,
+    began: Instant,
     /// Of the part that is written.
     number: u64,
     /// Bytes of its beginning.
     beginning: u64,
     /// The parts before it, oldest first. Their files stay open: nobody else's file can have the identity of one of them.
-    older: VecDeque<StreamFile>,
+    older: VecDeque<OlderPart>,
     /// The last attempt to write found no room in the budget.
     pub(super) is_full: bool,
     /// The recording ends: no part follows, and this one may fill the budget.
@@ -46,7 +63,8 @@ pub(super) struct StreamParts {
 
 impl StreamParts {
     /// Creates the file that names the stream.
-    pub(super) fn create(path: &Path, budget: u64, process: Process, settings: Settings) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, limits: StreamLimits, process: Process, settings: Settings) -> io::Result<Self> {
+        let budget = limits.bytes.unwrap_or(u64::MAX);
         let mut name = StreamFile::create(path)?;
         let run = RandomState::new().build_hasher().finish();
         if let Err(error) = name.append(&mut capture::stream_name(run)?) {
@@ -57,6 +75,8 @@ impl StreamParts {
             name,
             run,
             budget,
+            time: limits.time,
+            began: Instant::now(),
             number: 0,
             beginning: 0,
             older: VecDeque::new(),
@@ -81,10 +101,11 @@ impl StreamParts {
     }
 
     /// Whether the next part is due: this one has an eighth of the budget, or, where the state at its beginning is larger, twice
-    /// that, and at most half of the budget.
+    /// that, and at most half of the budget; or an eighth of the time.
     pub(super) fn is_due(&self, length: u64) -> bool {
         let enough = (self.budget / 8).max((2 * self.beginning).min(self.budget / 2));
-        (length >= enough || self.is_full) && self.not_before.is_none_or(|moment| Instant::now() >= moment)
+        let is_old = self.time.is_some_and(|time| self.began.elapsed() >= time / 8);
+        (length >= enough || self.is_full || is_old) && self.not_before.is_none_or(|moment| Instant::now() >= moment)
     }
 
     pub(super) fn wait(&mut self) {
@@ -116,15 +137,17 @@ impl StreamParts {
         }
         self.number += 1;
         self.beginning = length;
-        (self.is_full, self.not_before) = (false, None);
+        (self.is_full, self.not_before, self.began) = (false, None, Instant::now());
         Ok(file)
     }
 
     /// Keeps a part whose successor has begun.
     pub(super) fn keep(&mut self, part: StreamFile) {
-        self.older.push_back(part);
+        self.older.push_back(OlderPart { file: part, ended: Instant::now() });
+        let is_old = |part: &OlderPart| self.time.is_some_and(|time| part.ended.elapsed() > time);
+        let goes = |older: &VecDeque<OlderPart>| older.len() >= MOST_PARTS || older.front().is_some_and(is_old);
         // One that cannot be deleted still counts.
-        while self.older.len() >= MOST_PARTS && self.older.front().is_some_and(StreamFile::remove) {
+        while goes(&self.older) && self.older.front().is_some_and(|part| part.file.remove()) {
             self.older.pop_front();
         }
     }
@@ -133,7 +156,7 @@ impl StreamParts {
     fn delete_for(&mut self, bytes: u64) -> io::Result<bool> {
         while self.older_bytes() + bytes > self.budget {
             let Some(oldest) = self.older.pop_front() else { return Ok(false) };
-            if !oldest.remove() {
+            if !oldest.file.remove() {
                 self.older.push_front(oldest);
                 return Err(io::Error::other("an older part cannot be deleted"));
             }
@@ -144,7 +167,7 @@ impl StreamParts {
     /// Bytes of all files but the part that is written, with the end mark that is still to come.
     fn older_bytes(&self) -> u64 {
         let end = capture::end_mark().len() as u64;
-        self.name.length() + end + self.older.iter().map(StreamFile::length).sum::<u64>()
+        self.name.length() + end + self.older.iter().map(|part| part.file.length()).sum::<u64>()
     }
 
     fn full(&self, bytes: u64) -> io::Error {

@@ -122,6 +122,37 @@ fn resident() -> u64 {
 }
 
 #[inline(never)]
+/// The log has all records of the newest time, and older ones go.
+#[test]
+fn a_limit_by_time_keeps_the_newest_records() {
+    let _alone = alone();
+    let folder = Folder::new();
+    let path = folder.stream().display().to_string();
+    let kept_for = Duration::from_millis(800);
+    let builder = memtrace::builder().min_size(MIB).stream(path).stream_time(kept_for);
+    let mut oracle = Oracle::default();
+    let session = builder.start().unwrap();
+    let early = oracle.new_block(9);
+    oracle.free(early);
+    let began = Instant::now();
+    while folder.part(3).exists() || !folder.part(4).exists() {
+        oracle.come_and_go(1);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", folder.files());
+    }
+    session.flush();
+    let read = folder.read();
+    session.end().unwrap();
+    oracle.check(cpu(&read));
+    check_log(cpu(&read));
+    let device = cpu(&read);
+    assert!(device.overwritten > 0 && device.gaps.is_empty());
+    let age = read.process.duration_ns - device.records[0].time_ns;
+    assert!(age >= kept_for.as_nanos() as u64, "{age} ns of {kept_for:?}");
+    assert_eq!(device.older.iter().map(|time| time.records).sum::<u64>(), device.overwritten);
+    assert_eq!(device.older[0].highest - device.not_recorded, 9 * MIB as u64);
+}
+
 fn leaks(kept: &mut Vec<Vec<u8>>) {
     kept.push(vec![1; 1024]);
 }

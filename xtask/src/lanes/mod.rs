@@ -12,6 +12,7 @@ mod corpus;
 mod costs;
 mod driver;
 mod emulated;
+mod fleet;
 mod fuzzing;
 mod lints;
 mod listed;
@@ -160,6 +161,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "DuckDB runs the queries of docs/queries.md, Polars reads the same runs; both equal the reports",
         owns: &["xtask/tables"],
         run: tables::run,
+    },
+    Lane {
+        name: "fleet",
+        tier: Tier::Full,
+        holds: "of eight ranks and of two in one folder, DuckDB, Spark on two workers and the report say the same of every line",
+        owns: &["xtask/fleet"],
+        run: fleet::run,
     },
     Lane {
         name: "uses",

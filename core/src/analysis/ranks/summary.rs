@@ -100,7 +100,7 @@ impl RankSummary {
     }
 
     /// What ranks are compared by: a peak on a GPU is larger than any in host memory.
-    pub(super) fn weight(&self) -> (bool, u64) {
+    pub(crate) fn weight(&self) -> (bool, u64) {
         (self.peak.as_ref().is_some_and(DevicePeak::is_on_gpu), self.bytes())
     }
 

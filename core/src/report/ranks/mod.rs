@@ -85,13 +85,13 @@ fn bytes(bytes: i64) -> String {
 fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     let column = ranks.keys.first().copied().unwrap_or_default().column();
     let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", LARGEST_ROW, column];
-    let mut section = Section::of_columns(RANKS, "Ranks, largest peak first", &columns);
+    let mut section = Section::of_columns(RANKS, "Ranks, the worst first", &columns);
     section.about = vec![
         "Headroom  the GPU's capacity without the peak. Less is free: allocators reserve".to_owned(),
         "          more than is live, and CUDA and other processes need some.".to_owned(),
     ];
     let mut all: Vec<&RankSummary> = ranks.ranks.iter().collect();
-    all.sort_by_key(|rank| std::cmp::Reverse(rank.bytes()));
+    all.sort_by_key(|rank| std::cmp::Reverse(rank.weight()));
     section.rows = all.iter().take(rows).map(|rank| cells(rank)).collect();
     if all.len() > rows {
         section.partial_row(Vec::new(), format!("({} more)", counted(all.len() - rows)));
