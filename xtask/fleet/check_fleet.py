@@ -38,7 +38,7 @@ def main():
         spark.read.parquet(f"runs/*/{table}.parquet").createOrReplaceTempView(table)
     # The driver's own memory is among the executors'.
     check("Spark's workers", spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1, 2)
-    check("jobs in the folder", duck.sql("select count(distinct job) from runs").fetchone()[0], len(reports))
+    check("jobs in the folder", duck.sql("select count(distinct job) from runs").fetchall()[0][0], len(reports))
     for job, report in reports.items():
         text = query.replace(JOB, f"'{job}'")
         engines = {

@@ -87,9 +87,10 @@ fn a_kill_at_any_moment_loses_at_most_the_last_commit() {
         fs::hard_link(&copy, &program).unwrap();
         let mut child = command_of(&program, &test_name());
         let mut child = child.env("TEST_OUT", &out).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().is_some(), "the program is loaded");
         // Without it there are no names of functions to look for, so that there are many reads.
         fs::remove_file(&program).unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = std::thread::spawn(move || {
             let (mut done, mut kept) = (0u64, 0u64);
             for line in lines.map_while(Result::ok) {
@@ -103,6 +104,7 @@ fn a_kill_at_any_moment_loses_at_most_the_last_commit() {
         });
         let read = || open(&out);
         while read().is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "it runs until it is killed");
             std::thread::yield_now();
         }
         random ^= random << 13;

@@ -2,6 +2,7 @@
 //! `xtask/fleet` has the script.
 
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
@@ -28,18 +29,25 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("{} answers of DuckDB and Spark on {} jobs", checks().count(), JOBS.len()))
 }
 
-/// Runs the ranks of a job, each with another number of iterations, and adds their tables to the folder; returns the job's report.
+/// Runs the ranks of a job side by side, each with another number of iterations, and adds their tables to the folder; returns the
+/// job's report.
 fn job(run: &Run, id: &str, ranks: u32) -> Result<PathBuf> {
     let (program, folder) = (run.target.join("debug/cargo-memtrace"), run.scratch("fleet")?);
     let recordings = folder.join(id);
     std::fs::create_dir_all(&recordings)?;
-    for rank in 0..ranks {
-        let (out, iterations) = (folder.join(format!("{id}-{rank}")), (1 + rank % 3).to_string());
+    let out = |rank: u32| folder.join(format!("{id}-{rank}"));
+    let start = |rank: u32| {
+        let (out, iterations) = (out(rank), (1 + rank % 3).to_string());
         let command = run.readme_command("run")?.args(["--", "--out"]).arg(&out).args(["--iterations", &iterations]);
         let command = command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
-        command.env("TORCHELASTIC_RUN_ID", id).run()?;
+        let mut command = Command::from(command.env("TORCHELASTIC_RUN_ID", id));
+        Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    };
+    let running: Vec<Child> = (0..ranks).map(start).collect::<Result<_>>()?;
+    for (rank, mut running) in (0..).zip(running) {
+        ensure!(running.wait()?.success(), "rank {rank} failed");
         let recording = recordings.join(format!("{rank}.memtrace"));
-        std::fs::rename(out.join("recording.memtrace"), recording).context("the example wrote no recording")?;
+        std::fs::rename(out(rank).join("recording.memtrace"), recording).context("the example wrote no recording")?;
     }
     let report = folder.join(format!("{id}.json"));
     let json = cmd!(run.shell, "{program} memtrace report {recordings} --json --top 100000").quiet().read()?;
