@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 
 use memtrace_core::DeviceView;
 use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
+use memtrace_core::units::round;
 
 use crate::tables::ColumnKind::{Number, Rising, Text};
 use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
@@ -76,7 +77,7 @@ fn by_number<'a>(weights: impl Iterator<Item = (&'a Block, Weight)>) -> HashMap<
 
 /// Bytes that no block counts for, as rows without a block: the sums are those of the report.
 fn rest(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWriter) -> io::Result<()> {
-    let below = format!("(blocks smaller than {} bytes)", run.data.settings.min_size);
+    let below = format!("(blocks smaller than {})", round(run.data.settings.min_size));
     let rows = [
         ("(allocated before recording)", device.peak.not_recorded, device.not_recorded),
         (&*below, device.peak.below_threshold, device.below_threshold),
