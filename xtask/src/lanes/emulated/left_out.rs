@@ -1,7 +1,7 @@
 //! Tests that QEMU's user mode cannot run.
 
 /// Their names, and why.
-pub(super) const LEFT_OUT: [(&str, &str); 44] = [
+pub(super) const LEFT_OUT: [(&str, &str); 45] = [
     ("another_library_at_the_same_address_has_its_own_frames", NO_ADDRESS_AGAIN),
     ("addresses_that_went_while_nothing_was_recorded_are_forgotten", NO_ADDRESS_AGAIN),
     ("what_was_closed_once_too_often_can_be_opened_again", NO_ADDRESS_AGAIN),
@@ -35,6 +35,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 44] = [
     ("nothing_is_done_in_a_program_with_a_sanitizer", "there is no sanitizer's library for it"),
     ("the_process_ends_with_the_programs_last_thread", OWN_THREAD),
     ("a_main_thread_that_ends_early_ends_as_alone", OWN_THREAD),
+    ("a_snapshot_after_the_main_threads_end_has_the_programs_name_and_functions", OWN_THREAD),
     ("a_program_without_threads_does_not_wait_for_ours", OWN_THREAD),
     ("a_folder_or_a_process_stands_for_the_recordings_that_are_being_written", NO_TERMINAL),
     ("a_killed_program_is_one_that_ended", NO_TERMINAL),
