@@ -243,7 +243,7 @@ impl Builder {
     }
 
     /// As [`stream_budget`](Builder::stream_budget), by time: a part that ended longer ago than this is deleted, so the log has the
-    /// newest records of at least this time, and of an eighth more at most. With both, what comes first counts.
+    /// newest records of at least this time, and of about a quarter more at most. With both, what comes first counts.
     pub fn stream_time(self, time: Duration) -> Self {
         self.set(|plan| plan.stream_limits.time = Some(time))
     }

@@ -40,7 +40,7 @@ impl RowOverTime {
 
 /// The rows of a device by this key, in the order in which their labels occur. One pass over the log.
 pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) -> Vec<RowOverTime> {
-    let mut labels = Labels::by(device, key, time.begin_ns(INTERVALS));
+    let mut labels = Labels::by(device, key, time.end_ns());
     let older: Vec<Vec<u64>> = time.older.iter().map(|times| least_of(times, &mut labels)).collect();
     let (mut start, rest) = at_start(device, |block| labels.number(block));
     if rest > 0 {

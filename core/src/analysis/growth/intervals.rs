@@ -39,6 +39,10 @@ impl<'a> Intervals<'a> {
         self.log.from_ns + (interval - self.older.len()) as u64 * length
     }
 
+    pub(super) fn end_ns(&self) -> u64 {
+        self.log.to_ns
+    }
+
     pub(super) fn mean_ns(&self) -> u64 {
         self.log.to_ns.saturating_sub(self.begin_ns(0)) / INTERVALS as u64
     }
