@@ -11,16 +11,10 @@ from pathlib import Path
 
 import duckdb
 
+from checks import check, end
+
 # The lane `fleet` runs this one.
 OF_FLEET = "What does each line hold over the ranks of a job?"
-failed = False
-
-
-def check(text, actual, wanted):
-    global failed
-    same = actual == wanted
-    print(f"{'ok   ' if same else 'FAIL '} {text}: {actual}{'' if same else f', not {wanted}'}")
-    failed |= not same
 
 
 def main():
@@ -52,7 +46,7 @@ def main():
     polars = {}
     exec(re.search(r"^```python\n(import polars.*?)^```", text, re.S | re.M)[1], polars)
     lines([{**row, "bytes": row["peak_bytes"]} for row in polars["lines"].to_dicts()], devices, "Polars")
-    sys.exit(failed)
+    end()
 
 
 def peaks(results, devices):

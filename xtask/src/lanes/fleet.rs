@@ -1,5 +1,5 @@
 //! Jobs of ranks in one folder of tables: DuckDB, Spark on two workers, and the report of the recordings say the same of each line.
-//! `xtask/fleet` has the script.
+//! `xtask/tables` has the script.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let folder = run.scratch("fleet")?;
     cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
     let reports: Vec<PathBuf> = JOBS.iter().map(|(id, ranks)| job(run, id, *ranks)).collect::<Result<_>>()?;
-    let (script, queries) = (run.root.join("xtask/fleet/check_fleet.py"), run.root.join("docs/queries.md"));
+    let (script, queries) = (run.root.join("xtask/tables/check_fleet.py"), run.root.join("docs/queries.md"));
     let text = said(cmd!(run.shell, "{python} {script} {queries} {folder} {reports...}"))?;
     let checks = || text.lines().filter(|line| line.starts_with("ok ") || line.starts_with("FAIL "));
     checks().for_each(|line| println!("{line}"));
@@ -60,7 +60,7 @@ fn job(run: &Run, id: &str, ranks: u32) -> Result<PathBuf> {
 /// The tables' Python with Spark, in the cache: 320 MB.
 fn python(run: &Run) -> Result<PathBuf> {
     let python = tables::python(run)?;
-    let requirements = run.root.join("xtask/fleet/requirements.txt");
+    let requirements = run.root.join("xtask/tables/requirements-spark.txt");
     if cmd!(run.shell, "{python} -c 'import pyspark'").quiet().ignore_stderr().run().is_err() {
         cmd!(run.shell, "{python} -m pip install --quiet --no-deps --require-hashes -r {requirements}").run()?;
     }

@@ -166,7 +166,7 @@ pub(crate) const LANES: &[Lane] = &[
         name: "fleet",
         tier: Tier::Full,
         holds: "of eight ranks and of two in one folder, DuckDB, Spark on two workers and the report say the same of every line",
-        owns: &["xtask/fleet"],
+        owns: &[],
         run: fleet::run,
     },
     Lane {

@@ -13,16 +13,10 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
+from checks import check, end
+
 TITLE, JOB = "What does each line hold over the ranks of a job?", "'llama-7'"
 COLUMNS = ["line", "least", "median", "most", "lacking", "total"]
-failed = False
-
-
-def check(text, actual, wanted):
-    global failed
-    same = actual == wanted
-    print(f"{'ok   ' if same else 'FAIL '} {text}: {actual}{'' if same else f', not {wanted}'}")
-    failed |= not same
 
 
 def main():
@@ -48,7 +42,7 @@ def main():
         for engine, rows in engines.items():
             compare(f"{engine}, job {job}", rows, report)
     spark.stop()
-    sys.exit(failed)
+    end()
 
 
 def compare(name, rows, report):
