@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::labels::{Labels, line_label};
 use crate::attribute::{AllocationSite, Attribution, HintedLifetime, allocation_site, is_interpreter};
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, NEVER, Record, StackId};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, LogPosition, NEVER, Record, StackId};
 
 /// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
 const PARTS: usize = 8;
@@ -35,14 +35,14 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
     let counts = |life: &HintedLifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
     let mut labels = Labels::of_stacks(device.data(), line_label);
-    let mut by_line: Vec<Vec<&HintedLifetime>> = Vec::new();
+    let mut by_line: Vec<Vec<Allocated>> = Vec::new();
     for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
         let number = labels.number_at(life.stack.0);
         by_line.resize_with(by_line.len().max(number + 1), Vec::new);
-        by_line[number].push(life);
+        by_line[number].push(Allocated { life, pass: categories.pass_of(life) });
     }
     let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
-    let line = |(line, lives): (&str, Vec<&HintedLifetime>)| {
+    let line = |(line, lives): (&str, Vec<Allocated>)| {
         let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
         // An interpreter's blocks are objects of a program whose lines nobody knows.
         if module.is_some_and(is_interpreter) || !is_repeated(device.data(), &lives) {
@@ -64,19 +64,41 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     lines
 }
 
-/// Does one call of the line allocate as often as a repetition has to? One long statement has many calls.
-fn is_repeated(data: &Attribution<'_>, lives: &[&HintedLifetime]) -> bool {
-    let mut by_stack: HashMap<StackId, usize> = HashMap::new();
-    lives.iter().for_each(|life| *by_stack.entry(life.stack).or_default() += 1);
-    let mut by_call: HashMap<Option<*const Frame>, usize> = HashMap::new();
-    for (stack, count) in by_stack {
-        let call = match allocation_site(data, stack) {
-            AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(std::ptr::from_ref(frame)),
-            AllocationSite::Unknown => None,
-        };
-        *by_call.entry(call).or_default() += count;
+/// An allocation of a line.
+#[derive(Clone, Copy)]
+struct Allocated<'a> {
+    life: &'a HintedLifetime,
+    /// The backward pass, or the step of an optimizer, that it is part of, by where that begins.
+    pass: Option<LogPosition>,
+}
+
+/// The number of each allocation's repetition, and how many there are. A pass is one, however often it allocates.
+fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
+    let (mut of_pass, mut count) = (HashMap::new(), 0);
+    let mut next = || {
+        count += 1;
+        count - 1
+    };
+    let number = |one: &Allocated<'_>| match one.pass {
+        Some(pass) => *of_pass.entry(pass).or_insert_with(&mut next),
+        None => next(),
+    };
+    (lives.iter().map(number).collect(), count)
+}
+
+/// Has one call of the line as many repetitions as it takes? One long statement has many calls.
+fn is_repeated(data: &Attribution<'_>, lives: &[Allocated<'_>]) -> bool {
+    let mut calls: HashMap<StackId, Option<*const Frame>> = HashMap::new();
+    let call_of = |stack| match allocation_site(data, stack) {
+        AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(std::ptr::from_ref(frame)),
+        AllocationSite::Unknown => None,
+    };
+    let mut by_call: HashMap<Option<*const Frame>, Vec<Allocated<'_>>> = HashMap::new();
+    for one in lives {
+        let call = calls.entry(one.life.stack).or_insert_with_key(|stack| call_of(*stack));
+        by_call.entry(*call).or_default().push(*one);
     }
-    by_call.into_values().any(|count| count >= PARTS)
+    by_call.into_values().any(|of_call| repetitions(&of_call).1 >= PARTS)
 }
 
 fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {
@@ -87,13 +109,13 @@ fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {
 
 /// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate. What has no
 /// names is no line.
-fn of_line(mut lives: Vec<&HintedLifetime>, last: u64, is_line: bool) -> Option<(usize, Vec<&HintedLifetime>)> {
+fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(usize, Vec<&HintedLifetime>)> {
     if is_line && let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
     }
     // Stable: the blocks of a stack stay in order.
-    lives.sort_by_key(|life| life.stack);
-    let stacks = lives.chunk_by(|a, b| a.stack == b.stack);
+    lives.sort_by_key(|one| one.life.stack);
+    let stacks = lives.chunk_by(|a, b| a.life.stack == b.life.stack);
     let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, last)?)));
     found.reduce(|(count, mut all), (of_stack, stays)| {
         all.extend(stays);
@@ -102,25 +124,27 @@ fn of_line(mut lives: Vec<&HintedLifetime>, last: u64, is_line: bool) -> Option<
 }
 
 /// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
-fn accumulates<'a>(lives: &[&'a HintedLifetime], last: u64) -> Option<Vec<&'a HintedLifetime>> {
-    let (first, newest) = lives.first().zip(lives.last()).filter(|_| lives.len() >= PARTS)?;
-    let stays = |life: &HintedLifetime| life.is_live_at(newest.from);
-    let since_first = |seq: u64| u128::from(seq.saturating_sub(first.seq.get()));
+fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedLifetime>> {
+    let (numbers, count) = repetitions(lives);
+    let (first, newest) = lives.first().zip(lives.last()).filter(|_| count >= PARTS)?;
+    let stays = |one: &&Allocated<'_>| one.life.is_live_at(newest.life.from);
+    let since_first = |seq: u64| u128::from(seq.saturating_sub(first.life.seq.get()));
     let place =
         |life: &HintedLifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
     let (mut of_repetitions, mut of_all) = ([false; PARTS], [false; PARTS]);
-    for (at, life) in lives.iter().enumerate().filter(|(_, life)| stays(life)) {
-        of_repetitions[at * PARTS / lives.len()] = true;
-        of_all[place(life).min(PARTS - 1)] = true;
+    for (number, one) in numbers.iter().zip(lives).filter(|(_, one)| stays(one)) {
+        of_repetitions[number * PARTS / count] = true;
+        of_all[place(one.life).min(PARTS - 1)] = true;
     }
     let goes_on =
         of_repetitions.iter().skip(1).all(|part| *part) && of_all.iter().filter(|part| **part).count() >= MOST_PARTS;
     if !goes_on {
         return None;
     }
-    let half = &lives[..lives.len() / 2];
+    let half: Vec<_> =
+        numbers.iter().zip(lives).filter(|(number, _)| **number < count / 2).map(|(_, one)| *one).collect();
     let live_at =
-        |lives: &[&HintedLifetime], at| lives.iter().filter(|life| life.is_live_at(at)).map(|life| life.size).sum();
-    let (half_way, at_last): (u64, u64) = (live_at(half, half.last()?.from), live_at(lives, newest.from));
-    (half_way / 3 <= at_last / 4).then(|| lives.iter().copied().filter(|life| stays(life)).collect())
+        |lives: &[Allocated<'_>], at| lives.iter().filter(|one| one.life.is_live_at(at)).map(|one| one.life.size).sum();
+    let (half_way, at_last): (u64, u64) = (live_at(&half, half.last()?.life.from), live_at(lives, newest.life.from));
+    (half_way / 3 <= at_last / 4).then(|| lives.iter().filter(stays).map(|one| one.life).collect())
 }

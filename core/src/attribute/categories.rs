@@ -56,6 +56,8 @@ pub struct Categories {
     /// The category of each, and what it can only be if it is unknown.
     found: Vec<(Category, Option<Either>)>,
     lives: Vec<HintedLifetime>,
+    /// Backward passes and steps of optimizers.
+    passes: [Passes; 2],
 }
 
 /// What a block of unknown category can only be.
@@ -115,6 +117,12 @@ impl Categories {
         self.lives.iter().zip(&self.found).map(|(life, (category, _))| (life, *category))
     }
 
+    /// Where the backward pass, or the optimizer's step, that allocated the block begins.
+    pub(crate) fn pass_of(&self, life: &HintedLifetime) -> Option<LogPosition> {
+        let mut found = self.passes.iter().filter_map(|passes| pass_at(passes, life));
+        found.find(|pass| life.from <= pass.to).map(|pass| pass.from)
+    }
+
     /// The label in tables: the category, or what [`either`](Self::either) knows.
     #[doc(hidden)]
     pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
@@ -145,7 +153,8 @@ impl Categories {
         let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
         let mut found = agreed(&lives, &verdicts);
         inherit(&lives, &verdicts, &mut found);
-        Self { seqs: lives.iter().map(|life| life.seq).collect(), found, lives }
+        let passes = [work.backward, work.steps];
+        Self { seqs: lives.iter().map(|life| life.seq).collect(), found, lives, passes }
     }
 
     fn of_block(&self, seq: Option<NonZeroU64>) -> (Category, Option<Either>) {

@@ -11,6 +11,7 @@ use candle_nn::{AdamW, Optimizer};
 use memtrace::{DeviceView, scope};
 
 mod held_out;
+mod passes;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -410,6 +411,9 @@ fn what_accumulates_is_found_at_its_line_and_nothing_else_is() {
     };
     for (name, program) in ACCUMULATE.iter().chain(&DO_NOT) {
         check(name, marked("growth.rs", include_str!("growth.rs"), name), growth(name, program));
+    }
+    for (name, program) in passes::ACCUMULATE.iter().chain(&passes::DO_NOT) {
+        check(name, marked("passes/mod.rs", include_str!("passes/mod.rs"), name), growth(name, program));
     }
     for (name, source, program) in held_out::PROGRAMS {
         let expected = marked(&format!("{name}.rs"), source, "grows");
