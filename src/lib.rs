@@ -277,6 +277,10 @@ pub use memtrace_core::{DeviceView, Recording, analysis, attribute, export, repo
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;
+/// What NVTX and its tools give each other.
+#[cfg(any(all(feature = "nvtx", unix), feature = "preload"))]
+#[doc(hidden)]
+pub use scope::nvtx_tables;
 /// Ranges that a preloaded library hears of from NVTX.
 #[cfg(feature = "preload")]
 #[doc(hidden)]

@@ -76,6 +76,15 @@ impl ContextTable {
         }
     }
 
+    /// Writes the last label of a path, as much of it as there is room for, and returns its length.
+    #[cfg(all(feature = "nvtx", unix))]
+    pub(crate) fn copy_label(&self, context: ContextId, to: &mut [u8]) -> usize {
+        let paths = self.lock();
+        let node = paths.nodes.get((context.0 as usize).wrapping_sub(1));
+        let label = node.map_or(&[][..], |node| paths.name(*node));
+        to.iter_mut().zip(label).map(|(to, byte)| *to = *byte).count()
+    }
+
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }

@@ -3,6 +3,10 @@
 //! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it
 //! to other threads. Open scopes also carry the active measurement (see `assertion`).
 
+#[cfg(all(feature = "nvtx", unix))]
+mod nvtx;
+#[cfg(any(all(feature = "nvtx", unix), feature = "preload"))]
+pub mod nvtx_tables;
 mod open;
 #[cfg(feature = "preload")]
 pub mod range;

@@ -46,6 +46,9 @@ pub(super) struct ThreadScope {
     /// How many later entries of the span were not opened because too many scopes are open.
     #[cfg(feature = "tracing")]
     again: u32,
+    /// It is a range of NVTX, too.
+    #[cfg(all(feature = "nvtx", unix))]
+    is_range: bool,
 }
 
 impl ThreadScope {
@@ -61,11 +64,20 @@ impl ThreadScope {
             span: None,
             #[cfg(feature = "tracing")]
             again: 0,
+            #[cfg(all(feature = "nvtx", unix))]
+            is_range: false,
         }
     }
 
     pub(super) const fn carrying(self, measure: measure::Id) -> Self {
         Self { carried: measure, ..self }
+    }
+
+    /// Begins a range of NVTX, if there is a tool. Ranges that came from NVTX are opened as memtrace's own work: they never go back.
+    #[cfg(all(feature = "nvtx", unix))]
+    fn begin_range(&mut self) {
+        let is_own = guard::state() & guard::OWN != 0;
+        self.is_range = !is_own && self.kind != ScopeKind::Measure && super::nvtx::begin(self.context);
     }
 }
 
@@ -87,6 +99,8 @@ impl ScopeStack {
         let outer = guard::measure();
         let active = measure::active_for(outer, scope.carried);
         *slot = ThreadScope { measure: active, ..scope };
+        #[cfg(all(feature = "nvtx", unix))]
+        slot.begin_range();
         self.length += 1;
         guard::set_context(scope.context);
         if active != outer {
@@ -100,7 +114,10 @@ impl ScopeStack {
         let open = self.scopes.get_mut(..self.length)?;
         let at = open.iter().rposition(matches)?;
         let closed = *open.get(at)?;
-        open.get_mut(at..)?.rotate_left(1);
+        let inside = open.get_mut(at..)?;
+        inside.rotate_left(1);
+        #[cfg(all(feature = "nvtx", unix))]
+        end_range(&closed, inside.split_last_mut().map_or(&mut [], |(_, inside)| inside));
         self.length -= 1;
         self.repath(at);
         Some(closed)
@@ -149,5 +166,15 @@ impl ScopeStack {
         if measure != guard::measure() {
             guard::set_measure(measure);
         }
+    }
+}
+
+/// Ends a scope's range. Ranges end newest first, so those inside it end, too, and begin again.
+#[cfg(all(feature = "nvtx", unix))]
+fn end_range(closed: &ThreadScope, inside: &mut [ThreadScope]) {
+    if closed.is_range {
+        inside.iter().filter(|scope| scope.is_range).for_each(|_| super::nvtx::end());
+        super::nvtx::end();
+        inside.iter_mut().filter(|scope| scope.is_range).for_each(ThreadScope::begin_range);
     }
 }

@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libc::wchar_t;
+use memtrace::nvtx_tables::{CORE, CORE2, Function, RANGE_POP, RANGE_PUSH_A};
 use memtrace::range::{self, Label};
 
-use super::Function;
 use super::message::{Attributes, Message};
 
 /// A domain or a registered string, as the program holds it: a number, never an address.
@@ -19,16 +19,16 @@ const DEFAULT: usize = 0;
 /// The functions by module and slot.
 pub(super) const MODULES: [(c_int, &[(usize, Function)]); 2] = [
     (
-        1,
+        CORE,
         &[
             (8, range_push_ex as Function),
-            (9, range_push_a as Function),
+            (RANGE_PUSH_A, range_push_a as Function),
             (10, range_push_w as Function),
-            (11, range_pop as Function),
+            (RANGE_POP, range_pop as Function),
         ],
     ),
     (
-        5,
+        CORE2,
         &[
             (4, domain_range_push_ex as Function),
             (5, domain_range_pop as Function),

@@ -9,27 +9,9 @@
 mod calls;
 mod message;
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
-/// Finds a table by its number; null for none.
-type GetExportTable = unsafe extern "C" fn(c_uint) -> *const c_void;
-
-/// The number of the table [`Callbacks`].
-const CALLBACKS: c_uint = 1;
-
-/// What a copy of the headers gives a tool.
-#[repr(C)]
-struct Callbacks {
-    size: usize,
-    /// Sets the array of a module's slots and how many there are; 0 for an unknown module.
-    slots: Option<unsafe extern "C" fn(c_int, *mut Slots, *mut c_uint) -> c_int>,
-}
-
-/// An array of addresses: of the variables in which the headers keep their functions. Entry 0 is null.
-type Slots = *const *mut Function;
-
-/// A function of any type; null is one that does nothing.
-type Function = *const c_void;
+use memtrace::nvtx_tables::{CALLBACKS, Callbacks, Function, GetExportTable, Slots};
 
 /// Takes what NVTX's functions report. Always 1, for success: after a 0 the headers would unload the library.
 ///

@@ -1,0 +1,265 @@
+//! Scopes as ranges of NVTX, NVIDIA's tools extension, which Nsight Systems and other tools show.
+//!
+//! Does what NVTX's headers do in a program in C: before the first range, loads the tool that `NVTX_INJECTION64_PATH` names and calls
+//! its `InitializeInjectionNvtx2`, which puts functions into our slots. Without a tool nothing happens.
+#![expect(unsafe_code, reason = "gives tables to a tool in C, and calls its functions")]
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use memtrace_core::snapshot::ContextId;
+
+use super::nvtx_tables::{
+    CALLBACKS, CORE, CORE2, Callbacks, Function, GetExportTable, RANGE_POP, RANGE_PUSH_A, SLOTS, Slots,
+};
+use crate::errno::KeepErrno;
+use crate::record::{CONTEXTS, guard};
+
+/// Longest message, in bytes, with the zero at its end.
+const LONGEST: usize = 256;
+
+/// What a tool puts into the slots of a module; entry 0 is of no function.
+type Functions = [AtomicPtr<c_void>; SLOTS];
+
+/// Where a module's slots are.
+struct Addresses([*const AtomicPtr<c_void>; SLOTS]);
+
+// SAFETY: addresses of statics, which are never changed.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    const fn of(functions: &'static Functions) -> Self {
+        let mut all = [std::ptr::null(); SLOTS];
+        let mut at = 1;
+        while at < SLOTS {
+            all[at] = &raw const functions[at];
+            at += 1;
+        }
+        Self(all)
+    }
+}
+
+static FUNCTIONS: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
+static CORE_ADDRESSES: Addresses = Addresses::of(&FUNCTIONS);
+/// Nsight Systems leaves a program that has no slots for functions with domains. Nothing calls what it puts there.
+static UNUSED: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
+static CORE2_ADDRESSES: Addresses = Addresses::of(&UNUSED);
+
+static TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), slots: Some(slots) };
+
+/// What is known of the tool: 0 nothing, 1 a thread loads it, 2 it is loaded, or there is none.
+static LOADING: AtomicU8 = AtomicU8::new(0);
+
+/// Begins a range on this thread with the context's last label; false if there is no tool, or no label.
+pub(super) fn begin(context: ContextId) -> bool {
+    if LOADING.load(Ordering::Acquire) != 2 && !load_once() {
+        return false;
+    }
+    let Some(push) = function(RANGE_PUSH_A) else { return false };
+    let mut message = [0; LONGEST];
+    let (_own, _errno) = (guard::own_work(), KeepErrno::new());
+    if CONTEXTS.copy_label(context, &mut message[..LONGEST - 1]) == 0 {
+        return false;
+    }
+    // SAFETY: the tool put `nvtxRangePushA` there.
+    let push: unsafe extern "C" fn(*const c_char) -> c_int = unsafe { std::mem::transmute(push) };
+    // SAFETY: a string that ends with a zero.
+    unsafe { push(message.as_ptr().cast()) };
+    true
+}
+
+/// Ends the innermost range that [`begin`] began on this thread.
+pub(super) fn end() {
+    let Some(pop) = function(RANGE_POP) else { return };
+    let (_own, _errno) = (guard::own_work(), KeepErrno::new());
+    // SAFETY: the tool put `nvtxRangePop` there.
+    let pop: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(pop) };
+    // SAFETY: has no arguments.
+    unsafe { pop() };
+}
+
+fn function(slot: usize) -> Option<Function> {
+    let function = FUNCTIONS.get(slot)?.load(Ordering::Acquire);
+    (!function.is_null()).then_some(function.cast_const())
+}
+
+/// False while another thread loads the tool: nobody waits for it, in a forked child for ever.
+fn load_once() -> bool {
+    if LOADING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Acquire).is_err() {
+        return false;
+    }
+    let (_own, _errno) = (guard::own_work(), KeepErrno::new());
+    load();
+    LOADING.store(2, Ordering::Release);
+    true
+}
+
+fn load() {
+    let Some(path) = std::env::var_os("NVTX_INJECTION64_PATH") else { return };
+    let Ok(path) = CString::new(path.into_vec()) else { return };
+    // SAFETY: a string; a library that runs its constructors, as the user who set the variable wants.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
+    if library.is_null() {
+        return;
+    }
+    // SAFETY: an open library, and a string.
+    let initialize = unsafe { libc::dlsym(library, c"InitializeInjectionNvtx2".as_ptr()) };
+    if initialize.is_null() {
+        return;
+    }
+    // SAFETY: NVTX gives the function of this name this type.
+    let initialize: unsafe extern "C" fn(GetExportTable) -> c_int = unsafe { std::mem::transmute(initialize) };
+    // SAFETY: the tables are as NVTX lays them out, and live for ever.
+    unsafe { initialize(export_table) };
+}
+
+extern "C" fn export_table(number: c_uint) -> *const c_void {
+    match number {
+        CALLBACKS => (&raw const TABLE).cast(),
+        _ => std::ptr::null(),
+    }
+}
+
+unsafe extern "C" fn slots(module: c_int, slots: *mut Slots, count: *mut c_uint) -> c_int {
+    let addresses = match module {
+        CORE => &CORE_ADDRESSES,
+        CORE2 => &CORE2_ADDRESSES,
+        _ => return 0,
+    };
+    // SAFETY: null or the tool's variables.
+    let (slots, count) = unsafe { (slots.as_mut(), count.as_mut()) };
+    let Some((slots, count)) = slots.zip(count) else { return 0 };
+    *slots = addresses.0.as_ptr().cast();
+    *count = SLOTS as c_uint;
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ffi::CStr;
+
+    use super::super::open::MAX_OPEN;
+    use super::super::{Context, ScopeGuard, module, scope, scope_guard};
+    use super::*;
+
+    thread_local!(static CALLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
+
+    unsafe extern "C" fn push(message: *const c_char) -> c_int {
+        // SAFETY: what `begin` passes.
+        let message = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+        CALLS.with_borrow_mut(|calls| calls.push(message));
+        // SAFETY: this thread's variable.
+        unsafe { *libc::__errno_location() = 77 };
+        0
+    }
+
+    extern "C" fn pop() -> c_int {
+        CALLS.with_borrow_mut(|calls| calls.push("<".to_owned()));
+        0
+    }
+
+    /// What the tool of these tests hears on this thread while `work` runs.
+    fn calls(work: impl FnOnce()) -> String {
+        // What a tool in C does, but for the loading. Other tests of this process call it, on their threads.
+        let (mut addresses, mut count): (Slots, c_uint) = (std::ptr::null(), 0);
+        // SAFETY: two variables.
+        assert_eq!(unsafe { slots(CORE, &mut addresses, &mut count) }, 1);
+        assert_eq!((count as usize, unsafe { addresses.read() }), (SLOTS, null_mut()), "the first has no slot");
+        for (slot, function) in [(RANGE_PUSH_A, push as Function), (RANGE_POP, pop as Function)] {
+            // SAFETY: one of the slots, which are atomic on our side.
+            let slot = unsafe { AtomicPtr::from_ptr(addresses.add(slot).read().cast()) };
+            slot.store(function.cast_mut(), Ordering::Release);
+        }
+        LOADING.store(2, Ordering::Release);
+        CALLS.take();
+        work();
+        CALLS.take().join(" ")
+    }
+
+    #[test]
+    fn scopes_and_parts_of_models_are_ranges() {
+        let both = || scope("forward", || module("layer 1", || scope("matmul", || ())));
+        assert_eq!(calls(both), "forward layer 1 matmul < < <");
+    }
+
+    #[test]
+    fn ranges_end_newest_first_in_whatever_order_the_scopes_do() {
+        let any = || {
+            let (a, b, c) = (scope_guard("a"), scope_guard("b"), scope_guard("c"));
+            drop(b);
+            drop(a);
+            let d = scope_guard("d");
+            drop(c);
+            drop(d);
+        };
+        assert_eq!(calls(any), "a b c < < c < < c d < < d <");
+    }
+
+    #[test]
+    fn a_carried_context_is_a_range_of_its_thread_and_an_empty_one_is_none() {
+        let _outer = scope_guard("outer");
+        let here = Context::current();
+        let there = std::thread::spawn(move || calls(|| here.scope(|| scope("inner", || ()))));
+        assert_eq!(there.join().unwrap(), "outer inner < <");
+        let nowhere = std::thread::spawn(|| calls(|| Context::current().scope(|| scope("", || ()))));
+        assert_eq!(nowhere.join().unwrap(), "");
+    }
+
+    #[test]
+    fn what_is_no_scope_is_no_range() {
+        assert_eq!(calls(|| drop(ScopeGuard::of_measure(7))), "");
+        let nest = |levels: usize| {
+            let mut guards: Vec<_> = (0..levels).map(|_| scope_guard("deep")).collect();
+            while guards.pop().is_some() {}
+        };
+        let deep = calls(|| nest(MAX_OPEN + 5));
+        assert_eq!([deep.matches("deep").count(), deep.matches('<').count()], [MAX_OPEN; 2]);
+    }
+
+    #[test]
+    fn messages_end_at_a_zero_or_after_255_bytes() {
+        assert_eq!(calls(|| scope("a\0b", || ())), "a <");
+        let long = "x".repeat(300);
+        assert_eq!(calls(|| scope(&long, || ())), format!("{} <", &long[..LONGEST - 1]));
+    }
+
+    #[test]
+    fn errno_stays() {
+        let errno = || {
+            // SAFETY: this thread's variable.
+            unsafe { *libc::__errno_location() }
+        };
+        calls(|| {
+            let before = errno();
+            scope("scope", || assert_eq!(errno(), before));
+        });
+    }
+
+    #[cfg(feature = "preload")]
+    #[test]
+    fn ranges_that_came_from_nvtx_do_not_go_back() {
+        use super::super::range::{self, Label};
+        let mixed = || {
+            range::push(0, Label::Text("came"));
+            let own = scope_guard("own");
+            range::push(0, Label::Text("came, too"));
+            drop(own);
+            range::pop(0);
+            range::pop(0);
+        };
+        assert_eq!(calls(mixed), "own <");
+    }
+
+    #[test]
+    fn a_tool_asks_for_other_tables_in_vain() {
+        assert!([0, 2, 3, 4].into_iter().all(|number| export_table(number).is_null()));
+        let mut count = 0;
+        // SAFETY: a variable and null.
+        assert_eq!(unsafe { slots(CORE, null_mut(), &mut count) }, 0);
+        // SAFETY: likewise.
+        assert_eq!((unsafe { slots(2, null_mut(), &mut count) }, count), (0, 0));
+    }
+}

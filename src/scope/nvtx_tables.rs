@@ -1,0 +1,36 @@
+//! Tables by which a program's copy of NVTX and the tool that it loads find each other's functions, as NVTX's headers lay them out.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+/// Finds a table by its number; null for none.
+pub type GetExportTable = unsafe extern "C" fn(c_uint) -> *const c_void;
+
+/// The number of the table [`Callbacks`].
+pub const CALLBACKS: c_uint = 1;
+
+/// What a copy of NVTX gives a tool.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Callbacks {
+    /// Its bytes.
+    pub size: usize,
+    /// Sets the array of a module's slots and how many there are; 0 for an unknown module.
+    pub slots: Option<unsafe extern "C" fn(c_int, *mut Slots, *mut c_uint) -> c_int>,
+}
+
+/// An array of addresses: of the variables in which NVTX keeps its functions. Entry 0 is null.
+pub type Slots = *const *mut Function;
+
+/// A function of any type; null is one that does nothing.
+pub type Function = *const c_void;
+
+/// The module of functions without a domain.
+pub const CORE: c_int = 1;
+/// The module of functions with a domain.
+pub const CORE2: c_int = 5;
+/// Slots of each of these modules.
+pub const SLOTS: usize = 16;
+/// The slot of `nvtxRangePushA` in [`CORE`].
+pub const RANGE_PUSH_A: usize = 9;
+/// The slot of `nvtxRangePop` there.
+pub const RANGE_POP: usize = 11;
