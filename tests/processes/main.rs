@@ -12,6 +12,7 @@ mod foreign_locks;
 mod forked;
 mod limits;
 mod main_thread;
+mod nvtx;
 mod own_memory;
 mod panics;
 mod places;

@@ -1,5 +1,6 @@
 //! Command line of `cargo xtask`: runs the repository's checks, by name or by tier. `lanes/mod.rs` lists them.
 
+mod cached;
 mod checks;
 mod lane;
 mod lanes;

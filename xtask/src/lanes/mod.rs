@@ -18,6 +18,7 @@ mod lints;
 mod listed;
 mod locks;
 mod main_job;
+mod nsight;
 mod packaged;
 mod packages;
 mod page;
@@ -168,6 +169,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "of eight ranks and of two in one folder, DuckDB, Spark on two workers and the report say the same of every line",
         owns: &[],
         run: fleet::run,
+    },
+    Lane {
+        name: "nsight",
+        tier: Tier::Full,
+        holds: "Nsight Systems shows the scopes of the examples as NVTX ranges, as often as the report counts them",
+        owns: &[],
+        run: nsight::run,
     },
     Lane {
         name: "uses",

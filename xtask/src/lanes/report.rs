@@ -75,6 +75,7 @@ pub(super) struct ReportRow {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ScopeReport {
     pub(super) path: String,
+    pub(super) calls: u64,
     pub(super) own_peak_bytes: i64,
     pub(super) total_peak_bytes: Option<i64>,
 }

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use xshell::cmd;
 
+use crate::cached::{cached, debian};
 use crate::lane::{Run, output};
 
 /// A version of the driver library.
@@ -43,33 +44,20 @@ pub(super) const AARCH64: Driver = Driver {
 /// Folders of CUDA's libraries, and their major versions. `xtask/driver` has the lists of wheels.
 pub(super) const CUDAS: [(&str, &str); 2] = [("cuda12", "12"), ("cuda13", "13")];
 
-const MIRROR: &str = "https://deb.debian.org/debian/pool/non-free/n/nvidia-graphics-drivers";
+const MIRROR: &str = "non-free/n/nvidia-graphics-drivers";
 
 impl Driver {
     /// The folder with `libcuda.so.1`; `None` if it is neither in the cache nor can be had.
     pub(super) fn folder(&self, run: &Run) -> Result<Option<PathBuf>> {
-        let folder = cached(run, self.version, |new| self.fetch(run, new))?;
+        let place = Path::new("driver").join(self.version);
+        let folder = cached(run, &place, |new| debian(run, &format!("{MIRROR}/{}", self.package), self.sha256, new))?;
         Ok(folder.map(|folder| folder.join(format!("usr/lib/{}/nvidia/current", self.machine))))
-    }
-
-    fn fetch(&self, run: &Run, new: &Path) -> Result<bool> {
-        let (package, url) = (new.join("package.deb"), format!("{MIRROR}/{}", self.package));
-        if !output(cmd!(run.shell, "curl --silent --fail --location --max-time 120 --output {package} {url}"))?
-            .status
-            .success()
-        {
-            return Ok(false);
-        }
-        let sum = cmd!(run.shell, "sha256sum {package}").quiet().read()?;
-        ensure!(sum.starts_with(self.sha256), "{url} is another file than it was");
-        cmd!(run.shell, "dpkg-deb --extract {package} {new}").quiet().run()?;
-        Ok(true)
     }
 }
 
 /// A folder of CUDA's libraries; `None` if it is neither in the cache nor can be had.
 pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
-    cached(run, name, |new| {
+    cached(run, &Path::new("driver").join(name), |new| {
         let (list, shell) = (run.root.join(format!("xtask/driver/{name}.txt")), &run.shell);
         let fetched = output(cmd!(
             shell,
@@ -88,23 +76,4 @@ pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
         }
         Ok(true)
     })
-}
-
-/// A folder of the cache, which appears whole or not at all.
-fn cached(run: &Run, name: &str, fetch: impl FnOnce(&Path) -> Result<bool>) -> Result<Option<PathBuf>> {
-    let folder = run.cache()?.join("driver").join(name);
-    if folder.is_dir() {
-        return Ok(Some(folder));
-    }
-    let new = folder.with_extension("new");
-    run.shell.remove_path(&new)?;
-    run.shell.create_dir(&new)?;
-    if !fetch(&new)? {
-        run.shell.remove_path(&new)?;
-        return Ok(None);
-    }
-    if let Err(error) = std::fs::rename(&new, &folder) {
-        bail!("{} cannot be kept: {error}", folder.display());
-    }
-    Ok(Some(folder))
 }

@@ -1,0 +1,41 @@
+//! Files of others that lanes need, kept in the cache and nowhere else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use xshell::cmd;
+
+use crate::lane::{Run, output};
+
+/// A folder of the cache, which appears whole or not at all; `None` if `fetch` finds that it cannot be had.
+pub(crate) fn cached(run: &Run, name: &Path, fetch: impl FnOnce(&Path) -> Result<bool>) -> Result<Option<PathBuf>> {
+    let folder = run.cache()?.join(name);
+    if folder.is_dir() {
+        return Ok(Some(folder));
+    }
+    let new = folder.with_extension("new");
+    run.shell.remove_path(&new)?;
+    run.shell.create_dir(&new)?;
+    if !fetch(&new)? {
+        run.shell.remove_path(&new)?;
+        return Ok(None);
+    }
+    if let Err(error) = std::fs::rename(&new, &folder) {
+        bail!("{} cannot be kept: {error}", folder.display());
+    }
+    Ok(Some(folder))
+}
+
+/// Unpacks a package of Debian's pool; false if there is no network.
+pub(crate) fn debian(run: &Run, package: &str, sha256: &str, into: &Path) -> Result<bool> {
+    let (file, url) = (into.join("package.deb"), format!("https://deb.debian.org/debian/pool/{package}"));
+    let fetched = output(cmd!(run.shell, "curl --silent --fail --location --max-time 300 --output {file} {url}"))?;
+    if !fetched.status.success() {
+        return Ok(false);
+    }
+    let sum = cmd!(run.shell, "sha256sum {file}").quiet().read()?;
+    ensure!(sum.starts_with(sha256), "{url} is another file than it was");
+    cmd!(run.shell, "dpkg-deb --extract {file} {into}").quiet().run()?;
+    run.shell.remove_path(file)?;
+    Ok(true)
+}
