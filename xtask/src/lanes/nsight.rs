@@ -69,7 +69,7 @@ fn ranges(run: &Run, root: &Path, trace: &Path) -> Result<BTreeMap<String, u64>>
     let (tool, report) = (root.join("usr/lib/nsight-systems/bin/nsys"), trace.with_extension("nsys-rep"));
     let text = cmd!(run.shell, "{tool} stats --report nvtxsum --format csv {report}").ignore_stderr().read()?;
     let at = text.find("Time (%),").context("Nsight saw no ranges")?;
-    let mut rows = csv::Reader::from_reader(text[at..].as_bytes());
+    let mut rows = csv::Reader::from_reader(&text.as_bytes()[at..]);
     let columns = rows.headers()?.clone();
     let column = |name| columns.iter().position(|column| column == name).context("Nsight's summary has other columns");
     let (range, instances) = (column("Range")?, column("Instances")?);

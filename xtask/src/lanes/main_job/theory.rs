@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn scope(path: &str, own_peak_bytes: i64, total: i64) -> ScopeReport {
-        ScopeReport { path: path.into(), own_peak_bytes, total_peak_bytes: Some(total) }
+        ScopeReport { path: path.into(), calls: 1, own_peak_bytes, total_peak_bytes: Some(total) }
     }
 
     fn failure(device: DeviceReport, pickle_bytes: u64) -> Option<String> {
