@@ -25,6 +25,7 @@ fn every_name_is_there() {
             ("curand", include_str!("../symbols/curand.txt")),
             ("cudart", include_str!("../symbols/cudart.txt")),
             ("cublaslt", include_str!("../symbols/cublaslt.txt")),
+            ("nccl", include_str!("../symbols/nccl.txt")),
             ("nvrtc", include_str!("../symbols/nvrtc.txt")),
         ] {
             let library = load(name);
@@ -59,6 +60,59 @@ fn the_runtime_allocates_from_the_driver() {
         assert_eq!((driver.to_host(read.as_mut_ptr(), address, 3), read), (0, [7; 3]));
         assert_eq!((runtime.cuda_free(address), runtime.cuda_free(address)), (0, 1));
         assert_eq!((runtime.cuda_last_error(), runtime.cuda_last_error()), (1, 0));
+    });
+}
+
+/// An id of NCCL's, by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct UniqueId([u8; 128]);
+
+#[test]
+fn ranks_of_nccl_meet_and_take_buffers_from_the_driver() {
+    type Make = extern "C" fn(*mut UniqueId) -> u32;
+    type Join = extern "C" fn(*mut u64, i32, UniqueId, i32) -> u32;
+    type Reduce = extern "C" fn(u64, u64, usize, u32, u32, u64, u64) -> u32;
+    type Leave = extern "C" fn(u64) -> u32;
+    in_child("ranks_of_nccl_meet_and_take_buffers_from_the_driver", &[], || {
+        let (driver, nccl) = (Driver::start(), load("nccl"));
+        // SAFETY: here and below: the function has this type.
+        let make = unsafe { std::mem::transmute::<usize, Make>(nccl.address(c"ncclGetUniqueId")) };
+        // SAFETY: as above.
+        let join = unsafe { std::mem::transmute::<usize, Join>(nccl.address(c"ncclCommInitRank")) };
+        // SAFETY: as above.
+        let reduce = unsafe { std::mem::transmute::<usize, Reduce>(nccl.address(c"ncclAllReduce")) };
+        // SAFETY: as above.
+        let leave = unsafe { std::mem::transmute::<usize, Leave>(nccl.address(c"ncclCommDestroy")) };
+        let used = || {
+            let (mut free, mut total) = (0, 0);
+            assert_eq!(driver.memory(&mut free, &mut total), 0);
+            total - free
+        };
+        let (before, mut id) = (used(), UniqueId([0; 128]));
+        assert_eq!(make(&mut id), 0);
+        let rank = |rank| {
+            driver.enter(0);
+            let (mut communicator, mut buffer) = (0, 0);
+            assert_eq!(join(&mut communicator, 3, id, rank), 0);
+            assert_eq!(driver.alloc(&mut buffer, 4096), 0);
+            assert_eq!(reduce(buffer, buffer, 1024, 7, 0, communicator, 0), 0);
+            assert_eq!(driver.free(buffer), 0);
+            communicator
+        };
+        let all = std::thread::scope(|threads| {
+            let all = [0, 1, 2].map(|number| threads.spawn(move || rank(number)));
+            all.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(used() - before, 3 * 2 * 2 * (10_485_760 + 2_097_152), "ranks, others, channels, buffers");
+        assert_eq!(all.map(|communicator| leave(communicator)), [0; 3]);
+        assert_eq!(used(), before);
+        let mut communicator = 0;
+        assert_eq!(
+            [join(&mut communicator, 2, id, 2), join(&mut communicator, 2, id, 0)],
+            [4, 2],
+            "a bad rank, and no id"
+        );
     });
 }
 

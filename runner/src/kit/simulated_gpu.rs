@@ -35,6 +35,7 @@ pub const SIMULATED_DRIVER: KitPart = KitPart {
         ("examples/libmemtrace_cusim_cublaslt.so", "libcublasLt.so.13"),
         ("examples/libmemtrace_cusim_cudart.so", "libcudart.so.13"),
         ("examples/libmemtrace_cusim_curand.so", "libcurand.so.10"),
+        ("examples/libmemtrace_cusim_nccl.so", "libnccl.so.2"),
         ("examples/libmemtrace_cusim_nvrtc.so", "libnvrtc.so.13"),
     ],
     finish: |_, folder| {

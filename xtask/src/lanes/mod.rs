@@ -80,6 +80,13 @@ pub(crate) const LANES: &[Lane] = &[
         run: simulated::run,
     },
     Lane {
+        name: "ranks",
+        tier: Tier::Quick,
+        holds: "a Llama in two processes over the stand-in for NCCL is recorded; NCCL's memory has a row of its own",
+        owns: &["tests/simulated/candle-ranks"],
+        run: simulated::ranks,
+    },
+    Lane {
         name: "unchanged",
         tier: Tier::Quick,
         holds: "unmodified programs behave under the preloaded library as alone, and their recordings are right",

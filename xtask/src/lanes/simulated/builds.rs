@@ -15,6 +15,7 @@ pub(crate) const LINKED: &[&str] = &[
     "--package=candle-memtrace",
     "--package=llama-example",
     "--package=candle-train",
+    "--package=candle-ranks",
     "--package=candle-recorded",
     "--package=categories",
     "--package=cudarc-linked",

@@ -1,9 +1,10 @@
 //! Commands that run on simulated GPUs.
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use anyhow::{Context, Result};
-use xshell::cmd;
+use xshell::{Cmd, cmd};
 
 use crate::lane::{Run, output};
 
@@ -25,6 +26,11 @@ pub(super) struct ProgramOutput {
 }
 
 impl ProgramOutput {
+    pub(super) fn of(ended: Output) -> Result<Self> {
+        let text = |bytes| String::from_utf8(bytes).context("not UTF-8");
+        Ok(Self { code: ended.status.code(), stdout: text(ended.stdout)?, stderr: text(ended.stderr)? })
+    }
+
     pub(super) fn succeeded(&self) -> bool {
         self.code == Some(0)
     }
@@ -69,12 +75,14 @@ impl<'a> GpuCommand<'a> {
 
     /// Runs the program. The simulated driver writes its log to `log`.
     pub(super) fn run(&self, run: &Run, log: &Path) -> Result<ProgramOutput> {
+        ProgramOutput::of(output(self.command(run, log)?)?)
+    }
+
+    /// The same as a command, to be started.
+    pub(super) fn command<'r>(&self, run: &'r Run, log: &Path) -> Result<Cmd<'r>> {
         let Self { program, arguments, variables, folder } = self;
         let _there = run.shell.push_dir(folder);
         let command = cmd!(run.shell, "{program} {arguments...}").envs(run.simulated_gpu()?.variables());
-        let command = command.env("MEMTRACE_CUSIM_LOG", log).env("RUST_BACKTRACE", "0").envs(variables.iter().cloned());
-        let ended = output(command)?;
-        let text = |bytes| String::from_utf8(bytes).with_context(|| format!("{}: not UTF-8", program.display()));
-        Ok(ProgramOutput { code: ended.status.code(), stdout: text(ended.stdout)?, stderr: text(ended.stderr)? })
+        Ok(command.env("MEMTRACE_CUSIM_LOG", log).env("RUST_BACKTRACE", "0").envs(variables.iter().cloned()))
     }
 }
