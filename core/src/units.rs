@@ -122,6 +122,12 @@ fn factor(unit: &str) -> Option<u128> {
     })
 }
 
+/// The text as a sentence begins.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::{
     Block, ContextId, ContextNode, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight,
 };
-use crate::units::Bytes;
+use crate::units::{Bytes, capitalized};
 
 /// The moment that a report, a flamegraph or folded stacks show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,9 +106,7 @@ impl Moment {
 
     /// The moment as the beginning of a heading: `At the peak`.
     pub fn heading(&self) -> String {
-        let words = self.words();
-        let (first, rest) = words.split_at(1);
-        first.to_uppercase() + rest
+        capitalized(&self.words())
     }
 
     /// Notes on what the state at this moment lacks.

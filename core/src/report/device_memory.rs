@@ -95,6 +95,17 @@ fn kind_in_words(kind: MemoryKind) -> &'static str {
     }
 }
 
+/// What a library allocates memory for, and how to reduce it.
+pub(super) fn library_need(name: &str) -> &'static str {
+    match name.split(".so").next() {
+        Some("libcublas") => "the workspace of each of its handles; use fewer handles, or set a workspace of your own.",
+        Some("libnccl") => {
+            "the buffers of each of its communicators; use fewer of them, or smaller buffers (NCCL_BUFFSIZE)."
+        }
+        _ => "what for is not known; its documentation may say.",
+    }
+}
+
 /// What a row is and how to reduce it, unless other tables say so.
 fn sentence(row: &BalanceRow) -> Option<&'static str> {
     Some(match row.item {
@@ -106,9 +117,7 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
             "physical memory of cuMemCreate; it is freed once it is released and unmapped everywhere."
         }
         BalanceItem::Live(_) => return None,
-        BalanceItem::Library(_) => {
-            "the workspace of each of its handles; use fewer handles, or set a workspace of your own."
-        }
+        BalanceItem::Library(ref name) => library_need(name),
         BalanceItem::Before => {
             "in use from the driver's pool before the recording; record from the start to see what it is."
         }

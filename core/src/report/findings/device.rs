@@ -3,8 +3,9 @@
 use super::finding::{Confidence, Cost, Finding, FindingKind, is_large, lines};
 use crate::analysis::{Churn, Key, Row, by_allocator, churn, fragmentation};
 use crate::recording::DeviceView;
+use crate::report::device_memory::library_need;
 use crate::snapshot::Device;
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, capitalized, grouped};
 
 /// A framework has a suballocator.
 pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
@@ -23,18 +24,21 @@ pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
 
 /// A native library such as cuBLAS holds much memory itself.
 pub(super) fn one_library(device: &DeviceView<'_>) -> Vec<Finding> {
+    fn name(row: &Row) -> &str {
+        row.label.trim_matches(['(', ')'])
+    }
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let is_library = |label: &str| label.starts_with("(lib") && label.ends_with(')');
     let rows = device.by(Key::Operator).rows.iter();
     let large = rows.filter(|row| is_library(&row.label) && is_large(row.bytes, device));
     let finding = |row: &Row| Finding {
         kind: FindingKind::OneLibrary,
-        what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
+        what: format!("{} allocates memory for itself", name(row)),
         line: None,
         cost: Cost::OfPeak(row.bytes),
         confidence: Confidence::Likely,
         why: "the library itself called the driver.",
-        advice: lines(&["Each of its handles has a workspace: use fewer handles, or set a workspace of your own."]),
+        advice: vec![capitalized(library_need(name(row)))],
     };
     large.map(finding).collect()
 }

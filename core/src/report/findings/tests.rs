@@ -267,6 +267,7 @@ fn what_a_library_takes_for_itself_is_its_own() {
     let finding = found("cublasCreate_v2", 5000).unwrap();
     assert_eq!((finding.kind.word(), finding.cost), ("one_library", Cost::OfPeak(5000)));
     assert!(finding.what.starts_with("libcublas.so.13 "), "{}", finding.what);
+    assert!(finding.advice[0].starts_with("The workspace of each of its handles"), "{:?}", finding.advice);
     assert_eq!(found("cublasCreate_v2", 50), None, "it is small");
     assert_eq!(found("net::main", 5000), None, "it is the program's");
 }

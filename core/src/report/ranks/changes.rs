@@ -4,11 +4,11 @@ use super::super::diff::{change_of_two, fill_large, largest, sampled};
 use super::super::diff_rows::change_of;
 use super::super::rows::{self, ChangeRow, NamedRows};
 use super::super::{Cell, DiffOptions, Report, Section};
-use super::missing::{capitalized, counted, missing_ranks};
+use super::missing::{counted, missing_ranks};
 use super::names::{programs, rank_names};
 use super::rows::RankChangeRow;
 use crate::analysis::{DiffRow, Key, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow};
-use crate::units::signed;
+use crate::units::{capitalized, signed};
 
 /// The change of the rank that changed most.
 pub(crate) const ITS_CHANGE: &str = "Its change";

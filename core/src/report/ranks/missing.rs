@@ -3,7 +3,7 @@
 use super::super::Section;
 use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
-use crate::units::grouped;
+use crate::units::{capitalized, grouped};
 
 /// What is said of some ranks.
 type IsSo = fn(&RankSummary) -> bool;
@@ -48,11 +48,6 @@ fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let is_word = ["rank ", "ranks ", "all "].iter().any(|word| who.starts_with(word));
     let who = if is_word { capitalized(&who) } else { who };
     Some(format!("{who}: {what}."))
-}
-
-pub(super) fn capitalized(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn missing(ranks: &Ranks) -> Vec<String> {
