@@ -5,12 +5,13 @@ use super::summary::seconds;
 use crate::analysis;
 use crate::analysis::Key;
 use crate::recording::{DeviceView, Recording};
-use crate::snapshot::{DeviceSnapshot, Health};
+use crate::snapshot::{DeviceSnapshot, Health, Process};
 use crate::units::grouped;
 
 pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     let health = &data.health;
-    let mut notes = health.import_notes.clone();
+    let mut notes: Vec<String> = rank_note(&data.process).into_iter().collect();
+    notes.extend(health.import_notes.iter().cloned());
     notes.extend(health.notes());
     let lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum();
     if lost_names > 0 {
@@ -24,6 +25,12 @@ pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
         notes.push(format!("{cause}; {advice}"));
     }
     notes
+}
+
+/// A rank is a part of its job.
+fn rank_note(process: &Process) -> Option<String> {
+    let (rank, ranks) = process.rank.zip(process.launcher.world_size.filter(|ranks| *ranks > 1))?;
+    Some(format!("this is rank {rank} of {}: each of the others has its own recording", grouped(ranks.into())))
 }
 
 /// Why the lines that held most have no names, if they have none.
@@ -82,4 +89,25 @@ fn gap_note(device: &DeviceSnapshot) -> Option<String> {
          program made them faster than they could be written; \
          peak, what was live at it and counters are exact; curves are too low within a gap"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    #[test]
+    fn a_rank_says_that_others_are_not_in_its_recording() {
+        let noted = |rank, world_size| {
+            let mut data = two_lines_and_a_temporary();
+            data.process.rank = rank;
+            data.process.launcher.world_size = world_size;
+            notes(&Recording::new(&data)).into_iter().find(|note| note.contains("rank"))
+        };
+        let note = "this is rank 1 of 2,000: each of the others has its own recording";
+        assert_eq!(noted(Some(1), Some(2000)).as_deref(), Some(note));
+        for (rank, world_size) in [(None, None), (Some(0), Some(1)), (Some(3), None), (None, Some(2))] {
+            assert_eq!(noted(rank, world_size), None);
+        }
+    }
 }

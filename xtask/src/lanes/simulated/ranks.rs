@@ -12,6 +12,9 @@ use crate::checks::Checks;
 use crate::lane::Run;
 use crate::programs::Programs;
 
+/// Two buffers of each of two channels to the other rank, as the stand-in has them.
+const BY_OPERATOR: &str = "24.00 MiB  85.5       4  6.000 MiB  (libnccl.so.2)";
+
 const RANKS: [&str; 2] = ["0", "1"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -19,8 +22,22 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let (tool, program) = (tool.path("cargo-memtrace")?, builds::linked(run, &["--bin=candle-ranks"])?);
     let (folder, mut checks) = (run.scratch("ranks")?, Checks::default());
     both(run, program.path("candle-ranks")?, &folder, &mut checks)?;
-    let text = cmd!(run.shell, "{tool} memtrace report {folder}").quiet().read()?;
-    println!("{text}");
+    let all = cmd!(run.shell, "{tool} memtrace report {folder}").quiet().read()?;
+    checks.says("both", &all, "2 ranks read. Worst: rank 0, ");
+    checks.says("both", &all, "All 2 ranks that the launcher started are here.");
+    let own = |line: &str| {
+        line.contains("main.rs:31") && line.trim_start().starts_with("0 B  24.00 MiB  24.00 MiB  24.00 MiB")
+    };
+    checks.line("both", &all, "24 MiB of each rank where it joins the communicator", own);
+    let one = cmd!(run.shell, "{tool} memtrace report {folder}/rank-1.memtrace").quiet().read()?;
+    for line in
+        [BY_OPERATOR, "24.00 MiB  25,165,824  live, taken by libnccl.so.2", "the buffers of each of its communicators;"]
+    {
+        checks.says("rank 1", &one, line);
+    }
+    run.shell.remove_path(folder.join("rank-1.memtrace"))?;
+    let rest = cmd!(run.shell, "{tool} memtrace report {folder}").quiet().ignore_status().read()?;
+    checks.says("one of two", &rest, "this is rank 0 of 2: each of the others has its own recording");
     checks.end()
 }
 
