@@ -121,7 +121,6 @@ fn resident() -> u64 {
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-#[inline(never)]
 /// The log has all records of the newest time, and older ones go.
 #[test]
 fn a_limit_by_time_keeps_the_newest_records() {
@@ -135,7 +134,8 @@ fn a_limit_by_time_keeps_the_newest_records() {
     let early = oracle.new_block(9);
     oracle.free(early);
     let began = Instant::now();
-    while folder.part(3).exists() || !folder.part(4).exists() {
+    // On a slow machine several may go at once.
+    while (1..4).any(|part| folder.part(part).exists()) {
         oracle.come_and_go(1);
         std::thread::sleep(Duration::from_millis(1));
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", folder.files());
@@ -153,6 +153,7 @@ fn a_limit_by_time_keeps_the_newest_records() {
     assert_eq!(device.older[0].highest - device.not_recorded, 9 * MIB as u64);
 }
 
+#[inline(never)]
 fn leaks(kept: &mut Vec<Vec<u8>>) {
     kept.push(vec![1; 1024]);
 }
