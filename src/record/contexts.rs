@@ -81,8 +81,9 @@ impl ContextTable {
     pub(crate) fn copy_label(&self, context: ContextId, to: &mut [u8]) -> usize {
         let paths = self.lock();
         let node = paths.nodes.get((context.0 as usize).wrapping_sub(1));
-        let label = node.map_or(&[][..], |node| paths.name(*node));
-        to.iter_mut().zip(label).map(|(to, byte)| *to = *byte).count()
+        let label = node.map_or("", |node| std::str::from_utf8(paths.name(*node)).unwrap_or_default());
+        let whole = &label.as_bytes()[..label.floor_char_boundary(to.len())];
+        to.iter_mut().zip(whole).map(|(to, byte)| *to = *byte).count()
     }
 
     pub(crate) fn count_refused(&self) {

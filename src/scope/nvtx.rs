@@ -217,6 +217,7 @@ mod tests {
         assert_eq!(calls(|| scope("a\0b", || ())), "a <");
         let long = "x".repeat(300);
         assert_eq!(calls(|| scope(&long, || ())), format!("{} <", &long[..LONGEST - 1]));
+        assert_eq!(calls(|| scope("é".repeat(200), || ())), format!("{} <", "é".repeat(127)), "no half of a letter");
     }
 
     #[test]

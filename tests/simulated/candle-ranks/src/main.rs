@@ -1,5 +1,5 @@
 //! A rank of a Llama, as candle's example of several processes has it: `RANK` of `WORLD_SIZE` on the GPU of its number. The ranks agree
-//! on a communicator by a file. `cargo xtask simulated` starts two, and checks their recordings.
+//! on a communicator by a file. `cargo xtask ranks` starts two, and checks their recordings.
 
 mod model;
 

@@ -9,7 +9,7 @@ use candle_core::{CpuStorage, CustomOp1, Device, Layout, Module, Result, Shape, 
 use candle_nn::{Embedding, RmsNorm, VarBuilder, embedding, rms_norm};
 use memtrace::{module, scope};
 
-pub(crate) const HIDDEN: usize = 256;
+const HIDDEN: usize = 256;
 const HEADS: usize = 4;
 const INNER: usize = 512;
 const LAYERS: usize = 2;
