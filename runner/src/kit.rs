@@ -5,6 +5,7 @@ mod part;
 mod simulated_gpu;
 
 pub use self::part::{Kit, KitPart, cache, cargo, host};
+pub(crate) use self::simulated_gpu::simulated_libraries;
 pub use self::simulated_gpu::{SIMULATED_DRIVER, SimulatedGpu, Variables, in_front};
 
 /// The library for `LD_PRELOAD`.

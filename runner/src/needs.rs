@@ -8,13 +8,13 @@ use object::endian::Endianness;
 use object::read::elf::FileHeader;
 use object::read::{ReadCache, ReadRef, Result};
 
-/// The libraries that the simulated GPU replaces.
-const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas.so", "libcublasLt.so", "libcurand.so", "libnvrtc.so"];
+use crate::kit::simulated_libraries;
 
 /// Empty if the file is not a readable program; starting it gives the better error.
 pub(crate) fn cuda_libraries(program: &Path) -> Vec<String> {
     let libraries = File::open(program).ok().and_then(|file| needed(&ReadCache::new(file)).ok()).unwrap_or_default();
-    libraries.into_iter().filter(|name| CUDA.iter().any(|library| name.starts_with(library))).collect()
+    // Those that the simulated GPU replaces, in any version.
+    libraries.into_iter().filter(|name| simulated_libraries().any(|library| name.starts_with(library))).collect()
 }
 
 fn needed<'data, R: ReadRef<'data>>(data: R) -> Result<Vec<String>> {

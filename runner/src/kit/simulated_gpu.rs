@@ -65,6 +65,11 @@ const TOOLKIT: KitPart = KitPart {
     },
 };
 
+/// The libraries of a simulated GPU, without their versions.
+pub(crate) fn simulated_libraries() -> impl Iterator<Item = &'static str> {
+    SIMULATED_DRIVER.files.iter().map(|(_, name)| unversioned(name))
+}
+
 /// `libcuda.so` of `libcuda.so.1`.
 fn unversioned(library: &str) -> &str {
     library.rsplit_once('.').map_or(library, |(name, _)| name)
