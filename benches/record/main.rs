@@ -8,6 +8,7 @@
 //! cargo bench --bench record -- --only CASE,...   the rows of those cases, and no ratios
 //! cargo bench --bench record -- --fixed CASE FRAMES PAIRS
 //!                                                 PAIRS pairs of one case, for valgrind and the like
+//! cargo bench --bench record -- --threads         processor time on 1 to 64 threads
 //! cargo test --benches                            a few pairs: does it still run?
 //! ```
 //!
@@ -41,6 +42,7 @@ mod chains;
 mod clock;
 mod figures;
 mod heaps;
+mod threads;
 mod unwinders;
 
 use std::alloc::System;
@@ -190,6 +192,10 @@ fn main() -> std::io::Result<()> {
     let quick = given("--bench").is_none() || given("--test").is_some();
     let rounds = given("--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(21);
     let (rounds, warm_up, pairs) = if quick { (1, 32, 32) } else { (rounds, WARM_UP, 4096) };
+    if given("--threads").is_some() {
+        threads::print(rounds);
+        return Ok(());
+    }
     let only = given("--only").and_then(|at| arguments.get(at + 1));
     let wanted = |case: &Case| only.is_none_or(|names| names.split(',').any(|name| name == case.name));
     let rows = run(cases().into_iter().filter(wanted).collect(), rounds, warm_up, pairs);

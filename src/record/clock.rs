@@ -46,10 +46,23 @@ impl Clock {
 
     #[inline]
     pub(crate) fn now(&mut self) -> u64 {
-        let since = ticks::read().wrapping_sub(self.from.ticks);
-        let ns = if since < self.span { self.from.ns + scaled(since, self.rate) } else { self.recalibrate() };
+        self.at(ticks::read())
+    }
+
+    /// The time at which the counter stood at `ticks`; not before the last time that was told.
+    #[inline]
+    pub(crate) fn at(&mut self, ticks: u64) -> u64 {
+        let since = ticks.wrapping_sub(self.from.ticks);
+        let ns = if since < self.span { self.from.ns + scaled(since, self.rate) } else { self.far(ticks) };
         self.last = self.last.max(ns);
         self.last
+    }
+
+    #[cold]
+    fn far(&mut self, ticks: u64) -> u64 {
+        let before = self.from.ticks.wrapping_sub(ticks);
+        // Longer before the last comparison than that may count, the counter has jumped.
+        if before <= self.span { self.from.ns.saturating_sub(scaled(before, self.rate)) } else { self.recalibrate() }
     }
 
     /// [`now`](Self::now) without storing it.
@@ -57,7 +70,6 @@ impl Clock {
         self.last.max(self.read_clocks().0.ns)
     }
 
-    #[cold]
     fn recalibrate(&mut self) -> u64 {
         let (read_clocks, undisturbed) = self.read_clocks();
         let apart = read_clocks.ns.saturating_sub(self.from.ns);

@@ -113,6 +113,11 @@ pub(crate) fn records_heap_block(size: usize) -> bool {
     size >= !GATES.heap_threshold.load(Ordering::Relaxed)
 }
 
+/// The smallest heap block that the session records.
+pub(crate) fn heap_threshold() -> u64 {
+    !GATES.heap_threshold.load(Ordering::Relaxed) as u64
+}
+
 #[inline]
 pub(crate) fn watches_device_memory() -> bool {
     GATES.device_gate.load(Ordering::Relaxed)

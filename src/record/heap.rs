@@ -9,10 +9,10 @@ use memtrace_core::snapshot::Device;
 
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
 use super::ledger::live::prefetch_slot;
-use super::ledger::sampling;
+use super::ledger::{LedgerFree, sampling};
 use super::measure::{MeasuredFree, Space};
 use super::prefetch::prefetch;
-use super::recorder::{self, LedgerFree};
+use super::recorder;
 use super::{event_site, guard, measure, untraced};
 
 /// Below this size allocators keep freed blocks in caches; above, they read and write the headers around a block.
@@ -165,16 +165,16 @@ pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
         prefetch(address.wrapping_sub(size_of::<[usize; 2]>()));
         prefetch(address.wrapping_add(size));
     }
-    take_out(address as u64, size);
+    take_out(address as u64, size, false);
 }
 
 #[inline(never)]
 fn on_watched_free(address: u64, size: usize) -> HeapFree {
-    take_out(address, size)
+    take_out(address, size, true)
 }
 
 #[inline(always)]
-fn take_out(address: u64, size: usize) -> HeapFree {
+fn take_out(address: u64, size: usize, may_be_undone: bool) -> HeapFree {
     let state = guard::state();
     if state & guard::OWN != 0 {
         untraced::subtract_own(size as u64);
@@ -193,7 +193,7 @@ fn take_out(address: u64, size: usize) -> HeapFree {
     let size = size as u64;
     let known = Some((Device::Cpu, size));
     let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };
-    let freed = if recorded { recorder::on_heap_free(address, size) } else { LedgerFree::NotRecorded };
+    let freed = if recorded { recorder::on_heap_free(address, size, may_be_undone) } else { LedgerFree::NotRecorded };
     if matches!(freed, LedgerFree::NotRecorded) {
         untraced::subtract(size);
     }

@@ -53,13 +53,23 @@ impl<T, const RANK: u8> Lock<T, RANK> {
         Locked { guard: lock(&self.0), _held }
     }
 
+    /// `None` if another thread holds it.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, T, RANK>> {
+        let guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Locked { guard, _held: HeldRank::new() })
+    }
+
     /// For who must not wait for long: a signal handler may have interrupted the thread that holds it.
     #[cfg(feature = "preload")]
     pub(crate) fn lock_soon(&self) -> Option<Locked<'_, T, RANK>> {
         (0..PATIENCE).find_map(|_| {
             std::hint::spin_loop();
-            let guard = self.0.try_lock().ok()?;
-            Some(Locked { guard, _held: HeldRank::new() })
+            self.try_lock()
         })
     }
 }

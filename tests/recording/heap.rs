@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::num::NonZeroU64;
 
-use crate::support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
+use crate::support::{MIB, Raw, Reader, alone, bytes_before_recording, cpu, live, record_large, records};
 use memtrace::snapshot::{RecordKind, StackId};
 
 /// Kind, address and size of each record in the log.
@@ -81,10 +81,17 @@ fn a_reallocation_is_a_free_and_an_alloc() {
 
 #[test]
 fn a_failed_reallocation_leaves_no_trace() {
+    failed_reallocation(None);
+    // Frees that wait for the ledger are undone, too.
+    (0..20).for_each(|_| failed_reallocation(Some(Reader::begin)));
+}
+
+fn failed_reallocation(reader: Option<fn() -> Reader>) {
     let _alone = alone();
     let too_much = usize::MAX / 4;
     let mut before = vec![0u8; 7 * MIB];
     let session = record_large();
+    let _reader = reader.map(|begin| begin());
     let mut block = std::hint::black_box(vec![0u8; 3 * MIB]);
     assert!(before.try_reserve(too_much).is_err() && block.try_reserve(too_much).is_err());
     let key = (block.as_ptr().addr() as u64, block.len() as u64);

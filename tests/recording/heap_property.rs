@@ -18,18 +18,25 @@ use proptest::prelude::*;
 
 use self::oracle::{Known, Oracle};
 use self::program::{Program, Step, step};
-use crate::support::{MIB, alone, cpu};
+use crate::support::{MIB, Reader, alone, cpu};
 
 fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
     blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
 }
 
-fn check(steps: Vec<Step>, max_entries: usize) {
+/// `contended`: during so many steps another thread holds the ledger most of the time. Events wait from then on, because they
+/// come from several threads.
+fn check(steps: Vec<Step>, max_entries: usize, contended: usize) {
     let _alone = alone();
     let mut program = Program::new();
     let session = memtrace::builder().min_size(MIB).max_entries(max_entries).start().unwrap();
     let base = memtrace::stats(Device::Cpu).allocated_bytes.current;
-    steps.into_iter().for_each(|step| program.step(step));
+    let mut reader = (contended > 0).then(Reader::begin);
+    for (number, step) in steps.into_iter().enumerate() {
+        reader = reader.filter(|_| number < contended);
+        program.step(step);
+    }
+    drop(reader);
     let snapshot = session.snapshot();
     let (device, oracle) = (cpu(&snapshot), &program.oracle);
     assert_eq!(known(&snapshot, &device.live), oracle.live);
@@ -93,15 +100,19 @@ proptest! {
     #![proptest_config(crate::random::programs(100))]
 
     #[test]
-    fn a_recording_agrees_with_the_naive_account(steps in prop::collection::vec(step(), 0..60)) {
-        check(steps, 1 << 20);
+    fn a_recording_agrees_with_the_naive_account(
+        steps in prop::collection::vec(step(), 0..60),
+        contended in prop::sample::select(vec![0usize, 8, 100]),
+    ) {
+        check(steps, 1 << 20, contended);
     }
 
     #[test]
     fn a_log_that_overwrote_its_oldest_records_agrees_too(
         steps in prop::collection::vec(step(), 0..60),
         max_entries in prop::sample::select(vec![1usize, 2, 7]),
+        contended in prop::sample::select(vec![0usize, 8, 100]),
     ) {
-        check(steps, max_entries);
+        check(steps, max_entries, contended);
     }
 }

@@ -4,7 +4,10 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use memtrace::snapshot::{DeviceSnapshot, Record};
 use memtrace::{Device, Session, SnapshotData};
@@ -59,6 +62,30 @@ pub(crate) fn bytes_before_recording() -> u64 {
 
 pub(crate) fn records(snapshot: &SnapshotData) -> &[Record] {
     &cpu(snapshot).records
+}
+
+/// A thread that holds the CPU's ledger most of the time, until this is dropped: events of others have to wait for it.
+#[derive(Debug)]
+pub(crate) struct Reader(&'static AtomicBool, Option<JoinHandle<()>>);
+
+impl Reader {
+    pub(crate) fn begin() -> Self {
+        static GOES_ON: AtomicBool = AtomicBool::new(false);
+        GOES_ON.store(true, Relaxed);
+        let read = || {
+            while GOES_ON.load(Relaxed) {
+                std::hint::black_box(memtrace::stats(Device::Cpu));
+            }
+        };
+        Self(&GOES_ON, Some(std::thread::spawn(read)))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+        self.1.take().map(|thread| thread.join().unwrap());
+    }
 }
 
 /// A block from the global allocator, never touched, so that a large one uses no physical memory.

@@ -7,6 +7,7 @@ mod driver_time;
 pub(crate) mod graph_nodes;
 pub(crate) mod live;
 pub(crate) mod log;
+pub(crate) mod moment;
 pub(crate) mod names;
 pub(crate) mod packed;
 mod part;
@@ -31,6 +32,7 @@ pub(crate) use copy::LedgerCopy;
 use memtrace_core::snapshot::{Block, ContextId, GraphNode, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 use sample::SampleTotals;
+pub(crate) use undo::LedgerFree;
 
 use self::driver_time::DriverTime;
 use self::weight_sum::WeightSum;
@@ -38,11 +40,13 @@ use crate::record::clock::Clock;
 use crate::record::event_site::EventSite;
 use crate::record::ledger::live::{Entered, LiveBlock, LiveBlocks};
 use crate::record::ledger::log::{LogShape, RecordLog};
+use crate::record::ledger::moment::{Moment, Now};
 use crate::record::ledger::names::{BlockLabel, NameTable};
 use crate::record::ledger::peak::{PeakMoment, PeakTracker};
 use crate::record::ledger::ring::Ring;
 use crate::record::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
 use crate::record::ledger::windows::Windows;
+use crate::record::memory::{OwnMap, own_map};
 use crate::record::untraced;
 
 /// Refused allocations that are kept; a program may retry for ever.
@@ -76,7 +80,7 @@ pub(crate) struct LedgerOptions {
 }
 
 impl LedgerOptions {
-    fn below_threshold(&self) -> u64 {
+    pub(crate) fn below_threshold(&self) -> u64 {
         if self.counts_below { untraced::below(self.min_size) } else { 0 }
     }
 
@@ -126,6 +130,8 @@ pub(crate) struct Ledger {
     refused_frees: u64,
     /// Used under sampling only.
     sample: SampleTotals,
+    /// Frees that their threads may undo.
+    kept_frees: OwnMap<ThreadId, LedgerFree>,
     lost_blocks: u64,
     missed_frees: u64,
 }
@@ -165,6 +171,7 @@ impl Ledger {
             unknown_before: 0,
             refused_frees: 0,
             sample: SampleTotals::default(),
+            kept_frees: own_map(),
             stat_peak: 0,
             stat_peak_parts: 0,
             lost_blocks: 0,
@@ -180,11 +187,15 @@ impl Ledger {
 
     /// Enters a block; false if there is no memory for it.
     pub(crate) fn alloc(&mut self, address: u64, size: u64, site: EventSite) -> bool {
+        self.alloc_at(address, size, site, &Now)
+    }
+
+    pub(crate) fn alloc_at(&mut self, address: u64, size: u64, site: EventSite, moment: &impl Moment) -> bool {
         let block = Block {
             address,
             size,
             seq: NonZeroU64::new(self.seq + 1),
-            time_ns: self.now(),
+            time_ns: moment.time(&mut self.clock),
             stack: site.stack,
             context: site.context,
             thread: site.thread,
@@ -192,19 +203,19 @@ impl Ledger {
             memory: site.memory,
         };
         match LiveBlock::of(&block) {
-            LiveBlock::Packed(words) => self.enter(LiveBlock::Packed(words), block),
-            LiveBlock::Whole(block) => self.enter_whole(block),
+            LiveBlock::Packed(words) => self.enter(LiveBlock::Packed(words), block, moment),
+            LiveBlock::Whole(block) => self.enter_whole(block, moment),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn enter_whole(&mut self, block: Block) -> bool {
-        self.enter(LiveBlock::Whole(block), block)
+    fn enter_whole(&mut self, block: Block, moment: &impl Moment) -> bool {
+        self.enter(LiveBlock::Whole(block), block, moment)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn enter(&mut self, held: LiveBlock, block: Block) -> bool {
+    fn enter(&mut self, held: LiveBlock, block: Block, moment: &impl Moment) -> bool {
         let Block { address, size, .. } = block;
         match self.live.enter(&held) {
             Entered::New => {}
@@ -226,7 +237,7 @@ impl Ledger {
         if self.options.max_entries > 0 && !self.options.skip_allocs {
             self.records.alloc(&held, self.options.stacks_in_log);
         }
-        self.after_alloc(&block, flow);
+        self.after_alloc(&block, flow, moment);
         true
     }
 
@@ -269,10 +280,14 @@ impl Ledger {
     }
 
     /// Takes a block out, if it is here.
-    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn free(&mut self, address: u64, site: EventSite) -> Option<LiveBlock> {
+        self.free_at(address, site, &Now)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(crate) fn free_at(&mut self, address: u64, site: EventSite, moment: &impl Moment) -> Option<LiveBlock> {
         // First, so that the prefetched slot of the block arrives meanwhile.
-        let time_ns = self.time_of_free();
+        let time_ns = self.time_of_free(moment);
         match self.live.remove_packed(address) {
             Some(words) => Some(self.freed(LiveBlock::Packed(words), &site, time_ns)),
             None => self.free_whole(address, &site, time_ns),
@@ -304,6 +319,10 @@ impl Ledger {
 
     /// Logs the free of a block from before the recording.
     pub(crate) fn free_unknown(&mut self, address: u64, size: u64, site: EventSite) {
+        self.free_unknown_at(address, size, site, &Now);
+    }
+
+    pub(crate) fn free_unknown_at(&mut self, address: u64, size: u64, site: EventSite, moment: &impl Moment) {
         self.unknown += size;
         let block = Block {
             address,
@@ -316,7 +335,7 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
-        let time_ns = self.time_of_free();
+        let time_ns = self.time_of_free(moment);
         self.log_free(&LiveBlock::of(&block), &site, time_ns);
     }
 
@@ -428,6 +447,12 @@ impl Ledger {
         self.options.min_size
     }
 
+    /// Bytes by which the total may grow without a new peak; `None` if a new peak needs no count of bytes below the threshold.
+    pub(crate) fn below_peak(&self) -> Option<i64> {
+        let counts = self.options.counts_below && self.options.min_size > 1;
+        counts.then(|| self.peak.at.total.saturating_sub(self.recorded_total()))
+    }
+
     /// Bytes freed of blocks from before the recording.
     pub(crate) fn unknown_freed(&self) -> u64 {
         self.unknown
@@ -459,13 +484,13 @@ impl Ledger {
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn after_alloc(&mut self, block: &Block, flow: WeightSum) {
+    fn after_alloc(&mut self, block: &Block, flow: WeightSum, moment: &impl Moment) {
         if self.options.sampling.is_on() {
             return self.after_counted_alloc(block, flow);
         }
         let now = self.count_alloc(block, flow, self.recorded_total());
         let options = self.options;
-        self.peak.after_alloc(now, || options.below_threshold());
+        self.peak.after_alloc(now, || moment.below_threshold(&options));
     }
 
     #[inline(always)]
@@ -490,10 +515,10 @@ impl Ledger {
         self.options.max_entries > 0 && !self.options.skip_frees
     }
 
-    /// The current time, if the free is logged.
+    /// The time of a free that is logged.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn time_of_free(&mut self) -> u64 {
-        if self.logs_frees() { self.now() } else { 0 }
+    fn time_of_free(&mut self, moment: &impl Moment) -> u64 {
+        if self.logs_frees() { moment.time(&mut self.clock) } else { 0 }
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]

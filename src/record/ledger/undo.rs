@@ -3,7 +3,7 @@
 //! (`Record::again`), readers leave out both records, and the ledger searches the log for a peak that it missed in
 //! between.
 
-use memtrace_core::snapshot::{Block, Record, RecordKind};
+use memtrace_core::snapshot::{Block, Record, RecordKind, ThreadId};
 
 use super::live::{Entered, LiveBlock};
 use super::peak::PeakMoment;
@@ -13,7 +13,32 @@ use crate::record::memory::{OwnVec, System, try_push};
 /// Records that are searched for the free at first; then eight times as many, and so on.
 const FIRST_LOOK: u64 = 64;
 
+/// A heap free as the CPU's ledger saw it: what undoes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LedgerFree {
+    /// The ledger held the block, in the recording with this epoch.
+    Recorded(LiveBlock, u64),
+    /// The block is from before the recording with this epoch. The free is logged, and the untraced counters went down.
+    FromBefore(u64),
+    /// No recording of such blocks, or the sample left this one out.
+    NotRecorded,
+    /// The ledger has not seen it yet. If this thread may undo it, the ledger keeps what does.
+    Waiting(ThreadId),
+}
+
 impl Ledger {
+    /// Keeps what undoes this thread's last free, of which it was not told.
+    pub(crate) fn keep_free(&mut self, thread: ThreadId, freed: LedgerFree) {
+        if self.kept_frees.try_reserve(1).is_ok() {
+            self.kept_frees.insert(thread, freed);
+        }
+    }
+
+    /// What undoes this thread's last free.
+    pub(crate) fn kept_free(&mut self, thread: ThreadId) -> Option<LedgerFree> {
+        self.kept_frees.remove(&thread)
+    }
+
     /// Puts a block back; false if that was not possible. Missed peaks of single scopes are not searched for.
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
         if self.live.enter(&LiveBlock::of(block)) != Entered::New {

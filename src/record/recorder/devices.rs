@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use memtrace_core::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
-use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, devices, index_of, slot_of};
+use super::locked::{slot, slot_of};
+use super::slots::{ACTIVE, ACTIVE_DEVICES, devices, index_of};
+use super::waiting::lock_heap;
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::{gates, untraced};
 
@@ -32,10 +34,9 @@ fn make_ledger(device: Device) {
     else {
         return;
     };
-    let first = DEVICES[0].lock();
+    let first = lock_heap();
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
-    if let Some(slot) = DEVICES.get(index) {
-        let mut slot = slot.lock();
+    if let Some(mut slot) = slot(index) {
         slot.get_or_insert_with(|| first.for_other_device(device_options(settings, device)));
         // Set under the ledger's lock: a thread that recorded an allocation always finds the ledger again at the free.
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);

@@ -1,9 +1,15 @@
 //! The current recording: one ledger per device, each behind its own lock, and the entry points of the hooks.
 
 mod devices;
+mod heap;
+mod locked;
+mod messages;
+mod outside;
+mod queue;
 mod read;
 mod slots;
 mod state;
+mod waiting;
 
 use std::sync::atomic::Ordering;
 
@@ -11,108 +17,70 @@ use memtrace_core::snapshot::{ContextId, Device};
 
 pub(crate) use self::devices::cuda_devices;
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
+use self::heap::{NewBlock, enter, put_back, take_out};
+use self::locked::{each_slot, slot, slot_of};
+use self::messages::HeapEvent;
+pub(super) use self::outside::keep_counters;
 #[cfg(feature = "metrics")]
 pub(crate) use self::read::gauges;
-pub(super) use self::read::keep_counters;
 #[cfg(feature = "tracing")]
 pub(crate) use self::read::peak_since;
 pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
-use self::slots::{ACTIVE_DEVICES, DEVICES, Slot, index_of};
+use self::slots::{ACTIVE_DEVICES, LockedSlot, MAX_DEVICES};
 pub(super) use self::slots::{before, has_place_for};
 pub(crate) use self::slots::{devices, had_blocks_before};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
 pub(crate) use self::state::{is_recording, is_taken, restart, start, stop, switch, was_forked};
+use self::waiting::{lock_heap, lock_heap_or_wait, wait};
 use super::event_site::EventSite;
 use super::event_site::free_site;
-use super::gates::epoch;
-use super::ledger::Ledger;
+use super::ledger::LedgerFree;
 #[cfg(feature = "candle")]
 use super::ledger::graph_nodes::HandedOverNode;
-use super::ledger::live::LiveBlock;
-use super::ledger::sampling;
-use super::{BlockLabel, guard, thread, untraced};
+use super::ledger::moment::Now;
+use super::{BlockLabel, guard, thread};
 
-/// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it was entered. Of the two sizes the
+/// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it is counted. Of the two sizes the
 /// first one decides, the second one is recorded.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite, interval: usize) -> bool {
-    let mut slot = DEVICES[0].lock();
-    // The gate or the sampling decision may be that of an earlier session.
-    let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
-    let Some(ledger) = slot.as_mut().filter(takes) else { return false };
-    // A sample is an estimate anyway, and its weights go by the size that a free finds again.
-    let entered = ledger.alloc(address, if interval == 0 { asked } else { size }, site);
-    keep_counters(Device::Cpu, ledger);
-    if entered && ledger.samples(size) {
-        sampling::enter(address);
+    let block = NewBlock { address, size, asked, site };
+    match if interval == 0 { lock_heap_or_wait() } else { Some(lock_heap()) } {
+        Some(mut slot) => enter(&mut slot, block, interval, &Now),
+        None => {
+            wait(&HeapEvent::Alloc(block));
+            true
+        }
     }
-    entered
 }
 
-/// A heap free as the CPU's ledger saw it: what undoes it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LedgerFree {
-    /// The ledger held the block, in the recording with this epoch.
-    Recorded(LiveBlock, u64),
-    /// The block is from before the recording with this epoch. The free is logged, and the untraced counters went down.
-    FromBefore(u64),
-    /// No recording of such blocks, or the sample left this one out.
-    NotRecorded,
-}
-
-/// Takes a heap block out of the CPU's ledger. An unknown block is one from before the recording, unless a sample is
-/// recorded: then it may as well have been left out, and stays in the untraced counters.
+/// Takes a heap block out of the CPU's ledger; `may_be_undone`: before this thread's next call.
 #[inline(always)]
-pub(crate) fn on_heap_free(address: u64, size: u64) -> LedgerFree {
+pub(crate) fn on_heap_free(address: u64, size: u64, may_be_undone: bool) -> LedgerFree {
     let site = free_site();
-    let mut slot = DEVICES[0].lock();
-    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return LedgerFree::NotRecorded };
-    if let Some(held) = ledger.free(address, site) {
-        if ledger.samples(held.size()) {
-            sampling::leave(address);
+    match lock_heap_or_wait() {
+        Some(mut slot) => take_out(&mut slot, address, size, site, &Now),
+        None => {
+            wait(&HeapEvent::Free { address, size, site, may_be_undone });
+            LedgerFree::Waiting(site.thread)
         }
-        return LedgerFree::Recorded(held, epoch());
     }
-    if ledger.samples(size) {
-        // From before the recording or left out of the sample: unknown.
-        return LedgerFree::NotRecorded;
-    }
-    ledger.free_unknown(address, size, site);
-    // Under the lock: a reader of both accounts must find the block in exactly one.
-    untraced::subtract(size);
-    LedgerFree::FromBefore(epoch())
 }
 
-/// Undoes [`on_heap_free`]. In a recording that began meanwhile, the block is one from before.
+/// Undoes [`on_heap_free`].
 pub(crate) fn undo_heap_free(freed: LedgerFree, address: u64, size: u64) {
-    let mut slot = DEVICES[0].lock();
-    let now = epoch();
-    let kept = match (freed, slot.as_mut()) {
-        (LedgerFree::Recorded(held, then), Some(ledger)) if then == now => {
-            let block = held.block();
-            let kept = ledger.undo_free(&block);
-            if kept && ledger.samples(block.size) {
-                sampling::enter(block.address);
-            }
-            kept
-        }
-        (LedgerFree::FromBefore(then), Some(ledger)) if then == now => {
-            ledger.undo_free_unknown(address, size);
-            false
-        }
-        _ => false,
-    };
-    if !kept {
-        untraced::add(size);
+    match freed {
+        LedgerFree::Waiting(thread) => waiting::undo(thread, address, size),
+        freed => put_back(&mut lock_heap(), freed, address, size),
     }
 }
 
 /// See [`naming::name`](super::naming::name).
 pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
-    let in_slot = |slot: &Slot| slot.lock().as_mut().is_some_and(|ledger| ledger.name(address, label));
+    let in_slot = |mut slot: LockedSlot| slot.as_mut().is_some_and(|ledger| ledger.name(address, label));
     match device {
-        Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
-        None => is_recording() && DEVICES.iter().any(in_slot),
+        Some(device) => slot_of(device).is_some_and(in_slot),
+        None => is_recording() && each_slot().any(in_slot),
     }
 }
 
@@ -121,7 +89,7 @@ pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) 
 pub(crate) fn hand_over(device: Device, nodes: impl Iterator<Item = HandedOverNode>) {
     let _own = guard::own_work();
     let thread = thread::number();
-    let mut slot = index_of(device).and_then(|index| DEVICES.get(index)).map(Slot::lock);
+    let mut slot = slot_of(device);
     if let Some(ledger) = slot.as_mut().and_then(|slot| slot.as_mut()) {
         ledger.hand_over(thread, nodes);
     }
@@ -132,11 +100,11 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
     let _own = guard::own_work();
     let thread = thread::number();
     let mut active = 1;
-    for (index, device) in DEVICES.iter().enumerate() {
+    for index in 0..MAX_DEVICES {
         if active & (1 << index) == 0 {
             continue;
         }
-        let mut slot = device.lock();
+        let Some(mut slot) = slot(index) else { continue };
         if index == 0 {
             active |= ACTIVE_DEVICES.load(Ordering::Relaxed);
         }
@@ -156,6 +124,7 @@ mod tests {
     use memtrace_core::snapshot::Settings;
 
     use super::*;
+    use crate::record::untraced;
 
     #[test]
     fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {
@@ -168,10 +137,10 @@ mod tests {
         assert!(!on_heap_alloc(0x1000, 2048, 2048, EventSite::default(), 0));
         // A block that another session's sampling chose.
         assert!(!on_heap_alloc(0x1000, 65_536, 65_536, EventSite::default(), 1 << 19));
-        assert!(matches!(on_heap_free(0x1000, 2048), LedgerFree::NotRecorded));
+        assert!(matches!(on_heap_free(0x1000, 2048, false), LedgerFree::NotRecorded));
         assert!(on_heap_alloc(0x2000, 65_536, 65_536, EventSite::default(), 0));
-        assert!(matches!(on_heap_free(0x2000, 65_536), LedgerFree::Recorded(..)));
-        assert!(matches!(on_heap_free(0x3000, 65_536), LedgerFree::FromBefore(_)));
+        assert!(matches!(on_heap_free(0x2000, 65_536, false), LedgerFree::Recorded(..)));
+        assert!(matches!(on_heap_free(0x3000, 65_536, false), LedgerFree::FromBefore(_)));
         assert!(copies(began + Duration::from_nanos(1)).is_empty(), "of another recording");
         let (_, copy) = copies(began).remove(0);
         stop();

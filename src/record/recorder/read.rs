@@ -7,9 +7,10 @@ use memtrace_core::snapshot::{Device, MemoryStats};
 
 #[cfg(feature = "metrics")]
 use super::super::ledger::windows::ScopeBytes;
-use super::slots::{ACTIVE, before, devices, slot_of};
+use super::locked::slot_of;
+use super::outside::outside;
+use super::slots::{ACTIVE, devices};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
-use crate::record::untraced;
 use crate::record::uses::{self, UseCopy, UseCursor};
 
 /// Counters of a device; `None` if it has no ledger.
@@ -103,29 +104,7 @@ pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &
     }
 }
 
-/// Adds a checkpoint of the counters to the log, at regular distances.
-#[inline(always)]
-pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
-    if ledger.is_at_checkpoint() {
-        let outside = outside(device, ledger);
-        ledger.keep_counters(outside);
-    }
-}
-
 fn device_copy(device: Device, uses: UseCursor, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
     let Outside { below_threshold, base } = outside(device, ledger);
     DeviceCopy { ledger: copy(base), below_threshold, uses: uses::copied(device, uses) }
-}
-
-/// Bytes outside the ledger; called under its lock.
-///
-/// Untraced large blocks that are live were live at the start, as were those freed since without a record. Under
-/// sampling that does not hold, so the bytes were counted at the start.
-fn outside(device: Device, ledger: &Ledger) -> Outside {
-    if device != Device::Cpu {
-        return Outside { below_threshold: 0, base: before(device) };
-    }
-    let (below_threshold, large) = untraced::split_at(ledger.min_size());
-    let base = if ledger.sampling().is_on() { ledger.counted_before() } else { large + ledger.unknown_freed() };
-    Outside { below_threshold, base }
 }

@@ -16,6 +16,7 @@ pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 pub(super) type Slot = Lock<Option<Ledger>, { rank::DEVICES }>;
 pub(super) type LockedSlot = Locked<'static, Option<Ledger>, { rank::DEVICES }>;
 
+/// Locked by `locked`, which knows that heap events may be waiting for the CPU's.
 pub(super) static DEVICES: [Slot; MAX_DEVICES] = [const { Lock::new(None) }; MAX_DEVICES];
 pub(super) static ACTIVE: Lock<Option<Settings>, { rank::ACTIVE }> = Lock::new(None);
 
@@ -31,10 +32,6 @@ static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 pub(crate) fn devices() -> impl Iterator<Item = Device> {
     let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
     std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
-}
-
-pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
-    index_of(device).and_then(|index| DEVICES.get(index)).map(Lock::lock)
 }
 
 /// Can the device have a ledger?

@@ -21,12 +21,12 @@ use memtrace_core::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Se
 use super::super::ledger::sampling;
 use super::super::{gates, mappings, thread, untraced, uses};
 use super::devices::{device_options, heap_options, with_ledger};
-use super::slots::{
-    ACTIVE, ACTIVE_DEVICES, DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before,
-};
+use super::locked::{all_slots, each_slot, slot};
+use super::slots::{ACTIVE, ACTIVE_DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before};
+use super::waiting;
 use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
-use crate::record::lock::{Lock, Locked, rank};
+use crate::record::lock::{Locked, rank};
 
 /// A session records. Relaxed is enough: the ledgers are behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
@@ -73,7 +73,7 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
     let (ledger, before) = (first_ledger(settings, began), before());
     let mut active = ACTIVE.lock();
     close_gates();
-    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
+    each_slot().enumerate().for_each(|(index, mut slot)| discard(index, &mut slot));
     uses::discard();
     set_up(&mut active, settings, (began, ledger), &before);
     drop(active);
@@ -84,9 +84,10 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
 pub(crate) fn restart(began: Instant) {
     // No ledger is created meanwhile.
     let _active = ACTIVE.lock();
-    for slot in &DEVICES {
-        if let Some(ledger) = slot.lock().as_mut() {
+    for mut slot in each_slot() {
+        if let Some(ledger) = slot.as_mut() {
             ledger.restart(began);
+            waiting::expect_any_peak();
         }
     }
     uses::restart(began);
@@ -132,15 +133,16 @@ fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
 /// Installs the first ledger and opens the gates, under that ledger's lock: an event that an earlier recording's gates
 /// let through comes either before or after all of this.
 fn open(mut ledger: Ledger, settings: &Settings) {
-    ledger.take_initial_counts();
     let index = index_of(first_device(settings));
-    let mut slot = index.and_then(|index| DEVICES.get(index)).map(Lock::lock);
+    let mut slot = index.and_then(slot);
+    ledger.take_initial_counts();
     if let (Some(slot), Some(index)) = (&mut slot, index) {
         **slot = Some(ledger);
         ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
     }
     if index == Some(0) {
         sampling::set(settings.sampling(Device::Cpu));
+        waiting::allow(!settings.sampling(Device::Cpu).is_on());
         gates::set_heap_threshold(settings.min_size.max(1) as usize);
     }
     gates::set_device_memory(settings.device != Some(Device::Cpu));
@@ -158,7 +160,7 @@ fn make_ledgers_of_before() {
 pub(crate) fn stop() {
     let mut active = ACTIVE.lock();
     close_gates();
-    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
+    each_slot().enumerate().for_each(|(index, mut slot)| discard(index, &mut slot));
     uses::discard();
     *active = None;
     OWNER.store(0, Ordering::Relaxed);
@@ -172,7 +174,7 @@ pub(in crate::record) struct RecorderLocks {
 
 impl RecorderLocks {
     pub(in crate::record) fn take() -> Self {
-        Self { active: ACTIVE.lock(), devices: DEVICES.each_ref().map(Lock::lock) }
+        Self { active: ACTIVE.lock(), devices: all_slots() }
     }
 }
 
@@ -181,6 +183,7 @@ pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
     if locks.active.is_some() {
         OWNER.store(FORKED, Ordering::Relaxed);
         close_gates();
+        waiting::forget();
         locks.devices.iter_mut().enumerate().for_each(|(index, slot)| discard(index, slot));
     }
 }
@@ -188,6 +191,7 @@ pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
 fn close_gates() {
     gates::set_heap_threshold(usize::MAX);
     sampling::set(Sampling::default());
+    waiting::allow(false);
     gates::set_device_memory(false);
     RECORDING.store(false, Ordering::Relaxed);
     uses::pause();

@@ -1,0 +1,44 @@
+//! When an event took place: now, or before it waited for the ledger's lock.
+
+use super::LedgerOptions;
+use crate::record::clock::Clock;
+
+pub(crate) trait Moment {
+    fn time(&self, clock: &mut Clock) -> u64;
+
+    /// Bytes below the threshold at that moment.
+    fn below_threshold(&self, options: &LedgerOptions) -> u64;
+}
+
+pub(crate) struct Now;
+
+impl Moment for Now {
+    #[inline(always)]
+    fn time(&self, clock: &mut Clock) -> u64 {
+        clock.now()
+    }
+
+    fn below_threshold(&self, options: &LedgerOptions) -> u64 {
+        options.below_threshold()
+    }
+}
+
+/// Before the event waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Earlier {
+    /// The processor's counter of time.
+    pub(crate) ticks: u64,
+    /// Read if the event may make a new peak.
+    pub(crate) below_threshold: Option<u64>,
+}
+
+impl Moment for Earlier {
+    #[inline(always)]
+    fn time(&self, clock: &mut Clock) -> u64 {
+        clock.at(self.ticks)
+    }
+
+    fn below_threshold(&self, options: &LedgerOptions) -> u64 {
+        self.below_threshold.unwrap_or_else(|| options.below_threshold())
+    }
+}

@@ -1,0 +1,29 @@
+//! Bytes that a device holds outside its ledger.
+
+use memtrace_core::snapshot::Device;
+
+use super::slots::before;
+use crate::record::ledger::{Ledger, Outside};
+use crate::record::untraced;
+
+/// Adds a checkpoint of the counters to the log, at regular distances.
+#[inline(always)]
+pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
+    if ledger.is_at_checkpoint() {
+        let outside = outside(device, ledger);
+        ledger.keep_counters(outside);
+    }
+}
+
+/// Bytes outside the ledger; called under its lock.
+///
+/// Untraced large blocks that are live were live at the start, as were those freed since without a record. Under
+/// sampling that does not hold, so the bytes were counted at the start.
+pub(super) fn outside(device: Device, ledger: &Ledger) -> Outside {
+    if device != Device::Cpu {
+        return Outside { below_threshold: 0, base: before(device) };
+    }
+    let (below_threshold, large) = untraced::split_at(ledger.min_size());
+    let base = if ledger.sampling().is_on() { ledger.counted_before() } else { large + ledger.unknown_freed() };
+    Outside { below_threshold, base }
+}

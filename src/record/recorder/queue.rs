@@ -1,0 +1,193 @@
+//! A ring of messages from any number of threads to whoever holds a lock, in one total order: that of the atomic additions that
+//! hand out the numbers. The same addition adds up the messages' weights, so a sender knows the sum up to its message.
+//!
+//! Who sends takes a number, waits until the place of that number is free, and writes there. Who holds the lock takes the messages
+//! out in the order of their numbers, up to the first one that is not yet written. `tests/loom` runs every interleaving.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Messages that wait at most, 2 MiB. One busy core fills the ring in three milliseconds, about as long as a thread that takes
+/// messages may be without its core.
+#[cfg(not(loom))]
+pub(super) const LENGTH: u64 = 1 << 15;
+#[cfg(loom)]
+pub(super) const LENGTH: u64 = 2;
+
+#[cfg(not(loom))]
+pub(super) type Message = [u64; 7];
+#[cfg(loom)]
+pub(super) type Message = [u64; 2];
+
+/// Bits of the word that count messages; the others add up weights. A carry from the one to the other, once in 2²² messages, is
+/// part of the sum for both sides.
+const BITS: u32 = 22;
+const NUMBERS: u64 = 1 << BITS;
+
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Queue {
+    /// The sum of all weights, and the next number.
+    next: AtomicU64,
+    /// The same up to the first message that is still here. Written by who holds the lock.
+    taken: AtomicU64,
+    places: Places,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Places([Place; LENGTH as usize]);
+
+/// One cache line: two threads that write neighbouring messages do not wait for each other.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Place {
+    /// The first number of the round that may write here; one more once it has. All zeros is an empty ring, which takes no
+    /// memory.
+    state: AtomicU64,
+    words: [AtomicU64; size_of::<Message>() / size_of::<u64>()],
+}
+
+/// A place in the order of all messages, and the sum of weights up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position(u64);
+
+impl Position {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        self.0 % NUMBERS
+    }
+
+    /// The first number of the round that this one belongs to.
+    #[inline(always)]
+    fn round(self) -> u64 {
+        self.number() / LENGTH * LENGTH
+    }
+
+    /// The position after a message with this weight.
+    #[inline(always)]
+    pub(super) fn after(self, weight: i64) -> Self {
+        Self(self.0.wrapping_add((weight as u64) << BITS).wrapping_add(1))
+    }
+
+    /// The sum of weights; it wraps at 2⁴¹.
+    #[inline(always)]
+    pub(super) fn sum(self) -> i64 {
+        self.0 as i64 >> BITS
+    }
+
+    pub(super) fn is_before(self, other: Self) -> bool {
+        (1..NUMBERS / 2).contains(&self.until(other))
+    }
+
+    /// Is this the last of its group, when there are so many in each?
+    #[inline(always)]
+    pub(super) fn is_last_of(self, count: u64) -> bool {
+        self.number() % count == count - 1
+    }
+
+    /// Messages from here to a later position.
+    #[inline(always)]
+    pub(super) fn until(self, end: Self) -> u64 {
+        end.0.wrapping_sub(self.0) % NUMBERS
+    }
+}
+
+impl Queue {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        const PLACE: Place = Place { state: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; _] };
+        Self { next: AtomicU64::new(0), taken: AtomicU64::new(0), places: Places([PLACE; LENGTH as usize]) }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        let place = || Place { state: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) };
+        let places = Places(std::array::from_fn(|_| place()));
+        Self { next: AtomicU64::new(0), taken: AtomicU64::new(0), places }
+    }
+
+    #[inline(always)]
+    fn place(&self, number: u64) -> &Place {
+        // In range, because of the modulus.
+        &self.places.0[(number % LENGTH) as usize]
+    }
+
+    /// The position of a new message with this weight.
+    #[inline(always)]
+    pub(super) fn position(&self, weight: i64) -> Position {
+        // SeqCst: see `is_empty`.
+        Position(self.next.fetch_add(Position(0).after(weight).0, Ordering::SeqCst))
+    }
+
+    /// May the message at this position be written now?
+    #[inline(always)]
+    pub(super) fn is_free(&self, at: Position) -> bool {
+        // Acquire: the message before in this place has been read.
+        self.place(at.number()).state.load(Ordering::Acquire) == at.round()
+    }
+
+    /// Writes a message, whose place [is free](Self::is_free).
+    #[inline(always)]
+    pub(super) fn send(&self, at: Position, message: &Message) {
+        let place = self.place(at.number());
+        for (to, from) in place.words.iter().zip(message) {
+            // Relaxed: published by the next store.
+            to.store(*from, Ordering::Relaxed);
+        }
+        // Release: publishes the message.
+        place.state.store(at.round() + 1, Ordering::Release);
+    }
+
+    /// Have all messages been taken out that have a position? To be called with the lock held.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.end() == self.first()
+    }
+
+    /// The position of the next message.
+    #[inline(always)]
+    pub(super) fn end(&self) -> Position {
+        // SeqCst: a sender takes a position and then reads whether messages are still taken; who stops taking them says so and then
+        // reads this. One of the two sees the other. Of a sender that synchronised with this thread, the position is seen with
+        // any ordering.
+        Position(self.next.load(Ordering::SeqCst))
+    }
+
+    /// The position of the first message that is still here. To be called with the lock held, as the following.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Position {
+        // Relaxed: the lock orders its holders.
+        Position(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// The message at this position, the first one; `None` if it is not written yet.
+    #[inline(always)]
+    pub(super) fn take(&self, at: Position) -> Option<Message> {
+        let place = self.place(at.number());
+        // Acquire: the message was written before.
+        if place.state.load(Ordering::Acquire) != at.round() + 1 {
+            return None;
+        }
+        // Relaxed: ordered by that load and the next store.
+        let message = std::array::from_fn(|word| place.words[word].load(Ordering::Relaxed));
+        // Release: it was read before another one is written.
+        place.state.store((at.round() + LENGTH) % NUMBERS, Ordering::Release);
+        Some(message)
+    }
+
+    /// A word of the message that comes so many after a position, or of an older one.
+    #[inline(always)]
+    pub(super) fn hint(&self, at: Position, ahead: u64, word: usize) -> u64 {
+        // Relaxed: any value will do.
+        self.place(at.number() + ahead).words.get(word).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// All messages before this position have been taken out.
+    pub(super) fn set_first(&self, at: Position) {
+        // Relaxed: the lock orders its holders.
+        self.taken.store(at.0, Ordering::Relaxed);
+    }
+}

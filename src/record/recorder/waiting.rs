@@ -1,0 +1,242 @@
+//! Heap events of threads that meet at the CPU's ledger. Each one takes a position in the order of all, and waits in a queue;
+//! whoever gets the lock next takes many at once. So a thread writes one shared word for each event, and the ledger moves
+//! from one core's cache to another's once for many events.
+//!
+//! A recording begins without: a thread alone pays for nothing but comparisons. The first thread that finds the lock taken turns
+//! the queue on; it is turned off when all events come from one thread again.
+//!
+//! Bytes below the threshold are counted without the lock, so at the peak they must be read when it happens, not when the ledger
+//! hears of it. The queue adds up the sizes of its events, and `LIMIT` is the sum above which there may be a new peak.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use memtrace_core::snapshot::ThreadId;
+
+use super::heap::{enter, put_back, take_out};
+use super::messages::{ADDRESS, HeapEvent, packed, unpacked};
+use super::queue::{LENGTH, Position, Queue};
+use super::slots::{DEVICES, LockedSlot};
+use crate::errno::KeepErrno;
+use crate::record::ledger::live::prefetch_slot;
+use crate::record::ledger::moment::Earlier;
+use crate::record::ledger::{Ledger, LedgerFree};
+use crate::record::{gates, ticks, untraced};
+
+static QUEUE: Queue = Queue::new();
+static STATE: State = State { mode: AtomicU8::new(NEVER), limit: AtomicI64::new(ANY) };
+
+/// In a cache line of its own: read by every event, and rarely written.
+#[repr(align(128))]
+struct State {
+    mode: AtomicU8,
+    /// The sum of the queue above which there may be a new peak. Written by who holds the lock.
+    limit: AtomicI64,
+}
+
+/// No recording, or one of a sample: whether it has a block must be known at once.
+const NEVER: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
+/// A limit that each sum exceeds: what the ledger holds has changed beside the queue.
+const ANY: i64 = i64::MIN;
+
+/// Who sends one of so many messages takes out what waits.
+const BATCH: u64 = 256;
+const _: () = assert!(LENGTH >= 4 * BATCH);
+/// The ledger's line for an event is fetched while it takes so many others.
+const AHEAD: u64 = 6;
+
+/// The CPU's slot, which has seen all events that came before.
+pub(super) fn lock_heap() -> LockedSlot {
+    let slot = DEVICES[0].lock();
+    if QUEUE.is_empty() { slot } else { catch_up(slot) }
+}
+
+/// Takes the events that came before. The lock is not held while one of them is still being written: its thread may be waiting
+/// for the lock.
+#[cold]
+#[inline(never)]
+fn catch_up(mut slot: LockedSlot) -> LockedSlot {
+    let (end, mut patience) = (QUEUE.end(), Patience(0));
+    while take_until(&mut slot, end) == Taken::Some {
+        drop(slot);
+        patience.pause();
+        slot = DEVICES[0].lock();
+    }
+    slot
+}
+
+/// The same for an event that may wait; `None` if it has to.
+#[inline(always)]
+pub(super) fn lock_heap_or_wait() -> Option<LockedSlot> {
+    // Relaxed: read again under the lock.
+    if STATE.mode.load(Ordering::Relaxed) == ON {
+        return None;
+    }
+    match DEVICES[0].try_lock() {
+        Some(slot) if QUEUE.is_empty() && STATE.mode.load(Ordering::Relaxed) != ON => Some(slot),
+        other => lock_contended(other),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
+    if let Some(slot) = slot {
+        // The queue was turned on or off a moment ago.
+        let slot = catch_up(slot);
+        expect_any_peak();
+        return Some(slot);
+    }
+    match STATE.mode.compare_exchange(OFF, ON, Ordering::SeqCst, Ordering::SeqCst) {
+        Err(NEVER) => Some(lock_heap()),
+        _ => None,
+    }
+}
+
+/// A recording begins under this lock, or ends; unless it takes a sample, its events may wait.
+pub(super) fn allow(allowed: bool) {
+    expect_any_peak();
+    STATE.mode.store(if allowed { OFF } else { NEVER }, Ordering::SeqCst);
+}
+
+/// The ledger's total or peak changes beside the queue. To be called with the lock held.
+pub(super) fn expect_any_peak() {
+    // Relaxed: a thread that synchronises with this one reads it, others are concurrent.
+    STATE.limit.store(ANY, Ordering::Relaxed);
+}
+
+/// Lets an event wait for the ledger, in the order of the calls of this function.
+#[inline(never)]
+pub(super) fn wait(event: &HeapEvent) {
+    let ticks = ticks::read();
+    let weight = event.weight();
+    let at = QUEUE.position(weight);
+    let may_be_peak = weight > 0 && at.after(weight).sum() > STATE.limit.load(Ordering::Relaxed);
+    let below_threshold = may_be_peak.then(|| untraced::below(gates::heap_threshold()));
+    let message = packed(event, &Earlier { ticks, below_threshold });
+    wait_for_place(at);
+    QUEUE.send(at, &message);
+    if STATE.mode.load(Ordering::SeqCst) != ON {
+        // Nobody else may come.
+        drop(lock_heap());
+    } else if at.is_last_of(BATCH) {
+        take_a_batch();
+    }
+}
+
+#[inline(always)]
+fn wait_for_place(at: Position) {
+    let mut patience = Patience(0);
+    while !QUEUE.is_free(at) {
+        take_until(&mut DEVICES[0].lock(), QUEUE.end());
+        if !QUEUE.is_free(at) {
+            patience.pause();
+        }
+    }
+}
+
+/// Takes the events that wait, unless another thread does.
+#[cold]
+fn take_a_batch() {
+    let Some(mut slot) = DEVICES[0].try_lock() else { return };
+    if take_until(&mut slot, QUEUE.end()) != Taken::ManyOfOneThread {
+        return;
+    }
+    expect_any_peak();
+    if STATE.mode.compare_exchange(ON, OFF, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        // Events whose threads took a position before.
+        drop(catch_up(slot));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    All,
+    /// All, and they may go without a queue.
+    ManyOfOneThread,
+    /// Up to one that is not written yet.
+    Some,
+}
+
+/// Takes the events before `end`, up to the first one that is not written yet.
+fn take_until(slot: &mut Option<Ledger>, end: Position) -> Taken {
+    let (first, mut last, mut threads) = (QUEUE.first(), None, 0);
+    let mut at = first;
+    while at.is_before(end) {
+        prefetch_slot(QUEUE.hint(at, AHEAD, ADDRESS));
+        let Some(message) = QUEUE.take(at) else { break };
+        let (event, moment) = unpacked(&message);
+        let thread = take(slot, &event, &moment);
+        threads += u64::from(last != Some(thread));
+        last = Some(thread);
+        at = at.after(event.weight());
+    }
+    QUEUE.set_first(at);
+    if STATE.mode.load(Ordering::Relaxed) == ON {
+        let below_peak = slot.as_ref().and_then(Ledger::below_peak);
+        let limit = below_peak.map_or(i64::MAX, |bytes| at.sum().saturating_add(bytes));
+        STATE.limit.store(limit, Ordering::Relaxed);
+    } else {
+        expect_any_peak();
+    }
+    match () {
+        () if at.is_before(end) => Taken::Some,
+        () if threads == 1 && first.until(at) >= BATCH => Taken::ManyOfOneThread,
+        () => Taken::All,
+    }
+}
+
+/// Gives an event to the ledger; returns its thread.
+#[inline(always)]
+fn take(slot: &mut Option<Ledger>, event: &HeapEvent, moment: &Earlier) -> ThreadId {
+    match *event {
+        HeapEvent::Alloc(block) => {
+            if !enter(slot, block, 0, moment) {
+                untraced::add(block.size);
+            }
+            block.site.thread
+        }
+        HeapEvent::Free { address, size, site, may_be_undone } => {
+            let freed = take_out(slot, address, size, site, moment);
+            if matches!(freed, LedgerFree::NotRecorded) {
+                untraced::subtract(size);
+            }
+            if may_be_undone && let Some(ledger) = slot {
+                ledger.keep_free(site.thread, freed);
+            }
+            site.thread
+        }
+    }
+}
+
+/// Undoes this thread's last free that waited.
+pub(super) fn undo(thread: ThreadId, address: u64, size: u64) {
+    let mut slot = lock_heap();
+    let freed = slot.as_mut().and_then(|ledger| ledger.kept_free(thread));
+    put_back(&mut slot, freed.unwrap_or(LedgerFree::NotRecorded), address, size);
+    expect_any_peak();
+}
+
+/// In a forked child, where no other thread is and nothing is recorded: no event will ever be written.
+pub(super) fn forget() {
+    QUEUE.set_first(QUEUE.end());
+}
+
+/// Waiting for a thread that is about to write a message, or for one that takes messages.
+struct Patience(u32);
+
+impl Patience {
+    fn pause(&mut self) {
+        const SPINS: u32 = 64;
+        self.0 += 1;
+        if self.0 < SPINS {
+            return std::hint::spin_loop();
+        }
+        // That thread may have lost its core.
+        let _errno = KeepErrno::new();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
