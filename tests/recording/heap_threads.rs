@@ -27,7 +27,14 @@ fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
 
 #[test]
 fn a_block_is_in_one_account_while_sessions_come_and_go() {
+    come_and_go(None);
+    // Events that wait for the ledger of a recording that ends.
+    (0..5).for_each(|_| come_and_go(Some(Reader::begin)));
+}
+
+fn come_and_go(reader: Option<fn() -> Reader>) {
     let _alone = alone();
+    let _reader = reader.map(|begin| begin());
     let empty = bytes_before_recording();
     let (shelf, running) = (Mutex::new(Vec::new()), AtomicUsize::new(THREADS));
     let mut sessions = 0;
