@@ -126,14 +126,53 @@ mod tests {
     use super::*;
     use crate::record::untraced;
 
+    /// Another test of this process may be recording.
+    fn begin(settings: &Settings) -> Instant {
+        let began = Instant::now();
+        while !start(settings, began, Vec::new) {
+            std::thread::yield_now();
+        }
+        began
+    }
+
+    /// The gates that let an event through may be those of a recording that has ended since.
+    #[test]
+    fn an_event_that_waits_when_it_need_not_is_taken_at_once_and_counted() {
+        const SIZE: u64 = 1 << 60;
+        let count = || untraced::split_at(SIZE >> 1).1;
+        begin(&Settings { min_size: 0, sample_interval: Some(1 << 61), ..Settings::default() });
+        let before = count();
+        let block = NewBlock { address: 0x1000, size: SIZE, asked: SIZE, site: EventSite::default() };
+        wait(&HeapEvent::Alloc(block));
+        assert_eq!(count() - before, SIZE);
+        wait(&HeapEvent::Free { address: 0x1000, size: SIZE, site: EventSite::default(), may_be_undone: true });
+        assert_eq!(count(), before);
+        stop();
+    }
+
+    #[test]
+    fn an_event_that_waited_has_the_time_at_which_it_took_place() {
+        let began = begin(&Settings { min_size: 65_536, ..Settings::default() });
+        let at = |address| NewBlock { address, size: 65_536, asked: 65_536, site: EventSite::default() };
+        assert!(on_heap_alloc(0x1000, 65_536, 65_536, EventSite::default(), 0));
+        // The clock needs two readings of the system's for its rate.
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(on_heap_alloc(0x2000, 65_536, 65_536, EventSite::default(), 0));
+        waiting::turn_on();
+        wait(&HeapEvent::Alloc(at(0x3000)));
+        let sent = began.elapsed();
+        std::thread::sleep(Duration::from_millis(60));
+        let (_, copy) = copies(began).remove(0);
+        stop();
+        let times: Vec<u64> = copy.ledger.records.iter().map(|record| record.time_ns).collect();
+        assert_eq!(times.len(), 3);
+        assert!(times.is_sorted() && times[2] < sent.as_nanos() as u64 + 20_000_000, "{times:?}, sent at {sent:?}");
+    }
+
     #[test]
     fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {
         let settings = Settings { min_size: 65_536, ..Settings::default() };
-        // Another test of this process may be recording.
-        let began = Instant::now();
-        while !start(&settings, began, Vec::new) {
-            std::thread::yield_now();
-        }
+        let began = begin(&settings);
         assert!(!on_heap_alloc(0x1000, 2048, 2048, EventSite::default(), 0));
         // A block that another session's sampling chose.
         assert!(!on_heap_alloc(0x1000, 65_536, 65_536, EventSite::default(), 1 << 19));

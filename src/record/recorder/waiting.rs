@@ -90,10 +90,12 @@ fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
         expect_any_peak();
         return Some(slot);
     }
-    match STATE.mode.compare_exchange(OFF, ON, Ordering::SeqCst, Ordering::SeqCst) {
-        Err(NEVER) => Some(lock_heap()),
-        _ => None,
-    }
+    if turn_on() { None } else { Some(lock_heap()) }
+}
+
+/// Events wait from now on, if they may.
+pub(super) fn turn_on() -> bool {
+    STATE.mode.compare_exchange(OFF, ON, Ordering::SeqCst, Ordering::SeqCst) != Err(NEVER)
 }
 
 /// A recording begins under this lock, or ends; unless it takes a sample, its events may wait.
