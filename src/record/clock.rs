@@ -155,6 +155,15 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_before_the_last_comparison_has_its_own_time() {
+        let mut clock = Clock::new(Instant::now());
+        (clock.from, clock.rate) = (ClockReading { ns: 1_000_000, ticks: 10_000_000 }, 1 << 31);
+        clock.span = 4_000_000;
+        let times = [9_000_000, 8_000_000, 10_500_000].map(|ticks| clock.at(ticks));
+        assert_eq!(times, [500_000, 500_000, 1_250_000], "and time never goes back");
+    }
+
+    #[test]
     fn a_rate_that_changed_is_looked_at_twice() {
         let mut clock = Clock::new(Instant::now());
         let read_clocks = |ns, ticks| ClockReading { ns, ticks };

@@ -119,7 +119,6 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
     use std::time::{Duration, Instant};
 
     use memtrace_core::snapshot::Settings;
@@ -141,7 +140,7 @@ mod tests {
     fn an_event_that_waits_when_it_need_not_is_taken_at_once_and_counted() {
         const SIZE: u64 = 1 << 60;
         let count = || untraced::split_at(SIZE >> 1).1;
-        begin(&Settings { min_size: 0, sample_interval: NonZeroU64::new(1 << 61), ..Settings::default() });
+        begin(&Settings { device: Some(Device::Cuda(0)), ..Settings::default() });
         let before = count();
         let block = NewBlock { address: 0x1000, size: SIZE, asked: SIZE, site: EventSite::default() };
         wait(&HeapEvent::Alloc(block));
