@@ -28,8 +28,8 @@ const ALLOC: u64 = 0;
 const FREE: u64 = 1;
 const FREE_TO_UNDO: u64 = 2;
 
-/// The word of a message that has the address.
-pub(super) const ADDRESS: usize = 0;
+/// The word of a message that has the complement of the address: static memory is searched for addresses of blocks.
+pub(super) const NOT_ADDRESS: usize = 0;
 
 #[inline(always)]
 pub(super) fn packed(event: &HeapEvent, moment: &Earlier) -> Message {
@@ -42,12 +42,13 @@ pub(super) fn packed(event: &HeapEvent, moment: &Earlier) -> Message {
     let EventSite { stack, context, thread, .. } = site;
     let (stack, thread) = (u64::from(stack.0), u64::from(thread.0));
     let below = below_threshold.map_or(0, |bytes| bytes.wrapping_add(1));
-    [address, size, asked, ticks, stack << 32 | u64::from(context.0), thread << 32 | kind, below]
+    [!address, size, asked, ticks, stack << 32 | u64::from(context.0), thread << 32 | kind, below]
 }
 
 #[inline(always)]
 pub(super) fn unpacked(message: &Message) -> (HeapEvent, Earlier) {
-    let [address, size, asked, ticks, stack_and_context, thread_and_kind, below] = *message;
+    let [not_address, size, asked, ticks, stack_and_context, thread_and_kind, below] = *message;
+    let address = !not_address;
     let site = EventSite {
         stack: StackId((stack_and_context >> 32) as u32),
         context: ContextId(stack_and_context as u32),

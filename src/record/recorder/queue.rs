@@ -118,8 +118,8 @@ impl Queue {
     /// The position of a new message with this weight.
     #[inline(always)]
     pub(super) fn position(&self, weight: i64) -> Position {
-        // SeqCst: see `is_empty`.
-        Position(self.next.fetch_add(Position(0).after(weight).0, Ordering::SeqCst))
+        // AcqRel: see `end`.
+        Position(self.next.fetch_add(Position(0).after(weight).0, Ordering::AcqRel))
     }
 
     /// May the message at this position be written now?
@@ -144,16 +144,15 @@ impl Queue {
     /// Have all messages been taken out that have a position? To be called with the lock held.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.end() == self.first()
+        // Relaxed: a position that was taken before this is seen.
+        Position(self.next.load(Ordering::Relaxed)) == self.first()
     }
 
-    /// The position of the next message.
-    #[inline(always)]
+    /// The position of the next message. Whoever takes it sees what this thread wrote before: so of a thread that says that
+    /// messages are no longer taken and then calls this, and one that sends a message and then looks, one sees the other.
     pub(super) fn end(&self) -> Position {
-        // SeqCst: a sender takes a position and then reads whether messages are still taken; who stops taking them says so and then
-        // reads this. One of the two sees the other. Of a sender that synchronised with this thread, the position is seen with
-        // any ordering.
-        Position(self.next.load(Ordering::SeqCst))
+        // AcqRel, and a change of nothing: it is either before or after a sender's, which then reads from this.
+        Position(self.next.fetch_add(0, Ordering::AcqRel))
     }
 
     /// The position of the first message that is still here. To be called with the lock held, as the following.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use memtrace_core::snapshot::ThreadId;
 
 use super::heap::{enter, put_back, take_out};
-use super::messages::{ADDRESS, HeapEvent, packed, unpacked};
+use super::messages::{HeapEvent, NOT_ADDRESS, packed, unpacked};
 use super::queue::{LENGTH, Position, Queue};
 use super::slots::{DEVICES, LockedSlot};
 use crate::errno::KeepErrno;
@@ -95,13 +95,16 @@ fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
 
 /// Events wait from now on, if they may.
 pub(super) fn turn_on() -> bool {
-    STATE.mode.compare_exchange(OFF, ON, Ordering::SeqCst, Ordering::SeqCst) != Err(NEVER)
+    // Relaxed: the queue orders its events.
+    STATE.mode.compare_exchange(OFF, ON, Ordering::Relaxed, Ordering::Relaxed) != Err(NEVER)
 }
 
 /// A recording begins under this lock, or ends; unless it takes a sample, its events may wait.
 pub(super) fn allow(allowed: bool) {
     expect_any_peak();
-    STATE.mode.store(if allowed { OFF } else { NEVER }, Ordering::SeqCst);
+    // Relaxed: see `Queue::end`.
+    STATE.mode.store(if allowed { OFF } else { NEVER }, Ordering::Relaxed);
+    QUEUE.end();
 }
 
 /// The ledger's total or peak changes beside the queue. To be called with the lock held.
@@ -121,7 +124,8 @@ pub(super) fn wait(event: &HeapEvent) {
     let message = packed(event, &Earlier { ticks, below_threshold });
     wait_for_place(at);
     QUEUE.send(at, &message);
-    if STATE.mode.load(Ordering::SeqCst) != ON {
+    // Relaxed: see `Queue::end`.
+    if STATE.mode.load(Ordering::Relaxed) != ON {
         // Nobody else may come.
         drop(lock_heap());
     } else if at.is_last_of(BATCH) {
@@ -148,7 +152,8 @@ fn take_a_batch() {
         return;
     }
     expect_any_peak();
-    if STATE.mode.compare_exchange(ON, OFF, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+    // Relaxed: see `Queue::end`.
+    if STATE.mode.compare_exchange(ON, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         // Events whose threads took a position before.
         drop(catch_up(slot));
     }
@@ -168,7 +173,7 @@ fn take_until(slot: &mut Option<Ledger>, end: Position) -> Taken {
     let (first, mut last, mut threads) = (QUEUE.first(), None, 0);
     let mut at = first;
     while at.is_before(end) {
-        prefetch_slot(QUEUE.hint(at, AHEAD, ADDRESS));
+        prefetch_slot(!QUEUE.hint(at, AHEAD, NOT_ADDRESS));
         let Some(message) = QUEUE.take(at) else { break };
         let (event, moment) = unpacked(&message);
         let thread = take(slot, &event, &moment);
