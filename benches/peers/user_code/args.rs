@@ -9,7 +9,7 @@ use crate::Outcome;
 /// The arguments of every program here.
 #[derive(Clone, Debug)]
 pub struct Args {
-    /// The workload: `resnet`, `llama` or `blocks`.
+    /// The workload: `resnet`, `llama`, `blocks` or `threads`.
     pub work: String,
     /// Training steps, or texts.
     pub iterations: usize,
@@ -21,7 +21,7 @@ pub struct Args {
     pub learning_rate: f64,
     /// Tokens per text.
     pub tokens: usize,
-    /// Live blocks.
+    /// Blocks that are replaced.
     pub blocks: usize,
     /// The profiler's mode; each program has its own values.
     pub record: String,
@@ -49,7 +49,7 @@ impl Args {
         };
         while let Some(arg) = parser.next()? {
             match arg {
-                Value(work) if ["resnet", "llama", "blocks"].iter().any(|known| work == *known) => {
+                Value(work) if ["resnet", "llama", "blocks", "threads"].iter().any(|known| work == *known) => {
                     args.work = work.string()?
                 }
                 Long("iterations") => args.iterations = parser.value()?.parse()?,
@@ -63,6 +63,6 @@ impl Args {
                 other => return Err(other.unexpected().into()),
             }
         }
-        if args.work.is_empty() { Err("say resnet, llama or blocks".into()) } else { Ok(args) }
+        if args.work.is_empty() { Err("say resnet, llama, blocks or threads".into()) } else { Ok(args) }
     }
 }

@@ -14,25 +14,34 @@ const SIZES: std::ops::RangeInclusive<u64> = 16..=80;
 /// Fills a table of blocks, replaces an equal number at random, and frees all.
 pub(crate) struct Blocks {
     count: usize,
-    random: u64,
+    random: Random,
 }
 
 impl Blocks {
     pub(crate) fn new(count: usize) -> Self {
-        Self { count, random: 42 }
+        Self { count, random: Random::new(42) }
+    }
+}
+
+/// Xorshift, whose cost is negligible here.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
     }
 
-    /// Xorshift, whose cost is negligible here.
-    fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
     }
 
-    fn block(&mut self) -> Vec<u8> {
-        let size = SIZES.start() + self.random(SIZES.end() - SIZES.start() + 1);
-        let calls = self.random(CALLS);
+    /// A block of any size, from a stack of any depth.
+    pub(crate) fn block(&mut self) -> Vec<u8> {
+        let size = SIZES.start() + self.below(SIZES.end() - SIZES.start() + 1);
+        let calls = self.below(CALLS);
         called(calls, size as usize)
     }
 }
@@ -45,10 +54,10 @@ fn called(calls: u64, size: usize) -> Vec<u8> {
 
 impl Iteration for Blocks {
     fn iteration(&mut self) -> Result<()> {
-        let mut live: Vec<Vec<u8>> = (0..self.count).map(|_| self.block()).collect();
+        let mut live: Vec<Vec<u8>> = (0..self.count).map(|_| self.random.block()).collect();
         for _ in 0..self.count {
-            let at = self.random(self.count as u64) as usize;
-            live[at] = self.block();
+            let at = self.random.below(self.count as u64) as usize;
+            live[at] = self.random.block();
         }
         drop(black_box(live));
         Ok(())

@@ -1,5 +1,5 @@
 //! Workloads for comparing heap profilers: those of the examples `resnet` and `llama`, without their output, and many
-//! small blocks. The programs differ only in their allocator.
+//! small blocks, of one thread and of eight. The programs differ only in their allocator.
 //!
 //! `scripts/bench-peers` builds and runs them; see its `--help`.
 
@@ -8,6 +8,7 @@ mod blocks;
 mod clock;
 mod llama;
 mod resnet;
+mod threads;
 
 // The examples' optimizer says what its tensors are to memtrace. Here it says so to nobody, so that no program has
 // memtrace in it but those that record with it.
@@ -41,11 +42,13 @@ impl Work {
         Ok(Self(match args.work.as_str() {
             "resnet" => Box::new(resnet::Training::new(args)?),
             "blocks" => Box::new(blocks::Blocks::new(args.blocks)),
+            "threads" => Box::new(threads::Threads { count: args.blocks }),
             _ => Box::new(llama::Decode::new(args.tokens)?),
         }))
     }
 
-    /// Runs a training step, generates a text of `--tokens` tokens, or allocates, replaces and frees `--blocks` blocks.
+    /// Runs a training step, generates a text of `--tokens` tokens, or allocates, replaces and frees `--blocks` blocks on one thread
+    /// or on eight.
     pub fn iteration(&mut self) -> Outcome<()> {
         Ok(self.0.iteration()?)
     }
