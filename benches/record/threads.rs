@@ -115,7 +115,7 @@ fn stop_threads(ids: &[AtomicI32], goes_on: &AtomicBool) {
         let id = id.load(Relaxed);
         if id != 0 {
             // SAFETY: the handler is there; a thread that has ended is an error.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1) };
+            unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, libc::SIGUSR1) };
         }
         std::thread::sleep(EACH);
     }

@@ -84,7 +84,9 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
-        self.1.take().map(|thread| thread.join().unwrap());
+        if let Some(thread) = self.1.take() {
+            thread.join().unwrap();
+        }
     }
 }
 

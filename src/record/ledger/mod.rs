@@ -9,6 +9,7 @@ pub(crate) mod live;
 pub(crate) mod log;
 pub(crate) mod moment;
 pub(crate) mod names;
+mod options;
 pub(crate) mod packed;
 mod part;
 pub(crate) mod peak;
@@ -30,6 +31,7 @@ use std::time::Instant;
 
 pub(crate) use copy::LedgerCopy;
 use memtrace_core::snapshot::{Block, ContextId, GraphNode, Mark, OutOfMemory, Sampling, StackId, ThreadId};
+pub(crate) use options::{AskOutside, LedgerOptions};
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 use sample::SampleTotals;
 pub(crate) use undo::LedgerFree;
@@ -39,7 +41,7 @@ use self::weight_sum::WeightSum;
 use crate::record::clock::Clock;
 use crate::record::event_site::EventSite;
 use crate::record::ledger::live::{Entered, LiveBlock, LiveBlocks};
-use crate::record::ledger::log::{LogShape, RecordLog};
+use crate::record::ledger::log::RecordLog;
 use crate::record::ledger::moment::{Moment, Now};
 use crate::record::ledger::names::{BlockLabel, NameTable};
 use crate::record::ledger::peak::{PeakMoment, PeakTracker};
@@ -47,47 +49,9 @@ use crate::record::ledger::ring::Ring;
 use crate::record::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
 use crate::record::ledger::windows::Windows;
 use crate::record::memory::{OwnMap, own_map};
-use crate::record::untraced;
 
 /// Refused allocations that are kept; a program may retry for ever.
 const MAX_OOMS: usize = 256;
-
-/// Given `min_size` and a sampling interval, returns the bytes outside the ledger: in blocks between the two, and in
-/// larger ones.
-pub(crate) type AskOutside = fn(u64, u64) -> (u64, u64);
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LedgerOptions {
-    /// Capacity of the log; 0 for none.
-    pub(crate) max_entries: usize,
-    /// Records in the log have stacks, not only live blocks.
-    pub(crate) stacks_in_log: bool,
-    pub(crate) skip_allocs: bool,
-    pub(crate) skip_frees: bool,
-    /// Smallest block that is recorded, in bytes; smaller ones are only counted (`untraced`).
-    pub(crate) min_size: u64,
-    pub(crate) sampling: Sampling,
-    /// Blocks below `min_size` exist and are counted elsewhere (on the heap).
-    pub(crate) counts_below: bool,
-    /// Called under sampling.
-    pub(crate) outside: Option<AskOutside>,
-    /// The driver may report segments.
-    pub(crate) has_segments: bool,
-    /// Records may have streams, or frees stacks.
-    pub(crate) long_records: bool,
-    /// The log's address space is reserved at once, because it will be filled.
-    pub(crate) reserved: bool,
-}
-
-impl LedgerOptions {
-    pub(crate) fn below_threshold(&self) -> u64 {
-        if self.counts_below { untraced::below(self.min_size) } else { 0 }
-    }
-
-    fn log_shape(&self) -> LogShape {
-        LogShape { capacity: self.max_entries, long: self.long_records, reserved: self.reserved }
-    }
-}
 
 /// Fields that every event uses come first, here and in the parts with `repr(C)`, so that they share few cache lines;
 /// aligned, so that they do not share one with the lock, on which other threads spin (false sharing).

@@ -1,6 +1,6 @@
 //! When an event took place: now, or before it waited for the ledger's lock.
 
-use super::LedgerOptions;
+use super::options::LedgerOptions;
 use crate::record::clock::Clock;
 
 pub(crate) trait Moment {

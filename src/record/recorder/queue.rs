@@ -98,8 +98,10 @@ impl Position {
 impl Queue {
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
-        const PLACE: Place = Place { state: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; _] };
-        Self { next: AtomicU64::new(0), taken: AtomicU64::new(0), places: Places([PLACE; LENGTH as usize]) }
+        let places = Places(
+            [const { Place { state: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; _] } }; LENGTH as usize],
+        );
+        Self { next: AtomicU64::new(0), taken: AtomicU64::new(0), places }
     }
 
     #[cfg(loom)]
