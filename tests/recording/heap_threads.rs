@@ -129,3 +129,29 @@ fn bytes_below_the_threshold_are_those_of_the_moment_of_the_peak() {
         drop(kept);
     }
 }
+
+#[test]
+fn ten_thousand_threads_are_recorded_in_the_memory_of_a_hundred() {
+    const AT_ONCE: usize = 100;
+    let _alone = alone();
+    let session = record_large();
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let hundred = |_| {
+        thread::scope(|threads| {
+            for _ in 0..AT_ONCE {
+                threads.spawn(|| (0..10).for_each(|_| drop(Raw::new(MIB))));
+            }
+        });
+    };
+    (0..10).for_each(hundred);
+    let before = resident();
+    (0..90).for_each(hundred);
+    let more = resident().saturating_sub(before);
+    let device = cpu(&session.snapshot()).clone();
+    assert_eq!((device.stats.allocations.allocated, device.live.len()), (100_000, 0));
+    // 180,000 records of 32 bytes.
+    assert!(more < 16 * MIB, "{more} bytes");
+}

@@ -192,3 +192,76 @@ impl Queue {
         self.taken.store(at.0, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn message(value: u64) -> Message {
+        std::array::from_fn(|word| value.wrapping_mul(word as u64 + 1))
+    }
+
+    /// Takes what is there; returns the values.
+    fn taken(queue: &Queue) -> Vec<u64> {
+        let (mut at, end, mut values) = (queue.first(), queue.end(), Vec::new());
+        while at.is_before(end) {
+            let Some(found) = queue.take(at) else { break };
+            assert_eq!(found, message(found[0]), "whole");
+            at = at.after(found[0] as i64);
+            values.push(found[0]);
+        }
+        queue.set_first(at);
+        values
+    }
+
+    #[test]
+    fn numbers_and_sums_begin_again_after_the_last() {
+        static QUEUE: Queue = Queue::new();
+        let mut sum = 0;
+        for number in 0..2 * NUMBERS + 3 {
+            // Negative weights, too.
+            let value = (number % 1000) as i64 - 400;
+            let value = value as u64;
+            sum += value as i64;
+            let at = QUEUE.position(value as i64);
+            assert!(QUEUE.is_free(at));
+            QUEUE.send(at, &message(value));
+            assert_eq!(taken(&QUEUE), [value]);
+        }
+        assert!(QUEUE.is_empty());
+        assert_eq!(QUEUE.end().sum(), sum + 2, "with a carry of each round of numbers");
+    }
+
+    #[test]
+    fn a_ring_that_is_full_most_of_the_time_loses_nothing_and_keeps_each_threads_order() {
+        const EACH: u64 = 3 * LENGTH;
+        static QUEUE: Queue = Queue::new();
+        let all = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let all = &all;
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let value = thread << 32 | number;
+                        let at = QUEUE.position(value as i64);
+                        while !QUEUE.is_free(at) {
+                            let mut all = all.lock().unwrap();
+                            all.extend(taken(&QUEUE));
+                        }
+                        QUEUE.send(at, &message(value));
+                    }
+                });
+            }
+        });
+        let mut all = all.into_inner().unwrap();
+        all.extend(taken(&QUEUE));
+        assert!(QUEUE.is_empty());
+        for thread in 0..4u64 {
+            let numbers = all.iter().filter(|value| *value >> 32 == thread).map(|value| value & u64::from(u32::MAX));
+            assert!(numbers.eq(0..EACH));
+        }
+        assert_eq!(all.len() as u64, 4 * EACH);
+    }
+}
