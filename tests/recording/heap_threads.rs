@@ -1,8 +1,9 @@
 //! Unsynchronized threads: their order is unknown, but the accounts are exact.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::support::{MIB, Raw, Reader, alone, bytes_before_recording, cpu, live, record_large};
 use memtrace::{Device, stats};
@@ -59,9 +60,56 @@ fn come_and_go(reader: Option<fn() -> Reader>) {
     assert_eq!(bytes_before_recording(), empty);
 }
 
+/// Stops the other threads wherever they are, again and again, until this is dropped: also between any two steps of the recorder.
+struct Stopper(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Stopper {
+    #[expect(unsafe_code, reason = "signals are C's")]
+    fn begin() -> Self {
+        extern "C" fn pause(_: libc::c_int) {
+            let time = libc::timespec { tv_sec: 0, tv_nsec: 300_000 };
+            // SAFETY: reads one `timespec`; may be called in signal handlers.
+            unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+        }
+        // SAFETY: the handler does what handlers may.
+        unsafe { libc::signal(libc::SIGUSR2, pause as extern "C" fn(_) as usize) };
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let until = Arc::clone(&goes_on);
+        let stop = move || {
+            // SAFETY: returns a number.
+            let own = unsafe { libc::gettid() };
+            while until.load(Relaxed) {
+                let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+                let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse::<i32>().ok());
+                for id in ids.filter(|id| *id != own) {
+                    // SAFETY: the handler is there; a thread that has ended is an error.
+                    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, libc::SIGUSR2) };
+                }
+                thread::sleep(Duration::from_micros(700));
+            }
+        };
+        Self(goes_on, Some(thread::spawn(stop)))
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+        if let Some(thread) = self.1.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn concurrent_threads_are_recorded_to_the_byte() {
+    concurrent_threads(None);
+    (0..3).for_each(|_| concurrent_threads(Some(Stopper::begin)));
+}
+
+fn concurrent_threads(stopper: Option<fn() -> Stopper>) {
     let _alone = alone();
+    let _stopper = stopper.map(|begin| begin());
     let session = record_large();
     let (base, shelf) = (stats(Device::Cpu).allocated_bytes.current, Mutex::new(Vec::new()));
     thread::scope(|threads| {

@@ -150,6 +150,36 @@ mod tests {
         stop();
     }
 
+    /// What threads share: a position for each event, and the ledger once for many.
+    #[test]
+    fn the_ledger_changes_hands_once_for_many_events() {
+        const EVENTS: u64 = 50_000;
+        begin(&Settings { min_size: 0, max_entries: 0, ..Settings::default() });
+        let before = waiting::TURNS.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for thread in 1..=4u64 {
+                scope.spawn(move || {
+                    let _own = guard::own_work();
+                    let site = EventSite { thread: thread::number(), ..EventSite::default() };
+                    for address in (1..=EVENTS).map(|number| thread << 40 | number << 4) {
+                        on_heap_alloc(address, 16, 16, site, 0);
+                    }
+                });
+            }
+        });
+        let turns = waiting::TURNS.load(Ordering::Relaxed) - before;
+        let live = stats(Device::Cpu).map(|stats| stats.allocations.current);
+        stop();
+        untraced_again(4 * EVENTS * 16);
+        assert!(live >= Some(4 * EVENTS), "{live:?}");
+        assert!(turns < 4 * EVENTS / 16, "{turns} turns");
+    }
+
+    /// Blocks that never were stay with the untraced ones.
+    fn untraced_again(bytes: u64) {
+        (0..bytes / 16).for_each(|_| untraced::subtract(16));
+    }
+
     #[test]
     fn an_event_that_waited_has_the_time_at_which_it_took_place() {
         let began = begin(&Settings { min_size: 65_536, ..Settings::default() });

@@ -8,6 +8,8 @@
 //! Bytes below the threshold are counted without the lock, so at the peak they must be read when it happens, not when the ledger
 //! hears of it. The queue adds up the sizes of its events, and `LIMIT` is the sum above which there may be a new peak.
 
+#[cfg(test)]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -135,11 +137,11 @@ pub(super) fn wait(event: &HeapEvent) {
 
 #[inline(always)]
 fn wait_for_place(at: Position) {
-    let mut patience = Patience(0);
     while !QUEUE.is_free(at) {
         take_until(&mut DEVICES[0].lock(), QUEUE.end());
         if !QUEUE.is_free(at) {
-            patience.pause();
+            // Another thread has its place since, and needs the lock or a core to write there.
+            sleep();
         }
     }
 }
@@ -168,8 +170,14 @@ enum Taken {
     Some,
 }
 
+/// How often a thread had the lock to take events.
+#[cfg(test)]
+pub(super) static TURNS: AtomicU64 = AtomicU64::new(0);
+
 /// Takes the events before `end`, up to the first one that is not written yet.
 fn take_until(slot: &mut Option<Ledger>, end: Position) -> Taken {
+    #[cfg(test)]
+    TURNS.fetch_add(1, Ordering::Relaxed);
     let (first, mut last, mut threads) = (QUEUE.first(), None, 0);
     let mut at = first;
     while at.is_before(end) {
@@ -232,7 +240,7 @@ pub(super) fn forget() {
     QUEUE.set_first(QUEUE.end());
 }
 
-/// Waiting for a thread that is about to write a message, or for one that takes messages.
+/// Waiting for a thread that is about to write a message.
 struct Patience(u32);
 
 impl Patience {
@@ -243,7 +251,11 @@ impl Patience {
             return std::hint::spin_loop();
         }
         // That thread may have lost its core.
-        let _errno = KeepErrno::new();
-        std::thread::sleep(Duration::from_micros(50));
+        sleep();
     }
+}
+
+fn sleep() {
+    let _errno = KeepErrno::new();
+    std::thread::sleep(Duration::from_micros(50));
 }
