@@ -6,7 +6,7 @@
 //! the queue on; it is turned off when all events come from one thread again.
 //!
 //! Bytes below the threshold are counted without the lock, so at the peak they must be read when it happens, not when the ledger
-//! hears of it. The queue adds up the sizes of its events, and `LIMIT` is the sum above which there may be a new peak.
+//! hears of it. The queue adds up the sizes of its events, and `State::limit` is the sum above which there may be a new peak.
 
 #[cfg(test)]
 use std::sync::atomic::AtomicU64;
