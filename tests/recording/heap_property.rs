@@ -24,7 +24,7 @@ fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
     blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
 }
 
-/// `contended`: during so many steps another thread holds the ledger most of the time. Events wait from then on, because they
+/// `contended`: during so many steps another thread holds the ledger much of the time. Events wait from then on, because they
 /// come from several threads.
 fn check(steps: Vec<Step>, max_entries: usize, contended: usize) {
     let _alone = alone();
@@ -97,7 +97,7 @@ fn check_breakdowns(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracl
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(100))]
+    #![proptest_config(crate::random::programs(60))]
 
     #[test]
     fn a_recording_agrees_with_the_naive_account(
