@@ -64,7 +64,7 @@ pub(crate) fn records(snapshot: &SnapshotData) -> &[Record] {
     &cpu(snapshot).records
 }
 
-/// A thread that holds the CPU's ledger most of the time, until this is dropped: events of others have to wait for it.
+/// A thread that holds the CPU's ledger much of the time, until this is dropped: events of others have to wait for it.
 #[derive(Debug)]
 pub(crate) struct Reader(&'static AtomicBool, Option<JoinHandle<()>>);
 
@@ -74,7 +74,8 @@ impl Reader {
         GOES_ON.store(true, Relaxed);
         let read = || {
             while GOES_ON.load(Relaxed) {
-                std::hint::black_box(memtrace::stats(Device::Cpu));
+                (0..20).for_each(|_| _ = std::hint::black_box(memtrace::stats(Device::Cpu)));
+                std::thread::yield_now();
             }
         };
         Self(&GOES_ON, Some(std::thread::spawn(read)))
