@@ -75,13 +75,14 @@ impl<'a> GpuCommand<'a> {
 
     /// Runs the program. The simulated driver writes its log to `log`.
     pub(super) fn run(&self, run: &Run, log: &Path) -> Result<ProgramOutput> {
+        // A command runs where the shell is when it runs.
+        let _there = run.shell.push_dir(&self.folder);
         ProgramOutput::of(output(self.command(run, log)?)?)
     }
 
-    /// The same as a command, to be started.
+    /// The same as a command, which runs in the shell's folder.
     pub(super) fn command<'r>(&self, run: &'r Run, log: &Path) -> Result<Cmd<'r>> {
-        let Self { program, arguments, variables, folder } = self;
-        let _there = run.shell.push_dir(folder);
+        let Self { program, arguments, variables, folder: _ } = self;
         let command = cmd!(run.shell, "{program} {arguments...}").envs(run.simulated_gpu()?.variables());
         Ok(command.env("MEMTRACE_CUSIM_LOG", log).env("RUST_BACKTRACE", "0").envs(variables.iter().cloned()))
     }
