@@ -33,7 +33,7 @@ pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
     let ended = post_mortem::out_of_memory(lane, name, &small, "examples/cuda_basics.rs")?;
     let is_row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [size, unit, count, line, ..] = words[..] else { return false };
+        let [size, unit, _share, count, _median, _unit, line, ..] = words[..] else { return false };
         let number = line.strip_prefix("examples/cuda_basics.rs:").and_then(|line| line.parse::<u32>().ok());
         [size, unit, count] == ["481.0", "MiB", "1"] && number.is_some()
     };
