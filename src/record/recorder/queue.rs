@@ -222,8 +222,7 @@ mod tests {
         let mut sum = 0;
         for number in 0..2 * NUMBERS + 3 {
             // Negative weights, too.
-            let value = (number % 1000) as i64 - 400;
-            let value = value as u64;
+            let value = ((number % 1000) as i64 - 400) as u64;
             sum += value as i64;
             let at = QUEUE.position(value as i64);
             assert!(QUEUE.is_free(at));
