@@ -1,6 +1,8 @@
 //! Signals that reach this command while a program runs.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -8,6 +10,7 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
 
 /// Forwards signals until it is dropped.
 pub(crate) struct Forwarded(Handle);
@@ -43,4 +46,18 @@ pub(crate) fn forward_to(program: u32) -> io::Result<Forwarded> {
 /// leaves temporary files. Programs that it runs have the signal as ever.
 pub(crate) fn files_too_large_are_errors() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
+/// Ends this process as the program ended, by a signal too: to whoever started it, it stands for the program. The launcher of
+/// MPICH ends the other ranks of a job if one was ended by a signal, and waits for them if it left with 128 and the signal's number.
+pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        // A core file would be this command's.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+        let _ = emulate_default_handler(signal);
+    }
+    // As a shell says it, of a signal that cannot be sent again, such as one for real-time programs.
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

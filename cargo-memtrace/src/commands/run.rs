@@ -73,10 +73,14 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
+    Ok(signals::end_as(recorded(args)?))
+}
+
+fn recorded(args: &RunArgs) -> Result<ExitStatus, CommandFailure> {
     let mut prepared = Prepared::of(args)?;
     if is_off() {
         output::say("MEMTRACE=off: the program runs, and nothing is recorded");
-        return Ok(exit_code(wait(started(&mut prepared.command)?)?));
+        return wait(started(&mut prepared.command)?);
     }
     let reserved = match &args.out {
         Some(path) => {
@@ -110,7 +114,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
             called::name()
         ));
     }
-    Ok(exit_code(status))
+    Ok(status)
 }
 
 /// Where what a program prints goes if the standard output is for a verdict.
@@ -285,12 +289,6 @@ fn wait_at_most(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>,
     }
     child.kill().and_then(|()| child.wait()).map_err(failed)?;
     Ok(None)
-}
-
-/// As a shell: 128 and the signal's number for a program that a signal ended.
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
-    ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
 /// Why, what the kernel knows instead, and the lines that record the heap of a Rust program.

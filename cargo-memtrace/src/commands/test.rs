@@ -9,7 +9,7 @@ use memtrace_runner::kit::{TEST_RUNNER, cargo, host};
 use crate::arguments::CargoArgs;
 use crate::build;
 use crate::failure::CommandFailure;
-use crate::{cargo_runner, kit, output};
+use crate::{cargo_runner, kit, output, signals};
 
 /// Run tests, on a real or a simulated GPU
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
         command.envs(["dev", "release"].into_iter().flat_map(build::with_names));
     }
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
+    Ok(signals::end_as(status))
 }
 
 /// As nextest spells it: its own `--profile` is another thing.

@@ -14,6 +14,7 @@ mod driver;
 mod emulated;
 mod fleet;
 mod fuzzing;
+mod launchers;
 mod lints;
 mod listed;
 mod locks;
@@ -176,6 +177,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "of eight ranks and of two in one folder, DuckDB, Spark on two workers and the report say the same of every line",
         owns: &[],
         run: fleet::run,
+    },
+    Lane {
+        name: "launchers",
+        tier: Tier::Full,
+        holds: "ranks below Open MPI, MPICH, Slurm and torchrun are recorded and read as one job, and end as without memtrace",
+        owns: &["xtask/launchers"],
+        run: launchers::run,
     },
     Lane {
         name: "nsight",
@@ -347,19 +355,25 @@ pub(crate) const LANES: &[Lane] = &[
     },
 ];
 
-/// The lanes that the quick tier runs in its second process. They share no scratch folder with others.
+/// The lanes that the quick tier runs in its second process, in this order. They share no scratch folder with others. What
+/// builds for the tests' profile comes last: it would wait for the tests' own build.
 pub(crate) const SECOND: &[&str] = &[
-    "main-job",
-    "viewers",
-    "page",
-    "peaks",
-    "builds",
-    "corpus",
-    "consumers",
-    "loom",
     "simulated",
     "unchanged",
     "runner",
+    "peaks",
+    "builds",
+    "corpus",
+    "main-job",
+    "viewers",
+    "page",
+    "consumers",
+    "loom",
+    "emulated",
+    "benches",
+    "instructions",
+    "ranks",
+    "lints",
 ];
 
 pub(crate) fn quick() -> Vec<&'static Lane> {
