@@ -180,6 +180,44 @@ fn a_stream_has_the_drivers_figures_of_a_device_that_came_just_before_its_end() 
     });
 }
 
+/// In the newest part, too, and of a device whose context is not the current one.
+#[test]
+fn a_stream_has_the_size_of_each_device_while_it_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.memtrace");
+    let variables = [("MEMTRACE_CUSIM_DEVICES", "2"), ("MEMTRACE_CUSIM_MEMORY", "3GiB")];
+    on_gpu(&[&variables[..], &[("TEST_OUT", path.to_str().unwrap())]].concat(), || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let [first, _second] = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        let session = memtrace::builder().stream(&out).stream_budget(128 << 10).start().unwrap();
+        let other = raw::alloc(3000).unwrap();
+        first.bind_to_thread().unwrap();
+        raw::alloc(5000).unwrap();
+        session.flush();
+        let sizes = || {
+            let read = open(&out).unwrap();
+            [0, 1].map(|ordinal| {
+                let device = read.device(Device::Cuda(ordinal)).unwrap();
+                assert_eq!(device.memory, None, "it is not the end");
+                device.capacity()
+            })
+        };
+        assert_eq!(sizes(), [Some(3 << 30); 2]);
+        while !folder_has_third_part(&out) {
+            (0..1000).for_each(|_| raw::free(raw::alloc(3000).unwrap()).unwrap());
+            session.flush();
+        }
+        assert_eq!(sizes(), [Some(3 << 30); 2]);
+        raw::free(other).unwrap();
+        drop(session);
+        assert_eq!(open(&out).unwrap().device(Device::Cuda(1)).unwrap().capacity(), Some(3 << 30));
+    });
+}
+
+fn folder_has_third_part(out: &str) -> bool {
+    std::path::Path::new(&out.replace(".memtrace", ".3.memtrace")).exists()
+}
+
 #[test]
 fn what_was_in_use_before_is_asked_of_the_pool() {
     on_gpu(&[], || {

@@ -75,7 +75,7 @@ pub(crate) struct TopArgs {
 /// A positive number of seconds, at most a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.01 to 86400".to_owned())
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.1 to 86400".to_owned())
 }
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), CommandFailure> {

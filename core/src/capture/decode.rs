@@ -258,6 +258,7 @@ impl Reading {
             Tag::Counted => parts.counters.stats.counted = Some(r.get()?),
             Tag::Scopes => parts.scopes = Some(scopes(r)?),
             Tag::Ooms => parts.ooms = r.get()?,
+            Tag::TotalAtFirst => parts.total_at_first = Some(r.get()?),
             Tag::Pool => parts.driver.pool = Some(r.get()?),
             Tag::Memory => parts.driver.memory = Some(r.get()?),
             Tag::Unified => {

@@ -320,6 +320,11 @@ impl<W: Write> Encoder<W> {
         counters.stats.counted.map_or(Ok(()), |counted| self.of_device(Tag::Counted, device, &counted))
     }
 
+    /// Bytes that the device has, as the driver said at its first block.
+    pub fn total_at_first(&mut self, device: Device, total: Option<u64>) -> io::Result<()> {
+        total.map_or(Ok(()), |total| self.of_device(Tag::TotalAtFirst, device, &total))
+    }
+
     pub fn driver(&mut self, device: Device, driver: Driver) -> io::Result<()> {
         driver.pool.map_or(Ok(()), |pool| self.of_device(Tag::Pool, device, &pool))?;
         driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))?;
@@ -349,6 +354,7 @@ impl<W: Write> Encoder<W> {
         self.list_of_device::<Segment>(Tag::Segments, device, &snapshot.segments)?;
         self.some_of_device(Tag::PrivatePools, device, &PrivatePool::of(&snapshot.segments))?;
         self.ooms(device, &snapshot.ooms)?;
+        self.total_at_first(device, snapshot.total_at_first)?;
         self.driver(device, Driver { pool: snapshot.pool, memory: snapshot.memory })
     }
 }

@@ -24,6 +24,7 @@ pub(super) struct DeviceParts {
     pub(super) segments: Option<Vec<Segment>>,
     pub(super) ooms: Vec<OutOfMemory>,
     pub(super) driver: Driver,
+    pub(super) total_at_first: Option<u64>,
     pub(super) segment_records: Vec<SegmentRecord>,
     pub(super) calls: Vec<CallTime>,
     /// By the block's `seq`.
@@ -143,6 +144,7 @@ impl DeviceParts {
             ooms: self.ooms,
             pool: self.driver.pool,
             memory: self.driver.memory,
+            total_at_first: self.total_at_first,
             segment_records: self.segment_records,
             calls: self.calls,
             segments,

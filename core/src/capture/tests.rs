@@ -402,6 +402,7 @@ fn everything() -> SnapshotData {
         Gap { at: 1, records: 20, from_ns: 1_000, to_ns: 1_500 },
         Gap { at: 3, records: 7, from_ns: 3_000, to_ns: 3_500 },
     ];
+    device.total_at_first = Some(24 << 30);
     data.settings.device = Some(Device::Cuda(3));
     data.settings.skip_actions = vec![Action::FreeCompleted, Action::Alloc];
     data.settings.rules.add("framework my_tensors").unwrap();

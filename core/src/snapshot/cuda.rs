@@ -1,5 +1,6 @@
 //! State of the CUDA hooks, and the driver's own memory statistics.
 
+use super::DeviceSnapshot;
 use super::unified::UnifiedMemory;
 use super::words::words;
 
@@ -111,4 +112,13 @@ pub struct GraphMemory {
     pub reserved: u64,
     /// High-water mark of `reserved`.
     pub reserved_high: u64,
+}
+
+impl DeviceSnapshot {
+    /// Bytes that the device has, as its driver said at the snapshot, at the first recorded block or when it refused one.
+    pub fn capacity(&self) -> Option<u64> {
+        let refused = || self.ooms.iter().rev().find_map(|oom| oom.device_total);
+        let said = self.memory.map(|memory| memory.total).or(self.total_at_first).or_else(refused);
+        said.filter(|total| *total > 0)
+    }
 }

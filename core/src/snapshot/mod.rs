@@ -171,6 +171,9 @@ pub struct DeviceSnapshot {
     pub pool: Option<Pool>,
     /// CUDA only: the driver's statistics of the device, if the query succeeded.
     pub memory: Option<DeviceMemory>,
+    /// CUDA only: bytes that the device has, as the driver said when its first block was recorded. A stream has them from then
+    /// on, and [`memory`](Self::memory) only once it has ended. See [`capacity`](Self::capacity).
+    pub total_at_first: Option<u64>,
     /// The segments that exist: those that the driver reported, and estimated ones for addresses outside of every segment
     /// ever reported. Together with `segment_records` they cover every address of the log.
     pub segments: Vec<Segment>,

@@ -107,7 +107,7 @@ impl CaptureStream {
             part.names.retain(|name| known.contains(&name.seq));
             self.append_part(device, &mut part)?;
             if let Some(position) = self.devices.get_mut(at) {
-                (position.cursor, position.skipped) = (end.cursor, true);
+                (position.cursor, position.skipped, position.has_total) = (end.cursor, true, false);
             }
             self.append_state(at, end)?;
         }

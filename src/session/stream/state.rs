@@ -29,12 +29,21 @@ pub(super) struct LogPosition {
     pub(super) uses: UseCursor,
     /// Records were skipped, so scope statistics no longer follow from the log.
     pub(super) skipped: bool,
+    /// The file has the bytes that the device has.
+    pub(super) has_total: bool,
     pub(super) lost: Lost,
 }
 
 impl LogPosition {
     pub(super) fn of(device: Device) -> Self {
-        Self { device, cursor: Cursor::default(), uses: UseCursor::default(), skipped: false, lost: Lost::default() }
+        Self {
+            device,
+            cursor: Cursor::default(),
+            uses: UseCursor::default(),
+            skipped: false,
+            has_total: false,
+            lost: Lost::default(),
+        }
     }
 }
 

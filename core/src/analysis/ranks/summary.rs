@@ -19,9 +19,7 @@ pub struct DevicePeak {
 
 impl DevicePeak {
     pub(in crate::analysis) fn of(device: &DeviceSnapshot) -> Self {
-        let refused = || device.ooms.iter().rev().find_map(|oom| oom.device_total);
-        let capacity = device.memory.map(|memory| memory.total).or_else(refused).filter(|total| *total > 0);
-        Self { device: device.device, bytes: device.peak.total(), capacity }
+        Self { device: device.device, bytes: device.peak.total(), capacity: device.capacity() }
     }
 
     /// The capacity without the peak; below 0 where an estimate is too high.

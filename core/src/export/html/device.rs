@@ -160,7 +160,7 @@ pub(super) fn part(
         "early": blocks.early,
         "gone": blocks.gone,
         "rows": blocks.rows,
-        "capacity": device.memory.map(|memory| memory.total),
+        "capacity": device.capacity(),
         "peak": {
             "total": peak.total(),
             "bytes": peak.bytes,
