@@ -2,7 +2,7 @@
 
 mod ranks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use memtrace_core::analysis::{Key, Moment};
@@ -23,14 +23,17 @@ Examples:
   cargo memtrace diff before.memtrace after.memtrace --by line --md >>pull-request.md
   cargo memtrace diff run.memtrace run.memtrace --at step:2 --at-after step:9
   cargo memtrace diff before/ after/            the ranks of two jobs: folders with a file for each rank
+  cargo memtrace diff a0.memtrace a1.memtrace --after b0.memtrace b1.memtrace    the same of files
 
-Of two folders, each rank is compared with the rank of its number, at its own peak. The tables are over all ranks, by line
+Of two jobs, each rank is compared with the rank of its number, at its own peak. The tables are over all ranks, by line
 unless --by names others.")]
 pub(crate) struct DiffArgs {
-    /// The recording before the change, or the folder of a job's ranks
-    before: PathBuf,
-    /// The recording after the change, or the folder of a job's ranks
-    after: PathBuf,
+    /// The recordings before and after the change, or the folders of two jobs' ranks; with --after, the files before
+    #[arg(required = true, value_names = ["BEFORE", "AFTER"])]
+    files: Vec<PathBuf>,
+    /// The files of the ranks after the change
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    after: Vec<PathBuf>,
     /// Tables to print. By operator, a PyTorch snapshot and a recording of candle are paired
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::key())]
     by: Vec<Key>,
@@ -56,6 +59,43 @@ pub(crate) struct DiffArgs {
     job_after: Option<u32>,
 }
 
+/// What is compared with the other side: one recording, or several ranks.
+struct Side {
+    /// For errors.
+    name: String,
+    files: Vec<PathBuf>,
+}
+
+impl Side {
+    /// The recordings of a folder with several are ranks only if the other side is a folder or several files, too.
+    fn of(name: &str, paths: &[PathBuf], are_ranks: bool) -> Result<Self, CommandFailure> {
+        let name = match paths {
+            [path] => path.display().to_string(),
+            _ => name.to_owned(),
+        };
+        Ok(Self { name, files: if are_ranks { input::files(paths)? } else { paths.to_vec() } })
+    }
+
+    fn first(&self) -> Option<&Path> {
+        self.files.first().map(PathBuf::as_path)
+    }
+}
+
+/// Before and after.
+fn sides(args: &DiffArgs) -> Result<[Side; 2], CommandFailure> {
+    let (before, after) = match (&args.files[..], &args.after[..]) {
+        ([before, after], []) => (std::slice::from_ref(before), std::slice::from_ref(after)),
+        (_, []) => {
+            return Err(CommandFailure::usage(
+                "give BEFORE and AFTER, or several recordings and --after with those after the change",
+            ));
+        }
+        sides => sides,
+    };
+    let are_ranks = !args.after.is_empty() || args.files.iter().all(|path| path.is_dir());
+    Ok([Side::of("before", before, are_ranks)?, Side::of("after", after, are_ranks)?])
+}
+
 pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     let options = DiffOptions {
         keys: args.by.clone(),
@@ -65,14 +105,16 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
         rows: args.selection.top,
         threshold: args.threshold,
     };
-    if let Some(folders) = ranks::folders(args)? {
-        return ranks::show(args, &options, &folders);
+    let sides = sides(args)?;
+    if sides.iter().any(|side| side.files.len() > 1) {
+        return ranks::show(args, &options, &sides);
     }
-    let before = input::read_selected(Some(&args.before), &args.selection)?;
-    let other = match args.before == args.after {
+    let [before, after] = sides.each_ref().map(Side::first);
+    let other = match before == after {
         true => None,
-        false => Some(input::read_selected(Some(&args.after), &args.selection)?),
+        false => Some(input::read_selected(after, &args.selection)?),
     };
+    let before = input::read_selected(before, &args.selection)?;
     let progress = Progress::of("comparing the recordings");
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);

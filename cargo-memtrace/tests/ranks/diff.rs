@@ -236,3 +236,24 @@ fn a_rank_is_compared_on_the_device_of_the_rank_after() {
     // Rank 2 has no partner, so its own main device counts.
     assert_eq!((&row(2)["before_device"], &row(2)["before_bytes"]), (&json!("cuda:0"), &json!(peak())));
 }
+
+/// Files of both sides, named one by one, are what their folders are.
+#[test]
+fn files_are_compared_as_their_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    two_jobs(folder.path());
+    let of_folders = ends(0, folder.path(), &["diff", "before", "after"]).0;
+    let before = BEFORE.map(|(rank, _)| format!("before/{rank}.memtrace"));
+    let after = AFTER.map(|(rank, _)| format!("after/{rank}.memtrace"));
+    let [before, after] = [&before, &after].map(|files| files.each_ref().map(String::as_str));
+    let of_files = [&["diff"], &before[..], &["--after"], &after].concat();
+    assert_eq!(ends(0, folder.path(), &of_files).0, of_folders);
+    let of_both = [&["diff"], &before[..], &["--after", "after"]].concat();
+    assert_eq!(ends(0, folder.path(), &of_both).0, of_folders);
+    let one = ["diff", before[0], "--after", after[0]];
+    assert_eq!(ends(0, folder.path(), &one).0, ends(0, folder.path(), &["diff", before[0], after[0]]).0);
+    for wrong in [&before[..1], &before] {
+        let error = ends(2, folder.path(), &[&["diff"], wrong].concat()).1;
+        assert!(error.contains("give BEFORE and AFTER, or several"), "{error}");
+    }
+}
