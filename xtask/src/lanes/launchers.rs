@@ -33,7 +33,7 @@ struct Trial<'a> {
     /// The current folder of all programs.
     folder: PathBuf,
     tool: PathBuf,
-    library: PathBuf,
+    preload: PathBuf,
     checks: Checks,
 }
 
@@ -47,9 +47,9 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let folder = run.scratch("launchers")?;
     cmd!(run.shell, "cc -g -O0 -o {folder}/rank xtask/launchers/rank.c").run()?;
     let _cluster = Slurm::started(run, &folder)?;
-    let library = run.target.join("debug/libmemtrace_preload.so");
+    let preload = run.target.join("debug/libmemtrace_preload.so");
     let tool = built.path("cargo-memtrace")?.to_owned();
-    let mut trial = Trial { run, folder, tool, library, checks: Checks::default() };
+    let mut trial = Trial { run, folder, tool, preload, checks: Checks::default() };
     let _inside = run.shell.push_dir(&trial.folder);
     LAUNCHERS.into_iter().try_for_each(|(name, variable, words)| trial.launcher(name, variable, words))?;
     trial.nested()?;
@@ -150,8 +150,8 @@ impl Trial<'_> {
 
     /// Without the command; each file has the host, the process and the rank in its name.
     fn named(&mut self) -> Result<()> {
-        let library = self.library.display();
-        let mut command = self.launched(LAUNCHERS[0].2, RANKS).arg("env").arg(format!("LD_PRELOAD={library}"));
+        let preload = self.preload.display();
+        let mut command = self.launched(LAUNCHERS[0].2, RANKS).arg("env").arg(format!("LD_PRELOAD={preload}"));
         command = command.args(["MEMTRACE_RUN=all", "MEMTRACE_OUT=named/%h-%p-%r.memtrace"]);
         output(command.args(["./rank", LAUNCHERS[0].1]))?;
         let mut ranks: Vec<String> = Vec::new();
