@@ -57,7 +57,7 @@ pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let _ = emulate_default_handler(signal);
     }
-    // As a shell says it, of a signal that cannot be sent again, such as one for real-time programs.
+    // As a shell says it, of a real-time signal, which `emulate_default_handler` does not know.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

@@ -21,31 +21,6 @@ pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
 /// Blocks of no known device, or of one beyond those that can have a ledger.
 pub(crate) static UNPLACED: AtomicU64 = AtomicU64::new(0);
 
-/// Devices whose size is kept.
-const DEVICES: usize = 32;
-/// Bytes that each CUDA device has, as its driver said at the first recorded block; 0 until it is asked, [`UNTOLD`] if it did not
-/// say. Each is a number by itself, so no order with other memory is needed.
-static TOTALS: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
-const UNTOLD: u64 = u64::MAX;
-
-fn total_of(device: Device) -> Option<&'static AtomicU64> {
-    let Device::Cuda(ordinal) = device else { return None };
-    TOTALS.get(ordinal as usize)
-}
-
-/// Asks for the bytes that the device has, once.
-pub(crate) fn know_total(device: Device, ask: impl FnOnce() -> Option<u64>) {
-    if let Some(total) = total_of(device).filter(|total| total.load(Ordering::Relaxed) == 0) {
-        total.store(ask().filter(|bytes| *bytes > 0).unwrap_or(UNTOLD), Ordering::Relaxed);
-    }
-}
-
-/// Bytes that the device has, from its first recorded block on.
-pub(crate) fn total_at_first(device: Device) -> Option<u64> {
-    let total = total_of(device)?.load(Ordering::Relaxed);
-    Some(total).filter(|total| ![0, UNTOLD].contains(total))
-}
-
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
     recorder::with_ledger(device, |ledger| ledger.refused(oom));
 }

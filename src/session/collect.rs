@@ -14,7 +14,7 @@ use super::numbers::DenseStacks;
 use super::process::{own_folder, this_process};
 use crate::record::measure::MeasuredCopy;
 use crate::record::unwind::ObjectMap;
-use crate::record::{CONTEXTS, DeviceCopy, device_memory};
+use crate::record::{CONTEXTS, DeviceCopy, recorder};
 use crate::symbol;
 
 /// Everything that changes while the program runs, copied at one moment. The rest of the work can wait.
@@ -33,7 +33,7 @@ impl Copied {
         let mut data = assemble(&self.settings, self.copies, self.process, self.health);
         for (device, Driver { pool, memory }) in data.devices.iter_mut().zip(self.drivers) {
             (device.pool, device.memory) = (pool, memory);
-            device.total_at_first = device_memory::total_at_first(device.device);
+            device.total_at_first = recorder::total_at_first(device.device);
         }
         data.gpu_work = self.gpu_work;
         data

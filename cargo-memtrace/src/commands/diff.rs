@@ -110,11 +110,12 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
         return ranks::show(args, &options, &sides);
     }
     let [before, after] = sides.each_ref().map(Side::first);
-    let other = match before == after {
+    let is_one = before == after;
+    let before = input::read_selected(before, &args.selection)?;
+    let other = match is_one {
         true => None,
         false => Some(input::read_selected(after, &args.selection)?),
     };
-    let before = input::read_selected(before, &args.selection)?;
     let progress = Progress::of("comparing the recordings");
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);

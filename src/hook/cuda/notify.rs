@@ -71,7 +71,7 @@ fn record(outcome: &Outcome, mut site: EventSite) {
         site.stream = streams::number(context, stream, site.thread);
     }
     let Some(device) = outcome.device() else { return device_memory::on_unplaced() };
-    device_memory::know_total(device, || Some(query::asked(&place)?.1));
+    recorder::know_total(device, || Some(query::asked(&place)?.1));
     let ask = || match segments::segment_of(address, size, site.memory) {
         Some(answer) if device::ended() == place.ended => AskedSegment::Known(answer),
         _ if gone::is_gone(device, address) => AskedSegment::Gone,

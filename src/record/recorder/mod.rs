@@ -28,7 +28,7 @@ pub(crate) use self::read::peak_since;
 pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
 use self::slots::{ACTIVE_DEVICES, LockedSlot, MAX_DEVICES};
 pub(super) use self::slots::{before, has_place_for};
-pub(crate) use self::slots::{devices, had_blocks_before};
+pub(crate) use self::slots::{devices, had_blocks_before, know_total, total_at_first};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
 pub(crate) use self::state::{is_recording, is_taken, restart, start, stop, switch, was_forked};
 use self::waiting::{lock_heap, lock_heap_or_wait, wait};

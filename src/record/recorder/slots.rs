@@ -28,6 +28,11 @@ pub(super) static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
 static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 
+/// Bytes that each CUDA device has, as its driver said at the first recorded block; 0 until it is asked, [`UNTOLD`] if it did not
+/// say. Each is a number by itself, so no order with other memory is needed.
+static TOTALS: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
+const UNTOLD: u64 = u64::MAX;
+
 /// Every device that can have a ledger, in the order of the slots.
 pub(crate) fn devices() -> impl Iterator<Item = Device> {
     let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
@@ -65,4 +70,22 @@ pub(crate) fn had_blocks_before() -> bool {
 pub(in crate::record) fn before(device: Device) -> u64 {
     let Device::Cuda(ordinal) = device else { return 0 };
     BEFORE.get(ordinal as usize).map_or(0, |before| before.load(Ordering::Relaxed))
+}
+
+fn total_of(device: Device) -> Option<&'static AtomicU64> {
+    let Device::Cuda(ordinal) = device else { return None };
+    TOTALS.get(ordinal as usize)
+}
+
+/// Asks for the bytes that the device has, once.
+pub(crate) fn know_total(device: Device, ask: impl FnOnce() -> Option<u64>) {
+    if let Some(total) = total_of(device).filter(|total| total.load(Ordering::Relaxed) == 0) {
+        total.store(ask().filter(|bytes| *bytes > 0).unwrap_or(UNTOLD), Ordering::Relaxed);
+    }
+}
+
+/// Bytes that the device has, from its first recorded block on.
+pub(crate) fn total_at_first(device: Device) -> Option<u64> {
+    let total = total_of(device)?.load(Ordering::Relaxed);
+    Some(total).filter(|total| ![0, UNTOLD].contains(total))
 }

@@ -10,7 +10,7 @@ use super::state::{CaptureStream, Flush, LogPosition, Lost};
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
 use crate::record::uses::{self, UseCopy, UseCursor};
-use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, device_memory, recorder};
+use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
 use crate::symbol;
 
 /// Records copied under the device's lock, which takes less than a millisecond.
@@ -153,7 +153,7 @@ impl CaptureStream {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };
-        let total = device_memory::total_at_first(device).filter(|_| !position.has_total);
+        let total = recorder::total_at_first(device).filter(|_| !position.has_total);
         position.has_total |= total.is_some();
         self.append_tables()?;
         if detail == Detail::Whole {

@@ -2,7 +2,7 @@
 
 mod slurm;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 
 use anyhow::{Context, Result};
@@ -75,24 +75,22 @@ impl Trial<'_> {
 
     fn again(&self, words: &[&str], arguments: &[&str]) -> Result<Output> {
         let tool = &self.tool;
-        output(
-            self.launched(words, RANKS).arg(tool).args(["memtrace", "run", "--exec", "./rank", "--"]).args(arguments),
-        )
+        output(self.launched(words).arg(tool).args(["memtrace", "run", "--exec", "./rank", "--"]).args(arguments))
     }
 
-    fn launched(&self, words: &[&str], ranks: usize) -> Cmd<'_> {
-        self.run.shell.cmd("timeout").args(["120", words[0]]).args(&words[1..]).arg(ranks.to_string())
+    fn launched(&self, words: &[&str]) -> Cmd<'_> {
+        self.run.shell.cmd("timeout").arg("120").args(words).arg(RANKS.to_string())
     }
 
-    /// What the report of a folder says, and its exit code.
-    fn report(&self, folder: &str) -> Result<(String, Option<i32>)> {
+    /// What the report of all recordings says, and its exit code.
+    fn report(&self) -> Result<(String, Option<i32>)> {
         let tool = &self.tool;
-        let output = output(cmd!(self.run.shell, "{tool} memtrace report {folder}"))?;
+        let output = output(cmd!(self.run.shell, "{tool} memtrace report target/memtrace"))?;
         Ok((both_streams(&output), output.status.code()))
     }
 
     fn all_are_right(&mut self, name: &str) -> Result<()> {
-        let (report, _) = self.report("target/memtrace")?;
+        let (report, _) = self.report()?;
         self.checks.says(name, &report, &format!("All {RANKS} ranks that the launcher started are here."));
         for rank in 0..RANKS {
             let has_its_size = |line: &str| {
@@ -107,27 +105,23 @@ impl Trial<'_> {
 
     fn one_is_missing(&mut self, name: &str) -> Result<()> {
         let last = RANKS - 1;
-        let (tool, recordings) = (&self.tool, self.recordings()?);
+        let (tool, recordings) = (&self.tool, self.run.shell.read_dir("target/memtrace")?);
         let is_last = |file: &PathBuf| {
             let report = cmd!(self.run.shell, "{tool} memtrace report {file}").quiet().read();
             report.is_ok_and(|report| report.contains(&format!("this is rank {last} of {RANKS}")))
         };
         let file = recordings.into_iter().find(is_last).context("no recording of the last rank")?;
         self.run.shell.remove_path(file)?;
-        let (report, _) = self.report("target/memtrace")?;
+        let (report, _) = self.report()?;
         self.checks.says(name, &report, &format!("Rank {last} has no recording here."));
         Ok(())
-    }
-
-    fn recordings(&self) -> Result<Vec<PathBuf>> {
-        Ok(self.run.shell.read_dir("target/memtrace")?)
     }
 
     /// The same job, started again at once.
     fn two_jobs(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
         self.recorded(words, &[variable])?;
         self.again(words, &[variable])?;
-        let (report, code) = self.report("target/memtrace")?;
+        let (report, code) = self.report()?;
         self.checks.says(name, &report, "these are recordings of 2 jobs");
         self.checks.equal(&format!("{name}, two jobs: exit code"), code, Some(2));
         Ok(())
@@ -135,7 +129,7 @@ impl Trial<'_> {
 
     /// The launcher ends the others, as it does without memtrace.
     fn one_fails(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
-        let alone = output(self.launched(words, RANKS).args(["./rank", variable, "fail"]))?;
+        let alone = output(self.launched(words).args(["./rank", variable, "fail"]))?;
         let ended = self.recorded(words, &[variable, "fail"])?;
         self.checks.equal(&format!("{name}, rank 1 aborts"), ended.status, alone.status);
         self.all_are_right(&format!("{name}, rank 1 aborts"))
@@ -150,15 +144,13 @@ impl Trial<'_> {
 
     /// Without the command; each file has the host, the process and the rank in its name.
     fn named(&mut self) -> Result<()> {
-        let preload = self.preload.display();
-        let mut command = self.launched(LAUNCHERS[0].2, RANKS).arg("env").arg(format!("LD_PRELOAD={preload}"));
-        command = command.args(["MEMTRACE_RUN=all", "MEMTRACE_OUT=named/%h-%p-%r.memtrace"]);
-        output(command.args(["./rank", LAUNCHERS[0].1]))?;
-        let mut ranks: Vec<String> = Vec::new();
-        for file in self.run.shell.read_dir("named")? {
-            ranks.push(Path::new(&file).file_stem().unwrap_or_default().to_string_lossy().into_owned());
-        }
-        let mut ranks: Vec<&str> = ranks.iter().filter_map(|name| name.rsplit('-').next()).collect();
+        let (preload, (_, variable, words)) = (self.preload.display(), LAUNCHERS[0]);
+        let command = self.launched(words).arg("env").arg(format!("LD_PRELOAD={preload}"));
+        let command = command.args(["MEMTRACE_RUN=all", "MEMTRACE_OUT=named/%h-%p-%r.memtrace"]);
+        output(command.args(["./rank", variable]))?;
+        let files = self.run.shell.read_dir("named")?;
+        let stems = files.iter().filter_map(|file| file.file_stem()?.to_str());
+        let mut ranks: Vec<&str> = stems.filter_map(|stem| stem.rsplit('-').next()).collect();
         ranks.sort_unstable();
         self.checks.equal("files named by their ranks", ranks, vec!["0", "1", "2", "3"]);
         Ok(())
