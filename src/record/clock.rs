@@ -60,9 +60,22 @@ impl Clock {
 
     #[cold]
     fn far(&mut self, ticks: u64) -> u64 {
+        // A comparison may bring the rate for the time before it.
+        self.before(ticks).unwrap_or_else(|| {
+            let now = self.recalibrate();
+            self.before(ticks).unwrap_or(now)
+        })
+    }
+
+    /// Before the last comparison, for no longer than that may count: the counter may have jumped.
+    fn before(&self, ticks: u64) -> Option<u64> {
         let before = self.from.ticks.wrapping_sub(ticks);
-        // Longer before the last comparison than that may count, the counter has jumped.
-        if before <= self.span { self.from.ns.saturating_sub(scaled(before, self.rate)) } else { self.recalibrate() }
+        (before <= self.span).then(|| self.from.ns.saturating_sub(scaled(before, self.rate)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_rate(&self) -> bool {
+        self.rate > 0
     }
 
     /// [`now`](Self::now) without storing it.
@@ -161,6 +174,30 @@ mod tests {
         clock.span = 4_000_000;
         let times = [9_000_000, 8_000_000, 10_500_000].map(|ticks| clock.at(ticks));
         assert_eq!(times, [500_000, 500_000, 1_250_000], "and time never goes back");
+    }
+
+    #[test]
+    fn a_moment_before_the_rate_was_known_has_its_own_time() {
+        let began = Instant::now();
+        let reading = || loop {
+            let (both, undisturbed) = Clock::new(began).read_clocks();
+            if undisturbed {
+                return both;
+            }
+        };
+        let from = reading();
+        std::thread::sleep(Duration::from_millis(2));
+        let sent = reading();
+        std::thread::sleep(Duration::from_millis(20));
+        let told = loop {
+            let mut clock = Clock { from, ..Clock::new(began) };
+            let time = clock.at(sent.ticks);
+            // Otherwise this comparison was disturbed.
+            if clock.has_rate() {
+                break time;
+            }
+        };
+        assert!(told.abs_diff(sent.ns) < 1_000_000, "{told} {}", sent.ns);
     }
 
     #[test]
