@@ -9,6 +9,11 @@ pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
     index_of(device).and_then(slot)
 }
 
+/// For what is in the ledger already: heap events may wait.
+pub(super) fn slot_as_it_is(device: Device) -> Option<LockedSlot> {
+    index_of(device).and_then(|index| DEVICES.get(index)).map(|slot| slot.lock())
+}
+
 /// The slot with this index. The CPU's has seen all heap events that came before.
 pub(super) fn slot(index: usize) -> Option<LockedSlot> {
     match index {

@@ -7,7 +7,7 @@ use memtrace_core::snapshot::{Device, MemoryStats};
 
 #[cfg(feature = "metrics")]
 use super::super::ledger::windows::ScopeBytes;
-use super::locked::slot_of;
+use super::locked::{slot_as_it_is, slot_of};
 use super::outside::outside;
 use super::slots::{ACTIVE, devices};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
@@ -84,7 +84,8 @@ pub(crate) fn log_end(device: Device, detail: Detail, uses: UseCursor) -> Option
     Some((ledger.end(), copy))
 }
 
-/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`.
+/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`. They are in the ledger: heap events that
+/// wait come after them.
 pub(crate) fn read_log(
     device: Device,
     cursor: &mut Cursor,
@@ -92,13 +93,13 @@ pub(crate) fn read_log(
     limit: usize,
     out: &mut LogPart,
 ) -> Result<(), Overwritten> {
-    let Some(slot) = slot_of(device) else { return Ok(()) };
+    let Some(slot) = slot_as_it_is(device) else { return Ok(()) };
     slot.as_ref().map_or(Ok(()), |ledger| ledger.copy_log(cursor, end, limit, out))
 }
 
 /// Moves the cursor to `end` without reading records and marks.
 pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
-    let Some(slot) = slot_of(device) else { return };
+    let Some(slot) = slot_as_it_is(device) else { return };
     if let Some(ledger) = slot.as_ref() {
         ledger.skip_log(cursor, end, out);
     }
