@@ -11,7 +11,10 @@ pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
 
 /// For what is in the ledger already: heap events may wait.
 pub(super) fn slot_as_it_is(device: Device) -> Option<LockedSlot> {
-    index_of(device).and_then(|index| DEVICES.get(index)).map(|slot| slot.lock())
+    match index_of(device)? {
+        0 => Some(waiting::lock_as_it_is()),
+        index => DEVICES.get(index).map(|slot| slot.lock()),
+    }
 }
 
 /// The slot with this index. The CPU's has seen all heap events that came before.

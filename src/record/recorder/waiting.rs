@@ -10,7 +10,7 @@
 
 #[cfg(test)]
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use memtrace_core::snapshot::ThreadId;
@@ -50,9 +50,23 @@ const _: () = assert!(LENGTH >= 4 * BATCH);
 /// The ledger's line for an event is fetched while it takes so many others.
 const AHEAD: u64 = 6;
 
+/// Who waits for the lock to read. Without it those who take out batches leave a reader no chance.
+static READERS: AtomicU32 = AtomicU32::new(0);
+
+/// The CPU's slot, as it is; the next batch is taken after it.
+pub(super) fn lock_as_it_is() -> LockedSlot {
+    DEVICES[0].try_lock().unwrap_or_else(|| {
+        // Relaxed: a hint.
+        READERS.fetch_add(1, Ordering::Relaxed);
+        let slot = DEVICES[0].lock();
+        READERS.fetch_sub(1, Ordering::Relaxed);
+        slot
+    })
+}
+
 /// The CPU's slot, which has seen all events that came before.
 pub(super) fn lock_heap() -> LockedSlot {
-    let slot = DEVICES[0].lock();
+    let slot = lock_as_it_is();
     if QUEUE.is_empty() { slot } else { catch_up(slot) }
 }
 
@@ -65,7 +79,7 @@ fn catch_up(mut slot: LockedSlot) -> LockedSlot {
     while take_until(&mut slot, end) == Taken::Some {
         drop(slot);
         patience.pause();
-        slot = DEVICES[0].lock();
+        slot = lock_as_it_is();
     }
     slot
 }
@@ -146,9 +160,12 @@ fn wait_for_place(at: Position) {
     }
 }
 
-/// Takes the events that wait, unless another thread does.
+/// Takes the events that wait, unless another thread does or wants to read.
 #[cold]
 fn take_a_batch() {
+    if READERS.load(Ordering::Relaxed) > 0 {
+        return;
+    }
     let Some(mut slot) = DEVICES[0].try_lock() else { return };
     if take_until(&mut slot, QUEUE.end()) != Taken::ManyOfOneThread {
         return;
@@ -238,6 +255,7 @@ pub(super) fn undo(thread: ThreadId, address: u64, size: u64) {
 /// In a forked child, where no other thread is and nothing is recorded: no event will ever be written.
 pub(super) fn forget() {
     QUEUE.set_first(QUEUE.end());
+    READERS.store(0, Ordering::Relaxed);
 }
 
 /// Waiting for a thread that is about to write a message.

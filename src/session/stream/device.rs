@@ -14,7 +14,7 @@ use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder}
 use crate::symbol;
 
 /// Records copied under the device's lock, which takes less than a millisecond.
-const PORTION: usize = 8192;
+const PORTION: usize = 12_288;
 
 /// The end of a device's log, and the device's state there.
 pub(super) struct LogEnd {
