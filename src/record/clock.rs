@@ -73,11 +73,6 @@ impl Clock {
         (before <= self.span).then(|| self.from.ns.saturating_sub(scaled(before, self.rate)))
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_rate(&self) -> bool {
-        self.rate > 0
-    }
-
     /// [`now`](Self::now) without storing it.
     pub(crate) fn peek(&self) -> u64 {
         self.last.max(self.read_clocks().0.ns)
@@ -193,7 +188,7 @@ mod tests {
             let mut clock = Clock { from, ..Clock::new(began) };
             let time = clock.at(sent.ticks);
             // Otherwise this comparison was disturbed.
-            if clock.has_rate() {
+            if clock.rate > 0 {
                 break time;
             }
         };

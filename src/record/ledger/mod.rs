@@ -432,11 +432,6 @@ impl Ledger {
         self.clock.now()
     }
 
-    #[cfg(test)]
-    pub(crate) fn knows_times(&self) -> bool {
-        self.clock.has_rate()
-    }
-
     /// Adds the segment of a block that is about to be entered; returns whether the reserved bytes grew.
     pub(crate) fn segment(&mut self, answer: SegmentAnswer, ticket: QueryTicket, site: EventSite) -> bool {
         let time_ns = self.now();

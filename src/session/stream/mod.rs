@@ -1,7 +1,7 @@
 //! Streamed capture: an append-only file that grows while the program runs, and survives any end of it.
 //!
 //! ```text
-//!  ring buffer of a ledger ──(device lock, 8,192 records at a time)──► CaptureStream: stacks and addresses renumbered
+//!  ring buffer of a ledger ──(device lock, at most 12,288 records)────► CaptureStream: stacks and addresses renumbered
 //!         ▲                                                                  │ capture::Encoder, one buffer
 //!         │ recorded threads take only that lock and never wait for the disk ▼
 //!         └────────────────────────────────────────────────  write, then a commit, about ten times a second
