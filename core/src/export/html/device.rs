@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
 use super::extras::Most;
-use super::history::{LifetimeRow, PageHistory};
+use super::history::{HistoryRow, PageHistory};
 use super::keys::{BlockKey, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::sources::SourceTexts;
@@ -121,7 +121,7 @@ pub(super) fn part(
     max_bytes: u64,
     has_sources: bool,
 ) -> Result<DevicePart, Error> {
-    let history = PageHistory::of(device);
+    let history = PageHistory::of(device, device.lifetimes());
     let stacks = UsedStacks::of(&history);
     let keys = keys(device, &history, &stacks);
     let start_ns = log_start_ns(device);
@@ -300,7 +300,7 @@ fn pack(
         })
         .collect();
     let rows = || history.rows.iter().enumerate().filter(|(at, _)| is_shown(*at)).map(|(_, row)| row);
-    let life = |row: &LifetimeRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
+    let life = |row: &HistoryRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
     columns.numbers("block.from", Delta, rows().map(|row| row.block.time_ns));
     columns.numbers("block.life", Plain, rows().map(life));
     columns.numbers("block.size", Plain, rows().map(|row| row.block.size));

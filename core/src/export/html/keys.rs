@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::history::{LifetimeRow, PageHistory};
+use super::history::{HistoryRow, PageHistory};
 use crate::analysis::{Key, KeySource, Labels, NO_PARAMETER};
 use crate::recording::DeviceView;
 use crate::snapshot::StackId;
@@ -20,7 +20,7 @@ pub(super) struct BlockKey {
 }
 
 impl BlockKey {
-    pub(super) fn of_row(&self, stacks: &UsedStacks, row: u32, block: &LifetimeRow) -> usize {
+    pub(super) fn of_row(&self, stacks: &UsedStacks, row: u32, block: &HistoryRow) -> usize {
         let at = match self.source {
             KeySource::Stack => stacks.number(block.block.stack),
             KeySource::Context => block.block.context.0,

@@ -11,7 +11,7 @@ use super::{levels, *};
 use crate::analysis::{Key, log};
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, two_lines_and_a_temporary};
-use crate::snapshot::{Device, SnapshotData, Thread, ThreadId};
+use crate::snapshot::{Device, DeviceSnapshot, Lifetimes, SnapshotData, Thread, ThreadId};
 
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u{202e}; \u{2028}";
 
@@ -64,11 +64,15 @@ fn the_viewer_forbids_everything_from_outside() {
     assert!(!PAGE.contains("unsafe-") && !PAGE.contains("http://") && !PAGE.contains("https://"));
 }
 
+fn history_of(device: &DeviceSnapshot) -> PageHistory {
+    PageHistory::of(device, &Lifetimes::of(device))
+}
+
 #[test]
 fn a_history_ends_in_what_is_live_and_knows_the_peak() {
     for data in [two_lines_and_a_temporary(), busy(200)] {
         let device = &data.devices[0];
-        let history = PageHistory::of(device);
+        let history = history_of(device);
         assert_eq!(history.steps.len(), device.records.len());
         let live: Vec<_> = history.rows.iter().filter(|row| row.freed_ns.is_none()).map(|row| row.block).collect();
         assert_eq!(live, device.live);
@@ -88,7 +92,7 @@ fn a_log_that_lost_its_beginning_still_shows_the_peaks_blocks() {
     story.at(4).alloc("last", 50).on(LINE_7);
     story.at(5).free("kept");
     let data = story.overwritten(3).build();
-    let history = PageHistory::of(&data.devices[0]);
+    let history = history_of(&data.devices[0]);
     assert_eq!((history.early, history.peak_step), (2, None));
     let sizes: Vec<u64> = history.peak.iter().map(|(row, _)| history.rows[*row as usize].block.size).collect();
     assert_eq!(sizes, [100, 5000]);
@@ -99,7 +103,7 @@ fn a_log_that_lost_its_beginning_still_shows_the_peaks_blocks() {
 fn levels_keep_every_extreme_and_a_mix_adds_up() {
     let data = busy(9000);
     let device = &data.devices[0];
-    let (history, totals) = (PageHistory::of(device), || log::entries(device).map(|entry| entry.allocated));
+    let (history, totals) = (history_of(device), || log::entries(device).map(|entry| entry.allocated));
     let stacks = UsedStacks::of(&history);
     let scales = levels::scales(&history, 0, data.process.duration_ns);
     assert_eq!(scales.len(), 1, "no level is finer than the log");
@@ -132,7 +136,7 @@ fn every_key_sums_the_peak_as_its_table_does() {
         (record.thread, record.stream) = (ThreadId(at as u32 % 2), at as u32 % 3);
     }
     let device = &data.devices[0];
-    let history = PageHistory::of(device);
+    let history = history_of(device);
     let stacks = UsedStacks::of(&history);
     let found = keys(&DeviceView::of(&data, device), &history, &stacks);
     let of = |name: &str| {
@@ -198,7 +202,7 @@ fn source_text_is_embedded_on_request_only() {
     let there = |path: String| path.replace("/home/u/net", &data.process.working_dir);
     data.stacks.frames.iter_mut().for_each(|frame| frame.file = frame.file.take().map(there));
     let device = &data.devices[0];
-    let stacks = UsedStacks::of(&PageHistory::of(device));
+    let stacks = UsedStacks::of(&history_of(device));
     let found = SourceTexts::of(&data, &stacks);
     let [first, lines] = &found.by_place["src/main.rs:9"].as_array().unwrap()[..] else { panic!("{found:?}") };
     assert_eq!((first.as_u64(), lines.as_array().unwrap().len()), (Some(6), 7));
