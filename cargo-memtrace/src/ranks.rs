@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use memtrace_core::Recording;
-use memtrace_core::analysis::{Key, RankSummary, Ranks, UnreadFile, jobs};
+use memtrace_core::analysis::{Key, RankSummary, Ranks, UnreadFile, job_with_ranks, jobs};
 
 use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
-use crate::input;
+use crate::{input, output};
 
 /// Jobs that an error lists.
 const MOST_JOBS: usize = 8;
@@ -57,15 +57,19 @@ pub(crate) fn all_read(unread: usize, files: usize) -> Result<(), CommandFailure
 /// The recordings of the chosen job, or of the only one.
 fn of_one_job(summaries: Vec<RankSummary>, chosen: JobChoice) -> Result<Vec<RankSummary>, CommandFailure> {
     let jobs = jobs(&summaries);
-    let at = match chosen.number {
-        None if jobs.len() > 1 => {
+    let at = match (chosen.number, job_with_ranks(&summaries, &jobs)) {
+        (None, Some(at)) => {
+            say_what_is_beside(&summaries, &jobs, at);
+            at
+        }
+        (None, None) if jobs.len() > 1 => {
             let all = listed(&summaries, &jobs);
             let (count, how) = (jobs.len(), chosen.how);
             return Err(CommandFailure::usage(format!(
                 "these are recordings of {count} jobs: {all}; choose one with {how}"
             )));
         }
-        number => number.map_or(0, |number| number as usize - 1),
+        (number, _) => number.map_or(0, |number| number as usize - 1),
     };
     let job: HashSet<usize> = match jobs.get(at) {
         Some(job) => job.iter().copied().collect(),
@@ -73,6 +77,16 @@ fn of_one_job(summaries: Vec<RankSummary>, chosen: JobChoice) -> Result<Vec<Rank
         None => return Err(CommandFailure::usage(format!("there is no job {}: there are {}", at + 1, jobs.len()))),
     };
     Ok(summaries.into_iter().enumerate().filter(|(at, _)| job.contains(at)).map(|(_, summary)| summary).collect())
+}
+
+/// Names the processes that are not of this job.
+fn say_what_is_beside(summaries: &[RankSummary], jobs: &[Vec<usize>], chosen: usize) {
+    for (job, number) in jobs.iter().zip(1..).filter(|(_, number)| *number != chosen + 1) {
+        for one in job.iter().filter_map(|at| summaries.get(*at)) {
+            let (file, program) = (&one.file, &one.process.program);
+            output::say(format!("left out: {file} of {program}, which ran beside the ranks (--job {number} reads it)"));
+        }
+    }
 }
 
 /// `1 (train, 8 files from rank0.memtrace on), 2 (…)`

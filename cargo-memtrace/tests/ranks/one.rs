@@ -72,6 +72,23 @@ fn of_two_jobs_in_a_folder_one_is_chosen() {
 }
 
 #[test]
+fn a_launcher_that_was_recorded_beside_the_ranks_is_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = folder.path().join("ranks");
+    four(&ranks);
+    let mut launcher = own(0, 9000);
+    (launcher.process.rank, launcher.process.pid, launcher.process.program) = (None, 9, "mpirun".into());
+    launcher.process.started_unix_us -= 1;
+    capture(&ranks, "launcher.memtrace", &launcher);
+    let left_out = "left out: launcher.memtrace of mpirun, which ran beside the ranks (--job 1 reads it)";
+    let (report, said) = ends(0, folder.path(), &["report", "ranks"]);
+    assert!(report.contains("4 ranks read. Worst: rank 2") && !report.contains("mpirun"), "{report}");
+    assert_eq!(said, format!("memtrace: {left_out}\n"));
+    let (report, said) = ends(0, folder.path(), &["report", "ranks", "--job", "1"]);
+    assert!(report.contains("1 rank read. Worst: launcher.memtrace") && said.is_empty(), "{report}{said}");
+}
+
+#[test]
 fn view_makes_the_page_of_the_worst_rank_and_of_two_folders_that_of_one_rank() {
     let folder = tempfile::tempdir().unwrap();
     four(&folder.path().join("ranks"));

@@ -80,7 +80,9 @@ pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators}
 pub use pairs::OperatorPairs;
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
-pub use ranks::{DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, jobs, rank_of_name};
+pub use ranks::{
+    DevicePeak, RankSummary, Ranks, SecondFile, SpreadRow, UnreadFile, job_with_ranks, jobs, rank_of_name,
+};
 pub use ranks_diff::{RankChange, RanksDiff, RanksDiffRow};
 pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};

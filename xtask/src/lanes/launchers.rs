@@ -63,6 +63,7 @@ impl Trial<'_> {
         self.checks.exit(name, ended.status, ended.status.success(), &both_streams(&ended));
         self.all_are_right(name)?;
         self.one_is_missing(name)?;
+        self.from_outside(name, variable, words)?;
         self.two_jobs(name, variable, words)?;
         self.one_fails(name, variable, words)
     }
@@ -115,6 +116,18 @@ impl Trial<'_> {
         let (report, _) = self.report()?;
         self.checks.says(name, &report, &format!("Rank {last} has no recording here."));
         Ok(())
+    }
+
+    /// The launcher is recorded, and with it what it starts.
+    fn from_outside(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
+        self.run.shell.remove_path("target")?;
+        let (tool, ranks) = (&self.tool, RANKS.to_string());
+        let (launcher, words) = words.split_first().context("no launcher")?;
+        let run = cmd!(self.run.shell, "timeout 120 {tool} memtrace run --children=1KiB --exec {launcher} --");
+        let ended = output(run.args(words).args([&*ranks, "./rank", variable]))?;
+        let name = format!("{name}, from outside");
+        self.checks.exit(&name, ended.status, ended.status.success(), &both_streams(&ended));
+        self.all_are_right(&name)
     }
 
     /// The same job, started again at once.

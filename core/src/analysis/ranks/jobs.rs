@@ -33,6 +33,28 @@ pub fn jobs(all: &[RankSummary]) -> Vec<Vec<usize>> {
     jobs
 }
 
+/// The only job with ranks, if all others are processes without a rank that ran at the same time: the launcher, and what it
+/// starts beside the ranks.
+pub fn job_with_ranks(all: &[RankSummary], jobs: &[Vec<usize>]) -> Option<usize> {
+    let members = |job: &Vec<usize>| job.iter().filter_map(|at| all.get(*at)).collect::<Vec<_>>();
+    let has_ranks = |job: &Vec<usize>| members(job).iter().any(|one| one.process.rank.is_some());
+    let (at, job) = jobs.iter().enumerate().find(|(_, job)| has_ranks(job))?;
+    let ranks = members(job);
+    let others = || jobs.iter().enumerate().filter(|(other, _)| *other != at).flat_map(|(_, job)| members(job));
+    let is_beside = |one: &RankSummary| {
+        one.process.rank.is_none() && one.has_process() && ranks.iter().any(|rank| ran_together(one, rank))
+    };
+    others().all(is_beside).then_some(at)
+}
+
+fn ran_together(one: &RankSummary, other: &RankSummary) -> bool {
+    let slack = if one.process.host == other.process.host { 0 } else { CLOCKS_US };
+    let began_before_end = |one: &RankSummary, other: &RankSummary| {
+        one.process.started_unix_us <= other.ended_unix_us().saturating_add(slack)
+    };
+    began_before_end(one, other) && began_before_end(other, one)
+}
+
 fn of_programs(all: &[RankSummary], snapshots: Vec<usize>) -> Vec<Vec<usize>> {
     let mut jobs: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();

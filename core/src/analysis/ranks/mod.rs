@@ -18,7 +18,7 @@ pub(super) mod tests;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-pub use self::jobs::jobs;
+pub use self::jobs::{job_with_ranks, jobs};
 pub use self::names::rank_of_name;
 pub use self::spread::SpreadRow;
 pub use self::summary::{DevicePeak, RankSummary};

@@ -256,6 +256,34 @@ fn recordings_are_of_one_job_if_nothing_speaks_against_it() {
 }
 
 #[test]
+fn a_launcher_beside_ranks_is_no_second_job() {
+    let alone = |program: &str, began_s, seconds: u64| {
+        summary(program, 0, began_s, |process| {
+            (process.rank, process.pid, process.duration_ns) = (None, 9_000, seconds * 1_000_000_000);
+        })
+    };
+    let net = || ranks_at("net", 0..2, 10);
+    let mut elsewhere = alone("agent", 0, 8);
+    elsewhere.process.host = "two".into();
+    let snapshot = RankSummary { file: "a.pickle".into(), ..RankSummary::default() };
+    let cases: [(&str, Vec<RankSummary>, Option<usize>); 9] = [
+        ("ranks alone", net(), Some(0)),
+        ("around the ranks", [vec![alone("mpirun", 9, 60)], net()].concat(), Some(1)),
+        ("a shell and a launcher", [vec![alone("sh", 8, 60), alone("mpirun", 9, 60)], net()].concat(), Some(2)),
+        ("while they ran", [net(), vec![alone("helper", 12, 1)]].concat(), Some(0)),
+        ("ended before", [vec![alone("build", 0, 9)], net()].concat(), None),
+        ("ended before, by another host's clock", [vec![elsewhere], net()].concat(), Some(1)),
+        ("two jobs of ranks", [net(), ranks_at("other", 0..2, 10)].concat(), None),
+        ("no ranks", vec![alone("one", 0, 9), alone("two", 0, 9)], None),
+        ("a snapshot whose process is not known", [vec![alone("mpirun", 9, 60), snapshot], net()].concat(), None),
+    ];
+    for (name, all, wanted) in cases {
+        let jobs = jobs(&all);
+        assert_eq!(job_with_ranks(&all, &jobs), wanted, "{name}: {jobs:?}");
+    }
+}
+
+#[test]
 fn of_two_files_of_a_rank_the_one_that_ends_last_counts() {
     let at = |file: &str, seconds: u64| {
         let mut one = summary("net", 3, 0, |process| process.duration_ns = seconds * 1_000_000_000);
