@@ -114,6 +114,7 @@ mod error;
 pub mod export;
 #[doc(hidden)]
 pub mod input;
+mod pytorch_words;
 #[cfg(test)]
 #[path = "../../tests/support/random.rs"]
 mod random;

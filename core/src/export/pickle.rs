@@ -26,21 +26,6 @@ const BATCH: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memo(u32);
 
-/// A fixed string with a constant memo number; entries have a dozen of them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
-    number: u8,
-    text: &'static str,
-}
-
-impl Word {
-    /// `number` must be unique and below 64.
-    pub(super) const fn new(number: u8, text: &'static str) -> Self {
-        assert!((number as u32) < FIRST_OTHER_MEMO);
-        Self { number, text }
-    }
-}
-
 pub(super) struct List {
     in_batch: usize,
 }
@@ -48,14 +33,18 @@ pub(super) struct List {
 pub(super) struct Pickler<'a> {
     out: Gathered<'a>,
     failed: Option<io::Error>,
+    /// Fixed strings with constant memo numbers; entries have a dozen of them.
+    words: &'static [&'static str],
     /// One bit for each word that was written.
-    words: u64,
+    written: u64,
     next: u32,
 }
 
 impl<'a> Pickler<'a> {
-    pub(super) fn begin(out: &'a mut dyn Write) -> Self {
-        let mut pickle = Self { out: Gathered::new(out), failed: None, words: 0, next: FIRST_OTHER_MEMO };
+    /// With at most 64 words.
+    pub(super) fn begin(out: &'a mut dyn Write, words: &'static [&'static str]) -> Self {
+        debug_assert!(words.len() <= FIRST_OTHER_MEMO as usize);
+        let mut pickle = Self { out: Gathered::new(out), failed: None, words, written: 0, next: FIRST_OTHER_MEMO };
         pickle.put(&[0x80, 4]);
         pickle
     }
@@ -122,16 +111,17 @@ impl<'a> Pickler<'a> {
     }
 
     #[inline]
-    pub(super) fn word(&mut self, word: Word) {
-        let known = self.words & (1 << word.number) != 0;
-        if known { self.get(Memo(word.number.into())) } else { self.new_word(word) }
+    /// One of the words, by its index.
+    pub(super) fn word(&mut self, word: u32) {
+        let known = self.written & (1 << word) != 0;
+        if known { self.get(Memo(word)) } else { self.new_word(word) }
     }
 
     #[cold]
-    fn new_word(&mut self, word: Word) {
-        self.words |= 1 << word.number;
-        self.text(word.text);
-        self.number(Memo(word.number.into()));
+    fn new_word(&mut self, word: u32) {
+        self.written |= 1 << word;
+        self.text(self.words.get(word as usize).copied().unwrap_or_default());
+        self.number(Memo(word));
     }
 
     pub(super) fn text(&mut self, text: &str) {
@@ -223,7 +213,7 @@ mod tests {
         for bit in 31..64 {
             for value in [1u64 << bit, (1u64 << bit) + 1, (1u64 << bit) - 1 + (1 << bit)] {
                 let mut out = Vec::new();
-                let mut pickle = Pickler::begin(&mut out);
+                let mut pickle = Pickler::begin(&mut out, &[]);
                 pickle.long(value);
                 pickle.finish().unwrap();
                 assert_eq!(out.pop(), Some(b'.'));

@@ -1,9 +1,10 @@
 //! The entries of `device_traces`: a device's log, segments and refused allocations, merged by time.
 
+use super::number;
 use super::shared::Shared;
-use super::words::{self, number};
 use crate::export::advice::Advice;
-use crate::export::pickle::{List, Pickler, Word};
+use crate::export::pickle::{List, Pickler};
+use crate::pytorch_words as words;
 use crate::snapshot::{
     Action, ContextId, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord, StackId,
 };
@@ -71,7 +72,7 @@ impl Shared<'_> {
         }
     }
 
-    fn actions(&self, kind: RecordKind) -> Vec<Word> {
+    fn actions(&self, kind: RecordKind) -> Vec<u32> {
         let actions: &[Action] = match kind {
             RecordKind::Alloc => &[Action::Alloc],
             RecordKind::Free => &[Action::FreeRequested, Action::FreeCompleted],
@@ -98,7 +99,7 @@ impl Shared<'_> {
     }
 
     /// The first keys of an entry; `place` is its address or the key in place of it.
-    fn entry(&self, p: &mut Pickler<'_>, action: Word, place: (Word, u64), size: u64, stream: u32, time_ns: u64) {
+    fn entry(&self, p: &mut Pickler<'_>, action: u32, place: (u32, u64), size: u64, stream: u32, time_ns: u64) {
         p.word(words::ACTION);
         p.word(action);
         number(p, place.0, place.1);
@@ -128,7 +129,7 @@ impl Shared<'_> {
         })
     }
 
-    pub(super) fn advice(&self, p: &mut Pickler<'_>, device: u64, row: &Advice, (stage, time_ns): (Word, u64)) {
+    pub(super) fn advice(&self, p: &mut Pickler<'_>, device: u64, row: &Advice, (stage, time_ns): (u32, u64)) {
         p.dict(|p| {
             p.word(words::STAGE);
             p.word(stage);
@@ -144,7 +145,7 @@ impl Shared<'_> {
     }
 }
 
-fn action_name(action: Action) -> Word {
+fn action_name(action: Action) -> u32 {
     match action {
         Action::Alloc => words::ALLOC,
         Action::FreeRequested => words::FREE_REQUESTED,

@@ -7,18 +7,17 @@
 mod entries;
 mod placed;
 mod shared;
-mod words;
 
 use std::io::Write;
 
 use self::placed::placed;
 use self::shared::Shared;
-use self::words::number;
 use super::advice::{Advice, advice};
 use super::budget::{self, Selection};
-use super::pickle::{Pickler, Word};
+use super::pickle::Pickler;
 use super::{Export, LeftOut};
 use crate::error::Error;
+use crate::pytorch_words as words;
 use crate::recording::Recording;
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
@@ -64,7 +63,7 @@ fn write_selection(
     selection: &Selection<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut pickle = Pickler::begin(out);
+    let mut pickle = Pickler::begin(out, words::WORDS);
     let mut shared = Shared::new(data, selection);
     pickle.dict(|p| {
         p.word(words::SEGMENTS);
@@ -134,7 +133,13 @@ fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSn
     });
 }
 
-fn text(p: &mut Pickler<'_>, key: Word, value: &str) {
+#[inline]
+fn number(p: &mut Pickler<'_>, key: u32, value: u64) {
+    p.word(key);
+    p.int(value);
+}
+
+fn text(p: &mut Pickler<'_>, key: u32, value: &str) {
     p.word(key);
     p.text(value);
 }

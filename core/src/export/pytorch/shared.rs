@@ -5,10 +5,11 @@ use std::num::NonZeroU32;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
+use super::number;
 use super::placed::PlacedSegment;
-use super::words::{self, number};
 use crate::export::budget::Selection;
 use crate::export::pickle::{Memo, Pickler};
+use crate::pytorch_words as words;
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// Longer paths of scopes are left out beside a block's name.

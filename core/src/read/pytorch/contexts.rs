@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::fields::{DictFields, number};
 use super::rows::SnapshotValues;
 use super::trace::LATEST_US;
-use super::words;
+use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};
 

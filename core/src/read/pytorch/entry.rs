@@ -2,7 +2,7 @@
 
 use super::fields::{DictFields, number};
 use super::rows::{SnapshotValues, stack_number};
-use super::words;
+use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 
 /// What an entry says happened.

@@ -1,7 +1,7 @@
 //! Fields of the dicts of a snapshot, checked.
 
 use super::rows::SnapshotValues;
-use super::words::WORDS;
+use crate::pytorch_words::WORDS;
 use crate::read::pickle::{PickleValue, Refusal};
 
 /// Addresses, sizes and their sums are below it.

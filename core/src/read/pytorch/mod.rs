@@ -15,7 +15,6 @@ mod shapes;
 mod stacks;
 mod stats;
 mod trace;
-mod words;
 
 #[cfg(test)]
 mod fixtures;
@@ -40,6 +39,7 @@ use self::trace::DeviceTrace;
 use super::Reader;
 use super::pickle::{self, PickleValue, Refusal};
 use crate::capture::check_texts;
+use crate::pytorch_words as words;
 use crate::snapshot::{
     CudaHooks, CudaState, Device, DeviceSnapshot, Enabled, Health, Process, RecordKind, Settings, SnapshotData,
     StackContext, StackId, StackKind, Stacks,

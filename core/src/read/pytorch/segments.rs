@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fields::{DictFields, LARGEST, number};
 use super::rows::{BlockRow, BlockState, Shape, SnapshotValues};
 use super::shapes::SnapshotTables;
-use super::words;
+use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{Segment, SegmentRecord};
 

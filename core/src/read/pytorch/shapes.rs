@@ -9,7 +9,7 @@ use super::entry::TraceEntry;
 use super::fields::DictFields;
 use super::rows::{BlockRow, BlockState, FrameRow, Shape, SnapshotValues, stack_number};
 use super::trace::DeviceTrace;
-use super::words;
+use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal, Shapes};
 use crate::snapshot::Record;
 
