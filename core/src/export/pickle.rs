@@ -124,6 +124,13 @@ impl<'a> Pickler<'a> {
         self.number(Memo(word));
     }
 
+    /// A word, as the key of a dict, and a number.
+    #[inline]
+    pub(super) fn int_of(&mut self, word: u32, value: u64) {
+        self.word(word);
+        self.int(value);
+    }
+
     pub(super) fn text(&mut self, text: &str) {
         // No text has 4 GiB.
         let text = text.get(..u32::MAX as usize).unwrap_or(text);

@@ -63,7 +63,7 @@ impl Trial<'_> {
         self.checks.exit(name, ended.status, ended.status.success(), &both_streams(&ended));
         self.all_are_right(name)?;
         self.one_is_missing(name)?;
-        self.from_outside(name, variable, words)?;
+        self.with_the_launcher(name, variable, words)?;
         self.two_jobs(name, variable, words)?;
         self.one_fails(name, variable, words)
     }
@@ -119,13 +119,13 @@ impl Trial<'_> {
     }
 
     /// The launcher is recorded, and with it what it starts.
-    fn from_outside(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
+    fn with_the_launcher(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
         self.run.shell.remove_path("target")?;
         let (tool, ranks) = (&self.tool, RANKS.to_string());
         let (launcher, words) = words.split_first().context("no launcher")?;
         let run = cmd!(self.run.shell, "timeout 120 {tool} memtrace run --children=1KiB --exec {launcher} --");
         let ended = output(run.args(words).args([&*ranks, "./rank", variable]))?;
-        let name = format!("{name}, from outside");
+        let name = format!("{name}, with the launcher");
         self.checks.exit(&name, ended.status, ended.status.success(), &both_streams(&ended));
         self.all_are_right(&name)
     }

@@ -1,6 +1,5 @@
 //! The entries of `device_traces`: a device's log, segments and refused allocations, merged by time.
 
-use super::number;
 use super::shared::Shared;
 use crate::export::advice::Advice;
 use crate::export::pickle::{List, Pickler};
@@ -102,10 +101,10 @@ impl Shared<'_> {
     fn entry(&self, p: &mut Pickler<'_>, action: u32, place: (u32, u64), size: u64, stream: u32, time_ns: u64) {
         p.word(words::ACTION);
         p.word(action);
-        number(p, place.0, place.1);
-        number(p, words::SIZE, size);
-        number(p, words::STREAM, stream.into());
-        number(p, words::TIME_US, self.epoch_us(time_ns));
+        p.int_of(place.0, place.1);
+        p.int_of(words::SIZE, size);
+        p.int_of(words::STREAM, stream.into());
+        p.int_of(words::TIME_US, self.epoch_us(time_ns));
         p.word(words::COMPILE_CONTEXT);
         p.word(words::NOT_AVAILABLE);
     }
@@ -124,8 +123,8 @@ impl Shared<'_> {
             p.word(if mark.enter { words::START } else { words::END });
             p.word(words::NAME);
             self.context(p, mark.context);
-            number(p, words::DEVICE, device);
-            number(p, words::TIME_US, self.epoch_us(mark.time_ns))
+            p.int_of(words::DEVICE, device);
+            p.int_of(words::TIME_US, self.epoch_us(mark.time_ns))
         })
     }
 
@@ -135,8 +134,8 @@ impl Shared<'_> {
             p.word(stage);
             p.word(words::NAME);
             p.text(&row.name);
-            number(p, words::DEVICE, device);
-            number(p, words::TIME_US, self.epoch_us(time_ns.min(self.data.process.duration_ns)))
+            p.int_of(words::DEVICE, device);
+            p.int_of(words::TIME_US, self.epoch_us(time_ns.min(self.data.process.duration_ns)))
         })
     }
 

@@ -117,12 +117,12 @@ fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSn
         let names: Vec<String> =
             devices.iter().map(|(number, device)| format!("{number}: {}", device.device)).collect();
         text(p, words::DEVICES, &names.join(", "));
-        number(p, words::MIN_SIZE, data.settings.min_size);
-        number(p, words::MAX_ENTRIES, data.settings.max_entries as u64);
-        number(p, words::RECORDS_OVERWRITTEN, overwritten);
+        p.int_of(words::MIN_SIZE, data.settings.min_size);
+        p.int_of(words::MAX_ENTRIES, data.settings.max_entries as u64);
+        p.int_of(words::RECORDS_OVERWRITTEN, overwritten);
         let mut intervals = devices.iter().filter_map(|(_, device)| device.sample_interval());
         if let Some(interval) = intervals.next() {
-            number(p, words::SAMPLE_INTERVAL, interval);
+            p.int_of(words::SAMPLE_INTERVAL, interval);
             text(p, words::SAMPLED, &sampled::blocks_note(Some(interval)).unwrap_or_default());
         }
         if !left_out.is_nothing() {
@@ -131,12 +131,6 @@ fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSn
         p.word(words::SEGMENTS_ARE_ESTIMATED_FROM_ADDRESSES);
         p.bool(estimated);
     });
-}
-
-#[inline]
-fn number(p: &mut Pickler<'_>, key: u32, value: u64) {
-    p.word(key);
-    p.int(value);
 }
 
 fn text(p: &mut Pickler<'_>, key: u32, value: &str) {

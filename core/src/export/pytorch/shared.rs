@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-use super::number;
 use super::placed::PlacedSegment;
 use crate::export::budget::Selection;
 use crate::export::pickle::{Memo, Pickler};
@@ -46,13 +45,13 @@ impl<'a> Shared<'a> {
         let active: u64 = placed.blocks.iter().map(extent).sum();
         let requested: u64 = placed.blocks.iter().map(|block| block.size).sum();
         p.dict(|p| {
-            number(p, words::DEVICE, placed.device);
-            number(p, words::ADDRESS, placed.segment.address);
-            number(p, words::TOTAL_SIZE, placed.segment.size);
-            number(p, words::ALLOCATED_SIZE, active);
-            number(p, words::ACTIVE_SIZE, active);
-            number(p, words::REQUESTED_SIZE, requested);
-            number(p, words::STREAM, 0);
+            p.int_of(words::DEVICE, placed.device);
+            p.int_of(words::ADDRESS, placed.segment.address);
+            p.int_of(words::TOTAL_SIZE, placed.segment.size);
+            p.int_of(words::ALLOCATED_SIZE, active);
+            p.int_of(words::ACTIVE_SIZE, active);
+            p.int_of(words::REQUESTED_SIZE, requested);
+            p.int_of(words::STREAM, 0);
             p.word(words::SEGMENT_TYPE);
             p.word(words::LARGE);
             p.word(words::SEGMENT_POOL_ID);
@@ -84,9 +83,9 @@ impl<'a> Shared<'a> {
         }
         p.list(tiles, |p, (address, size, block)| {
             p.dict(|p| {
-                number(p, words::ADDRESS, address);
-                number(p, words::SIZE, size);
-                number(p, words::REQUESTED_SIZE, block.map_or(0, |block| block.size));
+                p.int_of(words::ADDRESS, address);
+                p.int_of(words::SIZE, size);
+                p.int_of(words::REQUESTED_SIZE, block.map_or(0, |block| block.size));
                 p.word(words::STATE);
                 p.word(if block.is_some() { words::ACTIVE_ALLOCATED } else { words::INACTIVE });
                 p.word(words::FRAMES);
@@ -139,7 +138,7 @@ impl<'a> Shared<'a> {
             self.name(p, key.0);
             p.word(words::FILENAME);
             self.name(p, frame.file.as_deref().unwrap_or("??"));
-            number(p, words::LINE, u64::from(line))
+            p.int_of(words::LINE, u64::from(line))
         });
         let memo = p.remember();
         self.frames.insert(key, memo);
