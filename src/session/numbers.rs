@@ -77,7 +77,7 @@ impl DenseStacks {
     }
 
     pub(super) fn renumber_older(&mut self, times: &mut [OlderTime]) {
-        times.iter_mut().flat_map(|time| &mut time.stacks).for_each(|row| self.renumber(&mut row.stack));
+        times.iter_mut().flat_map(|time| &mut time.stacks).for_each(|row| self.renumber(&mut row.of));
     }
 
     pub(super) fn renumber_mappings(&mut self, mappings: &mut Mappings) {

@@ -74,7 +74,7 @@ pub use log::start_ns as log_start_ns;
 pub use looks::{DeviceLook, Look, LookOrder, LookRow, Looks};
 pub use main_device::{device_or_main, main_device};
 pub use moment::{Moment, Since};
-pub use older::{OlderLine, OlderPeak, older_peaks};
+pub use older::{OlderHolder, OlderPeak, older_peaks};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
 pub use pairs::OperatorPairs;

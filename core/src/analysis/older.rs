@@ -1,11 +1,11 @@
-//! The times before the log of a stream with a budget, by line.
+//! The times before the log of a stream with a budget, by line and by scope.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
 use super::key_timeline::add;
-use super::labels::Labels;
+use super::labels::{KeySource, Labels};
 use super::rows::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
@@ -27,14 +27,16 @@ pub struct OlderPeak {
     /// When that was first so.
     pub time_ns: u64,
     /// The lines that held most of it, the largest first. What is missing to `bytes` was held by others.
-    pub by_line: Vec<OlderLine>,
+    pub by_line: Vec<OlderHolder>,
+    /// The scopes that held most of it.
+    pub by_scope: Vec<OlderHolder>,
 }
 
-/// What a line held at an [`OlderPeak`].
+/// What a line or a scope held at an [`OlderPeak`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OlderLine {
-    /// The line.
+pub struct OlderHolder {
+    /// The line or scope.
     pub label: String,
     /// Bytes.
     pub bytes: u64,
@@ -45,16 +47,41 @@ pub fn older_peaks(device: &DeviceView<'_>) -> Vec<OlderPeak> {
     if device.older.is_empty() {
         return Vec::new();
     }
-    let mut labels = Labels::by(device, Key::Line, 0);
+    let mut labels = [Key::Line, Key::Scope].map(|key| Labels::by(device, key, 0));
     device.older.iter().map(|time| peak_of(time, &mut labels)).collect()
 }
 
-fn peak_of(time: &OlderTime, labels: &mut Labels<'_>) -> OlderPeak {
-    let mut sums = Vec::new();
-    time.stacks.iter().for_each(|row| add(&mut sums, labels.number_at(row.stack.0), row.at_highest));
-    let line = |(label, bytes): (&str, u64)| OlderLine { label: label.to_owned(), bytes };
-    let mut by_line: Vec<OlderLine> = labels.names().zip(sums).filter(|(_, bytes)| *bytes > 0).map(line).collect();
-    by_line.sort_by(|a, b| (Reverse(a.bytes), &a.label).cmp(&(Reverse(b.bytes), &b.label)));
+fn peak_of(time: &OlderTime, labels: &mut [Labels<'_>; 2]) -> OlderPeak {
+    let [by_line, by_scope] = labels.each_mut().map(|labels| holders(time, labels));
     let OlderTime { from_ns, to_ns, records, lacks_records, highest: bytes, highest_ns: time_ns, .. } = *time;
-    OlderPeak { from_ns, to_ns, records, lacks_records, bytes, time_ns, by_line }
+    OlderPeak { from_ns, to_ns, records, lacks_records, bytes, time_ns, by_line, by_scope }
+}
+
+fn holders(time: &OlderTime, labels: &mut Labels<'_>) -> Vec<OlderHolder> {
+    let sums = sums(time, labels, |(_, at_highest)| at_highest);
+    let holder = |(label, bytes): (&str, u64)| OlderHolder { label: label.to_owned(), bytes };
+    let mut holders: Vec<OlderHolder> = labels.names().zip(sums).filter(|(_, bytes)| *bytes > 0).map(holder).collect();
+    holders.sort_by(|a, b| (Reverse(a.bytes), &a.label).cmp(&(Reverse(b.bytes), &b.label)));
+    holders
+}
+
+/// The sums of the least or of what was held at the highest moment, of the time's stacks or scopes, by the numbers of their labels.
+pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn((u64, u64)) -> u64) -> Vec<u64> {
+    let (mut sums, source) = (Vec::new(), labels.source());
+    let mut see = |of, least, at_highest| add(&mut sums, labels.number_at(of), bytes((least, at_highest)));
+    match source {
+        KeySource::Stack => time.stacks.iter().for_each(|row| see(row.of.0, row.least, row.at_highest)),
+        KeySource::Context => time.scopes.iter().for_each(|row| see(row.of.0, row.least, row.at_highest)),
+        KeySource::Block => {}
+    }
+    sums
+}
+
+/// Whether the older times are known by this source of labels.
+pub(super) fn are_known(times: &[OlderTime], source: KeySource) -> bool {
+    match source {
+        KeySource::Stack => true,
+        KeySource::Context => times.iter().all(OlderTime::has_scopes),
+        KeySource::Block => false,
+    }
 }

@@ -12,7 +12,7 @@ use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OlderStack, OlderTime, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules,
+    MemoryStats, OlderRow, OlderTime, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules,
     ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory, Thread,
     ThreadId, UnifiedMemory, UnseenCalls,
 };
@@ -56,8 +56,7 @@ coded! {
     UnseenCalls { function, calls }
     OutOfMemory { time_ns: time, size, device_free, device_total, stack, context, thread }
     Gap { at: at, records, from_ns: time, to_ns: time }
-    OlderTime { from_ns: time, to_ns: time, records, lacks_records, highest, highest_ns: time, stacks }
-    OlderStack { stack, least, at_highest }
+    OlderTime { from_ns: time, to_ns: time, records, lacks_records, highest, highest_ns: time, stacks, ..Self::default() }
     ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
     BlockName { seq: block, name, category }
     GraphNode { time_ns: time, thread, place, kind, bytes, block }
@@ -81,6 +80,18 @@ coded! {
     BlockUse { operation, time_ns: time, after_alloc, frees_after, stack, kernel, stream }
     IdleTime { operations, from_ns: time, to_ns: time, from_alloc, to_alloc }
     DeadWrite { bytes, first, second, stack }
+}
+
+impl<K: Coded> Coded for OlderRow<K> {
+    fn put(&self, p: &mut Payload) {
+        p.put(&self.of);
+        p.put(&self.least);
+        p.put(&self.at_highest);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        Ok(Self { of: r.get()?, least: r.get()?, at_highest: r.get()? })
+    }
 }
 
 /// Enumerations, by the positions of their values in a list.

@@ -16,7 +16,7 @@ use super::{
 use crate::snapshot::{
     Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot,
     Frame, GraphNode, Health, HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mappings, Mark, ObjectSpans,
-    OlderTime, Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
+    OlderRow, OlderTime, Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData, Stacks,
 };
 
 /// The chunks up to the last commit.
@@ -247,6 +247,7 @@ impl Reading {
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
             Tag::Gaps => parts.gaps = r.get()?,
             Tag::Older => parts.older = older(r)?,
+            Tag::OlderScopes => older_scopes(r, &mut parts.older)?,
             Tag::Records => {
                 let records = checked(r, |record: &Record| fits(record.address, record.size, total))?;
                 parts.new_records().extend(records);
@@ -370,6 +371,15 @@ fn older(r: &mut Reader<'_>) -> Result<Vec<OlderTime>, Damage> {
     }
     let follow = times.windows(2).all(|pair| pair[0].to_ns <= pair[1].from_ns);
     if follow && times.iter().all(is_whole) { Ok(times) } else { Err(Damage("older times out of order")) }
+}
+
+fn older_scopes(r: &mut Reader<'_>, older: &mut [OlderTime]) -> Result<(), Damage> {
+    let scopes: Vec<Vec<OlderRow<ContextId>>> = r.get()?;
+    if scopes.len() != older.len() {
+        return Err(Damage("scopes of other times than the older ones"));
+    }
+    older.iter_mut().zip(scopes).for_each(|(time, scopes)| time.scopes = scopes);
+    Ok(())
 }
 
 fn calls(r: &mut Reader<'_>) -> Result<Vec<CallTime>, Damage> {

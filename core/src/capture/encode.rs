@@ -235,7 +235,9 @@ impl<W: Write> Encoder<W> {
 
     /// The times before the device's log.
     pub fn older(&mut self, device: Device, times: &[OlderTime]) -> io::Result<()> {
-        self.some_of_device(Tag::Older, device, times)
+        self.some_of_device(Tag::Older, device, times)?;
+        let scopes: Vec<_> = times.iter().map(|time| time.scopes.clone()).collect();
+        self.some_of_device(Tag::OlderScopes, device, &scopes)
     }
 
     /// Records since the chunk before.

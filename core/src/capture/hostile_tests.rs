@@ -80,6 +80,11 @@ fn older_times_are_few_and_in_order() {
     let many = |count: u64| [vec![0, count], vec![0; 7 * count as usize]].concat();
     assert_eq!(times(&many(256)).read().unwrap().devices[0].older.len(), 256);
     times(&many(257)).refused("more older times");
+    let scopes = |numbers| times(&many(2)).numbers(Tag::OlderScopes, numbers);
+    assert_eq!(scopes(&[0, 2, 0, 1, 0, 7, 9]).read().unwrap().devices[0].older[1].scopes[0].at_highest, 9);
+    scopes(&[0, 1, 0]).refused("scopes of other times");
+    scopes(&[0, 2, 0, 1, 1, 7, 9]).refused("context number out of range");
+    scopes(&[0, 2, 0, 1, 0, 7, LARGEST + 1]).refused("beyond");
 }
 
 #[test]

@@ -66,6 +66,7 @@
 //! | 45 log start | device marks:n time_ns:n; so many marks of the run precede the device's first one in this part, and the log begins at this time; after the *gap*, which says the same of records |
 //! | 46 older | device count:n (from_ns:step to_ns:step records:n lacks_records:n highest:n highest_ns:step count:n (stack least:n at_highest:n)*)*; the times before this part whose records may be deleted, see `snapshot::OlderTime`; one of a part that is still there does not count |
 //! | 47 total at first | device total; bytes that the device has, as the driver said when its first block was recorded; the driver's *memory* comes at the end only |
+//! | 48 older scopes | device count:n (count:n (context least:n at_highest:n)*)*; of each of the *older* times, after them |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -146,7 +147,7 @@ tags! {
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
     Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42, Unified = 43,
-    Part = 44, LogStart = 45, Older = 46, TotalAtFirst = 47,
+    Part = 44, LogStart = 45, Older = 46, TotalAtFirst = 47, OlderScopes = 48,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

@@ -7,7 +7,7 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
     Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, OlderStack, OlderTime, Process, ResidentMemory, SnapshotData, Spans, StackId,
+    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Process, ResidentMemory, SnapshotData, Spans, StackId,
     SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
@@ -415,9 +415,10 @@ fn everything() -> SnapshotData {
 fn with_older_times() -> SnapshotData {
     let mut data = everything();
     let device = &mut data.devices[0];
-    let row = |stack, least, at_highest| OlderStack { stack: StackId(stack), least, at_highest };
+    let row = |stack, least, at_highest| OlderRow { of: StackId(stack), least, at_highest };
     let mut time = OlderTime { to_ns: 400, records: 20, highest: 5000, highest_ns: 300, ..OlderTime::default() };
     time.stacks = vec![row(2, 0, 4000), row(1, 700, 800), row(0, 1, 0)];
+    time.scopes = vec![OlderRow { of: ContextId(1), least: 600, at_highest: 4000 }];
     let later = OlderTime { from_ns: 400, to_ns: 400, highest_ns: 400, lacks_records: true, ..OlderTime::default() };
     (device.overwritten, device.older) = (20, vec![time, later]);
     data

@@ -234,7 +234,7 @@ mod tests {
     use crate::analysis::Moment;
     use crate::report::Report;
     use crate::snapshot::testing::{LINE_7, LINE_9, Story, two_lines_and_a_temporary};
-    use crate::snapshot::{OlderStack, OlderTime, SnapshotData, StackId};
+    use crate::snapshot::{OlderRow, OlderTime, SnapshotData, StackId};
 
     fn asked_for(data: &SnapshotData, key: &str, moment: Moment) -> Vec<Section> {
         let options = ReportOptions { sections: vec![key.to_owned()], moment, ..ReportOptions::default() };
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn the_highest_of_the_times_before_the_log_are_shown_in_their_order() {
         let mut data = two_lines_and_a_temporary();
-        let row = |stack: StackId, at_highest| OlderStack { stack, least: 0, at_highest };
+        let row = |of: StackId, at_highest| OlderRow { of, least: 0, at_highest };
         let time = |from_ns, highest, stacks| {
             let (to_ns, highest_ns) = (from_ns + 1_000_000_000, from_ns + 1);
             OlderTime { from_ns, to_ns, highest, highest_ns, stacks, ..OlderTime::default() }

@@ -59,7 +59,7 @@ pub(crate) use names::NamesBySeq;
 pub use objects::LoadedObject;
 #[doc(hidden)]
 pub use objects::ObjectSpans;
-pub use older::{OlderStack, OlderTime};
+pub use older::{OlderRow, OlderTime};
 pub use oom::OutOfMemory;
 pub(crate) use open_stack::{OpenPlace, OpenStack};
 pub use process::{Launcher, Process, Thread};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::StackId;
+use super::{ContextId, StackId};
 
 /// A time whose records a stream with a budget deleted. Blocks below the threshold are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,14 +21,16 @@ pub struct OlderTime {
     /// When that was first so.
     pub highest_ns: u64,
     /// The stacks that held most, the largest first.
-    pub stacks: Vec<OlderStack>,
+    pub stacks: Vec<OlderRow<StackId>>,
+    /// The scopes that held most; none where an older version wrote the recording.
+    pub scopes: Vec<OlderRow<ContextId>>,
 }
 
-/// What the blocks of a stack held in an [`OlderTime`], in bytes.
+/// What the blocks of a stack or a scope held in an [`OlderTime`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OlderStack {
-    /// The stack that allocated them.
-    pub stack: StackId,
+pub struct OlderRow<K> {
+    /// The stack or the scope that allocated them.
+    pub of: K,
     /// The least.
     pub least: u64,
     /// At the highest moment.
@@ -36,28 +38,21 @@ pub struct OlderStack {
 }
 
 impl OlderTime {
-    /// Keeps the stacks that held most, at most so many.
+    /// Keeps the stacks and the scopes that held most, at most so many of each.
     pub fn keep(&mut self, most: usize) {
-        self.stacks.retain(|row| row.least.max(row.at_highest) > 0);
-        self.stacks.sort_by_key(|row| (Reverse(row.at_highest.max(row.least)), row.stack.0));
-        self.stacks.truncate(most);
+        keep(&mut self.stacks, most);
+        keep(&mut self.scopes, most);
     }
 
-    /// This time and the next one as one, with at most so many stacks.
+    /// Whether scopes are known, too.
+    pub fn has_scopes(&self) -> bool {
+        !self.scopes.is_empty() || self.stacks.is_empty()
+    }
+
+    /// This time and the next one as one, with at most so many stacks and scopes.
     #[must_use]
     pub fn joined(&self, next: &Self, most: usize) -> Self {
         let highest = if next.highest > self.highest { next } else { self };
-        let least = |time: &Self| time.stacks.iter().map(|row| (row.stack.0, row.least)).collect::<BTreeMap<_, _>>();
-        let (before, after) = (least(self), least(next));
-        let mut rows: BTreeMap<u32, OlderStack> = BTreeMap::new();
-        for (stack, bytes) in &before {
-            let least = after.get(stack).map_or(0, |later| *bytes.min(later));
-            rows.insert(*stack, OlderStack { stack: StackId(*stack), least, at_highest: 0 });
-        }
-        for row in &highest.stacks {
-            let new = OlderStack { stack: row.stack, least: 0, at_highest: 0 };
-            rows.entry(row.stack.0).or_insert(new).at_highest = row.at_highest;
-        }
         let mut joined = Self {
             from_ns: self.from_ns,
             to_ns: next.to_ns,
@@ -65,11 +60,37 @@ impl OlderTime {
             lacks_records: self.lacks_records || next.lacks_records,
             highest: highest.highest,
             highest_ns: highest.highest_ns,
-            stacks: rows.into_values().collect(),
+            stacks: joined(&self.stacks, &next.stacks, &highest.stacks),
+            scopes: Vec::new(),
         };
+        if self.has_scopes() && next.has_scopes() {
+            joined.scopes = self::joined(&self.scopes, &next.scopes, &highest.scopes);
+        }
         joined.keep(most);
         joined
     }
+}
+
+fn keep<K: Copy + Ord>(rows: &mut Vec<OlderRow<K>>, most: usize) {
+    rows.retain(|row| row.least.max(row.at_highest) > 0);
+    rows.sort_by_key(|row| (Reverse(row.at_highest.max(row.least)), row.of));
+    rows.truncate(most);
+}
+
+/// The lesser floors of two times, and what was held at the highest moment of both.
+fn joined<K: Copy + Ord>(first: &[OlderRow<K>], next: &[OlderRow<K>], highest: &[OlderRow<K>]) -> Vec<OlderRow<K>> {
+    let least = |rows: &[OlderRow<K>]| rows.iter().map(|row| (row.of, row.least)).collect::<BTreeMap<_, _>>();
+    let (before, after) = (least(first), least(next));
+    let mut rows: BTreeMap<K, OlderRow<K>> = BTreeMap::new();
+    for (of, bytes) in before {
+        let least = after.get(&of).map_or(0, |later| bytes.min(*later));
+        rows.insert(of, OlderRow { of, least, at_highest: 0 });
+    }
+    for row in highest {
+        let new = OlderRow { of: row.of, least: 0, at_highest: 0 };
+        rows.entry(row.of).or_insert(new).at_highest = row.at_highest;
+    }
+    rows.into_values().collect()
 }
 
 #[cfg(test)]
@@ -77,11 +98,13 @@ mod tests {
     use super::*;
 
     fn time(from_ns: u64, highest: u64, stacks: &[(u32, u64, u64)]) -> OlderTime {
-        let row =
-            |&(stack, least, at_highest): &(u32, u64, u64)| OlderStack { stack: StackId(stack), least, at_highest };
+        fn rows<K>(of: impl Fn(u32) -> K, rows: &[(u32, u64, u64)]) -> Vec<OlderRow<K>> {
+            let row = |&(number, least, at_highest): &(u32, u64, u64)| OlderRow { of: of(number), least, at_highest };
+            rows.iter().map(row).collect()
+        }
         let (to_ns, highest_ns) = (from_ns + 10, from_ns + 5);
-        let stacks = stacks.iter().map(row).collect();
-        OlderTime { from_ns, to_ns, records: 3, lacks_records: false, highest, highest_ns, stacks }
+        let (stacks, scopes) = (rows(StackId, stacks), rows(ContextId, stacks));
+        OlderTime { from_ns, to_ns, records: 3, lacks_records: false, highest, highest_ns, stacks, scopes }
     }
 
     #[test]
@@ -90,14 +113,13 @@ mod tests {
         let second = time(10, 90, &[(1, 7, 7), (3, 80, 83), (4, 2, 0)]);
         let expected = time(0, 100, &[(1, 5, 60), (2, 0, 40), (4, 1, 0)]);
         assert_eq!(first.joined(&second, 9), OlderTime { to_ns: 20, records: 6, ..expected });
-        let higher = time(
-            10,
-            101,
-            &second.stacks.iter().map(|row| (row.stack.0, row.least, row.at_highest)).collect::<Vec<_>>(),
-        );
+        let higher =
+            time(10, 101, &second.stacks.iter().map(|row| (row.of.0, row.least, row.at_highest)).collect::<Vec<_>>());
         let expected = time(10, 101, &[(3, 0, 83), (1, 5, 7)]);
         assert_eq!(first.joined(&higher, 2), OlderTime { from_ns: 0, records: 6, ..expected });
-        let torn = OlderTime { lacks_records: true, ..second };
+        let torn = OlderTime { lacks_records: true, ..second.clone() };
         assert!(first.joined(&torn, 9).lacks_records && torn.joined(&first, 9).lacks_records);
+        let unknown = OlderTime { scopes: Vec::new(), ..second };
+        assert!(!first.joined(&unknown, 9).has_scopes() && !unknown.joined(&first, 9).has_scopes());
     }
 }

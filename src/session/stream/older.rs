@@ -1,21 +1,24 @@
-//! What a stream with a budget keeps of the parts that it deletes: of each its highest moment, and what each stack held then and at
-//! least.
+//! What a stream with a budget keeps of the parts that it deletes: of each its highest moment, and what each stack and each scope
+//! held then and at least.
 //!
 //! The stream's thread counts it from the records as it writes them, so recorded threads do nothing for it. A part begins with the
 //! live blocks of the ledger, so no error is carried on to the next one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
 
 use foldhash::fast::RandomState;
-use memtrace_core::snapshot::{Device, OlderStack, OlderTime, Record, RecordKind, Sampling, Settings, StackId};
+use memtrace_core::snapshot::{
+    ContextId, Device, OlderRow, OlderTime, Record, RecordKind, Sampling, Settings, StackId,
+};
 
 use crate::record::{Cursor, DeviceCopy};
 
 /// Times that are kept of a device. Those of parts that may still be there are never joined.
 const MOST_TIMES: usize = 48;
 
-/// Bytes of the budget for one stack of a time.
+/// Bytes of the budget for one stack and one scope of a time.
 const BYTES_FOR_A_STACK: u64 = 64 << 10;
 const MOST_STACKS: u64 = 256;
 
@@ -103,23 +106,55 @@ struct PartTime {
     highest_ns: u64,
     /// How many moments were higher than all before.
     maxima: u64,
-    stacks: HashMap<StackId, StackTime, RandomState>,
+    stacks: RowTimes<StackId>,
+    scopes: RowTimes<ContextId>,
 }
 
-/// What a stack held since the part began.
+type RowTimes<K> = HashMap<K, RowTime, RandomState>;
+
+/// What a stack or a scope held since the part began.
 #[derive(Clone, Copy, Debug, Default)]
-struct StackTime {
+struct RowTime {
     now: u64,
     least: u64,
     at_highest: u64,
-    /// The maximum to which `at_highest` belongs; after a later one, it is what the stack holds now.
+    /// The maximum to which `at_highest` belongs; after a later one, it is what the row holds now.
     maximum: u64,
 }
 
-impl StackTime {
+impl RowTime {
+    fn begin(&mut self, bytes: u64) {
+        self.now += bytes;
+        (self.least, self.at_highest) = (self.now, self.now);
+    }
+
+    fn apply(&mut self, kind: RecordKind, bytes: u64, maxima: u64) {
+        (self.at_highest, self.maximum) = (self.at_highest(maxima), maxima);
+        match kind {
+            RecordKind::Alloc => self.now = self.now.saturating_add(bytes),
+            RecordKind::Free => {
+                self.now = self.now.saturating_sub(bytes);
+                self.least = self.least.min(self.now);
+            }
+        }
+    }
+
     fn at_highest(&self, maximum: u64) -> u64 {
         if self.maximum == maximum { self.at_highest } else { self.now }
     }
+}
+
+/// The row, which is new if nothing of it was seen since the part began.
+fn row_of<K: Eq + Hash>(rows: &mut RowTimes<K>, key: K, maxima: u64) -> &mut RowTime {
+    match rows.entry(key) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(RowTime { maximum: maxima, ..RowTime::default() }),
+    }
+}
+
+fn ended_rows<K: Copy>(rows: &RowTimes<K>, maxima: u64) -> Vec<OlderRow<K>> {
+    let row = |(of, row): (&K, &RowTime)| OlderRow { of: *of, least: row.least, at_highest: row.at_highest(maxima) };
+    rows.iter().map(row).collect()
 }
 
 impl PartTime {
@@ -130,10 +165,9 @@ impl PartTime {
         let mut part = Self { sampling, from_ns, first, next: first, at_begin, highest_ns: from_ns, ..Self::default() };
         for block in &ledger.live {
             let bytes = sampling.weight(block.size).bytes;
-            let row = part.stacks.entry(block.stack).or_default();
             part.at_begin += bytes;
-            row.now += bytes;
-            (row.least, row.at_highest) = (row.now, row.now);
+            part.stacks.entry(block.stack).or_default().begin(bytes);
+            part.scopes.entry(block.context).or_default().begin(bytes);
         }
         part
     }
@@ -152,22 +186,12 @@ impl PartTime {
 
     fn apply(&mut self, record: &Record) {
         let bytes = self.sampling.weight(record.size).bytes;
-        let row = match self.stacks.entry(record.alloc_stack) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(StackTime { maximum: self.maxima, ..StackTime::default() }),
+        row_of(&mut self.stacks, record.alloc_stack, self.maxima).apply(record.kind, bytes, self.maxima);
+        row_of(&mut self.scopes, record.context, self.maxima).apply(record.kind, bytes, self.maxima);
+        self.more = match record.kind {
+            RecordKind::Alloc => self.more.saturating_add_unsigned(bytes),
+            RecordKind::Free => self.more.saturating_sub_unsigned(bytes),
         };
-        (row.at_highest, row.maximum) = (row.at_highest(self.maxima), self.maxima);
-        match record.kind {
-            RecordKind::Alloc => {
-                row.now = row.now.saturating_add(bytes);
-                self.more = self.more.saturating_add_unsigned(bytes);
-            }
-            RecordKind::Free => {
-                row.now = row.now.saturating_sub(bytes);
-                row.least = row.least.min(row.now);
-                self.more = self.more.saturating_sub_unsigned(bytes);
-            }
-        }
         if self.more > self.most {
             (self.most, self.highest_ns) = (self.more, record.time_ns);
             self.maxima += 1;
@@ -176,11 +200,6 @@ impl PartTime {
 
     /// This time, when the next part begins.
     fn ended(&self, next: &Self, most_stacks: usize) -> OlderTime {
-        let row = |(stack, row): (&StackId, &StackTime)| OlderStack {
-            stack: *stack,
-            least: row.least,
-            at_highest: row.at_highest(self.maxima),
-        };
         let lacks_records = self.lacks_records || self.next < next.first;
         // Whatever was live at the begin, it is known what is at the end.
         let at_begin = if lacks_records { self.at_begin } else { next.at_begin.saturating_sub_signed(self.more) };
@@ -192,7 +211,8 @@ impl PartTime {
             lacks_records,
             highest: at_begin.saturating_add_signed(self.most),
             highest_ns: self.highest_ns.clamp(self.from_ns, to_ns),
-            stacks: self.stacks.iter().map(row).collect(),
+            stacks: ended_rows(&self.stacks, self.maxima),
+            scopes: ended_rows(&self.scopes, self.maxima),
         };
         time.keep(most_stacks);
         time

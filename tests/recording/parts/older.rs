@@ -1,11 +1,11 @@
 //! The times of deleted parts, against an oracle that keeps every alloc and free: the highest moment of each, and what each stack
-//! held then and at least.
+//! and each scope held then and at least.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use memtrace::Snapshot;
-use memtrace::snapshot::{OlderTime, StackId};
+use memtrace::snapshot::{ContextId, OlderRow, StackId};
 use proptest::prelude::*;
 
 use super::{Folder, SMALL};
@@ -31,11 +31,25 @@ fn site_blue(size: usize) -> Raw {
     Raw::new(std::hint::black_box(size) + 2)
 }
 
-/// A program that allocates at three sites, and all that it did: the site and its bytes, negative for a free.
-struct Program {
-    events: Vec<(usize, i64)>,
-    kept: Vec<(usize, Raw, i64)>,
+/// The last one is no scope.
+const SCOPES: [&str; 3] = ["loading", "serving", ""];
+
+/// An alloc, or a free if it is negative.
+#[derive(Clone, Copy)]
+struct Event {
+    site: usize,
+    scope: usize,
+    bytes: i64,
 }
+
+/// A program that allocates at three sites in two scopes and outside of them, and all that it did.
+struct Program {
+    events: Vec<Event>,
+    kept: Vec<(Event, Raw)>,
+}
+
+/// Bytes of each site or scope.
+type Bytes = [i64; 3];
 
 impl Program {
     /// Before the recording begins: the list of events is larger than the threshold.
@@ -44,14 +58,20 @@ impl Program {
     }
 
     fn alloc(&mut self, site: usize, mebibytes: usize) {
-        let size = mebibytes * MIB;
-        self.kept.push((site, SITES[site].1(size), (size + site) as i64));
-        self.events.push((site, (size + site) as i64));
+        let (size, scope) = (mebibytes * MIB, self.events.len() % 3);
+        // One stack, whatever the scope.
+        let _scope = (!SCOPES[scope].is_empty()).then(|| memtrace::scope_guard(SCOPES[scope]));
+        let block = SITES[site].1(size);
+        let event = Event { site, scope, bytes: (size + site) as i64 };
+        self.kept.push((event, block));
+        self.events.push(event);
     }
 
+    /// In a scope that is not that of most allocs.
     fn free(&mut self, index: usize) {
-        let (site, _, bytes) = self.kept.swap_remove(index);
-        self.events.push((site, -bytes));
+        let (event, block) = self.kept.swap_remove(index);
+        memtrace::scope(SCOPES[0], || drop(block));
+        self.events.push(Event { bytes: -event.bytes, ..event });
     }
 
     fn come_and_go(&mut self, site: usize, times: usize) {
@@ -61,14 +81,15 @@ impl Program {
         }
     }
 
-    /// The highest total of these events, the sites' bytes at its first moment, and the least of each.
-    fn expected(&self, events: std::ops::Range<usize>) -> (i64, [i64; 3], [i64; 3]) {
+    /// The highest total of these events, the rows' bytes at its first moment, and the least of each.
+    fn expected(&self, events: std::ops::Range<usize>, row: fn(&Event) -> usize) -> (i64, Bytes, Bytes) {
         let mut now = [0; 3];
-        self.events[..events.start].iter().for_each(|(site, bytes)| now[*site] += bytes);
+        self.events[..events.start].iter().for_each(|event| now[row(event)] += event.bytes);
         let (mut highest, mut at_highest, mut least) = (now.iter().sum(), now, now);
-        for (site, bytes) in &self.events[events] {
-            now[*site] += bytes;
-            least[*site] = least[*site].min(now[*site]);
+        for event in &self.events[events] {
+            let row = row(event);
+            now[row] += event.bytes;
+            least[row] = least[row].min(now[row]);
             if now.iter().sum::<i64>() > highest {
                 (highest, at_highest) = (now.iter().sum(), now);
             }
@@ -76,21 +97,25 @@ impl Program {
         (highest, at_highest, least)
     }
 
-    /// Checks all older times; returns how many there are. `has_room` if each has room for all stacks.
+    /// Checks all older times; returns how many there are. `has_room` if each has room for all stacks and scopes.
     fn check(&self, read: &Snapshot, has_room: bool) -> usize {
         let device = cpu(read);
         assert!(device.gaps.is_empty(), "{:?}", device.gaps);
         let mut from = 0;
         for time in &device.older {
             let to = from + time.records as usize;
-            let (highest, at_highest, least) = self.expected(from..to);
+            let (highest, at_highest, least) = self.expected(from..to, |event| event.site);
+            let (_, scopes_at_highest, scopes_least) = self.expected(from..to, |event| event.scope);
             assert!(!time.lacks_records && time.from_ns <= time.highest_ns && time.highest_ns <= time.to_ns);
             assert_eq!((time.highest - device.not_recorded) as i64, highest, "records {from} to {to}");
-            let found = by_site(read, time);
-            let is_part = |found: [i64; 3], all: [i64; 3]| found.iter().zip(all).all(|(found, all)| *found <= all);
-            match has_room {
-                true => assert_eq!(found, (at_highest, least), "records {from} to {to}"),
-                false => assert!(is_part(found.0, at_highest) && is_part(found.1, least), "records {from} to {to}"),
+            let sites = by(&time.stacks, |stack| site_of(read, stack));
+            let scopes = by(&time.scopes, |context| scope_of(read, context));
+            for (found, all) in [(sites, (at_highest, least)), (scopes, (scopes_at_highest, scopes_least))] {
+                let is_part = |found: Bytes, all: Bytes| found.iter().zip(all).all(|(found, all)| *found <= all);
+                match has_room {
+                    true => assert_eq!(found, all, "records {from} to {to}"),
+                    false => assert!(is_part(found.0, all.0) && is_part(found.1, all.1), "records {from} to {to}"),
+                }
             }
             from = to;
         }
@@ -102,15 +127,19 @@ impl Program {
     }
 }
 
-/// What the sites held at the highest moment, and at least.
-fn by_site(read: &Snapshot, time: &OlderTime) -> ([i64; 3], [i64; 3]) {
+/// What each held at the highest moment, and at least.
+fn by<K: Copy>(rows: &[OlderRow<K>], number: impl Fn(K) -> usize) -> (Bytes, Bytes) {
     let (mut at_highest, mut least) = ([0; 3], [0; 3]);
-    for row in &time.stacks {
-        let site = site_of(read, row.stack);
-        at_highest[site] += row.at_highest as i64;
-        least[site] += row.least as i64;
+    for row in rows {
+        at_highest[number(row.of)] += row.at_highest as i64;
+        least[number(row.of)] += row.least as i64;
     }
     (at_highest, least)
+}
+
+fn scope_of(read: &Snapshot, context: ContextId) -> usize {
+    let path = read.context_path(context);
+    SCOPES.iter().position(|scope| *scope == path).unwrap_or_else(|| panic!("{path}"))
 }
 
 fn site_of(read: &Snapshot, stack: StackId) -> usize {
@@ -141,7 +170,7 @@ proptest! {
     #![proptest_config(crate::random::programs(8))]
 
     #[test]
-    fn each_older_time_has_its_highest_moment_and_the_least_of_each_stack(
+    fn each_older_time_has_its_highest_moment_and_the_least_of_each_stack_and_scope(
         steps in steps(),
         rounds in 1..30usize,
         budget in 2 * SMALL..10 * SMALL,

@@ -4,7 +4,7 @@ use super::intervals::Intervals;
 use super::judge::INTERVALS;
 use crate::analysis::key_timeline::{BlockNumbers, add, at_start};
 use crate::analysis::labels::{BEFORE_RECORDING, Labels};
-use crate::analysis::{Key, log};
+use crate::analysis::{Key, log, older};
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
@@ -67,13 +67,9 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) ->
     rows
 }
 
-/// The least of each label in these times, at least: that of its stacks together.
+/// The least of each label in these times, at least: that of its stacks or scopes together.
 fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
-    let mut of_time = |time: &OlderTime| {
-        let mut sums = Vec::new();
-        time.stacks.iter().for_each(|row| add(&mut sums, labels.number_at(row.stack.0), row.least));
-        sums
-    };
+    let mut of_time = |time: &OlderTime| older::sums(time, labels, |(least, _)| least);
     let both = |least: Vec<u64>, sums: Vec<u64>| least.into_iter().zip(sums).map(|(a, b)| a.min(b)).collect();
     times.iter().map(&mut of_time).reduce(both).unwrap_or_default()
 }

@@ -3,7 +3,8 @@
 use super::judge::INTERVALS;
 use crate::analysis::Key;
 use crate::analysis::columns::Columns;
-use crate::analysis::labels::{KeySource, Labels};
+use crate::analysis::labels::Labels;
+use crate::analysis::older::are_known;
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
@@ -16,11 +17,11 @@ pub(super) struct Intervals<'a> {
 }
 
 impl<'a> Intervals<'a> {
-    /// Of older times stacks are known, so only where the key is that of a stack they count.
+    /// Of older times stacks and scopes are known, so only where the key is that of one of these they count.
     pub(super) fn of(device: &'a DeviceView<'_>, key: Key) -> Self {
         let log = Columns::of(device, INTERVALS);
-        let by_stack = Labels::by(device, key, log.to_ns).source() == KeySource::Stack;
-        let older = if by_stack { groups(&device.older, log.to_ns) } else { Vec::new() };
+        let source = Labels::by(device, key, log.to_ns).source();
+        let older = if are_known(&device.older, source) { groups(&device.older, log.to_ns) } else { Vec::new() };
         let log = Columns { count: INTERVALS - older.len(), ..log };
         Self { older, log }
     }

@@ -161,7 +161,9 @@ fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
 /// What rises in a part of the log may be a cache that was cleared before.
 fn lacks_its_beginning(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
-        () if !time.older.is_empty() => Some("of the time before the log, only the least of each stack is known"),
+        () if !time.older.is_empty() => {
+            Some("of the time before the log, only the least of each stack or scope is known")
+        }
         () if device.overwritten > 0 => Some("the log lacks its beginning"),
         () => None,
     }

@@ -8,7 +8,9 @@ use super::*;
 use crate::analysis::log;
 use crate::random::programs;
 use crate::snapshot::testing::{LINE_7, Story, frame, stacks};
-use crate::snapshot::{Gap, OlderStack, OlderTime, Record, SnapshotData, StackId, Thread, ThreadId};
+use crate::snapshot::{
+    ContextId, ContextNode, Gap, OlderRow, OlderTime, Record, SnapshotData, StackId, Thread, ThreadId,
+};
 
 /// What a line does with the memory of its requests.
 #[derive(Clone, Copy, Debug)]
@@ -235,6 +237,18 @@ fn thread(number: u32) -> Thread {
     Thread { number: ThreadId(number), os_id: number, name: format!("worker {number}") }
 }
 
+/// Gives the blocks of each stack a scope of their own.
+fn scoped(mut data: SnapshotData) -> SnapshotData {
+    let name = |at: usize| if at == 0 { String::new() } else { format!("scope {at}") };
+    let node = |at| ContextNode { parent: ContextId::ROOT, name: name(at), module: false };
+    data.contexts = (0..data.stacks.len()).map(node).collect();
+    let device = &mut data.devices[0];
+    device.records.iter_mut().for_each(|record| record.context = ContextId(record.alloc_stack.0));
+    let blocks = device.live.iter_mut().chain(&mut device.peak.blocks);
+    blocks.for_each(|block| block.context = ContextId(block.stack.0));
+    data
+}
+
 /// The recording as a stream with a budget has it, whose first `deleted` of so many records are gone; in so many older times.
 fn deleted(mut data: SnapshotData, deleted: usize, times: usize) -> SnapshotData {
     let device = &mut data.devices[0];
@@ -250,11 +264,11 @@ fn deleted(mut data: SnapshotData, deleted: usize, times: usize) -> SnapshotData
         }
         let from_ns = device.older.last().map_or(0, |time| time.to_ns);
         let to_ns = part.last().map_or(0, |record| record.time_ns);
-        let rows =
-            least.iter().map(|(stack, least)| OlderStack { stack: StackId(*stack), least: *least, at_highest: 0 });
-        let records = part.len() as u64;
-        let time =
-            OlderTime { from_ns, to_ns, records, highest_ns: to_ns, stacks: rows.collect(), ..OlderTime::default() };
+        let stack = |(stack, least): (&u32, &u64)| OlderRow { of: StackId(*stack), least: *least, at_highest: 0 };
+        let scope = |(scope, least): (&u32, &u64)| OlderRow { of: ContextId(*scope), least: *least, at_highest: 0 };
+        let (stacks, scopes) = (least.iter().map(stack).collect(), least.iter().map(scope).collect());
+        let (records, highest_ns) = (part.len() as u64, to_ns);
+        let time = OlderTime { from_ns, to_ns, records, highest_ns, stacks, scopes, ..OlderTime::default() };
         device.older.push(time);
     }
     device.overwritten = deleted as u64;
@@ -264,19 +278,30 @@ fn deleted(mut data: SnapshotData, deleted: usize, times: usize) -> SnapshotData
 #[test]
 fn of_a_stream_with_a_budget_growth_is_that_of_the_whole_run() {
     for (records, times) in [(1_000, 1), (3_000, 3), (6_000, 7), (9_000, 16), (11_000, 48), (12_050, 48)] {
-        let data = service(&[Keeps::Every(100), Keeps::Newest(40), Keeps::First(300)]);
+        let data = scoped(service(&[Keeps::Every(100), Keeps::Newest(40), Keeps::First(300)]));
         assert!(data.devices[0].records.len() > 12_050 + 100, "some of the log is left");
-        let data = deleted(data, records, times);
+        let mut data = deleted(data, records, times);
         let growth = growth_of(&data);
         assert!(growth.grows().is_none() && (1..16).contains(&growth.older), "{growth:?}");
-        assert_eq!(growth.undecided, Some("of the time before the log, only the least of each stack is known"));
+        assert_eq!(
+            growth.undecided,
+            Some("of the time before the log, only the least of each stack or scope is known")
+        );
         let [row] = &growth.rows[..] else { panic!("{:?}", growth.rows) };
         assert!(matches!(row.growth, RowGrowth::MayGrow(_)) && row.label == line(0), "{row:?}");
         // 1 KiB in 100 ms, from the end of the warm-up on; an interval is a second at most.
         assert!(row.per_minute.abs_diff(600 << 10) < 100 << 10, "{records} {times} {row:?}");
         assert_eq!(row.at_end, 30 << 10);
-        // By a key that stacks do not decide, there is only the log.
-        let by_scope = Growth::of(&DeviceView::of(&data, &data.devices[0]), Key::Scope);
-        assert_eq!((by_scope.older, by_scope.undecided), (0, Some("the log lacks its beginning")));
+        let by = |data: &SnapshotData, key| Growth::of(&DeviceView::of(data, &data.devices[0]), key);
+        let by_scope = by(&data, Key::Scope);
+        let [same] = &by_scope.rows[..] else { panic!("{:?}", by_scope.rows) };
+        assert_eq!((by_scope.older, same), (growth.older, &GrowingRow { label: "scope 1".to_owned(), ..row.clone() }));
+        // By a key that neither stacks nor scopes decide, there is only the log; so for an older version's recording.
+        let only_the_log = |growth: Growth| {
+            assert_eq!((growth.older, growth.undecided), (0, Some("the log lacks its beginning")));
+        };
+        only_the_log(by(&data, Key::Thread));
+        data.devices[0].older.iter_mut().for_each(|time| time.scopes.clear());
+        only_the_log(by(&data, Key::Scope));
     }
 }
