@@ -58,7 +58,7 @@ fn peak_of(time: &OlderTime, labels: &mut [Labels<'_>; 2]) -> OlderPeak {
 }
 
 fn holders(time: &OlderTime, labels: &mut Labels<'_>) -> Vec<OlderHolder> {
-    let sums = sums(time, labels, |(_, at_highest)| at_highest);
+    let sums = sums(time, labels, |_, at_highest| at_highest);
     let holder = |(label, bytes): (&str, u64)| OlderHolder { label: label.to_owned(), bytes };
     let mut holders: Vec<OlderHolder> = labels.names().zip(sums).filter(|(_, bytes)| *bytes > 0).map(holder).collect();
     holders.sort_by(|a, b| (Reverse(a.bytes), &a.label).cmp(&(Reverse(b.bytes), &b.label)));
@@ -66,9 +66,9 @@ fn holders(time: &OlderTime, labels: &mut Labels<'_>) -> Vec<OlderHolder> {
 }
 
 /// The sums of the least or of what was held at the highest moment, of the time's stacks or scopes, by the numbers of their labels.
-pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn((u64, u64)) -> u64) -> Vec<u64> {
+pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn(u64, u64) -> u64) -> Vec<u64> {
     let (mut sums, source) = (Vec::new(), labels.source());
-    let mut see = |of, least, at_highest| add(&mut sums, labels.number_at(of), bytes((least, at_highest)));
+    let mut see = |of, least, at_highest| add(&mut sums, labels.number_at(of), bytes(least, at_highest));
     match source {
         KeySource::Stack => time.stacks.iter().for_each(|row| see(row.of.0, row.least, row.at_highest)),
         KeySource::Context => time.scopes.iter().for_each(|row| see(row.of.0, row.least, row.at_highest)),

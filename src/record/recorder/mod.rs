@@ -204,6 +204,39 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_the_log_takes_in_nothing_and_goes_before_the_next_batch() {
+        const SIZE: u64 = 65_536;
+        begin(&Settings { min_size: SIZE, ..Settings::default() });
+        let block = NewBlock { address: 0x1000, size: SIZE, asked: SIZE, site: EventSite::default() };
+        let come_and_go = || {
+            wait(&HeapEvent::Alloc(block));
+            wait(&HeapEvent::Free { address: 0x1000, size: SIZE, site: EventSite::default(), may_be_undone: false });
+        };
+        // Another test may look at the ledger meanwhile.
+        let takes_nothing = |work: &dyn Fn()| {
+            (0..100).any(|_| {
+                waiting::turn_on();
+                let before = waiting::TURNS.load(Ordering::Relaxed);
+                work();
+                let turns = waiting::TURNS.load(Ordering::Relaxed) - before;
+                drop(lock_heap());
+                turns == 0
+            })
+        };
+        let (end, _) = log_end(Device::Cpu, Detail::Counters, Default::default()).unwrap();
+        let reading = takes_nothing(&|| {
+            come_and_go();
+            read_log(Device::Cpu, &mut Default::default(), &end, 100, &mut Default::default()).unwrap();
+            skip_log(Device::Cpu, &mut Default::default(), &end, &mut Default::default());
+        });
+        waiting::READERS.fetch_add(1, Ordering::Relaxed);
+        let sending = takes_nothing(&|| (0..300).for_each(|_| come_and_go()));
+        waiting::READERS.fetch_sub(1, Ordering::Relaxed);
+        stop();
+        assert_eq!((reading, sending), (true, true));
+    }
+
+    #[test]
     fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {
         let settings = Settings { min_size: 65_536, ..Settings::default() };
         let began = begin(&settings);

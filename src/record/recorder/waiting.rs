@@ -51,7 +51,7 @@ const _: () = assert!(LENGTH >= 4 * BATCH);
 const AHEAD: u64 = 6;
 
 /// Who waits for the lock to read. Without it those who take out batches leave a reader no chance.
-static READERS: AtomicU32 = AtomicU32::new(0);
+pub(super) static READERS: AtomicU32 = AtomicU32::new(0);
 
 /// The CPU's slot, as it is; the next batch is taken after it.
 pub(super) fn lock_as_it_is() -> LockedSlot {

@@ -13,7 +13,8 @@ use crate::record::uses::{self, UseCopy, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
 use crate::symbol;
 
-/// Records copied under the device's lock, which takes less than a millisecond.
+/// The most records copied under the device's lock, which takes about a millisecond. A checkpoint comes every 8,192 at most if
+/// blocks come and go, so a portion ends at one and has thousands.
 const PORTION: usize = 12_288;
 
 /// The end of a device's log, and the device's state there.

@@ -69,7 +69,7 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) ->
 
 /// The least of each label in these times, at least: that of its stacks or scopes together.
 fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
-    let mut of_time = |time: &OlderTime| older::sums(time, labels, |(least, _)| least);
+    let mut of_time = |time: &OlderTime| older::sums(time, labels, |least, _| least);
     let both = |least: Vec<u64>, sums: Vec<u64>| least.into_iter().zip(sums).map(|(a, b)| a.min(b)).collect();
     times.iter().map(&mut of_time).reduce(both).unwrap_or_default()
 }
