@@ -1,4 +1,4 @@
-//! One rank of a folder, for commands that read one recording.
+//! One rank of several, for commands that read one recording.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{input, output};
 /// Which rank is read.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct RankArgs {
-    /// Of a folder with several recordings that of this rank [default: the rank with the largest peak]
+    /// Of several recordings that of this rank [default: the rank with the largest peak]
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<u32>,
     /// Of recordings of several jobs this one
@@ -32,25 +32,20 @@ pub(crate) struct OneFile {
     pub(crate) all_read: Result<(), CommandFailure>,
 }
 
-/// The file itself, or of a folder with several recordings that of one rank. Says which one that is.
+/// The file that is named, or of several, or a folder with several, that of one rank. Says which one that is.
 pub(crate) fn one_of(
-    file: Option<&Path>,
+    named: &[PathBuf],
     args: RankArgs,
     selection: Option<&SelectionArgs>,
 ) -> Result<OneFile, CommandFailure> {
-    match file.map(several_in).transpose()?.flatten() {
-        Some(files) => of_several(&files, args, selection),
-        None if args.rank.is_some() => {
-            Err(CommandFailure::usage("--rank is for a folder with several recordings, one for each rank"))
+    let mut files = input::files(named)?;
+    match files.len() {
+        2.. => of_several(&files, args, selection),
+        _ if args.rank.is_some() => {
+            Err(CommandFailure::usage("--rank is for several recordings, one for each rank, or a folder of them"))
         }
-        None => Ok(OneFile { path: file.map(Path::to_owned), rank: None, all_read: Ok(()) }),
+        _ => Ok(OneFile { path: files.pop(), rank: None, all_read: Ok(()) }),
     }
-}
-
-/// The recordings of a folder that has several.
-pub(crate) fn several_in(path: &Path) -> Result<Option<Vec<PathBuf>>, CommandFailure> {
-    let files = if path.is_dir() { input::recordings_in(path)? } else { Vec::new() };
-    Ok((files.len() > 1).then_some(files))
 }
 
 fn of_several(files: &[PathBuf], args: RankArgs, selection: Option<&SelectionArgs>) -> Result<OneFile, CommandFailure> {

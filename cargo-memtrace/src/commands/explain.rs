@@ -1,6 +1,6 @@
 //! `explain`: one line, function, operator or address.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use memtrace_core::analysis::Subject;
@@ -17,10 +17,11 @@ use crate::{called, input, output};
   cargo memtrace explain src/train.rs:32
   cargo memtrace explain run.memtrace matmul
   cargo memtrace explain 0x7f3a94000000
-  cargo memtrace explain ranks/ src/train.rs:32 --rank 3      of a folder one rank, or the one with the largest peak")]
+  cargo memtrace explain ranks/ src/train.rs:32 --rank 3      one rank of several, or the one with the largest peak")]
 pub(crate) struct ExplainArgs {
-    /// A line (train.rs:32), a function, an operator (matmul) or an address (0x7f…), and the recording, in any order
-    #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
+    /// A line (train.rs:32), a function, an operator (matmul) or an address (0x7f…), first or last; the others are the
+    /// recording, those of several ranks, or their folder
+    #[arg(required = true, num_args = 1.., value_name = "[FILE]… SUBJECT")]
     what: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionArgs,
@@ -29,9 +30,9 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
-    let (file, subject) = file_and_subject(&args.what)?;
+    let (files, subject) = files_and_subject(&args.what)?;
     let subject = subject.to_string_lossy();
-    let one = one_of(file, args.rank, Some(&args.selection))?;
+    let one = one_of(&files, args.rank, Some(&args.selection))?;
     let recording = input::read_selected(one.path.as_deref(), &args.selection)?;
     let options = ReportOptions { device: args.selection.device, rows: args.selection.top, ..ReportOptions::default() };
     let report = Report::of_subject(&recording.data, &Subject::parse(&subject), &options).ok_or_else(|| {
@@ -42,22 +43,19 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     one.all_read
 }
 
-/// In either order, because other commands take the recording first, and this one without it.
-fn file_and_subject(what: &[PathBuf]) -> Result<(Option<&Path>, &Path), CommandFailure> {
-    match what {
-        [first, second] if !first.exists() && second.exists() => Ok((Some(second), first)),
-        [file, subject] if file.exists() => Ok((Some(file), subject)),
-        [first, second] => {
-            let (first, second) = (first.display(), second.display());
-            Err(CommandFailure::usage(format!(
-                "No such file: {first}, and {second} is none either; name the recording and its line"
-            )))
+/// In any order, because other commands take the recording first, and this one without it: the line is what is no file.
+fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> {
+    let (mut files, mut lines): (Vec<PathBuf>, Vec<PathBuf>) = what.iter().cloned().partition(|path| path.exists());
+    match (lines.pop(), &lines[..]) {
+        (Some(line), []) => Ok((files, line)),
+        (Some(last), others) => {
+            let all: Vec<String> = others.iter().chain([&last]).map(|path| path.display().to_string()).collect();
+            Err(CommandFailure::usage(format!("No such file: {}; only one of them can be the line", all.join(", "))))
         }
-        [file] if file.is_file() && memtrace_core::is_capture(file) => {
-            let file = file.display();
-            Err(CommandFailure::usage(format!("name a line, a function, an operator or an address beside {file}")))
-        }
-        [subject] => Ok((None, subject)),
-        _ => Err(CommandFailure::usage("name a line, a function, an operator or an address")),
+        // A line's name may be that of a file, too.
+        (None, _) => match files.pop() {
+            Some(line) if !memtrace_core::is_capture(&line) && !line.is_dir() => Ok((files, line)),
+            _ => Err(CommandFailure::usage("name a line, a function, an operator or an address beside the recording")),
+        },
     }
 }

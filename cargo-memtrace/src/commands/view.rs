@@ -3,12 +3,13 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::slice;
 
 use clap::Args;
 use memtrace_core::export::HtmlPage;
 
 use crate::failure::CommandFailure;
-use crate::one_rank::{OneFile, RankArgs, one_of, several_in};
+use crate::one_rank::{OneFile, RankArgs, one_of};
 use crate::{input, moment, output};
 
 /// Make the offline page of a recording, and open it in a browser
@@ -20,12 +21,16 @@ Examples:
   cargo memtrace view run.memtrace -o report.html --no-open
   cargo memtrace view before.memtrace after.memtrace      what changed, too
   cargo memtrace view snapshot.pickle                     a snapshot of PyTorch
-  cargo memtrace view ranks/ --rank 3                     of a folder one rank, or the one with the largest peak")]
+  cargo memtrace view ranks/ --rank 3                     one rank of several, or the one with the largest peak
+  cargo memtrace view a0.memtrace a1.memtrace --after b0.memtrace b1.memtrace    of the worst rank what changed")]
 pub(crate) struct ViewArgs {
-    /// The recording [default: the newest one under cargo's target folder]; of two the older one
-    file: Option<PathBuf>,
-    /// The recording after a change
-    other: Option<PathBuf>,
+    /// The recording [default: the newest one under cargo's target folder]; two are before and after a change; more, or a
+    /// folder of them, are ranks
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The recording after the change, or those of the ranks
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    after: Vec<PathBuf>,
     /// The HTML file, or - for the standard output [default: beside FILE]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -46,7 +51,7 @@ pub(crate) struct ViewArgs {
 }
 
 pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
-    let (first, second) = files(args)?;
+    let (first, second) = sides(args)?;
     let first_read = input::read(first.path.as_deref())?;
     let second_read = second.as_ref().map(|second| input::read(second.path.as_deref())).transpose()?;
     let (shown, before) = match &second_read {
@@ -63,16 +68,20 @@ pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
     second.map_or(Ok(()), |second| second.all_read).and(first.all_read)
 }
 
-/// The files to read. Of two folders both are of one rank, which is chosen among those after the change.
-fn files(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
-    let Some(other) = &args.other else { return Ok((one_of(args.file.as_deref(), args.rank, None)?, None)) };
-    let is_folder = |path: &Path| several_in(path).map(|files| files.is_some());
-    let (old, new) = (args.file.as_deref().map(is_folder).transpose()?.unwrap_or(false), is_folder(other)?);
-    // A file beside a folder is read whatever its rank is.
+/// The files to read. Of ranks before and after a change both are of one rank, which is chosen among those after it.
+fn sides(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
+    let (before, after) = match (&args.files[..], &args.after[..]) {
+        (files, []) if files.len() != 2 => return Ok((one_of(files, args.rank, None)?, None)),
+        ([before, after], []) => (slice::from_ref(before), slice::from_ref(after)),
+        sides => sides,
+    };
+    let are_several = |named: &[PathBuf]| input::files(named).map(|files| files.len() > 1);
+    let (old, new) = (are_several(before)?, are_several(after)?);
+    // A file beside ranks is read whatever its rank is.
     let chosen =
-        |is_folder: bool, rank: Option<u32>| RankArgs { rank: rank.filter(|_| is_folder || !old && !new), ..args.rank };
-    let second = one_of(Some(other), chosen(new, args.rank.rank), None)?;
-    let first = one_of(args.file.as_deref(), chosen(old, args.rank.rank.or(second.rank)), None)?;
+        |are_several, rank: Option<u32>| RankArgs { rank: rank.filter(|_| are_several || !old && !new), ..args.rank };
+    let second = one_of(after, chosen(new, args.rank.rank), None)?;
+    let first = one_of(before, chosen(old, args.rank.rank.or(second.rank)), None)?;
     Ok((first, Some(second)))
 }
 

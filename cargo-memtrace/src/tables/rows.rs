@@ -3,6 +3,7 @@
 mod blocks;
 mod context;
 mod events;
+mod older;
 mod stacks;
 
 use std::io;
@@ -14,7 +15,7 @@ use super::run::{RunTables, VERSION};
 type WriteRows = fn(&RunTables<'_>, &mut dyn TableWriter) -> io::Result<()>;
 
 /// All tables, each with its rows.
-pub(super) const TABLES: [(&TableSpec, WriteRows); 11] = [
+pub(super) const TABLES: [(&TableSpec, WriteRows); 12] = [
     (&RUNS, runs),
     (&LABELS, labels),
     (&DEVICES, devices),
@@ -26,6 +27,7 @@ pub(super) const TABLES: [(&TableSpec, WriteRows); 11] = [
     (&stacks::FRAMES, stacks::frames),
     (&context::SCOPES, context::scopes),
     (&context::OPERATORS, context::operators),
+    (&older::OLDER_TIMES, older::older_times),
 ];
 
 const RUNS: TableSpec = TableSpec {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use memtrace_core::DeviceView;
 use memtrace_core::analysis::Key;
-use memtrace_core::snapshot::SnapshotData;
+use memtrace_core::snapshot::{ContextId, OlderRow, OlderTime, SnapshotData, StackId};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
@@ -123,6 +123,46 @@ fn many_row_groups_are_one_table_and_nulls_stay_nulls() {
     let without: Vec<usize> = (0..events.len()).filter(|row| !events[*row].contains_key("block")).collect();
     assert_eq!(without, [7]);
     assert!((0..).zip(&events).all(|(position, row): (u64, _)| row["position"] == position.to_string()));
+}
+
+#[test]
+fn older_times_have_their_stacks_what_is_left_and_their_scopes() {
+    let (mut data, folder) = (small(), tempfile::tempdir().unwrap());
+    let stack = |of, least, at_highest| OlderRow { of: StackId(of), least, at_highest };
+    let scopes = vec![OlderRow { of: ContextId(1), least: 5, at_highest: 70 }];
+    let times = [
+        OlderTime { from_ns: 10, to_ns: 20, records: 8, lacks_records: true, ..OlderTime::default() },
+        OlderTime {
+            from_ns: 20,
+            to_ns: 40,
+            highest: 100,
+            stacks: vec![stack(2, 0, 60), stack(1, 9, 30)],
+            scopes,
+            ..OlderTime::default()
+        },
+    ];
+    data.devices[0].older = times.to_vec();
+    for format in TableFormat::ALL {
+        let all = rows(&write(&data, format, &folder.path().join(format.name())), "older_times");
+        let cell =
+            |row: &BTreeMap<String, String>, column: &str| row.get(column).map(|cell| cell.parse::<u64>().unwrap());
+        let cells = |row| {
+            ["from_ns", "highest_bytes", "stack", "scope", "at_highest_bytes", "least_bytes"]
+                .map(|column| cell(row, column))
+        };
+        let wanted = [
+            [Some(10), Some(0), None, None, Some(0), None],
+            [Some(20), Some(100), Some(2), None, Some(60), Some(0)],
+            [Some(20), Some(100), Some(1), None, Some(30), Some(9)],
+            [Some(20), Some(100), None, None, Some(10), None],
+            [Some(20), Some(100), None, Some(1), Some(70), Some(5)],
+        ];
+        assert_eq!(all.iter().map(cells).collect::<Vec<_>>(), wanted, "{}", format.name());
+        assert_eq!(
+            all.iter().map(|row| &*row["lacks_records"]).collect::<Vec<_>>(),
+            ["true", "false", "false", "false", "false"]
+        );
+    }
 }
 
 #[test]

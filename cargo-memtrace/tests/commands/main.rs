@@ -96,7 +96,7 @@ fn a_line_and_its_recording_are_named_in_any_order_and_explained_in_the_reports_
     assert_eq!(prints(&["explain", file, "model.rs:7"]), prints(&["explain", "model.rs:7", file]));
     assert!(
         fails(2, &["explain", "model.rs:7", "gone.memtrace"])
-            .contains("No such file: model.rs:7, and gone.memtrace is none either")
+            .contains("No such file: model.rs:7, gone.memtrace; only one of them can be the line")
     );
     assert!(fails(2, &["explain", file]).contains("name a line"));
 }

@@ -46,7 +46,17 @@ fn explain_reads_the_worst_rank_or_the_one_that_is_named() {
     let (out, error) = explain(2, "ranks", &["--rank", "7"]);
     assert_eq!((&*out, &*error), ("", "error: there is no recording of rank 7; there is one of ranks 0 to 3\n"));
     let error = explain(2, "ranks/1.memtrace", &["--rank", "1"]).1;
-    assert!(error.contains("--rank is for a folder"), "{error}");
+    assert!(error.contains("--rank is for several recordings"), "{error}");
+    // Of several files it is as of their folder, the line first or last.
+    let files = ["ranks/1.memtrace", "ranks/2.memtrace", "ranks/3.memtrace"];
+    let worst = WORST.replace("4 ranks", "3 ranks");
+    assert_eq!(
+        ends(0, folder.path(), &[&["explain"], &files[..], &["model.rs:7"]].concat()),
+        (alone(2), worst.clone())
+    );
+    assert_eq!(ends(0, folder.path(), &[&["explain", "model.rs:7"], &files[..]].concat()), (alone(2), worst));
+    let error = ends(2, folder.path(), &[&["explain", "no.memtrace"], &files[..], &["model.rs:7"]].concat()).1;
+    assert!(error.contains("No such file: no.memtrace, model.rs:7; only one"), "{error}");
     // Another file may be that of the worst rank. That matters unless a rank is named.
     fs::write(folder.path().join("ranks/torn.memtrace"), "").unwrap();
     let (out, error) = explain(2, "ranks", &[]);
@@ -117,7 +127,13 @@ fn view_makes_the_page_of_the_worst_rank_and_of_two_folders_that_of_one_rank() {
     view(0, &["ranks/3.memtrace", "after", "--rank", "0", "-o", "mixed.html"]);
     same("mixed.html", &["ranks/3.memtrace", "after/x0.memtrace"]);
     let error = view(2, &["ranks/3.memtrace", "after/x0.memtrace", "--rank", "0", "-o", "none.html"]);
-    assert!(error.contains("--rank is for a folder"), "{error}");
+    assert!(error.contains("--rank is for several recordings"), "{error}");
+    let files = ["ranks/0.memtrace", "ranks/1.memtrace", "ranks/2.memtrace"];
+    view(0, &[&files[..], &["-o", "listed.html"]].concat());
+    same("listed.html", &["ranks/2.memtrace"]);
+    let after_them = ["--after", "after/x0.memtrace", "after/x1.memtrace", "-o", "changed.html"];
+    view(0, &[&files[..2], &after_them].concat());
+    same("changed.html", &["ranks/1.memtrace", "after/x1.memtrace"]);
     // A page is made of what could be read.
     fs::write(after.join("torn.memtrace"), "").unwrap();
     for (arguments, code) in [
@@ -211,5 +227,10 @@ fn a_command_that_reads_one_recording_says_so_of_a_folder_with_several() {
                       shows them as ranks\n";
         assert_eq!((&*out, &*error), ("", wanted), "{command:?}");
     }
-    assert!(ends(2, folder.path(), &["report", "ranks", "--at", "end"]).1.contains("at their peaks"));
+    assert!(ends(2, folder.path(), &["report", "ranks", "--at", "all"]).1.contains("by what is live at a moment"));
+    let error = ends(2, folder.path(), &["report", "ranks", "--at", "step:7"]).1;
+    assert!(
+        error.contains("no rank can be compared: rank 0: cannot show that moment: no scope has the number 7"),
+        "{error}"
+    );
 }

@@ -25,7 +25,6 @@ use self::intervals::Intervals;
 pub use self::judge::RowGrowth;
 use self::judge::{INTERVALS, WARM_UP, judge, judged};
 use super::Key;
-use super::ranks::DevicePeak;
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
 
@@ -93,7 +92,7 @@ impl Growth {
             at_end: device.live_by_sizes().saturating_add(device.below_threshold),
             below_threshold: device.below_threshold,
             is_estimate: device.is_sample(),
-            capacity: DevicePeak::of(device).capacity,
+            capacity: device.capacity(),
             undecided: missing
                 .or_else(|| lacks_its_beginning(device, &time))
                 .or_else(|| device.is_sample().then_some(SAMPLED)),

@@ -26,7 +26,7 @@ impl DeviceLook {
         let live = view.at_end();
         Self {
             live: live.total(),
-            peak: DevicePeak::of(view),
+            peak: DevicePeak::of(&view.at_peak()),
             reserved: is_reported(view).then_some(view.stats.reserved_bytes.current),
             is_sample: view.is_sample(),
             tables: keys.iter().map(|key| live.by(*key).into_owned()).collect(),

@@ -22,7 +22,7 @@ pub use self::jobs::{job_with_ranks, jobs};
 pub use self::names::rank_of_name;
 pub use self::spread::SpreadRow;
 pub use self::summary::{DevicePeak, RankSummary};
-use super::Key;
+use super::{Key, Moment};
 
 /// A file that is no readable recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -49,6 +49,10 @@ pub struct SecondFile {
 pub struct Ranks {
     /// By number; those without a number last, by file.
     pub ranks: Vec<RankSummary>,
+    /// What they are compared at.
+    pub moment: Moment,
+    /// Ranks of which that moment is not known. They count for nothing.
+    pub without: Vec<RankSummary>,
     /// What their tables are by.
     pub keys: Vec<Key>,
     /// What was left out because another file is of the same rank.
@@ -79,7 +83,8 @@ impl Ranks {
             ranks.push(last);
         }
         ranks.sort_by(|a, b| number_then_file(a).cmp(&number_then_file(b)));
-        Self { ranks, keys, seconds, unread }
+        let (without, ranks) = ranks.into_iter().partition(|rank| rank.moment_unknown.is_some());
+        Self { ranks, moment: Moment::Peak, without, keys, seconds, unread }
     }
 
     /// The rank with the largest peak, on GPUs before host memory; the first of equal ones.
@@ -102,13 +107,18 @@ impl Ranks {
 
     /// The number of ranks that the launcher said.
     pub fn world_size(&self) -> Option<u32> {
-        self.ranks.iter().filter_map(|rank| rank.process.launcher.world_size).max()
+        self.all().filter_map(|rank| rank.process.launcher.world_size).max()
+    }
+
+    /// All ranks that were read.
+    pub fn all(&self) -> impl Iterator<Item = &RankSummary> {
+        self.ranks.iter().chain(&self.without)
     }
 
     /// The numbers of ranks that have a file, sorted. A file that was not read counts as one of the rank in its name.
     fn numbers(&self) -> Vec<u32> {
         let unread = self.unread.iter().filter_map(|unread| rank_of_name(&unread.file));
-        let mut numbers: Vec<u32> = self.ranks.iter().filter_map(|rank| rank.process.rank).chain(unread).collect();
+        let mut numbers: Vec<u32> = self.all().filter_map(|rank| rank.process.rank).chain(unread).collect();
         numbers.sort_unstable();
         numbers
     }

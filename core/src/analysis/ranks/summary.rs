@@ -2,11 +2,11 @@
 
 use super::names::rank_of_name;
 use crate::analysis::diff::difference;
-use crate::analysis::{Breakdown, DiffSide, Key};
+use crate::analysis::{Breakdown, DiffSide, Key, LiveSet, Moment};
 use crate::recording::{DeviceView, Recording};
-use crate::snapshot::{Device, DeviceSnapshot, Process};
+use crate::snapshot::{Device, Process};
 
-/// What was live on a device at its peak.
+/// What was live on a device at its peak, or at the moment of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DevicePeak {
     /// The device.
@@ -18,11 +18,11 @@ pub struct DevicePeak {
 }
 
 impl DevicePeak {
-    pub(in crate::analysis) fn of(device: &DeviceSnapshot) -> Self {
-        Self { device: device.device, bytes: device.peak.total(), capacity: device.capacity() }
+    pub(in crate::analysis) fn of(live: &LiveSet<'_>) -> Self {
+        Self { device: live.device.device, bytes: live.total(), capacity: live.device.capacity() }
     }
 
-    /// The capacity without the peak; below 0 where an estimate is too high.
+    /// The capacity without these bytes; below 0 where an estimate is too high.
     pub fn headroom(&self) -> Option<i64> {
         self.capacity.map(|capacity| difference(self.bytes, capacity))
     }
@@ -41,36 +41,51 @@ pub struct RankSummary {
     pub process: Process,
     /// The rank is that of the file's name.
     pub is_rank_of_name: bool,
-    /// The peak that is compared; `None` if nothing was recorded on the device.
+    /// What is compared: the peak, or what was live at another moment; `None` if nothing was recorded on the device.
     pub peak: Option<DevicePeak>,
-    /// The peaks of all GPUs; of the compared device alone if somebody chose it.
+    /// The same of all GPUs; of the compared device alone if somebody chose it.
     pub gpus: Vec<DevicePeak>,
     /// The tables are estimates from a sample.
     pub is_sample: bool,
     /// The capture ends without its end mark.
     pub is_cut_off: bool,
-    /// What was live at the peak, by each key.
+    /// Why what was live at the moment of the comparison is not known.
+    pub moment_unknown: Option<String>,
+    /// What it lacks.
+    pub moment_notes: Vec<String>,
+    /// What was live then, by each key.
     pub tables: Vec<Breakdown>,
     /// The same for a comparison with another job; else there is none.
     pub sides: Vec<DiffSide>,
 }
 
 impl RankSummary {
-    /// Reduces a recording: on this device, or on its main one.
+    /// Reduces a recording at its peak: on this device, or on its main one.
     pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
-        let compared = compared(recording, device);
+        Self::at(&Moment::Peak, recording, file, device, keys)
+    }
+
+    /// The same at another moment.
+    pub fn at(moment: &Moment, recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
+        let (compared, moment_unknown) = match compared(recording, device).map(|view| view.at(moment)).transpose() {
+            Ok(live) => (live, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
         let gpus = recording.devices().iter().filter(has_peak).filter(|view| device.is_none_or(|of| of == view.device));
-        let gpus = gpus.map(|view| DevicePeak::of(view)).filter(DevicePeak::is_on_gpu);
+        let gpus = gpus.filter_map(|view| view.at(moment).ok());
+        let gpus = gpus.map(|live| DevicePeak::of(&live)).filter(DevicePeak::is_on_gpu);
         let rank = Self::rank_of(recording, file);
         Self {
             file: file.to_owned(),
             process: Process { rank, threads: Vec::new(), mappings: None, ..recording.process.clone() },
             is_rank_of_name: recording.process.rank.is_none() && rank.is_some(),
-            peak: compared.map(|view| DevicePeak::of(view)),
+            peak: compared.as_ref().map(DevicePeak::of),
+            moment_notes: compared.as_ref().map(|live| moment.notes(live.device)).unwrap_or_default(),
+            moment_unknown,
             gpus: gpus.collect(),
-            is_sample: compared.is_some_and(|view| view.is_sample()),
+            is_sample: compared.as_ref().is_some_and(|live| live.device.is_sample()),
             is_cut_off: recording.health.cut_off,
-            tables: keys.iter().map(|key| compared.map(|view| view.by(*key).clone()).unwrap_or_default()).collect(),
+            tables: keys.iter().map(|key| table(compared.as_ref(), *key)).collect(),
             sides: Vec::new(),
         }
     }
@@ -92,7 +107,7 @@ impl RankSummary {
         self.process.rank.map_or_else(|| self.file.clone(), |rank| format!("rank {rank}"))
     }
 
-    /// Bytes at the peak, 0 if nothing was recorded.
+    /// Bytes that are compared, 0 if nothing was recorded.
     pub fn bytes(&self) -> u64 {
         self.peak.as_ref().map_or(0, |peak| peak.bytes)
     }
@@ -128,6 +143,10 @@ impl RankSummary {
     pub(super) fn ended_unix_us(&self) -> u64 {
         self.process.started_unix_us.saturating_add(self.process.duration_ns / 1000)
     }
+}
+
+fn table(compared: Option<&LiveSet<'_>>, key: Key) -> Breakdown {
+    compared.map(|live| live.by(key).into_owned()).unwrap_or_default()
 }
 
 /// The device that is compared, if anything was recorded on it.

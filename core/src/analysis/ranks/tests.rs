@@ -73,6 +73,40 @@ pub(in crate::analysis) fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMa
     (data, by_line)
 }
 
+/// A recording with these operations in its steps, and bytes by line at the highest moment of the second one.
+fn in_steps(steps: &[Vec<RankOp>]) -> (SnapshotData, BTreeMap<usize, u64>) {
+    let mut story = Story::cuda(0);
+    let (mut time, mut count) = (0, 0);
+    let mut live: Vec<(usize, usize, u64)> = Vec::new();
+    let mut states = Vec::new();
+    for (number, ops) in steps.iter().enumerate() {
+        time += 1;
+        story.at(time).enter(&format!("step {number}"));
+        states.extend((number == 1).then(|| live.clone()));
+        for op in ops {
+            (time, count) = (time + 1, count + 1);
+            story.at(time);
+            match op {
+                RankOp::Alloc { line, size } => {
+                    story.alloc(count, *size).on(LINES[*line]);
+                    live.push((count, *line, *size));
+                }
+                RankOp::Free { nth } if !live.is_empty() => _ = story.free(live.remove(nth % live.len()).0),
+                RankOp::Free { .. } => {}
+            }
+            states.extend((number == 1).then(|| live.clone()));
+        }
+        time += 1;
+        story.at(time).leave(&format!("step {number}"));
+    }
+    let sum = |blocks: &Vec<(usize, usize, u64)>| blocks.iter().map(|(.., size)| size).sum::<u64>();
+    // Of equal moments the first.
+    let highest = states.into_iter().rev().max_by_key(sum).unwrap_or_default();
+    let mut by_line = BTreeMap::new();
+    highest.iter().for_each(|(_, line, size)| *by_line.entry(*line).or_default() += size);
+    (story.build(), by_line)
+}
+
 /// The label of each line, from a recording of one block; the last is that of memory from before the recording.
 pub(in crate::analysis) fn labels() -> Vec<String> {
     let label = |stack| {
@@ -148,6 +182,33 @@ proptest! {
         prop_assert_eq!(ranks.spread(0), wanted);
         let sum: u64 = ranks.spread(0).iter().map(|row| row.sum).sum();
         prop_assert_eq!(sum, order.iter().map(peak).sum::<u64>(), "to the byte");
+    }
+
+    /// In each step operations of a rank; the answer is what was live at the highest moment of the second step, by line.
+    #[test]
+    fn at_a_step_ranks_are_those_of_a_naive_computation(
+        all in prop::collection::vec(prop::collection::vec(prop::collection::vec(op(), 0..8), 0..4), 1..6),
+    ) {
+        let naive: Vec<_> = all.iter().map(|steps| in_steps(steps)).collect();
+        let reduced = |(at, (data, _)): (usize, &(SnapshotData, _))| {
+            let mut data = data.clone();
+            data.process.rank = Some(at as u32);
+            RankSummary::at(&Moment::Step(1), &Recording::new(&data), "file", None, &[Key::Line])
+        };
+        let ranks = Ranks::of(naive.iter().enumerate().map(reduced).collect(), vec![Key::Line], Vec::new());
+        // Where nothing was ever live there is no device, and so no moment that could be unknown.
+        let has_step = |at: &usize| all[*at].len() > 1 || naive[*at].0.devices[0].peak.bytes == 0;
+        let wanted: Vec<usize> = (0..all.len()).filter(has_step).collect();
+        let found: Vec<usize> = ranks.ranks.iter().map(|rank| rank.process.rank.unwrap() as usize).collect();
+        prop_assert_eq!(found, &wanted[..]);
+        prop_assert!(ranks.without.iter().all(|rank| rank.moment_unknown.is_some()));
+        let bytes = |at: &usize| naive[*at].1.values().sum::<u64>();
+        prop_assert_eq!(ranks.ranks.iter().map(RankSummary::bytes).collect::<Vec<_>>(), wanted.iter().map(bytes).collect::<Vec<_>>());
+        for (line, label) in labels().into_iter().enumerate() {
+            let sum: u64 = wanted.iter().filter_map(|at| naive[*at].1.get(&line)).sum();
+            let row = ranks.spread(0).into_iter().find(|row| row.label == label);
+            prop_assert_eq!(row.map_or(0, |row| row.sum), sum, "{}", label);
+        }
     }
 
     #[test]

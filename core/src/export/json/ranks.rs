@@ -9,8 +9,12 @@ use crate::report::{GpuRow, RankRow};
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Ranks {
-    /// How many ranks were read.
+    /// How many ranks are compared.
     count: usize,
+    /// What they are compared at, in words.
+    moment: String,
+    /// Ranks of which this moment is not known.
+    not_compared: Vec<UnreadFile>,
     /// The number of ranks that the launcher said; null if it is not recorded.
     world_size: Option<u32>,
     /// The rank with the largest peak, on GPUs before host memory.
@@ -58,6 +62,8 @@ impl Ranks {
         };
         Self {
             count: ranks.ranks.len(),
+            moment: ranks.moment.words(),
+            not_compared: ranks.without.iter().filter_map(not_compared).collect(),
             world_size: ranks.world_size(),
             worst: ranks.worst().map(RankRow::of),
             median: ranks.median().map(RankRow::of),
@@ -71,4 +77,8 @@ impl Ranks {
             second_files: ranks.seconds.clone(),
         }
     }
+}
+
+fn not_compared(rank: &RankSummary) -> Option<UnreadFile> {
+    Some(UnreadFile { file: rank.file.clone(), reason: rank.moment_unknown.clone()? })
 }

@@ -1,5 +1,7 @@
 //! What a report of ranks does not have: ranks without a file, files that were not read, and what is not known.
 
+use std::collections::BTreeMap;
+
 use super::super::Section;
 use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
@@ -21,9 +23,10 @@ pub fn missing_ranks(ranks: &Ranks) -> Section {
     lines.extend(
         ranks.seconds.iter().map(|second| format!("Left out: {}, of the same rank as {}.", second.file, second.counts)),
     );
+    lines.extend(at_moment(ranks));
     let sentences: [(IsSo, &str); 6] = [
         (|rank| rank.is_cut_off, "killed, or still recording; the state at the last flush"),
-        (|rank| rank.peak.is_none(), "nothing was recorded on the device; a peak of 0"),
+        (|rank| rank.peak.is_none(), "nothing was recorded on the device; counts as 0"),
         (
             |rank| rank.gpus.len() > 1,
             "used several GPUs; compared on the one with the largest peak, or on that of --device",
@@ -36,18 +39,31 @@ pub fn missing_ranks(ranks: &Ranks) -> Section {
     Section::of_lines("missing_ranks", "What is missing, and what is not known", lines)
 }
 
+/// Ranks of which the moment of the comparison is not known, and what it lacks of others.
+fn at_moment(ranks: &Ranks) -> Vec<String> {
+    let unknown = ranks.without.iter().filter_map(|rank| Some((rank, rank.moment_unknown.clone()?)));
+    let unknown = unknown.map(|(rank, why)| (why, rank));
+    let lacks = ranks.ranks.iter().flat_map(|rank| rank.moment_notes.iter().map(move |note| (note.clone(), rank)));
+    let mut of: BTreeMap<String, Vec<&RankSummary>> = BTreeMap::new();
+    unknown.chain(lacks).for_each(|(sentence, rank)| of.entry(sentence).or_default().push(rank));
+    of.into_iter().map(|(sentence, some)| said_of(&some, ranks.ranks.len(), &sentence)).collect()
+}
+
 /// `Ranks 3, 7: …`
 fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
-    let who = match found.len() {
-        0 => return None,
-        all if all == ranks.ranks.len() && all > 1 => format!("all {}", counted(all)),
-        _ => rank_names(&found),
+    (!found.is_empty()).then(|| said_of(&found, ranks.ranks.len(), what))
+}
+
+fn said_of(some: &[&RankSummary], of: usize, what: &str) -> String {
+    let who = match some.len() {
+        all if all == of && all > 1 => format!("all {}", counted(all)),
+        _ => rank_names(some),
     };
     // A file's name stays as it is.
     let is_word = ["rank ", "ranks ", "all "].iter().any(|word| who.starts_with(word));
     let who = if is_word { capitalized(&who) } else { who };
-    Some(format!("{who}: {what}."))
+    format!("{who}: {what}.")
 }
 
 fn missing(ranks: &Ranks) -> Vec<String> {

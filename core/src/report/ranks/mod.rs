@@ -18,7 +18,7 @@ use super::answer::percent;
 use super::rows::NamedRows;
 use super::tables::more;
 use super::{Cell, Report, Section, sampled};
-use crate::analysis::{DevicePeak, Key, RankSummary, Ranks};
+use crate::analysis::{DevicePeak, Key, Moment, RankSummary, Ranks};
 use crate::units::Bytes;
 
 /// Bytes of a rank's largest row.
@@ -49,17 +49,23 @@ fn title(ranks: &Ranks) -> String {
 
 fn answer(ranks: &Ranks) -> Vec<String> {
     let (Some(worst), Some(median)) = (ranks.worst(), ranks.median()) else {
-        return vec!["No rank was read.".to_owned()];
+        return vec![
+            if ranks.without.is_empty() { "No rank was read." } else { "No rank has this moment." }.to_owned(),
+        ];
     };
     let on = |rank: &RankSummary| rank.peak.as_ref().map_or(String::new(), |peak| format!(" on {}", peak.device));
     let read = counted(ranks.ranks.len());
-    let peak = format!("{read} read. Worst: {}, peak {}{}.", worst.name(), Bytes(worst.bytes()), on(worst));
-    let median = format!("Median: {}, peak {}{}.", median.name(), Bytes(median.bytes()), on(median));
-    let mut lines = vec![format!("{peak} {} {median}", least_headroom(ranks))];
+    let (read, peak, of) = match &ranks.moment {
+        Moment::Peak => (format!("{read} read"), "peak ", "at the peak of ".to_owned()),
+        moment => (format!("{read} compared, each {}", moment.words()), "", format!("{} on ", moment.words())),
+    };
+    let held = |rank: &RankSummary| format!("{}, {peak}{}{}.", rank.name(), Bytes(rank.bytes()), on(rank));
+    let (headroom, median) = (least_headroom(ranks), held(median));
+    let mut lines = vec![format!("{read}. Worst: {} {headroom} Median: {median}", held(worst))];
     lines.extend(LargestRow::of(worst).map(|LargestRow { label, bytes }| {
         let about = if worst.is_sample { sampled::ABOUT } else { "" };
         let share = percent(bytes, worst.bytes());
-        format!("Most at the peak of {}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
+        format!("Most {of}{}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
     }));
     lines
 }
@@ -84,10 +90,11 @@ fn bytes(bytes: i64) -> String {
 
 fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     let column = ranks.keys.first().copied().unwrap_or_default().column();
-    let columns = ["Rank", "Host", "Process", "Device", "Peak", "Headroom", LARGEST_ROW, column];
+    let (bytes, of) = if ranks.moment == Moment::Peak { ("Peak", "the peak") } else { ("Live", "what is live") };
+    let columns = ["Rank", "Host", "Process", "Device", bytes, "Headroom", LARGEST_ROW, column];
     let mut section = Section::of_columns(RANKS, "Ranks, the worst first", &columns);
     section.about = vec![
-        "Headroom  the GPU's capacity without the peak. Less is free: allocators reserve".to_owned(),
+        format!("Headroom  the GPU's capacity without {of}. Less is free: allocators reserve"),
         "          more than is live, and CUDA and other processes need some.".to_owned(),
     ];
     let mut all: Vec<&RankSummary> = ranks.ranks.iter().collect();
@@ -120,12 +127,20 @@ fn cells(rank: &RankSummary) -> Vec<Cell> {
     ]
 }
 
+/// `at its own peak`, `at the peak of step 3`
+fn at_words(moment: &Moment) -> String {
+    if *moment == Moment::Peak { "at its own peak".to_owned() } else { moment.words() }
+}
+
 /// Its keys are those of the breakdowns at the peak, as `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
     let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));
-    let mut section =
-        Section::of_columns(name, format!("Over ranks, each at its own peak, by {}", key.words()), &columns);
+    let mut section = Section::of_columns(
+        name,
+        format!("Over ranks, each {}, by {}", at_words(&ranks.moment), key.words()),
+        &columns,
+    );
     section.is_estimate = ranks.ranks.iter().any(|rank| rank.is_sample);
     section.about = [
         "Imbalance  Most without Median: the rows are in its order",

@@ -24,7 +24,7 @@ pub fn rank_names(some: &[&RankSummary]) -> String {
 
 /// `train and eval`
 pub(super) fn programs(ranks: &Ranks) -> String {
-    let mut programs: Vec<&str> = ranks.ranks.iter().map(|rank| &*rank.process.program).collect();
+    let mut programs: Vec<&str> = ranks.all().map(|rank| &*rank.process.program).collect();
     programs.sort_unstable();
     programs.dedup();
     programs.join(" and ")

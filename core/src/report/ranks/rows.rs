@@ -20,11 +20,11 @@ pub(crate) struct RankRow {
     pid: Option<u32>,
     /// The device that is compared; null if nothing was recorded on it.
     device: Option<String>,
-    /// Live bytes at the peak.
+    /// Live bytes at the peak, or at the report's moment.
     peak_bytes: u64,
     /// Bytes that the device has; null if they are not known.
     capacity_bytes: Option<u64>,
-    /// The capacity without the peak; null if it is not known.
+    /// The capacity without these bytes; null if it is not known.
     headroom_bytes: Option<i64>,
     /// The largest row of the first table; null without one.
     largest: Option<LargestRow>,
@@ -44,17 +44,17 @@ pub(super) struct LargestRow {
     pub(super) bytes: u64,
 }
 
-/// The peak on a GPU.
+/// What is live on a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct GpuRow {
     /// The device.
     device: String,
-    /// Live bytes at the peak.
+    /// Live bytes at the peak, or at the report's moment.
     peak_bytes: u64,
     /// Bytes that the device has; null if they are not known.
     capacity_bytes: Option<u64>,
-    /// The capacity without the peak; null if it is not known.
+    /// The capacity without these bytes; null if it is not known.
     headroom_bytes: Option<i64>,
 }
 
@@ -97,7 +97,7 @@ impl RankRow {
     }
 }
 
-/// What one key holds over the ranks, each at its own peak.
+/// What one key holds over the ranks, each at its own peak, or at the report's moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SpreadRow {

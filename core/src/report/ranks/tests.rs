@@ -172,8 +172,45 @@ fn a_chosen_device_is_compared_and_who_did_not_use_it_has_a_peak_of_0() {
     let (ranks, report) = report_of(vec![of(7)], Vec::new());
     assert!(report.answer[0].contains("Worst: rank 0, peak 0 B."), "{:?}", report.answer);
     assert!(ranks.spread(0).is_empty() && ranks.least_headroom().is_none());
-    let nothing = "Rank 0: nothing was recorded on the device; a peak of 0.";
+    let nothing = "Rank 0: nothing was recorded on the device; counts as 0.";
     assert!(section(&report, "missing_ranks").about.contains(&nothing.to_owned()), "{report:?}");
+}
+
+/// A rank with this many blocks of line 7 in each of its steps, beside one of line 9 that stays.
+fn steps(number: u32, stays: u64, steps: &[u64]) -> RankSummary {
+    let mut story = on_gpu(1000);
+    story.at(1).alloc("stays", stays).on(LINE_9);
+    for (at, size) in steps.iter().enumerate() {
+        let (name, from) = (format!("step {at}"), 10 + 10 * at as u64);
+        story.at(from).enter(&name).at(from + 1).alloc(at, *size).on(LINE_7);
+        story.at(from + 2).free(at).at(from + 3).leave(&name);
+    }
+    let mut data = story.build();
+    (data.process.rank, data.process.pid) = (Some(number), 100 + number);
+    RankSummary::at(&Moment::Step(1), &Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
+}
+
+#[test]
+fn ranks_are_compared_at_a_step_and_those_that_lack_it_count_for_nothing() {
+    let all = vec![steps(0, 10, &[500, 30]), steps(1, 20, &[0, 50, 900]), steps(2, 990, &[5])];
+    let ranks = Ranks { moment: Moment::Step(1), ..Ranks::of(all, vec![Key::Line], Vec::new()) };
+    let report = Report::of_ranks(&ranks, 20);
+    assert_eq!(
+        report.answer,
+        [
+            "2 ranks compared, each at the peak of step 1. Worst: rank 1, 70 B on cuda:0. Least headroom: rank 1, 930 B \
+             of 1000 B on cuda:0. Median: rank 0, 40 B on cuda:0.",
+            "Most at the peak of step 1 on rank 1: src/model.rs:7 (Net::forward), 50 B (71 %).",
+        ]
+    );
+    assert_eq!(spread(&ranks, "model.rs:7"), [20, 30, 30, 50, 0, 80]);
+    assert_eq!(spread(&ranks, "main.rs:9"), [10, 10, 10, 20, 0, 30]);
+    assert_eq!(section(&report, "ranks_by_line").title, "Over ranks, each at the peak of step 1, by line");
+    let missing = [
+        "Ranks above 2 may be missing: the number of ranks is not recorded.",
+        "Rank 2: cannot show that moment: no scope has the number 1; there are `step 0`.",
+    ];
+    assert_eq!(section(&report, "missing_ranks").about, missing);
 }
 
 #[test]
