@@ -30,6 +30,12 @@ impl<'r> LiveSet<'r> {
         matches!(self.state, Cow::Borrowed(_))
     }
 
+    /// The same without blocks below the threshold. At a moment of the log they are known only if it is the peak.
+    pub(super) fn without_small(mut self) -> Self {
+        self.state.to_mut().below_threshold = 0;
+        self
+    }
+
     /// The blocks with their weights, as [`peak_weights`](crate::snapshot::DeviceSnapshot::peak_weights).
     pub fn weights(&self) -> impl Iterator<Item = (&Block, Weight)> {
         self.state.weights(self.device.sampling)

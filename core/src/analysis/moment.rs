@@ -109,12 +109,17 @@ impl Moment {
         capitalized(&self.words())
     }
 
-    /// Notes on what the state at this moment lacks.
-    pub fn notes(&self, device: &DeviceView<'_>) -> Vec<String> {
+    /// Whether what is live at it is known from the log, which has no small blocks.
+    pub(super) fn is_from_log(&self) -> bool {
+        !matches!(self, Self::Peak | Self::End)
+    }
+
+    /// Notes on what this live set, which is that of this moment, lacks.
+    pub fn notes(&self, live: &LiveSet<'_>) -> Vec<String> {
+        let device = live.device;
         let (data, mut notes) = (device.data(), Vec::new());
-        let is_from_log =
-            matches!(self, Self::Time(_) | Self::Step(_) | Self::Scope(_) | Self::Growth(_) | Self::Allocated);
-        if is_from_log && device.device == Device::Cpu && data.settings.min_size > 1 {
+        let has_small = live.below_threshold > 0 || !self.is_from_log();
+        if !has_small && device.device == Device::Cpu && data.settings.min_size > 1 {
             let threshold = crate::units::round(data.settings.min_size);
             notes.push(format!("blocks smaller than {threshold} are not included: they have no records"));
         }

@@ -166,3 +166,19 @@ fn a_scope_that_was_entered_before_the_log_is_no_moment_of_it() {
     let error = peak(&Moment::Step(1), &data).unwrap_err().to_string();
     assert!(error.contains("`step 1` was not entered on cpu in what the log still holds"), "{error}");
 }
+
+#[test]
+fn small_blocks_are_said_to_be_missing_where_they_are() {
+    let mut story = Story::cpu();
+    story.below_threshold(5).at(1).enter("step 1").at(2).alloc("low", 10).at(3).leave("step 1");
+    story.at(4).enter("step 2").at(5).alloc("high", 20).at(6).leave("step 2").at(7).free("high");
+    let mut data = story.build();
+    data.settings.min_size = 100;
+    let device = DeviceView::of(&data, &data.devices[0]);
+    let of = |moment: Moment| {
+        let live = device.at(&moment).unwrap();
+        (live.total(), moment.notes(&live).len())
+    };
+    assert_eq!([Moment::Step(1), Moment::Step(2)].map(of), [(10, 1), (35, 0)], "step 2 has the peak");
+    assert_eq!([Moment::Peak, Moment::End].map(of), [(35, 0), (15, 0)]);
+}

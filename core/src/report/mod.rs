@@ -132,7 +132,7 @@ impl Report {
         Ok(Self {
             title: format!("memtrace: memory of {} on {on}", recording.process.program),
             answer: answer::of_moment(&then, moment),
-            notes: [moment.notes(device), notes::notes(recording)].concat(),
+            notes: [moment.notes(&then), notes::notes(recording)].concat(),
             totals: summary::process_memory(recording),
             sections: tables::sections(&then, shown, options),
             ..Self::default()

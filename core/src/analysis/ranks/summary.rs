@@ -3,6 +3,7 @@
 use super::names::rank_of_name;
 use crate::analysis::diff::difference;
 use crate::analysis::{Breakdown, DiffSide, Key, LiveSet, Moment};
+use crate::error::Error;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Device, Process};
 
@@ -67,12 +68,13 @@ impl RankSummary {
 
     /// The same at another moment.
     pub fn at(moment: &Moment, recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
-        let (compared, moment_unknown) = match compared(recording, device).map(|view| view.at(moment)).transpose() {
+        let (compared, moment_unknown) = match compared(recording, device).map(|view| live_at(view, moment)).transpose()
+        {
             Ok(live) => (live, None),
             Err(error) => (None, Some(error.to_string())),
         };
         let gpus = recording.devices().iter().filter(has_peak).filter(|view| device.is_none_or(|of| of == view.device));
-        let gpus = gpus.filter_map(|view| view.at(moment).ok());
+        let gpus = gpus.filter_map(|view| live_at(view, moment).ok());
         let gpus = gpus.map(|live| DevicePeak::of(&live)).filter(DevicePeak::is_on_gpu);
         let rank = Self::rank_of(recording, file);
         Self {
@@ -80,7 +82,7 @@ impl RankSummary {
             process: Process { rank, threads: Vec::new(), mappings: None, ..recording.process.clone() },
             is_rank_of_name: recording.process.rank.is_none() && rank.is_some(),
             peak: compared.as_ref().map(DevicePeak::of),
-            moment_notes: compared.as_ref().map(|live| moment.notes(live.device)).unwrap_or_default(),
+            moment_notes: compared.as_ref().map(|live| moment.notes(live)).unwrap_or_default(),
             moment_unknown,
             gpus: gpus.collect(),
             is_sample: compared.as_ref().is_some_and(|live| live.device.is_sample()),
@@ -143,6 +145,12 @@ impl RankSummary {
     pub(super) fn ended_unix_us(&self) -> u64 {
         self.process.started_unix_us.saturating_add(self.process.duration_ns / 1000)
     }
+}
+
+/// What is live at the moment, of every rank the same part.
+fn live_at<'r>(view: &'r DeviceView<'r>, moment: &Moment) -> Result<LiveSet<'r>, Error> {
+    let live = view.at(moment)?;
+    Ok(if moment.is_from_log() { live.without_small() } else { live })
 }
 
 fn table(compared: Option<&LiveSet<'_>>, key: Key) -> Breakdown {
