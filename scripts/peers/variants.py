@@ -117,10 +117,15 @@ def valgrind():
     ]
 
 
+def bookkeeping():
+    """The least that any exact recorder in the process must do; the program's header says what."""
+    return Variant("a table and a log alone", "bookkeeping")
+
+
 def every(problems):
     """All variants; those that could not be built have the problem in `missing`."""
     built = [*dhat(problems.get("dhat")), *jemalloc(problems.get("jemalloc"))]
-    return [Variant("plain"), *all_memtrace(), *preloaded(), *heaptrack(), *built, *gperftools(), *valgrind()]
+    return [Variant("plain"), bookkeeping(), *all_memtrace(), *preloaded(), *heaptrack(), *built, *gperftools(), *valgrind()]
 
 
 def environment(variant, out, extra=None):

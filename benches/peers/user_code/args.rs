@@ -13,6 +13,8 @@ pub struct Args {
     pub work: String,
     /// Training steps, or texts.
     pub iterations: usize,
+    /// Iterations that are measured together.
+    pub each: usize,
     /// Images per training step.
     pub batch: usize,
     /// Height and width of an image.
@@ -39,6 +41,7 @@ impl Args {
         let mut args = Self {
             work: String::new(),
             iterations: 3,
+            each: 1,
             batch: 1,
             image: 96,
             learning_rate: 0.01,
@@ -53,6 +56,7 @@ impl Args {
                     args.work = work.string()?
                 }
                 Long("iterations") => args.iterations = parser.value()?.parse()?,
+                Long("each") => args.each = parser.value()?.parse()?,
                 Long("batch") => args.batch = parser.value()?.parse()?,
                 Long("image") => args.image = parser.value()?.parse()?,
                 Long("learning-rate") => args.learning_rate = parser.value()?.parse()?,

@@ -46,13 +46,13 @@ fn at_moment(ranks: &Ranks) -> Vec<String> {
     let lacks = ranks.ranks.iter().flat_map(|rank| rank.moment_notes.iter().map(move |note| (note.clone(), rank)));
     let mut of: BTreeMap<String, Vec<&RankSummary>> = BTreeMap::new();
     unknown.chain(lacks).for_each(|(sentence, rank)| of.entry(sentence).or_default().push(rank));
-    of.into_iter().map(|(sentence, some)| said_of(&some, ranks.ranks.len(), &sentence)).collect()
+    of.into_iter().map(|(sentence, some)| said_of(&some, ranks.all().count(), &sentence)).collect()
 }
 
 /// `Ranks 3, 7: …`
 fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
-    (!found.is_empty()).then(|| said_of(&found, ranks.ranks.len(), what))
+    (!found.is_empty()).then(|| said_of(&found, ranks.all().count(), what))
 }
 
 fn said_of(some: &[&RankSummary], of: usize, what: &str) -> String {

@@ -57,7 +57,11 @@ fn answer(ranks: &Ranks) -> Vec<String> {
     let read = counted(ranks.ranks.len());
     let (read, peak, of) = match &ranks.moment {
         Moment::Peak => (format!("{read} read"), "peak ", "at the peak of ".to_owned()),
-        moment => (format!("{read} compared, each {}", moment.words()), "", format!("{} on ", moment.words())),
+        moment => {
+            let words = moment.words();
+            let when = words.strip_prefix("live ").unwrap_or(&words);
+            (format!("{read} compared by what was live {when}"), "", "on ".to_owned())
+        }
     };
     let held = |rank: &RankSummary| format!("{}, {peak}{}{}.", rank.name(), Bytes(rank.bytes()), on(rank));
     let (headroom, median) = (least_headroom(ranks), held(median));
@@ -127,20 +131,17 @@ fn cells(rank: &RankSummary) -> Vec<Cell> {
     ]
 }
 
-/// `at its own peak`, `at the peak of step 3`
+/// `each at its own peak`, `at the peak of step 3`
 fn at_words(moment: &Moment) -> String {
-    if *moment == Moment::Peak { "at its own peak".to_owned() } else { moment.words() }
+    if *moment == Moment::Peak { "each at its own peak".to_owned() } else { moment.words() }
 }
 
 /// Its keys are those of the breakdowns at the peak, as `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
     let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));
-    let mut section = Section::of_columns(
-        name,
-        format!("Over ranks, each {}, by {}", at_words(&ranks.moment), key.words()),
-        &columns,
-    );
+    let mut section =
+        Section::of_columns(name, format!("Over ranks, {}, by {}", at_words(&ranks.moment), key.words()), &columns);
     section.is_estimate = ranks.ranks.iter().any(|rank| rank.is_sample);
     section.about = [
         "Imbalance  Most without Median: the rows are in its order",

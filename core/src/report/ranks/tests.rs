@@ -199,14 +199,14 @@ fn ranks_are_compared_at_a_step_and_those_that_lack_it_count_for_nothing() {
     assert_eq!(
         report.answer,
         [
-            "2 ranks compared, each at the peak of step 1. Worst: rank 1, 70 B on cuda:0. Least headroom: rank 1, 930 B \
-             of 1000 B on cuda:0. Median: rank 0, 40 B on cuda:0.",
-            "Most at the peak of step 1 on rank 1: src/model.rs:7 (Net::forward), 50 B (71 %).",
+            "2 ranks compared by what was live at the peak of step 1. Worst: rank 1, 70 B on cuda:0. Least headroom: \
+             rank 1, 930 B of 1000 B on cuda:0. Median: rank 0, 40 B on cuda:0.",
+            "Most on rank 1: src/model.rs:7 (Net::forward), 50 B (71 %).",
         ]
     );
     assert_eq!(spread(&ranks, "model.rs:7"), [20, 30, 30, 50, 0, 80]);
     assert_eq!(spread(&ranks, "main.rs:9"), [10, 10, 10, 20, 0, 30]);
-    assert_eq!(section(&report, "ranks_by_line").title, "Over ranks, each at the peak of step 1, by line");
+    assert_eq!(section(&report, "ranks_by_line").title, "Over ranks, at the peak of step 1, by line");
     let missing = [
         "Ranks above 2 may be missing: the number of ranks is not recorded.",
         "Rank 2: cannot show that moment: no scope has the number 1; there are `step 0`.",
