@@ -31,6 +31,8 @@ struct Books {
     total: u64,
     /// The highest total, and the number of its last record.
     peak: (u64, u64),
+    /// The most entries that were needed at once: live blocks, and those of the peak.
+    entries: usize,
     lost: u64,
 }
 
@@ -44,6 +46,7 @@ impl Books {
             number: 0,
             total: 0,
             peak: (0, 0),
+            entries: 0,
             lost: 0,
         }
     }
@@ -61,6 +64,7 @@ impl Books {
         }
         self.places[at] = entry;
         self.write(entry);
+        self.entries = self.entries.max(self.live + self.freed.len());
         self.total += size as u64;
         if self.total > self.peak.0 {
             self.peak = (self.total, self.number);
@@ -170,6 +174,7 @@ fn main() -> Outcome<()> {
         if books.lost > 0 {
             return Err(format!("no room for {} blocks", books.lost).into());
         }
-        Ok(format!(r#", "peak": {}, "user": null, "allocations": {}"#, books.peak.0, books.number))
+        let (peak, entries) = (books.peak.0, books.entries);
+        Ok(format!(r#", "peak": {peak}, "user": null, "entries": {entries}"#))
     })
 }

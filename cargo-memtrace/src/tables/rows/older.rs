@@ -33,7 +33,7 @@ pub(super) fn older_times(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io:
 
 /// A row for each stack, one for the bytes of no stack that is kept, and a row for each scope.
 fn of_time(device: &String, time: &OlderTime, out: &mut dyn TableWriter) -> io::Result<()> {
-    let of_stacks: u64 = time.stacks.iter().map(|row| row.at_highest).sum();
+    let of_stacks = time.stacks.iter().map(|row| row.at_highest).fold(0, u64::saturating_add);
     let null = TableCell::Null;
     let stacks = time.stacks.iter().map(|row| [row.of.0.into(), null, row.at_highest.into(), row.least.into()]);
     let rest = [null, null, time.highest.saturating_sub(of_stacks).into(), null];
