@@ -10,11 +10,14 @@
 //! - Linux with glibc on x86_64, and a C compiler. It builds a `libcuda.so.1` that returns 1,000 addresses in turn and
 //!   otherwise 0. A real driver takes about a microsecond per pair, so these figures are what the hooks add, not a ratio.
 //! - Every round runs every case, in an order that shifts by one from round to round; `benches/record/main.rs` says why.
-//! - One live block, one size, one thread, one stream, one device, no scopes. Stacks are those of this program, whose depth is
+//! - One live block of a thread, one size, one thread but in the last table, one stream, one device, no scopes. Stacks are those of this program, whose depth is
 //!   printed.
 //! - A launch has four pointers and two numbers. Uses of blocks below 1 MiB have no stack, so they show the look at the
 //!   arguments alone.
 //! - Every measurement starts a new session, whose log of 2^20 records starts empty and grows.
+//!
+//! The last table is of threads that allocate on one GPU: processor time of all of them, with a driver that does nothing, and
+//! with one that is busy for about half a microsecond in each call.
 //!
 //! `--fixed CASE LAUNCHES` runs one case of the second table, from 0, for callgrind: the difference of two runs counts the
 //! instructions of a launch.
@@ -45,14 +48,19 @@ mod bench {
 
     const DRIVER: &str = "
         #include <stddef.h>
-        static unsigned n;
+        static unsigned threads, turns;
+        static __thread unsigned thread, n;
+        static void work(void) { for (volatile unsigned i = 0; i < turns; ) i = i + 1; }
+        void busy_for(unsigned count) { turns = count; }
         int cuMemAllocAsync(unsigned long long *address, size_t size, void *stream) {
-            *address = 0x7f0000000000ull + 0x200000 * (++n % 1000);
+            if (!thread) thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+            *address = 0x7f0000000000ull + 0x200000ull * (thread % 16 * 1000 + ++n % 1000);
+            work();
             return 0;
         }
-        int cuMemFreeAsync(unsigned long long address, void *stream) { return 0; }
+        int cuMemFreeAsync(unsigned long long address, void *stream) { work(); return 0; }
         int cuDeviceGetCount(int *count) { *count = 1; return 0; }
-        int cuCtxGetCurrent(void **context) { *context = &n; return 0; }
+        int cuCtxGetCurrent(void **context) { *context = &threads; return 0; }
         int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
                            void *stream, void **parameters, void **extra) { return 0; }
         int cuFuncGetParamInfo(void *f, size_t index, size_t *offset, size_t *size) {
@@ -216,6 +224,53 @@ mod bench {
         table("ns per alloc+free", rounds, cases.iter().map(|case| case.name).zip(&mut nanos), &base);
         println!();
         launches(library, rounds, pairs);
+        println!();
+        threads(library, rounds, pairs);
+    }
+
+    /// Turns of the driver's loop that take about half a microsecond.
+    const BUSY: u32 = 1000;
+
+    /// Processor time of all threads that allocate on one GPU.
+    fn threads(library: *mut c_void, rounds: usize, pairs: usize) {
+        // SAFETY: the handle is open and the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(library, c"busy_for".as_ptr()) };
+        // SAFETY: the function has this type.
+        let busy_for = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(u32)>(found) };
+        let (past, through) = (calls(library, original_dlsym()), calls(library, libc::dlsym));
+        println!("{:<44}{:>12}{:>12}{:>14}", "ns of processors per alloc+free", "alone", "recording", "added");
+        for (turns, count) in [0, BUSY].into_iter().flat_map(|turns| [1, 2, 4].map(|count| (turns, count))) {
+            busy_for(turns);
+            let (mut alone, mut recording) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                alone.push(of_threads(past, count, pairs));
+                let session = memtrace::start().expect("no other session is under way");
+                recording.push(of_threads(through, count, pairs));
+                drop(session);
+            }
+            let [alone, recording] = [alone, recording].map(|mut nanos| {
+                nanos.sort_unstable_by(f64::total_cmp);
+                nanos[rounds / 2]
+            });
+            let driver = if turns == 0 { "does nothing" } else { "is busy" };
+            let name = format!("{count} threads, the driver {driver}");
+            println!("{name:<44}{alone:>12.1}{recording:>12.1}{:>14.1}", recording - alone);
+        }
+    }
+
+    fn of_threads(calls: (Alloc, Free), count: usize, pairs: usize) -> f64 {
+        let case = Case { name: "", calls, session: None };
+        let began = processor_ns();
+        std::thread::scope(|scope| (0..count).for_each(|_| _ = scope.spawn(|| case.exchange(pairs / count))));
+        (processor_ns() - began) / pairs as f64
+    }
+
+    /// Processor time of this process.
+    fn processor_ns() -> f64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes the time.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
     }
 
     fn cases(library: *mut c_void) -> Vec<Case> {
