@@ -74,8 +74,11 @@ impl RankSummary {
             Err(error) => (None, Some(error.to_string())),
         };
         let gpus = recording.devices().iter().filter(has_peak).filter(|view| device.is_none_or(|of| of == view.device));
-        let gpus = gpus.filter_map(|view| live_at(view, moment).ok());
-        let gpus = gpus.map(|live| DevicePeak::of(&live)).filter(DevicePeak::is_on_gpu);
+        let gpus = gpus.filter_map(|view| match &compared {
+            Some(live) if live.device.device == view.device => Some(DevicePeak::of(live)),
+            _ => Some(DevicePeak::of(&live_at(view, moment).ok()?)),
+        });
+        let gpus = gpus.filter(DevicePeak::is_on_gpu);
         let rank = Self::rank_of(recording, file);
         Self {
             file: file.to_owned(),
