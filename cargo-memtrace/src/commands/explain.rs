@@ -54,7 +54,7 @@ fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), Comman
         }
         // A line's name may be that of a file, too.
         (None, _) => match files.pop() {
-            Some(line) if !memtrace_core::is_capture(&line) && !(files.is_empty() && line.is_dir()) => {
+            Some(line) if !memtrace_core::is_capture(&line) && (line.is_file() || !files.is_empty()) => {
                 Ok((files, line))
             }
             _ => Err(CommandFailure::usage("name a line, a function, an operator or an address beside the recording")),
