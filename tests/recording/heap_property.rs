@@ -5,6 +5,8 @@
 //! 2. The log, replayed from its start, passes through the oracle's states and ends in the live set.
 //! 3. While no record was overwritten, the largest state of the replay is the peak.
 //! 4. The rows of every breakdown add up to the peak.
+//!
+//! So it is at the end and at moments before, in snapshots and in the file of a stream.
 
 mod oracle;
 mod program;
@@ -13,7 +15,7 @@ use std::collections::BTreeMap;
 
 use memtrace::analysis::Key;
 use memtrace::snapshot::{Block, DeviceSnapshot, RecordKind, Replay};
-use memtrace::{Device, DeviceView, SnapshotData, analysis};
+use memtrace::{Device, DeviceView, Session, SnapshotData, analysis};
 use proptest::prelude::*;
 
 use self::oracle::{Known, Oracle};
@@ -24,28 +26,60 @@ fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
     blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
 }
 
-/// `contended`: during so many steps another thread holds the ledger much of the time. Events wait from then on, because they
-/// come from several threads.
-fn check(steps: Vec<Step>, max_entries: usize, contended: usize) {
+/// What happens beside the program.
+#[derive(Clone, Debug)]
+struct Beside {
+    /// During so many steps another thread holds the ledger much of the time. Events wait from then on, because they come from
+    /// several threads.
+    contended: usize,
+    /// After so many steps each time there is a look at the recording.
+    looks: usize,
+}
+
+fn beside() -> impl Strategy<Value = Beside> {
+    let (contended, looks) = (prop::sample::select(vec![0usize, 8, 100]), prop::sample::select(vec![7usize, 100]));
+    (contended, looks).prop_map(|(contended, looks)| Beside { contended, looks })
+}
+
+fn check(steps: Vec<Step>, max_entries: usize, beside: &Beside) {
+    check_with(memtrace::builder().max_entries(max_entries), steps, max_entries, beside, |session| {
+        (*session.snapshot()).clone()
+    });
+}
+
+/// The program with this recording; `look` says what is known of it.
+fn check_with(
+    options: memtrace::Builder,
+    steps: Vec<Step>,
+    max_entries: usize,
+    beside: &Beside,
+    look: impl Fn(&Session) -> SnapshotData,
+) {
     let _alone = alone();
     let mut program = Program::new();
-    let session = memtrace::builder().min_size(MIB).max_entries(max_entries).start().unwrap();
+    let session = options.min_size(MIB).start().unwrap();
     let base = memtrace::stats(Device::Cpu).allocated_bytes.current;
-    let mut reader = (contended > 0).then(Reader::begin);
-    for (number, step) in steps.into_iter().enumerate() {
-        reader = reader.filter(|_| number < contended);
+    let mut reader = (beside.contended > 0).then(Reader::begin);
+    for (number, step) in (1..).zip(steps) {
+        reader = reader.filter(|_| number <= beside.contended);
         program.step(step);
+        if number % beside.looks == 0 {
+            check_data(&look(&session), &program.oracle, base, max_entries);
+        }
     }
     drop(reader);
-    let snapshot = session.snapshot();
-    let (device, oracle) = (cpu(&snapshot), &program.oracle);
-    assert_eq!(known(&snapshot, &device.live), oracle.live);
+    check_data(&look(&session), &program.oracle, base, max_entries);
+    program.finish();
+}
+
+fn check_data(data: &SnapshotData, oracle: &Oracle, base: u64, max_entries: usize) {
+    let device = cpu(data);
+    assert_eq!(known(data, &device.live), oracle.live);
     assert_eq!(device.not_recorded, base - oracle.old_freed);
-    check_peak(&snapshot, device, oracle, base);
+    check_peak(data, device, oracle, base);
     check_stats(device, oracle, base);
     check_log(device, oracle, base, max_entries);
-    check_breakdowns(&snapshot, device, oracle);
-    program.finish();
+    check_breakdowns(data, device, oracle);
 }
 
 fn check_peak(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracle, base: u64) {
@@ -102,17 +136,32 @@ proptest! {
     #[test]
     fn a_recording_agrees_with_the_naive_account(
         steps in prop::collection::vec(step(), 0..60),
-        contended in prop::sample::select(vec![0usize, 8, 100]),
+        beside in beside(),
     ) {
-        check(steps, 1 << 20, contended);
+        check(steps, 1 << 20, &beside);
     }
 
     #[test]
     fn a_log_that_overwrote_its_oldest_records_agrees_too(
         steps in prop::collection::vec(step(), 0..60),
         max_entries in prop::sample::select(vec![1usize, 2, 7]),
-        contended in prop::sample::select(vec![0usize, 8, 100]),
+        beside in beside(),
     ) {
-        check(steps, max_entries, contended);
+        check(steps, max_entries, &beside);
+    }
+}
+
+proptest! {
+    // Each look reads the file with its names.
+    #![proptest_config(crate::random::programs(8))]
+
+    #[test]
+    fn a_stream_agrees_at_every_flush(steps in prop::collection::vec(step(), 0..60), beside in beside()) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stream.memtrace");
+        check_with(memtrace::builder().stream(file.to_string_lossy()), steps, 1 << 20, &beside, |session| {
+            session.flush();
+            (*memtrace::open(&file).unwrap()).clone()
+        });
     }
 }
