@@ -21,7 +21,7 @@ use crate::{called, input, output};
 pub(crate) struct ExplainArgs {
     /// A line (train.rs:32), a function, an operator (matmul) or an address (0x7f…), first or last; the others are the
     /// recording, those of several ranks, or their folder
-    #[arg(required = true, num_args = 1.., value_name = "[FILE]… SUBJECT")]
+    #[arg(required = true, num_args = 1.., value_name = "SUBJECT|FILE")]
     what: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionArgs,
