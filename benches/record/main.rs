@@ -9,6 +9,8 @@
 //! cargo bench --bench record -- --fixed CASE FRAMES PAIRS
 //!                                                 PAIRS pairs of one case, for valgrind and the like
 //! cargo bench --bench record -- --threads         processor time on 1 to 64 threads
+//! cargo bench --bench record -- --alternate [meet]
+//!                                                 two threads that take turns, for `cargo xtask instructions`
 //! cargo test --benches                            a few pairs: does it still run?
 //! ```
 //!
@@ -37,6 +39,7 @@
 //! - All figures include the allocation itself and the call chain, except those that say "beyond".
 #![expect(unsafe_code, reason = "calls allocators, unwinders and the processor's clock directly")]
 
+mod alternate;
 mod case;
 mod chains;
 mod clock;
@@ -186,6 +189,10 @@ fn main() -> std::io::Result<()> {
     let given = |option: &str| arguments.iter().position(|argument| argument == option);
     if let Some(at) = given("--fixed") {
         fixed(arguments.get(at + 1..at + 4).unwrap_or(&[]));
+        return Ok(());
+    }
+    if let Some(at) = given("--alternate") {
+        alternate::run(arguments.get(at + 1).is_some_and(|word| word == "meet"));
         return Ok(());
     }
     // `cargo bench` passes --bench; `cargo test --benches` does not.

@@ -5,23 +5,30 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// log₂ of the number of slots.
+/// log₂ of the number of slots of a table.
 const SLOTS: u32 = 12;
+/// Tables. Threads that share one write to each other's slots.
+const TABLES: u32 = 64;
 /// A right guess earns this much credit, a wrong one costs 1.
 const RIGHT: u32 = 4;
 const MOST_CREDIT: u32 = 32;
 
-/// Shared by all threads: slots are hints, and any writer's value will do.
+/// A table for each thread, as long as there are some; then threads share them. Slots are hints, and any writer's value will
+/// do. A table without a guess takes no memory, a full one 16 KiB.
 #[derive(Debug)]
 pub(super) struct Guesses {
     /// Stack ids; 0 for none.
-    next: [AtomicU32; 1 << SLOTS],
+    next: [AtomicU32; (TABLES << SLOTS) as usize],
+    /// Threads that have a table.
+    threads: AtomicU32,
 }
 
 #[derive(Clone, Copy)]
 struct Prediction {
     /// The last stack.
     last: u32,
+    /// The first slot of the thread's table. That of a thread that has learned nothing is the first of all.
+    table: u32,
     /// The slot of the last guess.
     slot: u32,
     credit: u32,
@@ -29,12 +36,12 @@ struct Prediction {
 
 thread_local! {
     // Const and without a destructor: usable before main, in thread-local destructors and at exit.
-    static PREDICTION: Cell<Prediction> = const { Cell::new(Prediction { last: 0, slot: 0, credit: 0 }) };
+    static PREDICTION: Cell<Prediction> = const { Cell::new(Prediction { last: 0, table: 0, slot: 0, credit: 0 }) };
 }
 
 impl Guesses {
     pub(super) const fn new() -> Self {
-        Self { next: [const { AtomicU32::new(0) }; 1 << SLOTS] }
+        Self { next: [const { AtomicU32::new(0) }; _], threads: AtomicU32::new(0) }
     }
 
     /// The id of the stack that this thread is likely to have, given its innermost address.
@@ -43,7 +50,7 @@ impl Guesses {
         // `LocalKey::with` is inlined, `LocalKey::set` is not.
         PREDICTION.with(|cell| {
             let prediction = cell.get();
-            let slot = slot_of(prediction.last, innermost);
+            let slot = prediction.table + slot_of(prediction.last, innermost);
             cell.set(Prediction { slot, ..prediction });
             // Acquire: the stack was written before its id was stored here.
             let guess = self.at(slot).load(Ordering::Acquire);
@@ -55,23 +62,30 @@ impl Guesses {
     #[inline(always)]
     pub(super) fn learn(&self, place: u32) {
         PREDICTION.with(|cell| {
-            let Prediction { slot, credit, .. } = cell.get();
+            let Prediction { last, mut table, slot, mut credit } = cell.get();
             let guess = self.at(slot);
-            let credit = if guess.load(Ordering::Relaxed) == place {
-                (credit + RIGHT).min(MOST_CREDIT)
+            if guess.load(Ordering::Relaxed) == place {
+                credit = (credit + RIGHT).min(MOST_CREDIT);
+            } else if last == 0 {
+                table = self.new_table();
             } else {
                 // Release: this thread has read that stack.
                 guess.store(place, Ordering::Release);
-                credit.saturating_sub(1)
-            };
-            cell.set(Prediction { last: place, slot, credit });
+                credit = credit.saturating_sub(1);
+            }
+            cell.set(Prediction { last: place, table, slot, credit });
         });
+    }
+
+    #[cold]
+    fn new_table(&self) -> u32 {
+        self.threads.fetch_add(1, Ordering::Relaxed) % TABLES << SLOTS
     }
 
     #[inline(always)]
     fn at(&self, slot: u32) -> &AtomicU32 {
         // In range, because of the modulus.
-        &self.next[slot as usize % (1 << SLOTS)]
+        &self.next[slot as usize % self.next.len()]
     }
 }
 

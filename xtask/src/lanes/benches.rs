@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use xshell::cmd;
 
+use super::shared_lines::SharedLines;
 use crate::lane::{Run, said};
 use crate::programs::Programs;
 
@@ -38,7 +39,21 @@ pub(crate) fn instructions(run: &Run) -> Result<String> {
         rows.push(format!("{case} {frames} {count}"));
     }
     ensure!(over.is_empty(), "{}", over.join("\n"));
+    if run.is_full() {
+        rows.push(shared_lines(built.path("record")?)?);
+    }
     Ok(rows.join(", "))
+}
+
+/// Lines of memory that a pair writes and another thread's pair wrote just before it, at most.
+const CONTENDED: f64 = 1.1;
+
+fn shared_lines(bench: &Path) -> Result<String> {
+    let lines = |lines: &SharedLines| format!("{:.2} contended, {:.2} shared", lines.contended, lines.shared);
+    let (alone, waiting) = (SharedLines::count(bench, false)?, SharedLines::count(bench, true)?);
+    println!("lines that pairs of two threads write: {}; in a queue: {}", lines(&alone), lines(&waiting));
+    ensure!(waiting.contended < CONTENDED, "over the limit of {CONTENDED} contended lines");
+    Ok(format!("lines that pairs of two threads write: {}", lines(&waiting)))
 }
 
 /// The difference of two runs whose numbers of pairs differ by 20,000, so that start and end cancel out.

@@ -26,6 +26,7 @@ mod page;
 mod platforms;
 mod report;
 mod scripts;
+mod shared_lines;
 mod simulated;
 mod tables;
 mod tests;
