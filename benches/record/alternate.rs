@@ -32,7 +32,7 @@ pub(crate) fn run(meet: bool) {
         while meet && !IS_OVER.load(Ordering::Relaxed) {
             memtrace::scope("meet", || ());
         }
-        both.map(|thread| thread.join().expect("no thread panics"));
+        both.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
     });
 }
 

@@ -79,7 +79,7 @@ impl Guesses {
 
     #[cold]
     fn new_table(&self) -> u32 {
-        self.threads.fetch_add(1, Ordering::Relaxed) % TABLES << SLOTS
+        (self.threads.fetch_add(1, Ordering::Relaxed) % TABLES) << SLOTS
     }
 
     #[inline(always)]
@@ -111,16 +111,35 @@ mod tests {
 
     #[test]
     fn what_comes_in_the_same_order_is_guessed_once_it_was_seen() {
-        let guesses = Guesses::new();
+        static GUESSES: Guesses = Guesses::new();
         let order = || (0..300u32).map(|n| n * 7919 % 997 + 1);
-        guessed(&guesses, order());
-        assert!(guessed(&guesses, order()) > 280);
-        assert!(guessed(&guesses, order()) > 290);
+        guessed(&GUESSES, order());
+        assert!(guessed(&GUESSES, order()) > 280);
+        assert!(guessed(&GUESSES, order()) > 290);
+    }
+
+    #[test]
+    fn threads_with_different_orders_do_not_disturb_each_other() {
+        static GUESSES: Guesses = Guesses::new();
+        let turns = std::sync::Barrier::new(2);
+        let right = |odd: u32| {
+            // Both threads have the same stack before each of these, and another one after it.
+            let order = (0..300).flat_map(|n| [n * 20 + 1, n * 20 + 1_000_011 - odd * 10]);
+            let all: Vec<u32> = order.cycle().take(1800).collect();
+            all.chunks(2).fold(0, |right, pair| {
+                turns.wait();
+                right + guessed(&GUESSES, pair.iter().copied())
+            })
+        };
+        let both = std::thread::scope(|scope| {
+            [0, 1].map(|odd| scope.spawn(move || right(odd))).map(|thread| thread.join().unwrap())
+        });
+        assert!(both.iter().all(|right| *right > 900), "{both:?}");
     }
 
     #[test]
     fn where_guesses_are_wrong_none_are_made() {
-        let guesses = Guesses::new();
+        static GUESSES: Guesses = Guesses::new();
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -128,8 +147,8 @@ mod tests {
         };
         let made = (0..10_000).filter(|_| {
             let stack = next();
-            let made = guesses.next(u64::from(stack % 10)).is_some();
-            guesses.learn(stack);
+            let made = GUESSES.next(u64::from(stack % 10)).is_some();
+            GUESSES.learn(stack);
             made
         });
         assert!(made.count() < 500);

@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn equal_stacks_share_a_number_and_different_ones_do_not() {
-        let table = StackTable::new();
+        static TABLE: StackTable = StackTable::new();
         let stacks: Vec<[u64; 3]> = (0..500u64).map(|n| [7, n % 250 + 1, n % 250]).collect();
-        let ids: Vec<StackId> = stacks.iter().map(|addresses| table.intern(stack_of(addresses))).collect();
+        let ids: Vec<StackId> = stacks.iter().map(|addresses| TABLE.intern(stack_of(addresses))).collect();
         assert_eq!(ids[..250], ids[250..]);
         let mut unique = ids[..250].to_vec();
         unique.sort_unstable();
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(unique.len(), 250);
         for (id, stack) in ids.iter().zip(&stacks) {
             let mut out = Vec::new();
-            assert_eq!(table.copy_to(*id, &mut out), 0);
+            assert_eq!(TABLE.copy_to(*id, &mut out), 0);
             out.reverse();
             assert_eq!(out, stack);
         }
@@ -188,32 +188,33 @@ mod tests {
 
     #[test]
     fn a_stack_of_other_code_at_the_same_addresses_is_another_one() {
-        let table = StackTable::new();
+        static TABLE: StackTable = StackTable::new();
         let marked = |mark| match mark {
-            0 => table.intern(stack_of(&[5, 6])),
-            _ => table.intern_marked(&stack_of(&[5, 6]), mark),
+            0 => TABLE.intern(stack_of(&[5, 6])),
+            _ => TABLE.intern_marked(&stack_of(&[5, 6]), mark),
         };
         let ids = [0, 1, 2].map(marked);
         assert_eq!(ids, [0, 1, 2].map(marked));
         for (id, mark) in ids.into_iter().zip(0..) {
             let mut out = Vec::new();
-            assert_eq!((table.copy_to(id, &mut out), out), (mark, vec![6, 5]));
+            assert_eq!((TABLE.copy_to(id, &mut out), out), (mark, vec![6, 5]));
         }
         let deepest = vec![1; MAX_STACK_DEPTH + 1];
-        assert_ne!(table.intern_marked(&stack_of(&deepest), 1), StackId::NONE);
+        assert_ne!(TABLE.intern_marked(&stack_of(&deepest), 1), StackId::NONE);
     }
 
     #[test]
     fn the_empty_stack_is_none() {
-        assert_eq!(StackTable::new().intern(stack_of(&[])), StackId::NONE);
+        static TABLE: StackTable = StackTable::new();
+        assert_eq!(TABLE.intern(stack_of(&[])), StackId::NONE);
     }
 
     #[test]
     fn threads_that_come_at_once_agree_on_the_numbers() {
-        let table = StackTable::new();
+        static TABLE: StackTable = StackTable::new();
         let numbers = |seed: u64| -> Vec<(u64, StackId)> {
             let order = (0..3000u64).map(|n| (n * 7919 + seed * 1013) % 3000);
-            order.map(|n| (n, table.intern(stack_of(&[n + 1, n + 2, n % 5])))).collect()
+            order.map(|n| (n, TABLE.intern(stack_of(&[n + 1, n + 2, n % 5])))).collect()
         };
         let all: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || numbers(seed))).collect();
@@ -224,6 +225,6 @@ mod tests {
             assert_eq!(*known.entry(stack).or_insert(id), id);
         }
         let different: std::collections::HashSet<StackId> = known.values().copied().collect();
-        assert_eq!((known.len(), different.len(), table.refused()), (3000, 3000, 0));
+        assert_eq!((known.len(), different.len(), TABLE.refused()), (3000, 3000, 0));
     }
 }
