@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::labels::{BEFORE_RECORDING, Labels, allocator_label, line_label, operator_label, pass_label};
+use super::labels::{BEFORE_RECORDING, Labels, allocator_label, operator_label, pass_label};
 use super::live::LiveSet;
 use super::rows::{Breakdown, Key, Row};
 use crate::attribute::Attribution;
@@ -42,10 +42,10 @@ pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
-/// The operator that allocated more than half of a row by [`Key::Line`], or else "the backward pass".
-pub(crate) fn operator_of_line(live: &LiveSet<'_>, line: &Row) -> Option<String> {
+/// The operator that allocated more than half of a row by this key, or else "the backward pass".
+pub(crate) fn operator_of_row(live: &LiveSet<'_>, key: Key, line: &Row) -> Option<String> {
     let data = live.device.data();
-    let mut lines = Labels::of_stacks(data, line_label);
+    let mut lines = Labels::by(live.device, key, live.time_ns);
     let on_line: Vec<(&Block, Weight)> =
         live.weights().filter(|(block, _)| lines.is_named(block, &line.label)).collect();
     let most_by = |label: fn(&Attribution<'_>, u32) -> String| {

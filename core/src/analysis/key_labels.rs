@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::labels::{
-    LabelOf, LabelSource, Labels, crate_label, function_label, line_label, model_line_label, module_label,
-    operator_label, scope_label,
+    LabelSource, Labels, crate_label, function_label, line_label, model_line_label, module_label, operator_label,
+    scope_label,
 };
+use super::layers::Layers;
 use super::rows::Key;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, SnapshotData, Thread, ThreadId};
+use crate::snapshot::{Block, Category, SnapshotData, StackId, Thread, ThreadId};
 
 impl<'a> Labels<'a> {
     /// The labels of this key's rows. The age is that at a moment, in nanoseconds since the recording began.
@@ -19,9 +20,21 @@ impl<'a> Labels<'a> {
             Key::Line => LabelSource::Stack(line_label),
             Key::ModelLine => LabelSource::Stack(model_line_label),
             Key::ForwardLine => {
-                LabelSource::Block(Box::new(of_forward_calls(device, |block| block.stack.0, model_line_label)))
+                let (pairings, lifetimes) = (device.pairings(), device.lifetimes());
+                let lines = RefCell::new(HashMap::new());
+                LabelSource::Block(Box::new(move |block| {
+                    let forward = pairings.get(block.seq).and_then(|pairing| lifetimes.get(pairing.forward));
+                    let StackId(stack) = forward.map_or(block, |forward| &forward.block).stack;
+                    let mut lines = lines.borrow_mut();
+                    let line: &mut String =
+                        lines.entry(stack).or_insert_with(|| model_line_label(device.data(), stack));
+                    line.clone().into()
+                }))
             }
-            Key::Layer => LabelSource::Block(Box::new(of_forward_calls(device, |block| block.context.0, module_label))),
+            Key::Layer => {
+                let layers = Layers::of(device);
+                LabelSource::Block(Box::new(move |block| layers.label(block)))
+            }
             Key::Function => LabelSource::Stack(function_label),
             Key::Operator => LabelSource::Stack(operator_label),
             Key::Crate => LabelSource::Stack(crate_label),
@@ -44,30 +57,6 @@ impl<'a> Labels<'a> {
             Key::Stream => LabelSource::Block(Box::new(|block| stream_label(block.stream).into())),
         };
         Self::new(device.data(), source)
-    }
-}
-
-/// The end of the label of what a backward pass allocates for a line.
-pub(crate) const BACKWARD_PASS: &str = "[backward pass]";
-
-/// A label by a number of the block, a stack or a context. With [`BACKWARD_PASS`] it is that of the forward call that the block
-/// belongs to.
-fn of_forward_calls<'a>(
-    device: &'a DeviceView<'_>,
-    number: fn(&Block) -> u32,
-    label: LabelOf,
-) -> impl Fn(&Block) -> Cow<'a, str> + use<'a> {
-    let (pairings, lifetimes) = (device.pairings(), device.lifetimes());
-    let known: RefCell<HashMap<(u32, bool), String>> = RefCell::default();
-    move |block| {
-        let forward = pairings.get(block.seq).and_then(|pairing| lifetimes.get(pairing.forward));
-        let number = number(forward.map_or(block, |forward| &forward.block));
-        let mut known = known.borrow_mut();
-        let label = known.entry((number, forward.is_some())).or_insert_with(|| {
-            let label = label(device.data(), number);
-            if forward.is_some() { format!("{label} {BACKWARD_PASS}") } else { label }
-        });
-        label.clone().into()
     }
 }
 

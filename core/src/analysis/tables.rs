@@ -1,5 +1,6 @@
 //! The list of breakdown tables, shared by reports, failed assertions and JSON.
 
+use super::layers::Layers;
 use super::live::LiveSet;
 use super::rows::{Breakdown, Key};
 use crate::attribute::{module, operator};
@@ -50,7 +51,7 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
 /// Tables that only a request shows, and that JSON does not have.
 pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
     of(Key::ForwardLine, Shown::InReports, has_pairings).or_says(NO_ORDER),
-    of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_modules(live)).or_says(NO_ORDER),
+    of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_layers(live)).or_says(NO_ORDER),
     of(Key::Thread, Shown::Never, |_| true),
     of(Key::Stream, Shown::Never, |_| true),
     of(Key::Crate, Shown::Never, |_| true),
@@ -91,6 +92,10 @@ fn has_modules(live: &LiveSet<'_>) -> bool {
 
 fn has_pairings(live: &LiveSet<'_>) -> bool {
     !live.device.pairings().is_empty()
+}
+
+fn has_layers(live: &LiveSet<'_>) -> bool {
+    has_modules(live) || Layers::of(live.device).are_known()
 }
 
 fn has_scopes(live: &LiveSet<'_>) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::sampled;
 use super::summary::{after, seconds};
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label, operator_of_line,
+    BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label, operator_of_row,
 };
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
@@ -115,7 +115,7 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
         false => format!(" More is in {}: {about}{} ({}).", name(most), Bytes(most.bytes), percent(most.bytes, total)),
     };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
-    let operator = operator_of_line(live, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+    let operator = operator_of_row(live, key, row).map_or(String::new(), |name| format!(", most of it by {name}"));
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", name(row)))
 }
 
@@ -142,7 +142,8 @@ pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
     let (Breakdown { rows, total }, at_peak) = (device.by(Key::Line), device.at_peak());
     let about = sampled::about(device.sample_interval());
     let holder = |row: &Row| {
-        let operator = operator_of_line(&at_peak, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+        let operator =
+            operator_of_row(&at_peak, Key::Line, row).map_or(String::new(), |name| format!(", most of it by {name}"));
         let blocks = match row.count {
             Some(1) => " in 1 block".to_owned(),
             Some(count) => format!(" in {about}{} blocks", grouped(count)),

@@ -2,7 +2,10 @@
 
 use super::rows::Row as NamedRow;
 use super::{Cell, NamedRows, ReportOptions, Section};
-use crate::analysis::{self, Breakdown, LiveSet, ON_REQUEST, Row, ScopeRow, Shown, TABLES, scopes_by_pattern};
+use crate::analysis::{
+    self, Breakdown, BreakdownTable, Key, LiveSet, ON_REQUEST, Part, Parts, Row, ScopeRow, Shown, TABLES,
+    scopes_by_pattern,
+};
 use crate::recording::DeviceView;
 use crate::units::Bytes;
 
@@ -17,14 +20,13 @@ pub(crate) const CUMULATIVE: &str = "Cumulative";
 /// The breakdown tables shown in these places.
 pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
     // A table that is asked for is shown wherever it usually stands, or says why it is not there.
-    let asked = |table: &analysis::BreakdownTable| {
+    let asked = |table: &BreakdownTable| {
         shown.contains(&Shown::Always)
             && table.shown != Shown::AtEnd
             && options.sections.iter().any(|asked| asked == table.key)
     };
-    let matters =
-        |table: &&analysis::BreakdownTable| shown.contains(&table.shown) && (table.matters)(live) || asked(table);
-    let section = |table: &analysis::BreakdownTable| {
+    let matters = |table: &&BreakdownTable| shown.contains(&table.shown) && (table.matters)(live) || asked(table);
+    let section = |table: &BreakdownTable| {
         let heading =
             if table.shown == Shown::AtEnd { "Still live at the end".to_owned() } else { options.moment.heading() };
         let title = format!("{heading}, by {}", table.by.words());
@@ -34,7 +36,10 @@ pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOpti
                 ..Section::of_columns(table.key, title, &[])
             };
         }
-        let section = of_breakdown(table.key, &title, table.by.column(), &table.of(live), options);
+        let section = match table.by {
+            Key::ForwardLine | Key::Layer => with_parts(table, title, live, options),
+            by => of_breakdown(table.key, &title, by.column(), &table.of(live), options),
+        };
         Section { is_estimate: live.device.is_sample(), ..section }
     };
     TABLES.iter().chain(&ON_REQUEST).filter(matters).map(section).collect()
@@ -77,6 +82,36 @@ pub(super) fn of_breakdown(
         section.notes.push("(nothing)".to_owned());
     }
     let mut named = NamedRow::all(breakdown);
+    NamedRow::keep(&mut named, options.rows);
+    section.named = Some(NamedRows::Live(named));
+    section
+}
+
+/// A table by line of the forward pass or by layer: what each costs.
+fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options: &ReportOptions) -> Section {
+    let rows = live.parts(table.by);
+    let of = |rows: &[(Row, Option<Parts>)], part: Part| -> u64 {
+        rows.iter().filter_map(|(_, parts)| parts.as_ref()).map(|parts| parts[part as usize]).sum()
+    };
+    let columns: Vec<Part> = Part::ALL.into_iter().filter(|part| of(&rows, *part) > 0).collect();
+    let words = columns.iter().map(|part| part.word());
+    let headings: Vec<&'static str> = ["Mem", "%"].into_iter().chain(words).chain([table.by.column()]).collect();
+    let mut section = Section::of_columns(table.key, title, &headings);
+    let breakdown = table.of(live);
+    let cells = |rows: &[(Row, Option<Parts>)]| {
+        let bytes = rows.iter().map(|(row, _)| row.bytes).sum();
+        let part = |part: &Part| Some(of(rows, *part)).filter(|bytes| *bytes > 0).map_or(Cell::Nothing, Cell::Sum);
+        let share = Cell::Share { part: bytes, whole: breakdown.total };
+        [Cell::Sum(bytes), share].into_iter().chain(columns.iter().map(part)).collect::<Vec<Cell>>()
+    };
+    let (shown, folded) = fold(&rows, options.rows, breakdown.total, |(row, _)| row.bytes);
+    for row in shown {
+        section.partial_row(cells(std::slice::from_ref(row)), row.0.label.clone());
+    }
+    if !folded.is_empty() {
+        section.partial_row(cells(folded), more(folded.len()));
+    }
+    let mut named = NamedRow::all(&breakdown);
     NamedRow::keep(&mut named, options.rows);
     section.named = Some(NamedRows::Live(named));
     section

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use crate::analysis::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
-use crate::snapshot::{Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId};
+use crate::snapshot::{Category, Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId};
 
 /// Results of `matmul` and `relu` in the forward pass.
 const MATMUL: StackId = StackId(1);
@@ -122,13 +122,41 @@ fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
         rows.into_iter().map(|row| (row.label, row.bytes)).collect::<Vec<_>>()
     };
     let (forward, train) = ("src/main.rs:7 (net::forward)", "src/main.rs:20 (net::train)");
-    let backward = format!("{forward} [backward pass]");
     let with_order = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
-    assert_eq!(rows(&with_order), [(backward, 16_000), (forward.to_owned(), 4000)]);
+    assert_eq!(rows(&with_order), [(forward.to_owned(), 20_000)]);
     let layers = DeviceView::of(&with_order, &with_order.devices[0]).by(Key::Layer).rows.clone();
     let layers: Vec<_> = layers.into_iter().map(|row| (row.label, row.bytes)).collect();
-    assert_eq!(layers, [("fc [backward pass]".to_owned(), 16_000), ("fc".to_owned(), 4000)]);
+    assert_eq!(layers, [("fc".to_owned(), 20_000)]);
     assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
+}
+
+/// Without spans, with names of a parameter and its gradient, and of a gradient whose call is not known.
+#[test]
+fn without_spans_a_named_gradient_says_the_layer_of_its_call() {
+    let story = |module: bool| {
+        told(|story| {
+            story.at(1).alloc("weight", 8000).on(RIGHT_ZEROS).named("net.fc.weight f32[40, 50]", Category::Parameter);
+            if module {
+                story.module("fc").enter("fc");
+            }
+            forward(story).alloc("other", 700).on(MATMUL).at(110);
+            story.alloc("zeros", 8000).on(RIGHT_ZEROS);
+            story.alloc("sum", 8000).on(RIGHT_SUM).named("grad of net.fc.weight f32[40, 50]", Category::Gradient);
+            story.at(200).thread(2).alloc("far", 900).on(RIGHT_SUM).named("grad of net.out.weight", Category::Gradient);
+        })
+    };
+    let parts = |module| {
+        let data = with_order(&story(module), &[(Result, 2000, 2), (Variable, 8000, 0)]);
+        let device = DeviceView::of(&data, &data.devices[0]);
+        let rows = device.at_peak().parts(Key::Layer);
+        rows.into_iter().map(|(row, parts)| (row.label, parts.unwrap())).collect::<Vec<_>>()
+    };
+    // Parameters, gradients, optimizer, activations, backward pass, others.
+    let (called, active) = ([8000, 8000, 0, 0, 8000, 2000], [0, 0, 0, 0, 0, 2700]);
+    let out = ("net.out".to_owned(), [0, 900, 0, 0, 0, 0]);
+    assert_eq!(parts(false), [("net.fc".to_owned(), called), ("(no layer)".to_owned(), active), out.clone()]);
+    let all = [8000, 8000, 0, 0, 8000, 4700];
+    assert_eq!(parts(true), [("fc".to_owned(), all), out]);
 }
 
 #[test]
