@@ -53,7 +53,8 @@ impl Slot {
             return Ok(velocity.as_detached_tensor());
         }
         let velocity = self.velocity.insert(Var::from_tensor(grad)?);
-        memtrace::candle::tag_optimizer([("velocity", velocity.as_tensor())]);
+        let name = memtrace::candle::name_of(&self.var).map(|name| format!("velocity of {name}"));
+        memtrace::candle::tag_optimizer([(name.as_deref().unwrap_or("velocity"), velocity.as_tensor())]);
         Ok(velocity.as_detached_tensor())
     }
 

@@ -23,7 +23,7 @@ mod traced;
 pub use backward::backward;
 use memtrace_core::snapshot::Device;
 pub use named::named;
-pub use tags::{tag, tag_as, tag_grads, tag_optimizer, tag_varmap, tag_vars};
+pub use tags::{name_of, tag, tag_as, tag_grads, tag_optimizer, tag_varmap, tag_vars};
 pub use traced::Traced;
 
 use candle_core::{DeviceLocation, Result};

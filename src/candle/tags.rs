@@ -115,6 +115,20 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
     state.into_iter().filter(found).count()
 }
 
+/// The name that [`tag_varmap`], [`tag_vars`] or [`named`](super::named()) gave a parameter. An optimizer of your own can name
+/// its state `velocity of NAME`; then tables by layer have it with the parameter.
+///
+/// ```
+/// # use candle_core::{DType, Device, Var};
+/// let weight = Var::zeros((64, 32), DType::F32, &Device::Cpu)?;
+/// memtrace::candle::tag_vars([(&"head.weight", &weight)]);
+/// assert_eq!(memtrace::candle::name_of(&weight).as_deref(), Some("head.weight"));
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn name_of(parameter: &Tensor) -> Option<String> {
+    with_parameters(|known| known.get(&parameter.id()).cloned())
+}
+
 /// Names a parameter and remembers the name for its gradient.
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
     own(|| {

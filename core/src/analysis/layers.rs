@@ -76,13 +76,13 @@ fn agree<K: Eq + std::hash::Hash, V: PartialEq>(known: &mut Known<K, V>, key: K,
 }
 
 fn is_of_parameter(name: &BlockName) -> bool {
-    matches!(name.category, Category::Parameter | Category::Gradient)
+    matches!(name.category, Category::Parameter | Category::Gradient | Category::OptimizerState)
 }
 
-/// `layer4.0.conv2` of `grad of layer4.0.conv2.weight f32[512, 512, 3, 3]`.
+/// `layer4.0.conv2` of `layer4.0.conv2.weight`, `grad of …` and `velocity of layer4.0.conv2.weight f32[512, 512, 3, 3]`.
 fn path(name: &BlockName) -> Option<&str> {
-    let name = name.name.strip_prefix("grad of ").unwrap_or(&name.name);
-    Some(name.split(' ').next()?.rsplit_once('.')?.0)
+    let parameter = name.name.split_once(" of ").map_or(&*name.name, |(_, parameter)| parameter);
+    Some(parameter.split(' ').next()?.rsplit_once('.')?.0)
 }
 
 #[cfg(test)]
@@ -97,6 +97,7 @@ mod tests {
         };
         assert_eq!(path_of("grad of layer4.0.conv2.weight f32[512, 3]").as_deref(), Some("layer4.0.conv2"));
         assert_eq!(path_of("fc.bias").as_deref(), Some("fc"));
+        assert_eq!(path_of("second moment of fc.bias f32[3]").as_deref(), Some("fc"));
         assert_eq!([path_of("gradient"), path_of("weight f32[2.5]")], [None, None]);
     }
 

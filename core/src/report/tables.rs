@@ -42,7 +42,8 @@ pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOpti
         };
         Section { is_estimate: live.device.is_sample(), ..section }
     };
-    TABLES.iter().chain(&ON_REQUEST).filter(matters).map(section).collect()
+    // Those of the forward pass first: the answer is of their rows.
+    ON_REQUEST.iter().chain(&TABLES).filter(matters).map(section).collect()
 }
 
 pub(super) fn of_breakdown(
