@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor};
+use candle_nn::Optimizer;
 use memtrace_core::snapshot::{Device, GraphNodeKind};
 
-use super::tags::block_of;
+use super::tags::{block_of, tag_known_grads};
 use crate::device::IntoDevice;
 use crate::record::{HandedOverNode, own, recorder};
 
 /// [`Tensor::backward`], whose result it returns. The recording gets the order in which the pass goes through the graph, so
-/// tables by forward line give what the pass allocates to the lines of the forward pass.
+/// tables by forward line and by layer give what the pass allocates to the forward pass. Gradients of parameters that
+/// [`tag_varmap`](super::tag_varmap) or the like named get their names.
 ///
 /// The order is taken from [`Tensor::sorted_nodes`], which the pass computes once more. Without a recording nothing is done.
 ///
@@ -30,8 +32,21 @@ use crate::record::{HandedOverNode, own, recorder};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn backward(loss: &Tensor) -> Result<GradStore> {
-    let _over = HandedOver::of(loss);
-    loss.backward()
+    let over = HandedOver::of(loss);
+    let gradients = loss.backward()?;
+    if over.0.is_some() {
+        tag_known_grads(&gradients);
+    }
+    Ok(gradients)
+}
+
+/// The same as [`Optimizer::backward_step`], with [`backward`] as its pass.
+///
+/// # Errors
+/// Those of [`Optimizer::backward_step`].
+pub fn backward_step(optimizer: &mut impl Optimizer, loss: &Tensor) -> Result<()> {
+    let gradients = backward(loss)?;
+    optimizer.step(&gradients)
 }
 
 /// A pass that runs; it is over when this is dropped.

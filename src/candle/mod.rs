@@ -20,7 +20,7 @@ mod named;
 mod tags;
 mod traced;
 
-pub use backward::backward;
+pub use backward::{backward, backward_step};
 use memtrace_core::snapshot::Device;
 pub use named::named;
 pub use tags::{name_of, tag, tag_as, tag_grads, tag_optimizer, tag_varmap, tag_vars};

@@ -211,9 +211,12 @@ pub fn operator_label(data: &Attribution<'_>, stack: u32) -> String {
     }
 }
 
+/// Label of what a backward pass allocates.
+pub(crate) const BACKWARD_PASS: &str = "the backward pass";
+
 pub(super) fn pass_label(data: &Attribution<'_>, stack: u32) -> String {
     let is_backward = operator(data, StackId(stack)).is_some_and(|operator| operator.is_backward);
-    if is_backward { "the backward pass".to_owned() } else { "(no backward pass)".to_owned() }
+    if is_backward { BACKWARD_PASS.to_owned() } else { "(no backward pass)".to_owned() }
 }
 
 /// Empty for blocks of no suballocator.

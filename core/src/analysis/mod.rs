@@ -65,7 +65,7 @@ pub use host_balance::{MappedRow, at_reading, balance, mapped};
 pub use key_labels::{NO_PARAMETER, UNNAMED};
 pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
 pub use labels::BEFORE_RECORDING;
-pub(crate) use labels::{KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, line_label};
+pub(crate) use labels::{BACKWARD_PASS, KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, line_label};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};

@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 use super::sampled;
 use super::summary::{after, seconds};
 use crate::analysis::{
-    BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label, operator_of_row,
+    BACKWARD_PASS, BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label,
+    operator_of_row,
 };
+use crate::attribute::has_backward_pass;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
 use crate::units::{Bytes, grouped};
@@ -115,8 +117,18 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
         false => format!(" More is in {}: {about}{} ({}).", name(most), Bytes(most.bytes), percent(most.bytes, total)),
     };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
-    let operator = operator_of_row(live, key, row).map_or(String::new(), |name| format!(", most of it by {name}"));
-    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{beside}", name(row)))
+    let operator = operator_of_row(live, key, row);
+    let is_backward = |name: &&str| *name == BACKWARD_PASS || name.starts_with("backward of ");
+    let hint = operator.as_deref().filter(is_backward).filter(|_| lacks_order(live.device)).map_or("", |_| HINT);
+    let operator = operator.map_or(String::new(), |name| format!(", most of it by {name}"));
+    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
+}
+
+const HINT: &str = " With `memtrace::candle::backward` in place of `backward` the lines of the model are known.";
+
+/// Would the order of its backward passes tell more?
+fn lacks_order(device: &DeviceView<'_>) -> bool {
+    device.graph_nodes.is_empty() && !device.is_sample() && has_backward_pass(device.data())
 }
 
 /// What a row without a line of the program is, if a library's matrix kernels work in it.
@@ -311,5 +323,24 @@ mod tests {
         let expected = "The line that held most: matrix kernels' buffers, 1 thread, 2.930 KiB (75 %).";
         assert_eq!(beside_a_pool(1000), expected);
         assert!(beside_a_pool(2000).ends_with(" More is in matrix kernels' buffers, 1 thread: 2.930 KiB (60 %)."));
+    }
+
+    #[test]
+    fn where_the_backward_pass_holds_most_it_is_said_how_to_know_its_lines() {
+        let of_candle = |function: &str, file: &str, line| {
+            frame(&format!("candle_core::{function}"), &registry(&format!("candle-core-0.11.1/src/{file}")), line)
+        };
+        let add = of_candle("tensor::Tensor::add", "tensor.rs", 5);
+        let pass = of_candle("tensor::Tensor::backward", "backprop.rs", 465);
+        let train = frame("net::train", "/home/u/net/src/main.rs", 20);
+        let mut trace = Story::cpu();
+        trace.stacks(stacks(vec![add, pass, train], [&[0, 1, 2][..], &[2]])).alloc("sum", 3000).on(StackId(1));
+        assert!(
+            held_most(&trace).ends_with(&format!("most of it by backward of matmul: add.{HINT}")),
+            "{}",
+            held_most(&trace)
+        );
+        trace.alloc("own", 8000).on(StackId(2));
+        assert!(!held_most(&trace).contains(HINT), "{}", held_most(&trace));
     }
 }

@@ -4,6 +4,7 @@
 //! if a byte is wrong or less is right than must be. `cargo xtask backward` builds it. The name of a network selects it.
 
 mod check;
+mod held_out;
 mod models;
 mod truth;
 
@@ -26,7 +27,7 @@ type Backward<'a> = &'a dyn Fn(&Tensor) -> Result<GradStore>;
 /// A network, and the least percentages of right bytes with each threshold.
 struct Network(&'static str, fn(Backward<'_>) -> Result<()>, [f64; 2]);
 
-const NETWORKS: [Network; 8] = [
+const NETWORKS: [Network; 11] = [
     Network("plain", models::plain, [97., 96.]),
     Network("residual", models::residual, [74., 97.]),
     Network("branches", models::branches, [98., 96.]),
@@ -35,6 +36,9 @@ const NETWORKS: [Network; 8] = [
     Network("gan", models::gan, [70., 95.]),
     Network("lstm", models::lstm, [98., 96.]),
     Network("lora", models::lora, [97., 95.]),
+    Network("u_net", held_out::u_net, [0., 0.]),
+    Network("experts", held_out::experts, [0., 0.]),
+    Network("recurrent", held_out::recurrent, [0., 0.]),
 ];
 
 fn main() -> ExitCode {

@@ -10,16 +10,16 @@ const STEPS: usize = 2;
 
 /// Variables that train together.
 #[derive(Default)]
-struct Variables(Vec<Var>);
+pub(crate) struct Variables(Vec<Var>);
 
 impl Variables {
-    fn add(&mut self, shape: &[usize]) -> Result<Tensor> {
+    pub(crate) fn add(&mut self, shape: &[usize]) -> Result<Tensor> {
         let var = Var::randn(0f32, 0.1, shape, &Device::Cpu)?;
         self.0.push(var.clone());
         Ok(var.as_tensor().clone())
     }
 
-    fn train(self, backward: Backward<'_>, loss: impl Fn() -> Result<Tensor>) -> Result<()> {
+    pub(crate) fn train(self, backward: Backward<'_>, loss: impl Fn() -> Result<Tensor>) -> Result<()> {
         let mut optimizer = SGD::new(self.0, 0.01)?;
         for _ in 0..STEPS {
             let gradients = backward(&loss()?)?;
@@ -29,11 +29,11 @@ impl Variables {
     }
 }
 
-fn data(shape: &[usize]) -> Result<Tensor> {
+pub(crate) fn data(shape: &[usize]) -> Result<Tensor> {
     Tensor::randn(0f32, 1., shape, &Device::Cpu)
 }
 
-fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
     x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)
 }
 
