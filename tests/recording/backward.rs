@@ -81,7 +81,7 @@ fn a_step_of_an_optimizer_is_as_without_memtrace_and_its_gradients_have_names() 
     let values = |weight: &Var| weight.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let ((one, one_loss), (other, other_loss)) = (small_model(), small_model());
     let session = memtrace::start().unwrap();
-    memtrace::candle::tag_vars([("fc.weight", &one)]);
+    memtrace::candle::tag_vars([(&"fc.weight", &one)]);
     let mut optimizer = SGD::new(vec![one.clone()], 0.5).unwrap();
     memtrace::candle::backward_step(&mut optimizer, &one_loss).unwrap();
     SGD::new(vec![other.clone()], 0.5).unwrap().backward_step(&other_loss).unwrap();

@@ -1,7 +1,8 @@
 //! The steps of a backward pass: stretches of its blocks that one run of an arm allocated.
 //!
 //! A step ends where the pass reaches another arm, goes back to before the first line of the step, or allocates by a stack
-//! that the step has used, after it began or added to a gradient. `cat` has a loop over its operands, so its step ends with the arm only.
+//! that the step has used, after it began or added to a gradient. Arms with a loop, over operands or groups of channels, end with
+//! the arm only.
 
 use std::num::NonZeroU64;
 
@@ -9,8 +10,8 @@ use super::super::hashed::{HashMap, HashSet};
 use super::sites::{Site, Sites};
 use crate::snapshot::{Lifetime, LogPosition, StackId};
 
-/// The arm that has a loop.
-const LOOP: &str = "cat";
+/// The arms that have a loop.
+const LOOPS: [&str; 3] = ["cat", "upsample_nearest1d", "upsample_nearest2d"];
 
 /// A gradient after something was added to it.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ impl<'a> Step<'a> {
     }
 
     fn goes_on(&self, site: Site<'a>, life: &Lifetime, last: &Lifetime) -> bool {
-        if self.arm != site.arm || self.arm == LOOP {
+        if self.arm != site.arm || LOOPS.contains(&self.arm) {
             return self.arm == site.arm;
         }
         // A vector that grows is allocated again.
