@@ -91,6 +91,7 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
     device.synchronize()?;
     let forward = began.elapsed();
     let gradients = scope("backward", || memtrace::candle::backward(&loss))?;
+    memtrace::candle::tag_grads(&gradients);
     device.synchronize()?;
     let backward = began.elapsed() - forward;
     scope("optimizer", || optimizer.step(&gradients))?;

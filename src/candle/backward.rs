@@ -7,13 +7,12 @@ use candle_core::{Result, Tensor};
 use candle_nn::Optimizer;
 use memtrace_core::snapshot::{Device, GraphNodeKind};
 
-use super::tags::{block_of, tag_known_grads};
+use super::tags::block_of;
 use crate::device::IntoDevice;
 use crate::record::{HandedOverNode, own, recorder};
 
 /// [`Tensor::backward`], whose result it returns. The recording gets the order in which the pass goes through the graph, so
-/// tables by forward line and by layer give what the pass allocates to the forward pass. Gradients of parameters that
-/// [`tag_varmap`](super::tag_varmap) or the like named get their names.
+/// tables by forward line and by layer give what the pass allocates to the forward pass.
 ///
 /// The order is taken from [`Tensor::sorted_nodes`], which the pass computes once more. Without a recording nothing is done.
 ///
@@ -32,15 +31,12 @@ use crate::record::{HandedOverNode, own, recorder};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn backward(loss: &Tensor) -> Result<GradStore> {
-    let over = HandedOver::of(loss);
-    let gradients = loss.backward()?;
-    if over.0.is_some() {
-        tag_known_grads(&gradients);
-    }
-    Ok(gradients)
+    let _over = HandedOver::of(loss);
+    loss.backward()
 }
 
-/// The same as [`Optimizer::backward_step`], with [`backward`] as its pass.
+/// What candle's [`Optimizer::backward_step`] does, with [`backward`] as its pass. An optimizer's own `backward_step` is not
+/// called.
 ///
 /// # Errors
 /// Those of [`Optimizer::backward_step`].

@@ -89,25 +89,13 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn tag_grads(gradients: &GradStore) -> usize {
-    tag_gradients(gradients, |name| Some(name.map_or_else(|| "gradient".to_owned(), of_parameter)))
-}
-
-/// Names the gradients of named parameters.
-pub(super) fn tag_known_grads(gradients: &GradStore) -> usize {
-    tag_gradients(gradients, |name| name.map(of_parameter))
-}
-
-fn of_parameter(name: String) -> String {
-    format!("grad of {name}")
-}
-
-/// Names gradients, given the names of their parameters.
-fn tag_gradients(gradients: &GradStore, name: impl Fn(Option<String>) -> Option<String>) -> usize {
-    let tag = |id: &TensorId| {
-        let name = name(with_parameters(|known| known.get(id).cloned()))?;
-        Some(tag_as(gradients.get_id(*id)?, &name, Category::Gradient))
+    let found = |id: &&TensorId| {
+        own(|| {
+            let name = gradient_name(**id);
+            gradients.get_id(**id).is_some_and(|gradient| tag_as(gradient, &name, Category::Gradient))
+        })
     };
-    gradients.get_ids().filter(|id| own(|| tag(id) == Some(true))).count()
+    gradients.get_ids().filter(found).count()
 }
 
 /// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found.
@@ -138,7 +126,7 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn name_of(parameter: &Tensor) -> Option<String> {
-    with_parameters(|known| known.get(&parameter.id()).cloned())
+    own(|| with_parameters(|known| known.get(&parameter.id()).cloned()))
 }
 
 /// Names a parameter and remembers the name for its gradient.
@@ -153,6 +141,11 @@ pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
         });
     });
     tag_as(tensor, name, Category::Parameter)
+}
+
+fn gradient_name(parameter: TensorId) -> String {
+    let name = with_parameters(|known| known.get(&parameter).cloned());
+    name.map_or_else(|| "gradient".to_owned(), |name| format!("grad of {name}"))
 }
 
 fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R {

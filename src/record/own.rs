@@ -38,6 +38,13 @@ impl Leaves for Error {
     }
 }
 
+/// Copied to the caller's memory.
+impl Leaves for String {
+    fn leave(self) -> Self {
+        (*Own::new(self)).clone()
+    }
+}
+
 impl<T: Leaves, E: Leaves> Leaves for Result<T, E> {
     fn leave(self) -> Self {
         self.map(T::leave).map_err(E::leave)

@@ -76,19 +76,16 @@ fn the_order_of_a_pass_is_in_snapshots_and_in_streamed_captures() {
 }
 
 #[test]
-fn a_step_of_an_optimizer_is_as_without_memtrace_and_its_gradients_have_names() {
+fn a_step_of_an_optimizer_is_as_without_memtrace_and_has_an_order() {
     let _alone = alone();
     let values = |weight: &Var| weight.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let ((one, one_loss), (other, other_loss)) = (small_model(), small_model());
     let session = memtrace::start().unwrap();
-    memtrace::candle::tag_vars([(&"fc.weight", &one)]);
     let mut optimizer = SGD::new(vec![one.clone()], 0.5).unwrap();
     memtrace::candle::backward_step(&mut optimizer, &one_loss).unwrap();
     SGD::new(vec![other.clone()], 0.5).unwrap().backward_step(&other_loss).unwrap();
     assert_eq!(values(&one), values(&other));
-    let snapshot = session.snapshot();
-    let named = cpu(&snapshot).names.iter().filter(|name| name.name.starts_with("grad of fc.weight")).count();
-    assert_eq!((named, cpu(&snapshot).graph_nodes.is_empty()), (1, false));
+    assert!(!paired(&session.snapshot()).is_empty());
 }
 
 #[test]

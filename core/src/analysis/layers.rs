@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 
 use crate::attribute::module;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, BlockName, Category, ContextId};
+use crate::snapshot::{Block, BlockName, Category, ContextId, LONGEST_NAME};
 
 /// Label of blocks whose layer is not known.
 pub(crate) const NO_LAYER: &str = "(no layer)";
@@ -34,10 +34,14 @@ impl<'a> Layers<'a> {
         let (paths, modules, by_context) = (Known::default(), Known::default(), RefCell::default());
         let mut found = Self { device, paths, modules, by_context };
         for name in device.names.iter().filter(|name| name.category == Category::Gradient) {
-            let call = device.pairings().get(Some(name.seq)).map(|pairing| pairing.forward);
-            let Some((call, path)) = call.zip(path(name)) else { continue };
-            agree(&mut found.paths, call, path);
-            if let Some(module) = device.lifetimes().get(call).and_then(|call| found.module(call.block.context)) {
+            let Some((pairing, path)) = device.pairings().get(Some(name.seq)).zip(path(name)) else { continue };
+            agree(&mut found.paths, pairing.forward, path);
+            if pairing.is_added {
+                // Another call used the parameter, too.
+                found.modules.insert(path, None);
+            }
+            let call = device.lifetimes().get(pairing.forward);
+            if let Some(module) = call.and_then(|call| found.module(call.block.context)) {
                 agree(&mut found.modules, path, module);
             }
         }
@@ -81,8 +85,15 @@ fn is_of_parameter(name: &BlockName) -> bool {
 
 /// `layer4.0.conv2` of `layer4.0.conv2.weight`, `grad of …` and `velocity of layer4.0.conv2.weight f32[512, 512, 3, 3]`.
 fn path(name: &BlockName) -> Option<&str> {
-    let parameter = name.name.split_once(" of ").map_or(&*name.name, |(_, parameter)| parameter);
-    Some(parameter.split(' ').next()?.rsplit_once('.')?.0)
+    let whole = Some(&*name.name).filter(|name| name.len() < LONGEST_NAME)?;
+    let parameter = match name.category {
+        Category::Gradient => whole.strip_prefix("grad of ")?,
+        Category::OptimizerState => whole.split_once(" of ")?.1,
+        _ => whole,
+    };
+    let shape = parameter.rfind('[').filter(|_| parameter.ends_with(']'));
+    let parameter = shape.and_then(|at| parameter[..at].rsplit_once(' ')).map_or(parameter, |(name, _)| name);
+    Some(parameter.rsplit_once('.')?.0)
 }
 
 #[cfg(test)]
@@ -91,14 +102,24 @@ mod tests {
 
     #[test]
     fn the_path_of_a_name_is_what_comes_before_its_last_part() {
-        let path_of = |name: &str| {
-            let name = BlockName { seq: NonZeroU64::MIN, name: name.to_owned(), category: Category::Gradient };
-            path(&name).map(str::to_owned)
-        };
-        assert_eq!(path_of("grad of layer4.0.conv2.weight f32[512, 3]").as_deref(), Some("layer4.0.conv2"));
-        assert_eq!(path_of("fc.bias").as_deref(), Some("fc"));
-        assert_eq!(path_of("second moment of fc.bias f32[3]").as_deref(), Some("fc"));
-        assert_eq!([path_of("gradient"), path_of("weight f32[2.5]")], [None, None]);
+        use Category::{Gradient, OptimizerState, Parameter};
+        let cases = [
+            (Parameter, "fc.bias", Some("fc")),
+            (Parameter, "encoder.block 1.weight f32[512, 3]", Some("encoder.block 1")),
+            (Parameter, "bag of words.emb.weight", Some("bag of words.emb")),
+            (Parameter, "weight f32[2, 5]", None),
+            (Gradient, "grad of layer4.0.conv2.weight f32[512, 3]", Some("layer4.0.conv2")),
+            (Gradient, "grad of bag of words.emb.weight", Some("bag of words.emb")),
+            (Gradient, "gradient", None),
+            (OptimizerState, "second moment of fc.bias f32[3]", Some("fc")),
+            (OptimizerState, "exp_avg.fc.weight", None),
+        ];
+        for (category, name, expected) in cases {
+            let name = BlockName { seq: NonZeroU64::MIN, name: name.to_owned(), category };
+            assert_eq!(path(&name), expected, "{name:?}");
+        }
+        let longest = "a.".repeat(LONGEST_NAME / 2);
+        assert_eq!(path(&BlockName { seq: NonZeroU64::MIN, name: longest, category: Parameter }), None);
     }
 
     #[test]

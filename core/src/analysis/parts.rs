@@ -20,7 +20,7 @@ words! {
         OptimizerState = "Optimizer",
         /// Allocated by the forward pass for the backward pass.
         Activations = "Activations",
-        /// Allocated by the backward pass, gradients of parameters not included.
+        /// Allocated by the backward pass, known gradients of parameters not included.
         BackwardPass = "Backward",
         /// Anything else.
         Other = "Other",

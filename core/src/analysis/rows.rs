@@ -50,7 +50,7 @@ const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
     ("peak_by_operator", "operator", "Operator"),
     ("peak_by_category", "category", "Category"),
     ("peak_by_module", "module", "Module"),
-    ("peak_by_layer", "layer", "Module"),
+    ("peak_by_layer", "layer", "Layer"),
     ("peak_by_parameter", "parameter", "Parameter"),
     ("peak_by_name", "name", "Name"),
     ("peak_by_scope", "scope", "Scope"),

@@ -51,13 +51,16 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
 /// Tables that only a request shows, and that JSON does not have.
 pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
     of(Key::ForwardLine, Shown::InReports, has_pairings).or_says(NO_ORDER),
-    of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_layers(live)).or_says(NO_ORDER),
+    of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_layers(live)).or_says(NO_LAYERS),
     of(Key::Thread, Shown::Never, |_| true),
     of(Key::Stream, Shown::Never, |_| true),
     of(Key::Crate, Shown::Never, |_| true),
 ];
 
 const NO_ORDER: &str = "no order of a backward pass is recorded: `memtrace::candle::backward` hands it over";
+
+const NO_LAYERS: &str = "no layers are known: `memtrace::candle::backward` hands over the order of a backward pass, spans or names \
+                         (`tag_varmap`, `tag_grads`) tell the layers";
 
 const fn of(by: Key, shown: Shown, matters: fn(&LiveSet<'_>) -> bool) -> BreakdownTable {
     BreakdownTable { key: by.section(), by, shown, matters, nothing: "" }

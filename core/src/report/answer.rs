@@ -124,11 +124,12 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
 }
 
-const HINT: &str = " With `memtrace::candle::backward` in place of `backward` the lines of the model are known.";
+const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, most of it is given to the lines of the model.";
 
 /// Would the order of its backward passes tell more?
 fn lacks_order(device: &DeviceView<'_>) -> bool {
-    device.graph_nodes.is_empty() && !device.is_sample() && has_backward_pass(device.data())
+    let has_order = device.data().devices.iter().any(|device| !device.graph_nodes.is_empty());
+    !has_order && !device.is_sample() && has_backward_pass(device.data())
 }
 
 /// What a row without a line of the program is, if a library's matrix kernels work in it.

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// log₂ of the number of slots of a table.
 const SLOTS: u32 = 12;
-/// Tables. Threads that share one write to each other's slots.
+/// Tables of threads. Threads that share one write to each other's slots.
 const TABLES: u32 = 64;
 /// A right guess earns this much credit, a wrong one costs 1.
 const RIGHT: u32 = 4;
 const MOST_CREDIT: u32 = 32;
 
-/// A table for each thread, as long as there are some; then threads share them. Slots are hints, and any writer's value will
-/// do. A table without a guess takes no memory, a full one 16 KiB.
+/// The first threads have a table each; later ones share these. Slots are hints, and any writer's value will do. A table without
+/// a guess takes no memory, a full one 16 KiB.
 #[derive(Debug)]
 pub(super) struct Guesses {
     /// Stack ids; 0 for none.
-    next: [AtomicU32; (TABLES << SLOTS) as usize],
+    next: [AtomicU32; ((TABLES + 1) << SLOTS) as usize],
     /// Threads that have a table.
     threads: AtomicU32,
 }
@@ -27,7 +27,7 @@ pub(super) struct Guesses {
 struct Prediction {
     /// The last stack.
     last: u32,
-    /// The first slot of the thread's table. That of a thread that has learned nothing is the first of all.
+    /// The first slot of the thread's table; 0 before it has one. The first table stays empty.
     table: u32,
     /// The slot of the last guess.
     slot: u32,
@@ -62,11 +62,11 @@ impl Guesses {
     #[inline(always)]
     pub(super) fn learn(&self, place: u32) {
         PREDICTION.with(|cell| {
-            let Prediction { last, mut table, slot, mut credit } = cell.get();
+            let Prediction { mut table, slot, mut credit, .. } = cell.get();
             let guess = self.at(slot);
             if guess.load(Ordering::Relaxed) == place {
                 credit = (credit + RIGHT).min(MOST_CREDIT);
-            } else if last == 0 {
+            } else if table == 0 {
                 table = self.new_table();
             } else {
                 // Release: this thread has read that stack.
@@ -79,7 +79,7 @@ impl Guesses {
 
     #[cold]
     fn new_table(&self) -> u32 {
-        (self.threads.fetch_add(1, Ordering::Relaxed) % TABLES) << SLOTS
+        (self.threads.fetch_add(1, Ordering::Relaxed) % TABLES + 1) << SLOTS
     }
 
     #[inline(always)]

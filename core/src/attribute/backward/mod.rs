@@ -54,6 +54,8 @@ pub struct Pairing {
     pub forward: NonZeroU64,
     /// How it was found.
     pub by: PairedBy,
+    /// It may be a sum with a gradient that another call began.
+    pub is_added: bool,
 }
 
 /// The forward calls of a device's blocks that backward passes allocated, as far as they are certain.
@@ -93,8 +95,13 @@ impl Pairings {
         let owners = PendingGradients::owners(pass.nodes, steps, &pins);
         for (step, owner) in steps.iter().zip(owners) {
             let Some(forward) = owner else { continue };
-            let pairing = Pairing { forward, by: PairedBy::Order };
-            self.0.extend(step.blocks.iter().map(|block| (*block, pairing)));
+            let later = step.later_sums();
+            let size = |block| pass.lifetimes.get(block).map(|life| life.block.size);
+            let pairing = |block| {
+                let is_added = size(block).is_some_and(|size| later.contains(&size));
+                (block, Pairing { forward, by: PairedBy::Order, is_added })
+            };
+            self.0.extend(step.blocks.iter().copied().map(pairing));
         }
     }
 }

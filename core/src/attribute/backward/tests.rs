@@ -160,6 +160,24 @@ fn without_spans_a_named_gradient_says_the_layer_of_its_call() {
 }
 
 #[test]
+fn a_parameter_that_two_modules_used_is_in_neither() {
+    let story = told(|story| {
+        story.at(1).alloc("weight", 8000).on(RIGHT_ZEROS).named("net.fc.weight", Category::Parameter);
+        forward(story.module("a").enter("a")).leave("a");
+        story.at(30).module("b").enter("b").alloc("other", 2000).on(MATMUL).leave("b").at(110);
+        story.alloc("zeros 1", 8000).on(RIGHT_ZEROS).alloc("sum 1", 8000).on(RIGHT_SUM).free("zeros 1");
+        story.alloc("zeros 2", 4000).on(LEFT_ZEROS).alloc("sum 2", 4000).on(LEFT_SUM);
+        story.alloc("sum 3", 8000).on(RIGHT_SUM).named("grad of net.fc.weight", Category::Gradient).free("sum 1");
+    });
+    let data = with_order(&story, &[(Result, 2000, 4), (Result, 2000, 2), (Variable, 8000, 0)]);
+    assert_eq!(pairs(&data, 5..=9), [4, 4, 2, 2, 2], "the last sum is of the product");
+    let device = DeviceView::of(&data, &data.devices[0]);
+    let rows = device.at_peak().parts(Key::Layer);
+    let shared = rows.iter().find(|(row, _)| row.label == "net.fc").unwrap();
+    assert_eq!(shared.1, Some([8000, 8000, 0, 0, 0, 0]));
+}
+
+#[test]
 fn of_two_nodes_that_fit_a_step_neither_is_said() {
     let story = told(|story| {
         forward(story).at(30).alloc("second", 500).on(MATMUL).at(110);
