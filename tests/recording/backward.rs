@@ -79,8 +79,8 @@ fn the_order_of_a_pass_is_in_snapshots_and_in_streamed_captures() {
 fn a_step_of_an_optimizer_is_as_without_memtrace_and_has_an_order() {
     let _alone = alone();
     let values = |weight: &Var| weight.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let ((one, one_loss), (other, other_loss)) = (small_model(), small_model());
     let session = memtrace::start().unwrap();
+    let ((one, one_loss), (other, other_loss)) = (small_model(), small_model());
     let mut optimizer = SGD::new(vec![one.clone()], 0.5).unwrap();
     memtrace::candle::backward_step(&mut optimizer, &one_loss).unwrap();
     SGD::new(vec![other.clone()], 0.5).unwrap().backward_step(&other_loss).unwrap();
