@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
+use crate::analysis::Part;
 use crate::error::Error;
 use crate::report::{
     ALL_RANKS, CUMULATIVE, Cell, ITS_CHANGE, LARGEST_ROW, Report, ReportOptions, Section, device_memory, sampled,
@@ -105,7 +106,7 @@ impl Page<'_> {
     fn table(&mut self, section: &Section) {
         let titles = &section.columns;
         let cut = if titles.last() == Some(&"Location") { Cut::Start } else { Cut::End };
-        let has_room = |title: &str| !NOT_NEEDED.contains(&title) || self.options.width >= ROOM_FOR_ALL;
+        let has_room = |title: &str| self.options.width >= ROOM_FOR_ALL || is_needed(title);
         let shown: Vec<usize> = (0..titles.len()).filter(|at| has_room(titles[*at])).collect();
         let mut table = TextTable::new(&shown.iter().map(|at| titles[*at]).collect::<Vec<_>>(), cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };
@@ -144,6 +145,11 @@ impl Page<'_> {
     }
 }
 
+fn is_needed(title: &str) -> bool {
+    let mut parts = [Part::Parameters, Part::OptimizerState, Part::Other].into_iter();
+    !NOT_NEEDED.contains(&title) && parts.all(|part| part.word() != title)
+}
+
 pub(super) fn cell_text(cell: &Cell, about: &str) -> String {
     match cell {
         Cell::Nothing => String::new(),
@@ -168,6 +174,23 @@ fn sign(bytes: i64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_all_parts_fits_on_a_terminal() {
+        let columns: Vec<&'static str> = Part::ALL.iter().map(|part| part.word()).chain(["Location"]).collect();
+        let mut section = Section::of_columns("parts", "Parts", &columns);
+        section
+            .partial_row(vec![Cell::Sum(1023 << 20); Part::ALL.len()], "examples/resnet/model.rs:105 (forward)".into());
+        let lines = |width: usize| {
+            let options = Text { width, ..Text::default() };
+            let mut page = Page { text: String::new(), options: &options };
+            page.table(&section);
+            page.text
+        };
+        assert!(lines(80).lines().all(|line| line.chars().count() <= 80), "{}", lines(80));
+        assert!(lines(80).contains("model.rs:105") && lines(80).contains("Backward") && !lines(80).contains("Other"));
+        assert!(lines(ROOM_FOR_ALL).contains("Other") && lines(ROOM_FOR_ALL).contains("model.rs:105"));
+    }
 
     #[test]
     fn sentences_are_wrapped_at_spaces_and_keep_their_indentation() {
