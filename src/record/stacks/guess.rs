@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// log₂ of the number of slots of a table.
 const SLOTS: u32 = 12;
-/// Tables of threads. Threads that share one write to each other's slots.
+/// Tables: one that stays empty, and those of threads. Threads that share one write to each other's slots.
 const TABLES: u32 = 64;
 /// A right guess earns this much credit, a wrong one costs 1.
 const RIGHT: u32 = 4;
@@ -18,7 +18,7 @@ const MOST_CREDIT: u32 = 32;
 #[derive(Debug)]
 pub(super) struct Guesses {
     /// Stack ids; 0 for none.
-    next: [AtomicU32; ((TABLES + 1) << SLOTS) as usize],
+    next: [AtomicU32; (TABLES << SLOTS) as usize],
     /// Threads that have a table.
     threads: AtomicU32,
 }
@@ -27,7 +27,7 @@ pub(super) struct Guesses {
 struct Prediction {
     /// The last stack.
     last: u32,
-    /// The first slot of the thread's table; 0 before it has one. The first table stays empty.
+    /// The first slot of the thread's table; 0, that of the empty one, before it has its own.
     table: u32,
     /// The slot of the last guess.
     slot: u32,
@@ -79,7 +79,7 @@ impl Guesses {
 
     #[cold]
     fn new_table(&self) -> u32 {
-        (self.threads.fetch_add(1, Ordering::Relaxed) % TABLES + 1) << SLOTS
+        (self.threads.fetch_add(1, Ordering::Relaxed) % (TABLES - 1) + 1) << SLOTS
     }
 
     #[inline(always)]
