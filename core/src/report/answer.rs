@@ -124,7 +124,7 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
 }
 
-const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, most of it is given to the lines of the model.";
+const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, the report gives most of that to lines of the model.";
 
 /// Would the order of its backward passes tell more?
 fn lacks_order(device: &DeviceView<'_>) -> bool {
