@@ -12,7 +12,7 @@ use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OlderRow, OlderTime, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules,
+    MemoryStats, OlderRow, OlderTime, Operands, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules,
     ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory, Thread,
     ThreadId, UnifiedMemory, UnseenCalls,
 };
@@ -330,14 +330,19 @@ impl Coded for BlockUses {
         p.put(&self.freed_at);
         [self.count, self.reads, self.writes, self.last_opaque].iter().for_each(|number| p.put(number));
         let used = self.first.zip(self.last);
+        let has_operands = self.operands != Operands::default();
         let flags = [self.opaque_first, self.escaped, used.is_some(), self.idle.is_some(), self.dead_write.is_some()];
-        p.raw(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u64::from(*flag)));
+        let flags = flags.into_iter().chain([has_operands]);
+        p.raw(flags.rev().fold(0, |bits, flag| bits << 1 | u64::from(flag)));
         used.iter().for_each(|(first, last)| {
             p.put(first);
             p.put(last);
         });
         self.idle.iter().for_each(|idle| p.put(idle));
         self.dead_write.iter().for_each(|dead| p.put(dead));
+        if has_operands {
+            p.put(&self.operands);
+        }
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
@@ -360,7 +365,25 @@ impl Coded for BlockUses {
             opaque_first: has(0),
             escaped: has(1),
             dead_write: if has(4) { Some(r.get()?) } else { None },
+            operands: if has(5) { r.get()? } else { Operands::default() },
         })
+    }
+}
+
+impl Coded for Operands {
+    fn put(&self, p: &mut Payload) {
+        let distances: Vec<i32> = self.distances().collect();
+        p.raw(distances.len() as u64);
+        distances.into_iter().for_each(|distance| p.step(0, i64::from(distance).cast_unsigned()));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let count = r.raw()?.min(Self::MOST as u64 + 1);
+        let mut distances = Vec::new();
+        for _ in 0..count {
+            distances.push(r.step(0)?.cast_signed().try_into().map_err(|_| Damage("an operand that is too far away"))?);
+        }
+        Self::of_distances(&distances).ok_or(Damage("too many operands"))
     }
 }
 

@@ -73,8 +73,9 @@
 //!           stack:n [alloc_stack:n] context:n thread:n alloc_seq:step stream:n
 //! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream·16+memory:n
 //! uses    = seq:step allocated_at:n freed_at:n(0: live, else 1 + operations) count:n reads:n writes:n last_opaque:n
-//!           bits:n(bit 0: opaque_first, 1: escaped, 2: first and last use follow, 3: idle follows, 4: dead_write follows)
+//!           bits:n(bit 0: opaque_first, 1: escaped, 2: first and last use follow, 3: idle follows, 4: dead_write follows, 5: operands follow)
 //!           [use use] [operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n] [bytes:n first:n second:n stack:n]
+//!           [count:n operand:step*]; each operand is the difference of the two blocks' numbers
 //! use     = operation:n time_ns:step after_alloc:n frees_after:n stack:n kernel:n stream:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```

@@ -7,7 +7,7 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
     Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Process, ResidentMemory, SnapshotData, Spans, StackId,
+    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Operands, Process, ResidentMemory, SnapshotData, Spans, StackId,
     SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
@@ -82,6 +82,12 @@ fn two_lines_of_many_kinds() -> Story {
     trace
 }
 
+fn operands(block: u64, of: &[u64]) -> Operands {
+    let (mut operands, number) = (Operands::default(), |number| NonZeroU64::new(number).unwrap());
+    of.iter().for_each(|operand| operands.add(number(block), number(*operand)));
+    operands
+}
+
 /// A recording with uses: of a freed block, and of one that nothing used.
 fn with_uses() -> SnapshotData {
     let mut data = two_lines_of_many_kinds().build();
@@ -95,7 +101,8 @@ fn with_uses() -> SnapshotData {
         stream: 3,
     };
     let idle = IdleTime { operations: 4, from_ns: 10, to_ns: 60, from_alloc: 2, to_alloc: 3 };
-    let unused = BlockUses::new(NonZeroU64::MIN, 0);
+    let many = operands(9, &[1, 2, 3, 4, 5, 6, 7]);
+    let unused = BlockUses { operands: many, ..BlockUses::new(NonZeroU64::MIN, 0) };
     let freed = BlockUses {
         freed_at: Some(7),
         count: 2,
@@ -105,6 +112,7 @@ fn with_uses() -> SnapshotData {
         last: Some(used(6, 1)),
         idle: Some(idle),
         opaque_first: true,
+        operands: operands(2, &[1, 3]),
         dead_write: Some(DeadWrite { bytes: 8, first: KernelId(1), second: KernelId(0), stack: LINE_9 }),
         ..BlockUses::new(NonZeroU64::new(2).unwrap(), 1)
     };

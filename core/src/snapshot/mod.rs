@@ -85,7 +85,7 @@ pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
 pub use unified::{ResidentMemory, SystemMemory, UnifiedMemory};
-pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId};
+pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId, Operands};
 pub use weight::Weight;
 pub(crate) use words::words;
 

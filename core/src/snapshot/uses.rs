@@ -72,6 +72,51 @@ pub struct DeadWrite {
     pub stack: StackId,
 }
 
+/// What a block was made of: the blocks that operations used beside it, from its first use until the device's next alloc. Kept as
+/// differences of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operands([i32; Self::MOST]);
+
+/// In the place of the first one: they are not known.
+const UNKNOWN: i32 = i32::MIN;
+
+impl Operands {
+    /// Of blocks with more, none are kept.
+    pub const MOST: usize = 6;
+
+    /// Adds an operand of a block. One that is too many, or has a number too far away, makes all unknown.
+    pub fn add(&mut self, block: NonZeroU64, operand: NonZeroU64) {
+        let distance = block.get().wrapping_sub(operand.get()).cast_signed();
+        let kept = i32::try_from(distance).ok().filter(|distance| *distance != UNKNOWN);
+        let is_known = self.0[0] == UNKNOWN || kept.is_some_and(|kept| self.0.contains(&kept));
+        if distance == 0 || is_known {
+            return;
+        }
+        match self.0.iter_mut().find(|place| **place == 0).zip(kept) {
+            Some((place, kept)) => *place = kept,
+            None => self.0[0] = UNKNOWN,
+        }
+    }
+
+    /// How they are kept in a capture.
+    pub(crate) fn distances(self) -> impl Iterator<Item = i32> {
+        self.0.into_iter().take_while(|distance| *distance != 0)
+    }
+
+    /// From what a capture kept.
+    pub(crate) fn of_distances(kept: &[i32]) -> Option<Self> {
+        let mut distances = [0; Self::MOST];
+        distances.get_mut(..kept.len())?.copy_from_slice(kept);
+        Some(Self(distances))
+    }
+
+    /// Their numbers, given that of the block, in the order of the operation's arguments; `None` if they are not known.
+    pub fn of(self, block: NonZeroU64) -> Option<impl Iterator<Item = NonZeroU64>> {
+        let number = move |distance: i32| NonZeroU64::new(block.get().checked_add_signed(-i64::from(distance))?);
+        (self.0[0] != UNKNOWN).then(|| self.distances().filter_map(number))
+    }
+}
+
 /// The uses of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockUses {
@@ -89,6 +134,8 @@ pub struct BlockUses {
     pub writes: u64,
     /// The first use.
     pub first: Option<BlockUse>,
+    /// What it was made of.
+    pub operands: Operands,
     /// The last use.
     pub last: Option<BlockUse>,
     /// The longest time between two uses without an opaque operation in between.
@@ -115,6 +162,7 @@ impl BlockUses {
             reads: 0,
             writes: 0,
             first: None,
+            operands: Operands::default(),
             last: None,
             idle: None,
             last_opaque: 0,

@@ -1,6 +1,8 @@
 //! A live block with its uses so far.
 
-use memtrace_core::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId};
+use std::num::NonZeroU64;
+
+use memtrace_core::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId, Operands};
 
 use super::touched::UseAccess;
 use crate::record::event_site::EventSite;
@@ -13,6 +15,9 @@ struct UnreadWrite {
     operation: u64,
     by: KernelId,
 }
+
+/// Numbers of the blocks that an operation reads, with their devices; with one more than are kept there are too many.
+pub(super) type OperandNumbers = [Option<(Device, NonZeroU64)>; Operands::MOST + 2];
 
 #[derive(Debug)]
 pub(super) struct UsedBlock {
@@ -37,6 +42,26 @@ pub(super) struct Applied {
 impl UsedBlock {
     pub(super) fn new(device: Device, block: &Block, uses: BlockUses) -> Self {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
+    }
+
+    /// Did nothing use it yet?
+    pub(super) fn is_new(&self) -> bool {
+        self.uses.first.is_none()
+    }
+
+    /// Is it new, or was it first used since this alloc, the device's last one?
+    pub(super) fn is_made(&self, last_alloc: u64) -> bool {
+        self.uses.first.is_none_or(|first| first.after_alloc == last_alloc)
+    }
+
+    /// Adds what an operation used beside it, while it is made.
+    pub(super) fn add_operands(&mut self, numbers: &OperandNumbers, last_alloc: u64) {
+        if !self.is_made(last_alloc) {
+            return;
+        }
+        for (_, operand) in numbers.iter().flatten().filter(|(device, _)| *device == self.device) {
+            self.uses.operands.add(self.uses.seq, *operand);
+        }
     }
 
     /// Returns the time since the use before, if nothing can have used the block meanwhile.

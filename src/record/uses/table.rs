@@ -6,7 +6,7 @@ use std::time::Instant;
 use memtrace_core::snapshot::{Block, BlockIdle, BlockUses, Device, GpuTotals, IdleTime, KernelId, MemoryKind};
 
 use super::super::ledger::ring::Ring;
-use super::block::{Applied, UsedBlock};
+use super::block::{Applied, OperandNumbers, UsedBlock};
 use super::index::AddressIndex;
 use super::kernels::{ArgumentLayout, KernelTable, Parameter};
 use super::touched::{OperationKind, TensorMapWords, Touch, Touched, UseAccess};
@@ -313,15 +313,36 @@ impl UseTable {
         self.count(OperationKind::Opaque, kernel);
     }
 
+    /// The blocks of the operation that were used before, or `None` if it makes none.
+    fn operands(&self, touched: &Touched) -> Option<OperandNumbers> {
+        let is_it = |touch: &&Touch, block: &&UsedBlock| block.uses.seq.get() == touch.seq;
+        let blocks = || touched.iter().filter_map(|touch| self.block(touch.slot).filter(|block| is_it(&touch, block)));
+        blocks().find(|block| block.is_made(self.position(block.device).0))?;
+        let mut numbers = OperandNumbers::default();
+        let used = blocks().filter(|block| !block.is_new()).map(|block| (block.device, block.uses.seq));
+        numbers.iter_mut().zip(used).for_each(|(number, used)| *number = Some(used));
+        Some(numbers)
+    }
+
+    /// The number of a device's last alloc, and the frees since.
+    fn position(&self, device: Device) -> (u64, u64) {
+        let position = self.positions.iter().find(|(of, _)| *of == device);
+        position.map_or((0, 0), |(_, position)| *position)
+    }
+
     /// The current operation uses these blocks.
     pub(crate) fn apply(&mut self, kernel: KernelId, touched: &Touched, site: EventSite) {
         let applied = Applied { operation: self.totals.operations, time_ns: self.clock.now(), kernel, site };
+        let operands = self.operands(touched);
         for touch in touched.iter() {
             let last_opaque = self.totals.last_opaque;
             let Some(block) = self.slots.get_mut(touch.slot as usize).and_then(Option::as_mut) else { continue };
             if block.uses.seq.get() == touch.seq {
                 let position = self.positions.iter().find(|(of, _)| *of == block.device);
                 let position = position.map_or((0, 0), |(_, position)| *position);
+                if let Some(operands) = &operands {
+                    block.add_operands(operands, position.0);
+                }
                 let idle = block.used(touch.access, &applied, position, last_opaque);
                 let is_long = |idle: &IdleTime| idle.operations >= BlockIdle::LEAST_OPERATIONS;
                 if let Some(time) = idle.filter(|idle| is_long(idle) && block.size >= BlockIdle::LEAST_SIZE) {

@@ -48,6 +48,39 @@ fn span(table: &UseTable, seq: u64) -> (u64, u64, u64) {
     (number(uses.first), number(uses.last), uses.count)
 }
 
+/// Numbers of the operands of a block.
+fn operands(table: &UseTable, seq: u64) -> Option<Vec<u64>> {
+    let uses = uses(table, seq);
+    Some(uses.operands.of(uses.seq)?.map(NonZeroU64::get).collect())
+}
+
+#[test]
+fn operands_are_what_is_used_beside_a_block_from_its_first_use_to_the_next_alloc() {
+    let mut table = table();
+    let mut next = 0;
+    let mut made_of = |table: &mut UseTable, launches: &[&[u64]]| {
+        next += 1;
+        table.alloc(GPU, &block(next << 12, 0x100, next));
+        launches.iter().for_each(|words| launch(table, &words.iter().map(|seq| seq << 12).collect::<Vec<_>>()));
+        operands(table, next)
+    };
+    assert_eq!(made_of(&mut table, &[&[1]]), Some(vec![]), "a constant");
+    assert_eq!(made_of(&mut table, &[&[2, 1, 2]]), Some(vec![1]));
+    assert_eq!(made_of(&mut table, &[&[3], &[2, 1, 3], &[1, 3]]), Some(vec![2, 1]), "in the order of the arguments");
+    assert_eq!(made_of(&mut table, &[&[3, 4], &[4, 1]]), Some(vec![3, 1]), "several copies");
+    assert_eq!(operands(&table, 3), Some(vec![2, 1]), "it was made before");
+    assert_eq!(made_of(&mut table, &[]), Some(vec![]));
+    assert_eq!(made_of(&mut table, &[&[1, 6, 5]]), Some(vec![1]));
+    assert_eq!(operands(&table, 5), Some(vec![1]), "made together");
+    assert_eq!(made_of(&mut table, &[&[6, 5, 4, 3, 2, 1, 7]]), Some(vec![6, 5, 4, 3, 2, 1]));
+    assert_eq!(made_of(&mut table, &[&[7, 6, 5, 4, 3, 2, 1, 8], &[1, 8]]), None, "too many");
+    // The same address, another block.
+    table.free(GPU, 8 << 12, 8);
+    table.alloc(GPU, &block(8 << 12, 0x100, 9));
+    launch(&mut table, &[8 << 12, 0x1000]);
+    assert_eq!(operands(&table, 9), Some(vec![1]));
+}
+
 #[test]
 fn pointers_into_a_block_are_uses_of_it_until_it_is_freed() {
     let mut table = table();

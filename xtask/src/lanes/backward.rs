@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use xshell::cmd;
+use xshell::{Cmd, cmd};
 
 use crate::lane::{Run, both_streams, output};
+use crate::programs::Programs;
 
 const SOURCE: &str = "tests/programs/backward";
 const CANDLE: &str = "candle-core-0.11.1";
@@ -35,14 +36,30 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     cmd!(run.shell, "cp -r {SOURCE}/src {SOURCE}/Cargo.lock {folder}").run()?;
     let manifest = manifest_with(&run.shell.read_file(format!("{SOURCE}/Cargo.toml"))?, &run.root, &candle);
     run.shell.write_file(folder.join("Cargo.toml"), manifest)?;
+    let manifest = folder.join("Cargo.toml");
+    println!("on the CPU:");
     // Dependencies are those that other lanes build.
     let target = &run.target;
-    let program = cmd!(run.shell, "cargo run --quiet --manifest-path {folder}/Cargo.toml --target-dir {target}");
+    passes(cmd!(run.shell, "cargo run --quiet --manifest-path {manifest} --target-dir {target}"))?;
+    println!("on a simulated GPU:");
+    passes(on_gpu(run, &manifest)?)?;
+    Ok("no pairing is wrong, on the CPU and on a simulated GPU".to_owned())
+}
+
+fn passes(program: Cmd<'_>) -> Result<()> {
     let output = output(program)?;
-    let text = both_streams(&output);
-    print!("{text}");
+    print!("{}", both_streams(&output));
     ensure!(output.status.success(), "a pairing is wrong, or too few are right");
-    Ok("no pairing is wrong".to_owned())
+    Ok(())
+}
+
+fn on_gpu<'r>(run: &'r Run, manifest: &Path) -> Result<Cmd<'r>> {
+    let gpu = run.simulated_gpu()?.variables();
+    let target = &run.target;
+    let build =
+        cmd!(run.shell, "cargo build --quiet --features cuda --manifest-path {manifest} --target-dir {target}/backward");
+    let programs = Programs::built_by(build.envs(gpu.clone()))?;
+    Ok(run.shell.cmd(programs.path("backward")?).envs(gpu))
 }
 
 fn manifest_with(manifest: &str, root: &Path, candle: &Path) -> String {

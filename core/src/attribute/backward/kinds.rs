@@ -73,3 +73,42 @@ pub(super) fn keeps_size(arm: &str, kind: GraphNodeKind) -> bool {
     let is_elementwise = kind == GraphNodeKind::Result && arm.split('|').all(|word| ELEMENTWISE.contains(&word));
     is_elementwise || SAME_SIZE.contains(&arm)
 }
+
+/// Is the node of this arm a view for certain?
+pub(super) fn is_view(arm: &str) -> bool {
+    VIEWS.contains(&arm)
+}
+
+/// Does the arm add to gradients? Others put their result in the place of the sum.
+pub(super) fn adds(arm: &str) -> bool {
+    !arm.starts_with("upsample")
+}
+
+/// Which gradients an arm computes from what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gradients {
+    /// Of the only operand.
+    OfOne,
+    /// Of the first operand that it does not read, then of the second.
+    InOrder,
+    /// Each of one of two operands, by the other one.
+    OfTheOther,
+}
+
+/// Arms with one operand, beside the element-wise ones.
+const OF_ONE: [&str; 8] = ["sum", "max", "min", "copy", "to_dtype", "avg_pool2d", "max_pool2d", "reshape"];
+const IN_ORDER: [&str; 3] = ["add", "sub", "where_cond"];
+const OF_THE_OTHER: [&str; 9] = [
+    "mul", "div", "matmul", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "index_select", "gather",
+];
+
+/// `None` for arms of which that is not known.
+pub(super) fn gradients_of(arm: &str) -> Option<Gradients> {
+    match arm {
+        _ if IN_ORDER.contains(&arm) => Some(Gradients::InOrder),
+        _ if OF_THE_OTHER.contains(&arm) => Some(Gradients::OfTheOther),
+        _ if OF_ONE.contains(&arm) => Some(Gradients::OfOne),
+        "minimum" | "maximum" => None,
+        _ => ELEMENTWISE.contains(&arm).then_some(Gradients::OfOne),
+    }
+}

@@ -2,8 +2,9 @@
 //! sequence number of a backward function).
 //!
 //! candle's pass goes through the nodes of the graph in a fixed order and handles each in one arm of a `match`. The log has the
-//! arms that the pass reached, as [`steps`]. Only the program knows the nodes ([`GraphNode`]); [`align`] finds which step is
-//! which node's.
+//! arms that the pass reached, as [`steps`]. Two things say which step is which node's:
+//! * the order of the nodes ([`GraphNode`]), which the program hands over; [`align`] holds the steps against it;
+//! * recorded uses: what each block was made of leads from gradient to gradient ([`flow`]).
 //!
 //! # Rules
 //! * A block belongs to the node whose step allocates it: results on the way to the gradients, the sums of the gradients of
@@ -19,7 +20,9 @@
 //! Nothing is guessed: where more than one node fits a step, the step is unknown.
 
 mod align;
+mod flow;
 mod kinds;
+mod operands;
 mod pending;
 mod sites;
 mod steps;
@@ -33,6 +36,8 @@ use super::hashed::HashMap;
 use super::operator::has_backward_pass;
 use super::{Attribution, operator};
 use crate::snapshot::{DeviceSnapshot, GraphNode, GraphNodeKind, Lifetime, Lifetimes, ThreadId, words};
+use flow::Flow;
+use operands::Operands;
 use pending::PendingGradients;
 use sites::Sites;
 use steps::{Step, steps};
@@ -44,6 +49,8 @@ words! {
     pub enum PairedBy {
         /// By the order of nodes that the program handed over.
         Order = "order",
+        /// By the blocks that the launches of both passes used.
+        Uses = "uses",
     }
 }
 
@@ -67,17 +74,52 @@ impl Pairings {
     pub fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lifetimes: &Lifetimes) -> Self {
         let mut found = Self::default();
         // Of a sample too little is known of each step.
-        if device.graph_nodes.is_empty() || device.sampling.is_on() || !has_backward_pass(data) {
+        if device.sampling.is_on() || !has_backward_pass(data) {
             return found;
         }
-        let orders = Orders::of(device);
         let mut sites = Sites::of(data);
-        for (begin, lives) in orders.blocks(device, lifetimes, &mut sites) {
-            if let Some(order) = orders.0.get(&begin) {
-                found.add(&Pass { data, lifetimes, nodes: &order.nodes }, &steps(&lives, &mut sites));
-            }
+        if !device.graph_nodes.is_empty() {
+            found.add_ordered(data, device, lifetimes, &mut sites);
+        }
+        if !device.uses.is_empty() {
+            found.add_used(data, device, lifetimes, &mut sites);
         }
         found
+    }
+
+    fn add_ordered<'a>(
+        &mut self,
+        data: &'a Attribution<'a>,
+        device: &DeviceSnapshot,
+        lifetimes: &Lifetimes,
+        sites: &mut Sites<'a>,
+    ) {
+        let orders = Orders::of(device);
+        for (begin, lives) in orders.blocks(device, lifetimes, sites) {
+            if let Some(order) = orders.0.get(&begin) {
+                let (pass, steps) = (Pass { data, lifetimes, nodes: &order.nodes }, steps(&lives, sites));
+                let Some(pins) = align::pins(&pass, &steps) else { continue };
+                let owners = PendingGradients::owners(pass.nodes, &steps, &pins);
+                steps.iter().zip(owners).for_each(|(step, owner)| self.add(step, owner, PairedBy::Order, lifetimes));
+            }
+        }
+    }
+
+    fn add_used<'a>(
+        &mut self,
+        data: &'a Attribution<'a>,
+        device: &'a DeviceSnapshot,
+        lifetimes: &'a Lifetimes,
+        sites: &mut Sites<'a>,
+    ) {
+        let mut flow = Flow::of(Operands::of(data, device, lifetimes));
+        let mut all: Vec<Step<'_>> = Vec::new();
+        flow::lives_by_thread(lifetimes.iter(), sites).iter().for_each(|lives| all.extend(steps(lives, sites)));
+        all.sort_by_key(|step| step.from);
+        for step in &all {
+            let owner = flow.owner(step, sites);
+            self.add(step, owner, PairedBy::Uses, lifetimes);
+        }
     }
 
     /// The pairing of the block with this number.
@@ -90,18 +132,13 @@ impl Pairings {
         self.0.is_empty()
     }
 
-    fn add(&mut self, pass: &Pass<'_>, steps: &[Step<'_>]) {
-        let Some(pins) = align::pins(pass, steps) else { return };
-        let owners = PendingGradients::owners(pass.nodes, steps, &pins);
-        for (step, owner) in steps.iter().zip(owners) {
-            let Some(forward) = owner else { continue };
-            let later = step.later_sums();
-            let size = |block| pass.lifetimes.get(block).map(|life| life.block.size);
-            let pairing = |block| {
-                let is_added = size(block).is_some_and(|size| later.contains(&size));
-                (block, Pairing { forward, by: PairedBy::Order, is_added })
-            };
-            self.0.extend(step.blocks.iter().copied().map(pairing));
+    /// What is paired already stays as it is.
+    fn add(&mut self, step: &Step<'_>, owner: Option<NonZeroU64>, by: PairedBy, lifetimes: &Lifetimes) {
+        let Some(forward) = owner else { return };
+        let later = step.later_sums();
+        for block in &step.blocks {
+            let is_added = lifetimes.get(*block).is_some_and(|life| later.contains(&life.block.size));
+            self.0.entry(*block).or_insert(Pairing { forward, by, is_added });
         }
     }
 }

@@ -16,7 +16,7 @@ use super::steps::{Step, Sum};
 use crate::snapshot::{GraphNode, GraphNodeKind, LogPosition, NEVER};
 
 /// A call, by the number of the block that it returned; `None` if it is not known.
-type Owner = Option<NonZeroU64>;
+pub(super) type Owner = Option<NonZeroU64>;
 
 /// The gradients of a size that wait for their nodes.
 #[derive(Debug, Default)]

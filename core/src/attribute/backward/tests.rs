@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 use crate::analysis::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
-use crate::snapshot::{Category, Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId};
+use crate::snapshot::{
+    BlockUse, BlockUses, Category, Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId,
+};
 
 /// Results of `matmul` and `relu` in the forward pass.
 const MATMUL: StackId = StackId(1);
@@ -22,6 +24,10 @@ const RIGHT_SUM: StackId = StackId(9);
 /// In the arm of `transpose`.
 const TURNED_ZEROS: StackId = StackId(10);
 const TURNED_SUM: StackId = StackId(11);
+
+/// Data of the program, and the gradient of the loss.
+const DATA: StackId = StackId(12);
+const LOSS: StackId = StackId(13);
 
 fn of_candle(function: &str, file: &str, line: u32) -> Frame {
     frame(&format!("candle_core::{function}"), &registry(&format!("candle-core-0.11.1/src/{file}")), line)
@@ -55,6 +61,8 @@ fn table() -> Stacks {
         frames.push(of_candle("tensor::Tensor::backward", "backprop.rs", line));
         of_stacks.push([inner, &[frames.len() as u32 - 1, 7]].concat());
     }
+    frames.push(of_candle("tensor::Tensor::backward", "backprop.rs", 168));
+    of_stacks.extend([vec![6], vec![2, frames.len() as u32 - 1, 7]]);
     stacks(frames, of_stacks)
 }
 
@@ -227,4 +235,108 @@ fn a_pass_is_that_of_its_thread_until_it_is_over() {
     assert_eq!(pairs(&data, 3..=6), [1, 1, 0, 0]);
     data.devices[0].graph_nodes[0].thread = ThreadId(7);
     assert_eq!(pairs(&data, 3..=6), [0; 4], "the beginning of the order is another thread's");
+}
+
+/// The recording, whose blocks were made of these blocks.
+fn with_uses(story: &Story, made_of: &[(u64, &[u64])]) -> SnapshotData {
+    let mut data = story.build();
+    let number = |block: u64| NonZeroU64::new(block).unwrap();
+    let uses = |(block, operands): &(u64, &[u64])| {
+        let mut uses = BlockUses { first: Some(BlockUse::default()), ..BlockUses::new(number(*block), 0) };
+        operands.iter().for_each(|operand| uses.operands.add(number(*block), number(*operand)));
+        uses
+    };
+    data.devices[0].uses = made_of.iter().map(uses).collect();
+    data
+}
+
+/// `relu(matmul(relu(matmul(input, first)), second))` of equal sizes: blocks 4 to 7. Then the backward pass.
+fn two_layers() -> Story {
+    told(|story| {
+        story.alloc("input", 2000).on(DATA).alloc("first", 8000).on(DATA).alloc("second", 8000).on(DATA);
+        for (product, active) in [("a", "b"), ("c", "d")] {
+            story.alloc(product, 2000).on(MATMUL).alloc(active, 2000).on(RELU);
+        }
+        story.alloc("g", 2000).on(LOSS);
+        for name in ["e", "f"] {
+            let mut step = |what: &str, size, on| {
+                story.alloc(&format!("{name} {what}"), size).on(on);
+            };
+            step("zeros", 2000, RELU_ZEROS);
+            step("mask", 2000, RELU_MASK);
+            step("sum", 2000, RELU_SUM);
+            step("left zeros", 2000, LEFT_ZEROS);
+            step("left sum", 2000, LEFT_SUM);
+            step("right zeros", 8000, RIGHT_ZEROS);
+            step("right sum", 8000, RIGHT_SUM);
+        }
+        story.alloc("zeros", 8000).on(TURNED_ZEROS).alloc("sum", 8000).on(TURNED_SUM);
+    })
+}
+
+/// Operands of all blocks of [`two_layers`].
+const MADE_OF: [(u64, &[u64]); 24] = [
+    (1, &[]),
+    (2, &[]),
+    (3, &[]),
+    (4, &[1, 2]),
+    (5, &[4]),
+    (6, &[5, 3]),
+    (7, &[6]),
+    (8, &[]),
+    (9, &[]),
+    (10, &[6, 8]),
+    (11, &[9, 10]),
+    (12, &[]),
+    (13, &[12, 3, 11]),
+    (14, &[]),
+    (15, &[14, 5, 11]),
+    (16, &[]),
+    (17, &[4, 13]),
+    (18, &[16, 17]),
+    (19, &[]),
+    (20, &[19, 2, 18]),
+    (21, &[]),
+    (22, &[21, 1, 18]),
+    (23, &[]),
+    (24, &[23, 22]),
+];
+
+/// The calls of the blocks from 9 on.
+const CALLS: [u64; 16] = [7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 4, 4, 4, 4, 4, 4];
+
+#[test]
+fn gradients_lead_from_step_to_step_where_uses_were_recorded() {
+    assert_eq!(pairs(&with_uses(&two_layers(), &MADE_OF), 9..=24), CALLS, "the turned weight is that of its product");
+}
+
+#[test]
+fn what_is_not_known_of_uses_is_not_made_up() {
+    let without = |block: usize, operands: &'static [u64]| {
+        let mut made_of = MADE_OF;
+        made_of[block - 1].1 = operands;
+        pairs(&with_uses(&two_layers(), &made_of), 9..=24)
+    };
+    let none = [0; 16];
+    assert_eq!(without(13, &[12, 3, 5, 11]), CALLS, "the sum may be of both operands; the mask reads its operand");
+    assert_eq!(without(18, &[16]), [7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 0, 0, 0, 0, 0, 0], "another gradient was added");
+    assert_eq!(without(15, &[14, 2, 11])[3..7], [0; 4], "the second product did not read the first weight");
+    assert_eq!(without(10, &[8])[..3], none[..3], "no operand tells one relu from the other");
+    let mut data = with_uses(&two_layers(), &MADE_OF);
+    data.devices[0].uses.iter_mut().for_each(|uses| uses.opaque_first = true);
+    assert_eq!(pairs(&data, 9..=24), none);
+}
+
+#[test]
+fn of_two_live_calls_with_the_same_operands_neither_is_said() {
+    let story = told(|story| {
+        story.alloc("input", 2000).on(DATA).alloc("weight", 8000).on(DATA);
+        story.alloc("once", 2000).on(MATMUL).alloc("twice", 2000).on(MATMUL).alloc("g", 2000).on(LOSS);
+        story.alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+    });
+    let made_of: [(u64, &[u64]); 7] = [(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[1, 2]), (5, &[]), (6, &[]), (7, &[6, 1, 5])];
+    assert_eq!(pairs(&with_uses(&story, &made_of), 6..=7), [0, 0]);
+    let mut freed = story;
+    freed.free("once");
+    assert_eq!(pairs(&with_uses(&freed, &made_of), 6..=7), [0, 0], "it was live");
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use memtrace::DeviceView;
 use memtrace::analysis::operator_label;
-use memtrace::snapshot::SnapshotData;
+use memtrace::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
 use crate::truth::Truth;
 
@@ -21,7 +21,9 @@ pub(crate) struct Bytes {
 impl Bytes {
     /// `is_full`: prints what is unknown, by operator.
     pub(crate) fn of(data: &SnapshotData, truth: &Truth, is_full: bool) -> Self {
-        let view = DeviceView::of(data, &data.devices[0]);
+        let is_trained_on = |device: &&DeviceSnapshot| (device.device == Device::Cpu) != cfg!(feature = "cuda");
+        let Some(device) = data.devices.iter().find(is_trained_on) else { return Self::default() };
+        let view = DeviceView::of(data, device);
         let main = view.lifetimes().iter().next().map(|life| life.block.thread);
         let (mut bytes, mut unknown) = (Self::default(), BTreeMap::<String, u64>::new());
         for life in view.lifetimes().iter() {

@@ -1,11 +1,11 @@
 //! Networks written from the definition alone, before the analysis ran on them.
 
-use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
+use candle_core::{D, DType, IndexOp, Result, Tensor};
 use candle_nn::loss::{cross_entropy, mse};
 use candle_nn::ops::{sigmoid, softmax};
 
-use crate::Backward;
 use crate::models::{Variables, data, linear};
+use crate::{Backward, device};
 
 /// A U-Net of two levels with equal channels. One level shrinks by a pooling and the other by a stride; one grows by copies of
 /// its pixels and the other by a transposed convolution. The bottom is copied up twice, also to full size, and each level that
@@ -19,7 +19,7 @@ pub(crate) fn u_net(backward: Backward<'_>) -> Result<()> {
     let biases = (0..kernels.len()).map(|_| vars.add(&[1, 8, 1, 1])).collect::<Result<Vec<_>>>()?;
     let (grow, head) = (vars.add(&[8, 8, 2, 2])?, vars.add(&[3, 8, 1, 1])?);
     let images = data(&[2, 3, 16, 16])?;
-    let classes = Tensor::from_vec((0..512u32).map(|at| at % 3).collect::<Vec<_>>(), 512, &Device::Cpu)?;
+    let classes = Tensor::from_vec((0..512u32).map(|at| at % 3).collect::<Vec<_>>(), 512, &device())?;
     vars.train(backward, || {
         let conv = |x: &Tensor, at: usize, stride: usize| -> Result<Tensor> {
             x.conv2d(&kernels[at], 1, stride, 1, 1)?.broadcast_add(&biases[at])?.relu()
@@ -88,7 +88,7 @@ pub(crate) fn recurrent(backward: Backward<'_>) -> Result<()> {
             let deviation = (x.sqr()?.mean_keepdim(D::Minus1)? + 1e-5)?.sqrt()?;
             x.broadcast_div(&deviation)?.broadcast_mul(gain)?.broadcast_add(shift)
         };
-        let mut state = Tensor::zeros((16, 64), DType::F32, &Device::Cpu)?;
+        let mut state = Tensor::zeros((16, 64), DType::F32, &device())?;
         let mut results = Vec::new();
         for at in 0..WORDS {
             let gates = Tensor::cat(&[&input.i(at)?, &state], 1)?.matmul(&product)?;

@@ -9,10 +9,10 @@ mod models;
 mod truth;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
-use candle_core::Result;
-use candle_core::Tensor;
 use candle_core::backprop::GradStore;
+use candle_core::{Device, Result, Tensor};
 use check::Bytes;
 use truth::Truth;
 
@@ -21,6 +21,16 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 /// The usual threshold, and none: smaller blocks are not recorded, and the calls that return them are unknown.
 const THRESHOLDS: [u64; 2] = [1024, 0];
+
+/// Where the networks are trained: on the first GPU with the feature `cuda`.
+fn device() -> Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    let gpu = || Device::new_cuda(0).expect("there is a GPU");
+    DEVICE.get_or_init(|| if cfg!(feature = "cuda") { gpu() } else { Device::Cpu }).clone()
+}
+
+/// What the recording knows of the passes: the order of their nodes, the uses of blocks, or both. On the CPU there are no uses.
+const EVIDENCE: &[&str] = if cfg!(feature = "cuda") { &["order", "uses", "both"] } else { &["order"] };
 
 type Backward<'a> = &'a dyn Fn(&Tensor) -> Result<GradStore>;
 
@@ -47,15 +57,17 @@ fn main() -> ExitCode {
         |name: &str| words.iter().all(|word| word.starts_with("--")) || words.iter().any(|word| word == name);
     let is_full = words.iter().any(|word| word == "--full");
     println!(
-        "{:10} {:>9} {:>12} {:>7} {:>8} {:>6} {:>14}",
-        "network", "threshold", "bytes", "right", "unknown", "wrong", "other threads"
+        "{:10} {:6} {:>9} {:>12} {:>7} {:>8} {:>6} {:>14}",
+        "network", "known", "threshold", "bytes", "right", "unknown", "wrong", "other threads"
     );
     let mut failed = false;
     for Network(name, run, least) in NETWORKS.iter().filter(|network| is_asked(network.0)) {
-        for (threshold, least) in THRESHOLDS.into_iter().zip(least) {
-            match measured(*run, threshold, is_full) {
+        for (evidence, (threshold, least)) in EVIDENCE.iter().flat_map(|evidence| {
+            THRESHOLDS.into_iter().zip(least).map(move |row| (*evidence, row))
+        }) {
+            match measured(*run, threshold, evidence, is_full) {
                 Ok(bytes) => {
-                    println!("{name:10} {threshold:>9} {bytes}");
+                    println!("{name:10} {evidence:6} {threshold:>9} {bytes}");
                     failed |= bytes.wrong > 0 || bytes.right_part() < *least;
                 }
                 Err(error) => {
@@ -68,10 +80,13 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn measured(run: fn(Backward<'_>) -> Result<()>, threshold: u64, is_full: bool) -> Result<Bytes> {
-    let session = memtrace::builder().min_size(threshold).start().map_err(candle_core::Error::wrap)?;
+fn measured(run: fn(Backward<'_>) -> Result<()>, threshold: u64, evidence: &str, is_full: bool) -> Result<Bytes> {
+    let recording = memtrace::builder().min_size(threshold).uses(evidence != "order");
+    let session = recording.start().map_err(candle_core::Error::wrap)?;
     let truth = Truth::default();
-    run(&|loss| truth.during(loss, || memtrace::candle::backward(loss)))?;
+    run(&|loss| {
+        truth.during(loss, || if evidence == "uses" { loss.backward() } else { memtrace::candle::backward(loss) })
+    })?;
     let snapshot = session.snapshot();
     Ok(Bytes::of(&snapshot, &truth, is_full))
 }

@@ -1,10 +1,10 @@
 //! The networks. Some compute their operands in another order than a backward pass goes through them, and many results have
 //! the same size, so that sizes and times alone would mislead.
 
-use candle_core::{D, DType, Device, IndexOp, Result, Tensor, Var};
+use candle_core::{D, DType, IndexOp, Result, Tensor, Var};
 use candle_nn::{Optimizer, SGD};
 
-use crate::Backward;
+use crate::{Backward, device};
 
 const STEPS: usize = 2;
 
@@ -14,7 +14,7 @@ pub(crate) struct Variables(Vec<Var>);
 
 impl Variables {
     pub(crate) fn add(&mut self, shape: &[usize]) -> Result<Tensor> {
-        let var = Var::randn(0f32, 0.1, shape, &Device::Cpu)?;
+        let var = Var::randn(0f32, 0.1, shape, &device())?;
         self.0.push(var.clone());
         Ok(var.as_tensor().clone())
     }
@@ -30,7 +30,7 @@ impl Variables {
 }
 
 pub(crate) fn data(shape: &[usize]) -> Result<Tensor> {
-    Tensor::randn(0f32, 1., shape, &Device::Cpu)
+    Tensor::randn(0f32, 1., shape, &device())
 }
 
 pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
@@ -64,7 +64,7 @@ pub(crate) fn residual(backward: Backward<'_>) -> Result<()> {
     let kernels = (0..5).map(|at| vars.add(&[8, if at == 0 { 3 } else { 8 }, 3, 3])).collect::<Result<Vec<_>>>()?;
     let scales = (0..5).map(|_| vars.add(&[1, 8, 1, 1])).collect::<Result<Vec<_>>>()?;
     let head = vars.add(&[10, 512])?;
-    let (images, classes) = (data(&[4, 3, 16, 16])?, Tensor::new(&[1u32, 3, 5, 9], &Device::Cpu)?);
+    let (images, classes) = (data(&[4, 3, 16, 16])?, Tensor::new(&[1u32, 3, 5, 9], &device())?);
     vars.train(backward, || {
         let conv = |x: &Tensor, at: usize| -> Result<Tensor> {
             let x = x.conv2d(&kernels[at], 1, 1, 1, 1)?;
@@ -102,8 +102,8 @@ pub(crate) fn branches(backward: Backward<'_>) -> Result<()> {
 pub(crate) fn shared(backward: Backward<'_>) -> Result<()> {
     let mut vars = Variables::default();
     let (words, weight) = (vars.add(&[100, 64])?, vars.add(&[64, 64])?);
-    let text = Tensor::arange(0u32, 32, &Device::Cpu)?;
-    let next = Tensor::arange(1u32, 33, &Device::Cpu)?;
+    let text = Tensor::arange(0u32, 32, &device())?;
+    let next = Tensor::arange(1u32, 33, &device())?;
     let turned = weight.t()?;
     vars.train(backward, || {
         let mut x = words.index_select(&text, 0)?;
@@ -169,7 +169,7 @@ pub(crate) fn lstm(backward: Backward<'_>) -> Result<()> {
     let (input, target) = (data(&[6, 16, 32])?, data(&[16, 64])?);
     vars.train(backward, || {
         let sigmoid = |x: &Tensor| -> Result<Tensor> { (x.neg()?.exp()? + 1.)?.recip() };
-        let zeros = Tensor::zeros((16, 64), DType::F32, &Device::Cpu)?;
+        let zeros = Tensor::zeros((16, 64), DType::F32, &device())?;
         let (mut state, mut cell) = (zeros.clone(), zeros);
         for at in 0..6 {
             let gates = (input.i(at)?.matmul(&of_input)? + state.matmul(&of_state)?)?;

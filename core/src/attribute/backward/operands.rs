@@ -1,0 +1,135 @@
+//! Operands of operator calls, from the uses that were recorded: which blocks the first operation on a result read.
+
+use std::num::NonZeroU64;
+
+use super::super::hashed::HashMap;
+use super::super::{Attribution, operator};
+use super::kinds;
+use crate::snapshot::{DeviceSnapshot, Lifetime, Lifetimes, LogPosition, StackId};
+
+/// Operands behind temporaries are looked for this deep.
+const DEEPEST: usize = 8;
+
+/// Where a block comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Birth {
+    /// A call of this arm's operator, outside of backward passes; `None` if there is no such arm, as for data.
+    Forward(Option<&'static str>),
+    Backward,
+    Unknown,
+}
+
+/// The operands of a device's blocks.
+pub(super) struct Operands<'a> {
+    data: &'a Attribution<'a>,
+    device: &'a DeviceSnapshot,
+    lifetimes: &'a Lifetimes,
+    births: HashMap<StackId, Birth>,
+    /// Calls by an operand, or by what they return. Those whose result is gone are dropped when they are looked for.
+    users: HashMap<NonZeroU64, Vec<NonZeroU64>>,
+    /// Calls whose operands are not known, by arm.
+    unknown: HashMap<&'static str, Vec<NonZeroU64>>,
+    /// The calls up to here are in both.
+    indexed: usize,
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn of(data: &'a Attribution<'a>, device: &'a DeviceSnapshot, lifetimes: &'a Lifetimes) -> Self {
+        let (births, users, unknown) = (HashMap::default(), HashMap::default(), HashMap::default());
+        Self { data, device, lifetimes, births, users, unknown, indexed: 0 }
+    }
+
+    pub(super) fn life(&self, block: NonZeroU64) -> Option<&'a Lifetime> {
+        self.lifetimes.get(block)
+    }
+
+    pub(super) fn birth(&mut self, stack: StackId) -> Birth {
+        let data = self.data;
+        *self.births.entry(stack).or_insert_with(|| match operator(data, stack) {
+            _ if stack == StackId::NONE => Birth::Unknown,
+            Some(operator) if operator.is_backward => Birth::Backward,
+            found => Birth::Forward(found.and_then(|operator| kinds::arm_of(operator.leaf))),
+        })
+    }
+
+    /// The blocks that the first operation on a block read; `None` if they are not known. A block that was filled with a constant, or from
+    /// the host, has none.
+    pub(super) fn direct(&self, block: NonZeroU64) -> Option<Vec<NonZeroU64>> {
+        let uses = self.device.uses_of(Some(block)).filter(|uses| uses.known_first().is_some())?;
+        Some(uses.operands.of(block)?.collect())
+    }
+
+    /// The operands of a forward call, in the order of its kernel's arguments. What is gone by now was a temporary of the call (the graph
+    /// keeps operands), so its operands count.
+    pub(super) fn of_call(&self, call: NonZeroU64, now: LogPosition) -> Option<Vec<NonZeroU64>> {
+        let mut found = Vec::new();
+        self.add_operands(call, now, DEEPEST, &mut found).then_some(found).filter(|found| !found.is_empty())
+    }
+
+    fn add_operands(&self, block: NonZeroU64, now: LogPosition, depth: usize, found: &mut Vec<NonZeroU64>) -> bool {
+        let Some(direct) = self.direct(block).filter(|_| depth > 0) else { return false };
+        direct.into_iter().all(|operand| match self.life(operand) {
+            Some(life) if life.to <= now => self.add_operands(operand, now, depth - 1, found),
+            Some(_) => {
+                if !found.contains(&operand) {
+                    found.push(operand);
+                }
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// The only live call of this arm with this many bytes that all these blocks are operands or the result of. `None` also if the operands of
+    /// another one are not known.
+    pub(super) fn only_call(
+        &mut self,
+        (arm, bytes): (&str, u64),
+        blocks: &[NonZeroU64],
+        now: LogPosition,
+    ) -> Option<NonZeroU64> {
+        self.index_until(now);
+        let lifetimes = self.lifetimes;
+        let is_live = |call: &NonZeroU64| lifetimes.get(*call).is_some_and(|life| life.to > now);
+        let has_size = |call: &NonZeroU64| lifetimes.get(*call).is_some_and(|life| life.block.size == bytes);
+        if let Some(unknown) = self.unknown.get_mut(arm) {
+            unknown.retain(is_live);
+            if unknown.iter().any(has_size) {
+                return None;
+            }
+        }
+        let rarest = blocks.iter().min_by_key(|block| self.users.get(block).map_or(0, Vec::len))?;
+        let users = self.users.get_mut(rarest)?;
+        users.retain(is_live);
+        let fits = |call: &&NonZeroU64| has_size(call) && self.is_call(**call, arm, blocks, now);
+        let users = self.users.get(rarest)?;
+        let mut fitting = users.iter().filter(fits);
+        fitting.next().copied().filter(|_| fitting.next().is_none())
+    }
+
+    fn is_call(&self, call: NonZeroU64, arm: &str, blocks: &[NonZeroU64], now: LogPosition) -> bool {
+        let birth = self.life(call).and_then(|life| self.births.get(&life.block.stack));
+        let has = |operands: Vec<NonZeroU64>| blocks.iter().all(|block| *block == call || operands.contains(block));
+        matches!(birth, Some(Birth::Forward(Some(of))) if *of == arm) && self.of_call(call, now).is_some_and(has)
+    }
+
+    /// Adds the forward calls before this position.
+    fn index_until(&mut self, now: LogPosition) {
+        let lifetimes = self.lifetimes;
+        let rest = lifetimes.iter().skip(self.indexed).take_while(|life| life.from < now);
+        for life in rest {
+            self.indexed += 1;
+            let Birth::Forward(Some(arm)) = self.birth(life.block.stack) else { continue };
+            if life.to <= now {
+                continue;
+            }
+            match self.of_call(life.seq, now) {
+                Some(operands) => operands
+                    .into_iter()
+                    .chain([life.seq])
+                    .for_each(|operand| self.users.entry(operand).or_default().push(life.seq)),
+                None => self.unknown.entry(arm).or_default().push(life.seq),
+            }
+        }
+    }
+}
