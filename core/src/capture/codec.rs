@@ -12,9 +12,9 @@ use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
     CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
     HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OlderRow, OlderTime, Operands, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory, Rules,
-    ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory, Thread,
-    ThreadId, UnifiedMemory, UnseenCalls,
+    MemoryStats, OlderRow, OlderTime, Operands, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory,
+    Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory,
+    Thread, ThreadId, UnifiedMemory, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 

@@ -7,8 +7,8 @@ use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
     Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Operands, Process, ResidentMemory, SnapshotData, Spans, StackId,
-    SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
+    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Operands, Process, ResidentMemory, SnapshotData, Spans,
+    StackId, SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {

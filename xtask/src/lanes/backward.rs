@@ -56,8 +56,10 @@ fn passes(program: Cmd<'_>) -> Result<()> {
 fn on_gpu<'r>(run: &'r Run, manifest: &Path) -> Result<Cmd<'r>> {
     let gpu = run.simulated_gpu()?.variables();
     let target = &run.target;
-    let build =
-        cmd!(run.shell, "cargo build --quiet --features cuda --manifest-path {manifest} --target-dir {target}/backward");
+    let build = cmd!(
+        run.shell,
+        "cargo build --quiet --features cuda --manifest-path {manifest} --target-dir {target}/backward"
+    );
     let programs = Programs::built_by(build.envs(gpu.clone()))?;
     Ok(run.shell.cmd(programs.path("backward")?).envs(gpu))
 }

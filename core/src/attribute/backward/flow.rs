@@ -7,12 +7,12 @@
 
 use std::num::NonZeroU64;
 
-use super::super::hashed::{HashMap, HashSet};
-use super::operands::{Birth, Operands};
-use super::sites::Sites;
-use super::steps::Step;
+use super::super::hashed::HashMap;
 use super::kinds::{self, Gradients};
+use super::operands::{Birth, Operands};
 use super::pending::Owner;
+use super::sites::{Site, Sites};
+use super::steps::Step;
 use crate::snapshot::Lifetime;
 
 /// What is known of a gradient.
@@ -54,8 +54,27 @@ struct NewGradient {
     reads: Reads,
     /// The gradient that it was added to, if a step made one before.
     before: Option<NonZeroU64>,
-    /// It is known what it was added to.
-    is_known: bool,
+}
+
+/// The step that is read.
+struct Within<'s, 'a> {
+    blocks: &'s [NonZeroU64],
+    /// Its arm adds to gradients.
+    adds: bool,
+    sites: &'s mut Sites<'a>,
+    known: HashMap<NonZeroU64, Reads>,
+    /// So far.
+    sums: Vec<NewGradient>,
+}
+
+impl<'a> Within<'_, 'a> {
+    fn site(&mut self, life: Option<&Lifetime>) -> Option<Site<'a>> {
+        self.sites.at(life?.block.stack)
+    }
+
+    fn is_zero_fill(&mut self, life: Option<&Lifetime>) -> bool {
+        self.site(life).is_some_and(|site| site.is_zero_fill)
+    }
 }
 
 /// The walk over the steps of a device.
@@ -93,54 +112,58 @@ impl<'a> Flow<'a> {
 
     /// What a step reads, and its sums.
     fn read(&mut self, step: &Step<'_>, sites: &mut Sites<'_>) -> (Reads, Vec<NewGradient>) {
-        let (mut all, mut sums) = (Reads::default(), Vec::new());
-        let mut of_step: HashMap<NonZeroU64, Reads> = HashMap::default();
-        let mut zeros: HashSet<NonZeroU64> = HashSet::default();
-        for block in &step.blocks {
-            let (Some(life), Some(direct)) = (self.operands.life(*block), self.operands.direct(*block)) else {
-                all.is_more = true;
-                of_step.insert(*block, Reads { is_more: true, ..Reads::default() });
-                continue;
-            };
-            let Some(site) = sites.at(life.block.stack) else { continue };
-            if site.is_zero_fill {
-                zeros.insert(*block);
-            }
-            let mut reads = Reads::default();
-            let (to, rest) = match direct.split_first() {
-                Some((to, rest)) if site.is_sum && kinds::adds(step.arm) => (Some(*to), rest),
-                _ => (None, &direct[..]),
-            };
-            rest.iter().for_each(|operand| self.add_read(*operand, &of_step, sites, &mut reads));
+        let (blocks, known, sums) = (&step.blocks, HashMap::default(), Vec::new());
+        let mut within = Within { blocks, adds: kinds::adds(step.arm), sites, known, sums };
+        let mut all = Reads::default();
+        for block in blocks {
+            let reads = self.reads(*block, &mut within);
             all.add(&reads);
-            if let Some(to) = to {
-                let before = (!zeros.contains(&to)).then_some(to);
-                let is_known = before.is_none_or(|to| self.gradients.contains_key(&to) || of_step.contains_key(&to));
-                sums.push(NewGradient { block: *block, reads: reads.clone(), before, is_known });
+            if let Some(to) = self.added_to(*block, &mut within) {
+                let before = (!within.is_zero_fill(self.operands.life(to))).then_some(to);
+                within.sums.push(NewGradient { block: *block, reads, before });
             }
-            of_step.insert(*block, reads);
         }
-        (all, sums)
+        (all, within.sums)
     }
 
-    fn add_read(
-        &mut self,
-        operand: NonZeroU64,
-        of_step: &HashMap<NonZeroU64, Reads>,
-        sites: &mut Sites<'_>,
-        reads: &mut Reads,
-    ) {
-        if let Some(within) = of_step.get(&operand) {
-            return reads.add(within);
+    /// What was read to compute a block of a step. What a sum is added to does not count.
+    fn reads(&mut self, block: NonZeroU64, within: &mut Within<'_, '_>) -> Reads {
+        if let Some(known) = within.known.get(&block) {
+            return known.clone();
         }
-        let stack = self.operands.life(operand).map(|life| life.block.stack);
-        match stack.map(|stack| self.operands.birth(stack)) {
+        // Blocks that are made of each other.
+        within.known.insert(block, Reads::default());
+        let to = self.added_to(block, within);
+        let mut reads = Reads { is_more: self.operands.direct(block).is_none(), ..Reads::default() };
+        for operand in self.operands.direct(block).into_iter().flatten().filter(|operand| Some(*operand) != to) {
+            self.add_read(operand, within, &mut reads);
+        }
+        within.known.insert(block, reads.clone());
+        reads
+    }
+
+    /// The gradient, or the zeros, that a block is the next sum of.
+    fn added_to(&self, block: NonZeroU64, within: &mut Within<'_, '_>) -> Option<NonZeroU64> {
+        let is_sum = within.adds && within.site(self.operands.life(block)).is_some_and(|site| site.is_sum);
+        let direct = self.operands.direct(block).filter(|_| is_sum)?;
+        let is_gradient = |operand: &NonZeroU64| {
+            let is_of_step = || within.sums.iter().any(|sum| sum.block == *operand);
+            self.gradients.contains_key(operand) || is_of_step() || within.is_zero_fill(self.operands.life(*operand))
+        };
+        // What describes the layout of an operand comes before.
+        direct.into_iter().find(is_gradient)
+    }
+
+    fn add_read(&mut self, operand: NonZeroU64, within: &mut Within<'_, '_>, reads: &mut Reads) {
+        if within.blocks.contains(&operand) {
+            return reads.add(&self.reads(operand, within));
+        }
+        let life = self.operands.life(operand);
+        match life.map(|life| self.operands.birth(life.block.stack)) {
             _ if self.gradients.contains_key(&operand) => reads.gradients.push(operand),
             Some(Birth::Forward(_)) => reads.forward.push(operand),
             // The gradient of the loss comes before all arms.
-            Some(Birth::Backward) if stack.is_some_and(|stack| sites.at(stack).is_none()) => {
-                reads.gradients.push(operand);
-            }
+            Some(Birth::Backward) if within.site(life).is_none() => reads.gradients.push(operand),
             _ => reads.is_more = true,
         }
     }
@@ -157,7 +180,8 @@ impl<'a> Flow<'a> {
             None => self.operands.only_call((step.arm, bytes), &read.forward, step.from),
         };
         let operands = found.and_then(|call| self.operands.of_call(call, step.from));
-        let is_read = |block: &NonZeroU64| Some(*block) == found || operands.as_ref().is_some_and(|all| all.contains(block));
+        let is_read =
+            |block: &NonZeroU64| Some(*block) == found || operands.as_ref().is_some_and(|all| all.contains(block));
         found.filter(|_| operands.is_none() || read.forward.iter().all(is_read)).map(Call::Result)
     }
 
@@ -180,7 +204,7 @@ impl<'a> Flow<'a> {
     /// The tensors whose gradients the sums of a call's step are.
     fn operands_of(&self, step: &Step<'_>, call: NonZeroU64, sums: &[NewGradient]) -> Vec<Owner> {
         let unknown = vec![None; sums.len()];
-        let operands = self.operands.of_call(call, step.from).filter(|_| sums.iter().all(|sum| sum.is_known));
+        let operands = self.operands.of_call(call, step.from);
         let (Some(operands), Some(rule)) = (operands, kinds::gradients_of(step.arm)) else { return unknown };
         let not_read = |sum: &NewGradient| {
             let is_read = |operand: &&NonZeroU64| sum.reads.forward.contains(operand);
@@ -188,7 +212,9 @@ impl<'a> Flow<'a> {
         };
         match (rule, sums) {
             (Gradients::OfOne, [_]) if operands.len() == 1 => vec![operands.first().copied()],
-            (Gradients::InOrder, [first, _]) if not_read(first).len() == 2 => not_read(first).into_iter().map(Some).collect(),
+            (Gradients::InOrder, [first, _]) if not_read(first).len() == 2 => {
+                not_read(first).into_iter().map(Some).collect()
+            }
             (Gradients::OfTheOther, [_] | [_, _]) if operands.len() == 2 => {
                 let only = |sum| <[NonZeroU64; 1]>::try_from(not_read(sum)).ok().map(|[only]| only);
                 let found: Vec<Owner> = sums.iter().map(only).collect();
@@ -214,7 +240,10 @@ impl Gradient {
 enum Call {
     Result(NonZeroU64),
     /// Of the tensor in this block, used by this call.
-    View { owner: Owner, of: Option<NonZeroU64> },
+    View {
+        owner: Owner,
+        of: Option<NonZeroU64>,
+    },
 }
 
 /// All steps of a device by thread, in order.

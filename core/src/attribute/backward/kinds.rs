@@ -98,9 +98,8 @@ pub(super) enum Gradients {
 /// Arms with one operand, beside the element-wise ones.
 const OF_ONE: [&str; 8] = ["sum", "max", "min", "copy", "to_dtype", "avg_pool2d", "max_pool2d", "reshape"];
 const IN_ORDER: [&str; 3] = ["add", "sub", "where_cond"];
-const OF_THE_OTHER: [&str; 9] = [
-    "mul", "div", "matmul", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "index_select", "gather",
-];
+const OF_THE_OTHER: [&str; 9] =
+    ["mul", "div", "matmul", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "index_select", "gather"];
 
 /// `None` for arms of which that is not known.
 pub(super) fn gradients_of(arm: &str) -> Option<Gradients> {

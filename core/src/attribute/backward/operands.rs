@@ -55,7 +55,8 @@ impl<'a> Operands<'a> {
     /// The blocks that the first operation on a block read; `None` if they are not known. A block that was filled with a constant, or from
     /// the host, has none.
     pub(super) fn direct(&self, block: NonZeroU64) -> Option<Vec<NonZeroU64>> {
-        let uses = self.device.uses_of(Some(block)).filter(|uses| uses.known_first().is_some())?;
+        let uses = self.device.uses_of(Some(block));
+        let uses = uses.filter(|uses| uses.known_first().is_some() || uses.is_unused())?;
         Some(uses.operands.of(block)?.collect())
     }
 

@@ -334,7 +334,8 @@ fn of_two_live_calls_with_the_same_operands_neither_is_said() {
         story.alloc("once", 2000).on(MATMUL).alloc("twice", 2000).on(MATMUL).alloc("g", 2000).on(LOSS);
         story.alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
     });
-    let made_of: [(u64, &[u64]); 7] = [(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[1, 2]), (5, &[]), (6, &[]), (7, &[6, 1, 5])];
+    let made_of: [(u64, &[u64]); 7] =
+        [(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[1, 2]), (5, &[]), (6, &[]), (7, &[6, 1, 5])];
     assert_eq!(pairs(&with_uses(&story, &made_of), 6..=7), [0, 0]);
     let mut freed = story;
     freed.free("once");
