@@ -58,6 +58,7 @@ struct NewGradient {
 
 /// The step that is read.
 struct Within<'s, 'a> {
+    /// In order.
     blocks: &'s [NonZeroU64],
     /// Its arm adds to gradients.
     adds: bool,
@@ -147,7 +148,7 @@ impl<'a> Flow<'a> {
         let is_sum = within.adds && within.site(self.operands.life(block)).is_some_and(|site| site.is_sum);
         let direct = self.operands.direct(block).filter(|_| is_sum)?;
         let is_gradient = |operand: &NonZeroU64| {
-            let is_of_step = || within.sums.iter().any(|sum| sum.block == *operand);
+            let is_of_step = || within.sums.binary_search_by_key(operand, |sum| sum.block).is_ok();
             self.gradients.contains_key(operand) || is_of_step() || within.is_zero_fill(self.operands.life(*operand))
         };
         // What describes the layout of an operand comes before.
@@ -155,7 +156,7 @@ impl<'a> Flow<'a> {
     }
 
     fn add_read(&mut self, operand: NonZeroU64, within: &mut Within<'_, '_>, reads: &mut Reads) {
-        if within.blocks.contains(&operand) {
+        if within.blocks.binary_search(&operand).is_ok() {
             return reads.add(&self.reads(operand, within));
         }
         let life = self.operands.life(operand);
