@@ -4,6 +4,8 @@
 #[path = "support/child.rs"]
 mod child;
 mod support;
+#[path = "support/ticks.rs"]
+mod ticks;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use child::{Ended, command_of, ended, if_child, target_folder, test_name};
 use memtrace::{PeakLimit, assert_peak, scope};
 use support::Raw;
+use ticks::Ticks;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -86,7 +89,8 @@ fn measured_test(name: &str) -> fn() {
         "plain" => || drop(assert_peak!(baseline = "forward", forward())),
         "tolerant" => || drop(assert_peak!(baseline = "forward", tolerance = "10%", limit = "1 MiB", forward())),
         "other" => || drop(assert_peak!("1 MiB", name = "a | b", Raw::new(1000 + more()))),
-        "many" => many,
+        "many" => || many(16, false),
+        "many_under_signals" => || many(8, true),
         "with_an_older_thread" => with_an_older_thread,
         "in_a_loop" => || {
             [100, 200].into_iter().for_each(|size| PeakLimit::new().limit(1000).run(|| drop(Raw::new(size))).unwrap())
@@ -123,13 +127,14 @@ fn with_an_older_thread() {
     older.join().unwrap();
 }
 
-fn many() {
+fn many(count: usize, signals: bool) {
     let put = |n: usize| {
+        let _ticks = signals.then(Ticks::begin);
         // Nobody can know that the other threads of this test do not work for this one.
         let limit = PeakLimit::new().baseline(format!("block {n:02}")).allow("many");
         drop(limit.run(|| Raw::new(1000 + n)).unwrap());
     };
-    std::thread::scope(|threads| (0..16).for_each(|n| drop(threads.spawn(move || put(n)))));
+    std::thread::scope(|threads| (0..count).for_each(|n| drop(threads.spawn(move || put(n)))));
 }
 
 const PLAIN: [&str; 1] = ["plain"];
@@ -222,6 +227,15 @@ fn parallel_tests_lose_no_baseline() {
     assert_eq!(written.matches("\n[").count(), 17, "{written}");
     says(&written, &["[block 00] cpu\npeak 1,000\n", "[block 15] cpu\npeak 1,015\n", "[forward] cpu"]);
     package.passes(&["many"], &[CI]);
+}
+
+/// Threads that wait for the lock of the file are interrupted there.
+#[test]
+fn tests_under_ten_thousand_signals_a_second_lose_no_baseline() {
+    let package = Package::new();
+    package.passes(&["many_under_signals"], &[UPDATE]);
+    let written = package.baselines();
+    assert_eq!(written.matches("\n[").count(), 8, "{written}");
 }
 
 #[test]

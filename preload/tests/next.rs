@@ -13,19 +13,26 @@ use support::{built, compile, preloaded, recorded};
 /// Compiles `counter.c` and the random programs: in C, C++ and Rust.
 fn compile_all(folder: &Path) -> [&'static str; 3] {
     let source = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support").join(name);
-    let (counter, c, rust) = (source("counter.c"), source("random.c"), source("random.rs"));
-    compile(folder, "cc", &format!("-w -O1 -fno-builtin -shared -fPIC -o libcounter.so {}", counter.display()));
+    let (c, rust) = (source("random.c"), source("random.rs"));
+    for library in ["counter", "ticks"] {
+        let from = source(library).with_extension("c");
+        compile(folder, "cc", &format!("-w -O1 -fno-builtin -shared -fPIC -o lib{library}.so {}", from.display()));
+    }
     compile(folder, "cc", &format!("-w -O1 -fno-builtin -pthread -o in_c {}", c.display()));
     compile(folder, "c++", &format!("-w -O1 -fno-builtin -pthread -x c++ -o in_c++ {}", c.display()));
     compile(folder, "rustc", &format!("--edition 2024 -Copt-level=1 -o in_rust {}", rust.display()));
     ["in_c", "in_c++", "in_rust"]
 }
 
-/// What `counter.c`, which shares no code with the recorder, counted in the same process: live bytes, peak, allocations.
-fn counted_and_recorded(folder: &Path, program: &str, threads: u64, seed: u64) -> [[u64; 3]; 2] {
-    let libraries = [&*built("libmemtrace_preload.so"), &folder.join("libcounter.so")];
-    let mut command = preloaded(folder, &libraries, folder.join(program));
-    command.env("COUNTED", "counted").args([threads.to_string(), seed.to_string()]);
+/// What `counter.c`, which shares no code with the recorder, counted in the same process: live bytes, peak, allocations. With other
+/// libraries behind it.
+fn counted_and_recorded(folder: &Path, program: &str, threads: u64, seed: u64, others: &[&Path]) -> [[u64; 3]; 2] {
+    let (ours, counter) = (built("libmemtrace_preload.so"), folder.join("libcounter.so"));
+    let mut command = preloaded(folder, &[&[&*ours, &*counter], others].concat(), folder.join(program));
+    command
+        .env("COUNTED", "counted")
+        .env("TICKED", folder.join("ticked"))
+        .args([threads.to_string(), seed.to_string()]);
     let output = recorded(command);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let counted = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -49,9 +56,26 @@ fn random_programs_have_what_another_allocator_below_counts() {
     let cases: u64 = std::env::var("MEMTRACE_CASES").map_or(2, |cases| cases.parse().unwrap());
     for (seed, program) in (1..=cases).flat_map(|seed| programs.map(|program| (seed, program))) {
         let threads = [1, 2, 7, 65][seed as usize % 4];
-        let [counted, recorded] = counted_and_recorded(folder.path(), program, threads, seed);
+        let [counted, recorded] = counted_and_recorded(folder.path(), program, threads, seed, &[]);
         assert_eq!(recorded, counted, "{program} {threads} {seed}");
     }
+}
+
+/// The same, while signals interrupt each thread ten thousand times a second.
+#[test]
+fn random_programs_under_signals_have_what_another_allocator_below_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = compile_all(folder.path());
+    let cases: u64 = std::env::var("MEMTRACE_CASES").map_or(3, |cases| cases.parse().unwrap());
+    let mut ticks: Vec<u64> = Vec::new();
+    for (seed, program) in (1..=cases).flat_map(|seed| programs.map(|program| (seed, program))) {
+        let (threads, library) = ([1, 2, 7][seed as usize % 3], folder.path().join("libticks.so"));
+        let [counted, recorded] = counted_and_recorded(folder.path(), program, threads, seed, &[&library]);
+        assert_eq!(recorded, counted, "{program} {threads} {seed}");
+        ticks.push(std::fs::read_to_string(folder.path().join("ticked")).unwrap().parse().unwrap());
+    }
+    eprintln!("{} programs, {} signals", ticks.len(), ticks.iter().sum::<u64>());
+    assert!(ticks.iter().all(|ticks| *ticks > 10), "{ticks:?}");
 }
 
 /// A program that fails if a function gets a block of another allocator.

@@ -1,6 +1,7 @@
 //! Files of baselines: read, and changed under a lock.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use memtrace_core::baseline::{BaselineEntry, Baselines};
@@ -25,7 +26,7 @@ pub(super) fn entries_of(path: &Path) -> Result<Baselines, Error> {
 /// A file's text; empty if the file does not exist.
 pub(super) fn text_of(path: &Path) -> Result<String, Error> {
     match memtrace_core::input::text_of(path, LARGEST) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         read => read.map_err(|error| Error::input(path, error)),
     }
 }
@@ -45,6 +46,16 @@ pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
     if cfg!(not(unix)) {
         return Ok(None);
     }
-    let locked = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+    let locked = File::open(folder).and_then(|folder| wait_for(&folder).map(|()| folder));
     locked.map(Some).map_err(|error| Error::output(file, error))
+}
+
+/// Waits for the lock of a file, also if signals of the program interrupt that.
+fn wait_for(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            locked => return locked,
+        }
+    }
 }

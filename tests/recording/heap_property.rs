@@ -21,6 +21,7 @@ use proptest::prelude::*;
 use self::oracle::{Known, Oracle};
 use self::program::{Program, Step, step};
 use crate::support::{MIB, Reader, alone, cpu};
+use crate::ticks::Ticks;
 
 fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
     blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
@@ -34,11 +35,13 @@ struct Beside {
     contended: usize,
     /// After so many steps each time there is a look at the recording.
     looks: usize,
+    /// Ten thousand signals a second interrupt each of the program's threads.
+    signals: bool,
 }
 
 fn beside() -> impl Strategy<Value = Beside> {
     let (contended, looks) = (prop::sample::select(vec![0usize, 8, 100]), prop::sample::select(vec![7usize, 100]));
-    (contended, looks).prop_map(|(contended, looks)| Beside { contended, looks })
+    (contended, looks, any::<bool>()).prop_map(|(contended, looks, signals)| Beside { contended, looks, signals })
 }
 
 fn check(steps: Vec<Step>, max_entries: usize, beside: &Beside) {
@@ -56,7 +59,8 @@ fn check_with(
     look: impl Fn(&Session) -> SnapshotData,
 ) {
     let _alone = alone();
-    let mut program = Program::new();
+    let _ticks = beside.signals.then(Ticks::begin);
+    let mut program = Program::new(beside.signals);
     let session = options.min_size(MIB).start().unwrap();
     let base = memtrace::stats(Device::Cpu).allocated_bytes.current;
     let mut reader = (beside.contended > 0).then(Reader::begin);

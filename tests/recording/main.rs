@@ -10,6 +10,7 @@ mod child;
 mod chrome;
 mod heap;
 mod heap_property;
+mod heap_signals;
 mod heap_threads;
 #[path = "../support/known.rs"]
 mod known;
@@ -33,6 +34,8 @@ mod span_peaks;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/ticks.rs"]
+mod ticks;
 mod workspace;
 
 #[global_allocator]

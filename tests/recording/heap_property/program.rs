@@ -8,6 +8,7 @@ use proptest::sample::Index;
 
 use super::oracle::Oracle;
 use crate::support::MIB;
+use crate::ticks::Ticks;
 
 const THREADS: usize = 4;
 
@@ -49,9 +50,10 @@ struct Worker {
 type Job = Box<dyn FnOnce(&mut Vec<ScopeGuard>) + Send>;
 
 impl Worker {
-    fn start() -> Self {
+    fn start(signals: bool) -> Self {
         let (jobs, todo) = mpsc::channel::<Job>();
         std::thread::spawn(move || {
+            let _ticks = signals.then(Ticks::begin);
             let mut scopes = Vec::new();
             todo.into_iter().for_each(|job| job(&mut scopes));
         });
@@ -83,9 +85,10 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn new() -> Self {
+    /// With signals or without.
+    pub(crate) fn new(signals: bool) -> Self {
         Self {
-            workers: (0..THREADS).map(|_| Worker::start()).collect(),
+            workers: (0..THREADS).map(|_| Worker::start(signals)).collect(),
             blocks: Vec::new(),
             old: (1..=3).map(|n| Vec::with_capacity(n * MIB)).collect(),
             oracle: Oracle::new(),
