@@ -3,6 +3,10 @@
 
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/full_disk.rs"]
+mod full_disk;
+#[path = "baselines/on_full_disk.rs"]
+mod on_full_disk;
 mod support;
 #[path = "support/ticks.rs"]
 mod ticks;

@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -101,7 +102,7 @@ fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
 
 /// The error quotes only the line number: the user who named the file may not be allowed to read it.
 fn not_a_list(path: &Path, error: &serde_json::Error) -> Error {
-    Error::input(path, std::io::Error::other(format!("line {} does not fit a JSON list of peaks", error.line())))
+    Error::input(path, io::Error::other(format!("line {} does not fit a JSON list of peaks", error.line())))
 }
 
 const BEGIN: &str = "<!-- memtrace: peaks -->";
@@ -111,7 +112,8 @@ const HEAD: &str =
 
 /// Adds a row to memtrace's table in a file that others write to as well.
 fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
-    let mut text = text_of(path)?;
+    let old = text_of(path)?;
+    let mut text = old.clone();
     let end_after = |begin: usize| text.get(begin..).and_then(|rest| rest.find(END)).map(|at| (begin, begin + at));
     let section = text.find(BEGIN).and_then(end_after);
     let (begin, end) = section.unwrap_or_else(|| {
@@ -125,9 +127,27 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     let kept: Vec<&str> = kept.collect();
     let new = format!("{}\n{line}\n", kept.join("\n"));
     text.replace_range(begin..end, &new);
-    // In place instead of by renaming: the reader may hold the file open.
     let _limit = write_errors::errors_only();
-    fs::write(path, text).map_err(|error| Error::output(path, error))
+    change_in_place(path, old.as_bytes(), text.as_bytes()).map_err(|error| Error::output(path, error))
+}
+
+/// Changes a file from where it differs on, in place instead of by renaming: the reader may hold the file open. What makes it longer
+/// comes first, so that a file without room for that stays as it was.
+fn change_in_place(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+    let from = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let both = old.len().min(new.len());
+    let written = put(&mut file, both, &new[both..]).and_then(|()| put(&mut file, from, &new[from..both]));
+    if written.is_err() {
+        let _ = put(&mut file, from, &old[from..]);
+    }
+    file.set_len(if written.is_ok() { new.len() } else { old.len() } as u64)?;
+    written
+}
+
+fn put(file: &mut File, at: usize, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at as u64))?;
+    file.write_all(bytes)
 }
 
 fn markdown(row: &Value) -> String {

@@ -8,6 +8,10 @@ mod category_timeline;
 #[path = "../support/child.rs"]
 mod child;
 mod chrome;
+mod disk;
+#[path = "../support/full_disk.rs"]
+mod full_disk;
+mod full_disk_formats;
 mod heap;
 mod heap_property;
 mod heap_signals;

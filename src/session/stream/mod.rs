@@ -83,12 +83,17 @@ impl CaptureStream {
 
     fn whole(path: &Path, process: &Process, settings: &Settings) -> io::Result<Self> {
         let mut stream = Self::of(StreamFile::create(path)?, None, settings)?;
-        stream.encoder.process(process)?;
-        stream.encoder.settings(settings)?;
-        stream.encoder.objects(&stream.objects)?;
-        stream.encoder.commit(&Commit::default())?;
-        stream.write_out()?;
+        // A file without a commit would be no recording.
+        stream.write_first(process, settings).inspect_err(|_| _ = stream.file.remove())?;
         Ok(stream)
+    }
+
+    fn write_first(&mut self, process: &Process, settings: &Settings) -> io::Result<()> {
+        self.encoder.process(process)?;
+        self.encoder.settings(settings)?;
+        self.encoder.objects(&self.objects)?;
+        self.encoder.commit(&Commit::default())?;
+        self.write_out()
     }
 
     fn in_parts(path: &Path, limits: StreamLimits, process: Process, settings: &Settings) -> io::Result<Self> {

@@ -1,0 +1,26 @@
+//! A library that a child preloads: calls for files in a folder fail as on a full disk. Its variables are in `full_disk.c`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(dead_code, reason = "each test program uses a part of this")]
+pub(crate) enum Failing {
+    /// One call.
+    Once = 0,
+    /// One call, which writes half, and all after it.
+    FromThenOn = 1,
+    /// None, but a signal comes first each time, and each write writes half.
+    Interrupted = 2,
+}
+
+/// Compiles the library in this folder.
+pub(crate) fn library(folder: &Path) -> PathBuf {
+    fs::write(folder.join("full_disk.c"), include_str!("full_disk.c")).unwrap();
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-w", "-O1", "-shared", "-fPIC", "-o", "libfull_disk.so", "full_disk.c"]).current_dir(folder);
+    assert!(compiler.status().unwrap().success());
+    folder.join("libfull_disk.so")
+}
