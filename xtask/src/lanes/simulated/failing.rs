@@ -1,5 +1,5 @@
-//! The lane `failing`: a training program of which one call of the driver fails, alone and under the preloaded library. It must
-//! behave the same, and its recording must equal the simulator's log.
+//! The lane `failing`: programs of which one call of the driver fails, alone and under the preloaded library. They must behave the
+//! same, and their recordings must equal the simulator's log.
 
 use anyhow::{Result, ensure};
 
@@ -21,29 +21,39 @@ const KINDS: [(&str, &str); 9] = [
     ("fail", "sync"),
 ];
 
+const PROGRAMS: [(&str, &str); 2] = [("candle", "candle-train"), ("candle decodes", "candle-decode")];
+
 /// The largest number of a call that is tried.
 const MOST: u64 = 2000;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let mut lane = Preloaded::new(run)?;
-    let linked = builds::linked(run, &["--bin=candle-train"])?;
-    let train = GpuCommand::of(run, linked.path("candle-train")?);
-    for (answer, kind) in KINDS {
-        let mut ended_early = 0;
-        for number in numbers() {
-            let fails = train.clone().variable("MEMTRACE_CUSIM_FAULTS", format!("{answer}@{kind}:{number}"));
-            let name = format!("candle, {answer}@{kind}:{number}");
-            let ended = lane.both(&name, &fails, AllowedExit::Any)?;
-            ended_early += usize::from(!ended.succeeded());
-            // Before there is a device nothing is written.
-            if lane.path("report.json").exists() {
-                lane.recorded(&name, None, "report.json");
-            }
+    let linked = builds::linked(run, &["--bin=candle-train", "--bin=candle-decode"])?;
+    for (name, program) in PROGRAMS {
+        let command = GpuCommand::of(run, linked.path(program)?);
+        for (answer, kind) in KINDS {
+            let ended_early = each_number(&mut lane, name, &command, &format!("{answer}@{kind}"))?;
+            // candle ignores what a free answers, and makes no events with one stream.
+            ensure!(ended_early > 0 || ["free", "event"].contains(&kind), "{name}: no {kind} failed");
         }
-        // candle ignores what a free answers, and makes no events with one stream.
-        ensure!(ended_early > 0 || ["free", "event"].contains(&kind), "no {kind} failed");
     }
     lane.checks.end()
+}
+
+/// Lets each call of this kind fail in its turn. How many runs ended early.
+fn each_number(lane: &mut Preloaded<'_>, name: &str, command: &GpuCommand<'_>, fault: &str) -> Result<usize> {
+    let mut ended_early = 0;
+    for number in numbers() {
+        let fails = command.clone().variable("MEMTRACE_CUSIM_FAULTS", format!("{fault}:{number}"));
+        let name = format!("{name}, {fault}:{number}");
+        let ended = lane.both(&name, &fails, AllowedExit::Any)?;
+        ended_early += usize::from(!ended.succeeded());
+        // Before there is a device nothing is written.
+        if lane.path("report.json").exists() {
+            lane.recorded(&name, None, "report.json");
+        }
+    }
+    Ok(ended_early)
 }
 
 /// The first calls, then ever fewer of them.
