@@ -4,20 +4,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use memtrace::snapshot::{DeviceSnapshot, Replay};
-use memtrace::{Session, SnapshotData, open};
+use memtrace::snapshot::{DeviceSnapshot, MemoryStats, Replay};
+use memtrace::{Device, Session, SnapshotData, open, stats};
 
 use crate::child::in_child;
 use crate::support::{MIB, cpu, live};
 use crate::ticks::Ticks;
 
 const THREADS: usize = 4;
-const ROUNDS: usize = 500;
+const ROUNDS: usize = 400;
 /// Larger than what the harness, the snapshots and this test need beside: only blocks of the threads are recorded.
 const LARGE: usize = 4 * MIB;
 const MOST_RECORDS: usize = 1 << 15;
+/// A snapshot is written after so many.
+const PHASES: u64 = 5;
 
 /// What the program counts itself.
 #[derive(Debug, Default)]
@@ -44,6 +46,14 @@ impl Counted {
     fn of_all(&self, shelf: Vec<Vec<u64>>) -> u64 {
         shelf.into_iter().for_each(|block| self.free(block));
         self.result.load(Relaxed)
+    }
+
+    fn check(&self, stats: &MemoryStats) {
+        let numbers = [&self.allocations, &self.allocated, &self.freed].map(|number| number.load(Relaxed));
+        assert_eq!(
+            [stats.allocations.allocated, stats.allocated_bytes.allocated, stats.allocated_bytes.freed],
+            numbers
+        );
     }
 
     /// Blocks of its own and of other threads: allocated, made larger, and freed by whoever comes.
@@ -95,28 +105,28 @@ fn check_counted(data: &SnapshotData, counted: &Counted, shelf: &[Vec<u64>]) {
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected);
-    let stats = cpu(data).stats;
-    let numbers = [&counted.allocations, &counted.allocated, &counted.freed].map(|number| number.load(Relaxed));
-    assert_eq!([stats.allocations.allocated, stats.allocated_bytes.allocated, stats.allocated_bytes.freed], numbers);
+    counted.check(&cpu(data).stats);
     assert_eq!(data.health.missed_frees, 0);
 }
 
-/// The threads, and beside them one that writes snapshots until they are ready.
-fn phase(session: Option<&Session>, folder: &Path, counted: &Counted, shelf: &Mutex<Vec<Vec<u64>>>) {
+/// The threads. Meanwhile this one looks at the counters, for which waiting events have to be taken.
+fn phase(signals: bool, counted: &Counted, shelf: &Mutex<Vec<Vec<u64>>>) {
     let (ready, busy) = (Barrier::new(THREADS + 1), AtomicU64::new(THREADS as u64));
     thread::scope(|threads| {
         for number in 0..THREADS {
             let (ready, busy) = (&ready, &busy);
             threads.spawn(move || {
-                let _ticks = session.map(|_| Ticks::begin());
+                let _ticks = signals.then(Ticks::begin);
                 ready.wait();
                 counted.churn(number, shelf);
                 busy.fetch_sub(1, Relaxed);
             });
         }
         ready.wait();
-        while let Some(session) = session.filter(|_| busy.load(Relaxed) > 0) {
-            check_sums(&written(session, folder));
+        while busy.load(Relaxed) > 0 {
+            let bytes = stats(Device::Cpu).allocated_bytes;
+            assert!(bytes.allocated - bytes.freed <= bytes.current && bytes.current <= bytes.peak);
+            thread::sleep(Duration::from_micros(50));
         }
     });
 }
@@ -146,16 +156,19 @@ fn ten_thousand_signals_a_second_change_neither_the_program_nor_its_recording() 
 fn under_signals(folder: &Path, cases: u64) {
     let (alone, counted) = (Counted::default(), Counted::default());
     let (shelf_alone, shelf) = (Mutex::default(), Mutex::default());
-    phase(None, folder, &alone, &shelf_alone);
+    phase(false, &alone, &shelf_alone);
     let file = folder.join("stream.memtrace");
     let options = memtrace::builder().min_size(LARGE).max_entries(MOST_RECORDS);
     let session = options.stream(file.display().to_string()).start().unwrap();
     let _ticks = Ticks::begin();
     let (began, mut phases) = (Instant::now(), 0);
-    while Ticks::handled() < 20_000 * cases {
-        phase(Some(&session), folder, &counted, &shelf);
-        check_counted(&written(&session, folder), &counted, &shelf.lock().unwrap());
+    while phases < PHASES || Ticks::handled() < 20_000 * cases {
+        phase(true, &counted, &shelf);
         phases += 1;
+        counted.check(&stats(Device::Cpu));
+        if phases % PHASES == 0 {
+            check_counted(&written(&session, folder), &counted, &shelf.lock().unwrap());
+        }
     }
     session.end().unwrap();
     let (ticks, took) = (Ticks::handled(), began.elapsed().as_secs_f64());

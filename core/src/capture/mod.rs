@@ -7,7 +7,7 @@
 //! # Bytes
 //! ```text
 //! file    = "memtrace" version:u32 chunk*
-//! chunk   = tag:u8 length:u64 crc:u32 payload[length]      crc: CRC-32 (IEEE) of tag and payload
+//! chunk   = tag:u8 length:u64 crc:u32 payload[length]      crc: CRC-32 (IEEE) of tag, length and payload
 //! ```
 //! Integers of fixed size are little-endian. In payloads:
 //! ```text

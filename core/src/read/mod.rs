@@ -2,6 +2,8 @@
 //! and export works on them.
 
 mod capture;
+#[cfg(test)]
+mod frozen_tests;
 mod parts;
 mod pickle;
 mod pytorch;
