@@ -106,8 +106,7 @@ fn sweep(words: &[&str], out: &str, failing: Failing) -> u64 {
     fs::create_dir_all(older.parent().unwrap()).unwrap();
     fs::write(&older, "older").unwrap();
     let before = here.files();
-    let mut tried = 0;
-    for number in numbers() {
+    for (tried, number) in (0..).zip(numbers()) {
         let output = here.run(words, out, number, failing);
         let errors = String::from_utf8(output.stderr).unwrap();
         let case = format!("{words:?} {out}, {failing:?}, call {number}: {errors}");
@@ -115,7 +114,6 @@ fn sweep(words: &[&str], out: &str, failing: Failing) -> u64 {
             assert!(output.status.success() && here.files().len() > before.len(), "{case}");
             return tried;
         }
-        tried += 1;
         assert_eq!(output.status.code(), Some(2), "{case}");
         let name = out.split('.').next().unwrap();
         assert!(errors.contains("error: ") && errors.contains(name) && errors.contains("No space left"), "{case}");

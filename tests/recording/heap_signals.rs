@@ -14,7 +14,7 @@ use crate::support::{MIB, cpu, live};
 use crate::ticks::Ticks;
 
 const THREADS: usize = 4;
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 200;
 /// Larger than what the harness, the snapshots and this test need beside: only blocks of the threads are recorded.
 const LARGE: usize = 4 * MIB;
 const MOST_RECORDS: usize = 1 << 15;
