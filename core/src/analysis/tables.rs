@@ -57,7 +57,7 @@ pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
     of(Key::Crate, Shown::Never, |_| true),
 ];
 
-const NO_ORDER: &str = "no order of a backward pass is recorded: `memtrace::candle::backward` hands it over";
+const NO_ORDER: &str = "not known: `memtrace::candle::backward` hands over the order of a backward pass; on a GPU recorded uses say it, too";
 
 const NO_LAYERS: &str = "no layers are known: `memtrace::candle::backward` hands over the order of a backward pass, spans or names \
                          (`tag_varmap`, `tag_grads`) tell the layers";

@@ -33,18 +33,37 @@ struct Reads {
     is_more: bool,
 }
 
+/// More blocks than a step of candle reads.
+const MOST_READ: usize = 16;
+
 impl Reads {
     fn add(&mut self, other: &Self) {
-        self.gradients.extend(&other.gradients);
-        self.forward.extend(&other.forward);
+        other.gradients.iter().for_each(|gradient| self.add_gradient(*gradient));
+        other.forward.iter().for_each(|block| self.add_forward(*block));
         self.is_more |= other.is_more;
+    }
+
+    fn add_gradient(&mut self, block: NonZeroU64) {
+        self.is_more |= !add_once(&mut self.gradients, block);
+    }
+
+    fn add_forward(&mut self, block: NonZeroU64) {
+        self.is_more |= !add_once(&mut self.forward, block);
     }
 
     /// The gradient, if there is only one.
     fn gradient(&self) -> Option<NonZeroU64> {
-        let first = *self.gradients.first()?;
-        self.gradients.iter().all(|gradient| *gradient == first).then_some(first).filter(|_| !self.is_more)
+        self.gradients.first().copied().filter(|_| self.gradients.len() == 1 && !self.is_more)
     }
+}
+
+/// False if there are too many.
+fn add_once(list: &mut Vec<NonZeroU64>, block: NonZeroU64) -> bool {
+    let is_new = !list.contains(&block);
+    if is_new && list.len() < MOST_READ {
+        list.push(block);
+    }
+    !is_new || list.last() == Some(&block)
 }
 
 /// A sum of a step: the gradient of one tensor.
@@ -117,9 +136,10 @@ impl<'a> Flow<'a> {
         let mut within = Within { blocks, adds: kinds::adds(step.arm), sites, known, sums };
         let mut all = Reads::default();
         for block in blocks {
-            let reads = self.reads(*block, &mut within);
+            let to = self.added_to(*block, &mut within);
+            let reads = self.reads(*block, to, &mut within);
             all.add(&reads);
-            if let Some(to) = self.added_to(*block, &mut within) {
+            if let Some(to) = to {
                 let before = (!within.is_zero_fill(self.operands.life(to))).then_some(to);
                 within.sums.push(NewGradient { block: *block, reads, before });
             }
@@ -128,15 +148,10 @@ impl<'a> Flow<'a> {
     }
 
     /// What was read to compute a block of a step. What a sum is added to does not count.
-    fn reads(&mut self, block: NonZeroU64, within: &mut Within<'_, '_>) -> Reads {
-        if let Some(known) = within.known.get(&block) {
-            return known.clone();
-        }
-        // Blocks that are made of each other.
-        within.known.insert(block, Reads::default());
-        let to = self.added_to(block, within);
-        let mut reads = Reads { is_more: self.operands.direct(block).is_none(), ..Reads::default() };
-        for operand in self.operands.direct(block).into_iter().flatten().filter(|operand| Some(*operand) != to) {
+    fn reads(&mut self, block: NonZeroU64, to: Owner, within: &mut Within<'_, '_>) -> Reads {
+        let direct = self.operands.direct(block);
+        let mut reads = Reads { is_more: direct.is_none(), ..Reads::default() };
+        for operand in direct.into_iter().flatten().filter(|operand| Some(*operand) != to) {
             self.add_read(operand, within, &mut reads);
         }
         within.known.insert(block, reads.clone());
@@ -157,15 +172,29 @@ impl<'a> Flow<'a> {
 
     fn add_read(&mut self, operand: NonZeroU64, within: &mut Within<'_, '_>, reads: &mut Reads) {
         if within.blocks.binary_search(&operand).is_ok() {
-            return reads.add(&self.reads(operand, within));
+            return match within.known.get(&operand) {
+                Some(known) => reads.add(known),
+                None => self.add_later(operand, within, reads),
+            };
         }
         let life = self.operands.life(operand);
         match life.map(|life| self.operands.birth(life.block.stack)) {
-            _ if self.gradients.contains_key(&operand) => reads.gradients.push(operand),
-            Some(Birth::Forward(_)) => reads.forward.push(operand),
+            _ if self.gradients.contains_key(&operand) => reads.add_gradient(operand),
+            Some(Birth::Forward(_)) => reads.add_forward(operand),
             // The gradient of the loss comes before all arms.
-            Some(Birth::Backward) if within.site(life).is_none() => reads.gradients.push(operand),
+            Some(Birth::Backward) if within.site(life).is_none() => reads.add_gradient(operand),
             _ => reads.is_more = true,
+        }
+    }
+
+    /// A block that the step allocated after what was made of it: it describes the layout of an operand, and was used beside operands.
+    fn add_later(&mut self, block: NonZeroU64, within: &mut Within<'_, '_>, reads: &mut Reads) {
+        let Some(beside) = self.operands.direct(block) else { return reads.is_more = true };
+        for operand in beside {
+            match within.known.get(&operand) {
+                None if within.blocks.binary_search(&operand).is_ok() => reads.is_more = true,
+                _ => self.add_read(operand, within, reads),
+            }
         }
     }
 

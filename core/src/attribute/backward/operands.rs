@@ -7,8 +7,8 @@ use super::super::{Attribution, operator};
 use super::kinds;
 use crate::snapshot::{DeviceSnapshot, Lifetime, Lifetimes, LogPosition, StackId};
 
-/// Operands behind temporaries are looked for this deep.
-const DEEPEST: usize = 8;
+/// Blocks that are looked at for the operands of a call, which are behind temporaries. candle's convolutions have five.
+const MOST_LOOKED_AT: usize = 32;
 
 /// Where a block comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +63,19 @@ impl<'a> Operands<'a> {
     /// The operands of a forward call, in the order of its kernel's arguments. What is gone by now was a temporary of the call (the graph
     /// keeps operands), so its operands count.
     pub(super) fn of_call(&self, call: NonZeroU64, now: LogPosition) -> Option<Vec<NonZeroU64>> {
-        let mut found = Vec::new();
-        self.add_operands(call, now, DEEPEST, &mut found).then_some(found).filter(|found| !found.is_empty())
-    }
-
-    fn add_operands(&self, block: NonZeroU64, now: LogPosition, depth: usize, found: &mut Vec<NonZeroU64>) -> bool {
-        let Some(direct) = self.direct(block).filter(|_| depth > 0) else { return false };
-        direct.into_iter().all(|operand| match self.life(operand) {
-            Some(life) if life.to <= now => self.add_operands(operand, now, depth - 1, found),
-            Some(_) => {
-                if !found.contains(&operand) {
-                    found.push(operand);
+        let (mut found, mut open) = (Vec::new(), vec![call]);
+        for _ in 0..MOST_LOOKED_AT {
+            let Some(block) = open.pop() else { return Some(found).filter(|found| !found.is_empty()) };
+            if block != call && self.life(block)?.to > now {
+                if !found.contains(&block) {
+                    found.push(block);
                 }
-                true
+                continue;
             }
-            None => false,
-        })
+            let operands = self.direct(block)?;
+            open.extend(operands.into_iter().rev());
+        }
+        None
     }
 
     /// The only live call of this arm with this many bytes that all these blocks are operands or the result of. `None` also if the operands of
