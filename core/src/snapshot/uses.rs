@@ -88,14 +88,18 @@ impl Operands {
     pub fn add(&mut self, block: NonZeroU64, operand: NonZeroU64) {
         let distance = block.get().wrapping_sub(operand.get()).cast_signed();
         let kept = i32::try_from(distance).ok().filter(|distance| *distance != UNKNOWN);
-        let is_known = self.0[0] == UNKNOWN || kept.is_some_and(|kept| self.0.contains(&kept));
-        if distance == 0 || is_known {
+        if distance == 0 || !self.are_known() || kept.is_some_and(|kept| self.0.contains(&kept)) {
             return;
         }
         match self.0.iter_mut().find(|place| **place == 0).zip(kept) {
             Some((place, kept)) => *place = kept,
             None => self.0[0] = UNKNOWN,
         }
+    }
+
+    /// Are they known?
+    pub fn are_known(self) -> bool {
+        self.0[0] != UNKNOWN
     }
 
     /// How they are kept in a capture.
@@ -113,7 +117,7 @@ impl Operands {
     /// Their numbers, given that of the block, in the order of the operation's arguments; `None` if they are not known.
     pub fn of(self, block: NonZeroU64) -> Option<impl Iterator<Item = NonZeroU64>> {
         let number = move |distance: i32| NonZeroU64::new(block.get().checked_add_signed(-i64::from(distance))?);
-        (self.0[0] != UNKNOWN).then(|| self.distances().filter_map(number))
+        self.are_known().then(|| self.distances().filter_map(number))
     }
 }
 

@@ -44,21 +44,13 @@ impl UsedBlock {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
     }
 
-    /// Did nothing use it yet?
-    pub(super) fn is_new(&self) -> bool {
-        self.uses.first.is_none()
-    }
-
-    /// Is it new, or was it first used since this alloc, the device's last one?
+    /// Was it first used after this alloc, the device's last one, so that operations still make it?
     pub(super) fn is_made(&self, last_alloc: u64) -> bool {
-        self.uses.first.is_none_or(|first| first.after_alloc == last_alloc)
+        self.uses.operands.are_known() && self.uses.first.is_some_and(|first| first.after_alloc == last_alloc)
     }
 
-    /// Adds what an operation used beside it, while it is made.
-    pub(super) fn add_operands(&mut self, numbers: &OperandNumbers, last_alloc: u64) {
-        if !self.is_made(last_alloc) {
-            return;
-        }
+    /// Adds what an operation used beside it.
+    pub(super) fn add_operands(&mut self, numbers: &OperandNumbers) {
         for (_, operand) in numbers.iter().flatten().filter(|(device, _)| *device == self.device) {
             self.uses.operands.add(self.uses.seq, *operand);
         }

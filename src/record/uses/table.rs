@@ -313,15 +313,22 @@ impl UseTable {
         self.count(OperationKind::Opaque, kernel);
     }
 
-    /// The blocks of the operation that were used before, or `None` if it makes none.
-    fn operands(&self, touched: &Touched) -> Option<OperandNumbers> {
-        let is_it = |touch: &&Touch, block: &&UsedBlock| block.uses.seq.get() == touch.seq;
-        let blocks = || touched.iter().filter_map(|touch| self.block(touch.slot).filter(|block| is_it(&touch, block)));
-        blocks().find(|block| block.is_made(self.position(block.device).0))?;
+    /// Adds the operands of the blocks that the current operation makes.
+    fn add_operands(&mut self, touched: &Touched) {
+        let is_it = |touch: &Touch, block: &&UsedBlock| block.uses.seq.get() == touch.seq;
+        let blocks = touched.iter().filter_map(|touch| self.block(touch.slot).filter(|block| is_it(touch, block)));
+        let older =
+            blocks.filter(|block| block.uses.first.is_some_and(|first| first.operation < self.totals.operations));
         let mut numbers = OperandNumbers::default();
-        let used = blocks().filter(|block| !block.is_new()).map(|block| (block.device, block.uses.seq));
-        numbers.iter_mut().zip(used).for_each(|(number, used)| *number = Some(used));
-        Some(numbers)
+        numbers.iter_mut().zip(older).for_each(|(number, block)| *number = Some((block.device, block.uses.seq)));
+        for touch in touched.iter() {
+            let Some(device) = self.block(touch.slot).map(|block| block.device) else { continue };
+            let (last_alloc, _) = self.position(device);
+            let block = self.slots.get_mut(touch.slot as usize).and_then(Option::as_mut);
+            if let Some(block) = block.filter(|block| block.uses.seq.get() == touch.seq && block.is_made(last_alloc)) {
+                block.add_operands(&numbers);
+            }
+        }
     }
 
     /// The number of a device's last alloc, and the frees since.
@@ -333,22 +340,23 @@ impl UseTable {
     /// The current operation uses these blocks.
     pub(crate) fn apply(&mut self, kernel: KernelId, touched: &Touched, site: EventSite) {
         let applied = Applied { operation: self.totals.operations, time_ns: self.clock.now(), kernel, site };
-        let operands = self.operands(touched);
+        let mut makes = false;
         for touch in touched.iter() {
             let last_opaque = self.totals.last_opaque;
             let Some(block) = self.slots.get_mut(touch.slot as usize).and_then(Option::as_mut) else { continue };
             if block.uses.seq.get() == touch.seq {
                 let position = self.positions.iter().find(|(of, _)| *of == block.device);
                 let position = position.map_or((0, 0), |(_, position)| *position);
-                if let Some(operands) = &operands {
-                    block.add_operands(operands, position.0);
-                }
                 let idle = block.used(touch.access, &applied, position, last_opaque);
+                makes |= block.is_made(position.0);
                 let is_long = |idle: &IdleTime| idle.operations >= BlockIdle::LEAST_OPERATIONS;
                 if let Some(time) = idle.filter(|idle| is_long(idle) && block.size >= BlockIdle::LEAST_SIZE) {
                     self.idle.push((block.device, BlockIdle { seq: block.uses.seq, time }));
                 }
             }
+        }
+        if makes {
+            self.add_operands(touched);
         }
     }
 }
