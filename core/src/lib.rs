@@ -112,6 +112,7 @@ pub mod baseline;
 pub mod capture;
 mod error;
 pub mod export;
+mod figures;
 #[doc(hidden)]
 pub mod input;
 mod pytorch_words;

@@ -1,5 +1,21 @@
 //! The tables and their rows.
 
+/// A table, and the function that writes a row of it: of each column its name, its kind and its value.
+macro_rules! table {
+    ($table:ident = $name:literal, $row:ident($($parameters:tt)*) {
+        $($column:ident: $kind:ident = $value:expr,)*
+    }) => {
+        pub(super) const $table: $crate::tables::TableSpec = $crate::tables::TableSpec {
+            name: $name,
+            columns: &[$((stringify!($column), $crate::tables::ColumnKind::$kind)),*],
+        };
+
+        fn $row(out: &mut dyn $crate::tables::TableWriter, $($parameters)*) -> std::io::Result<()> {
+            out.row(&[$($crate::tables::TableCell::from($value)),*])
+        }
+    };
+}
+
 mod blocks;
 mod context;
 mod events;
@@ -8,7 +24,8 @@ mod stacks;
 
 use std::io;
 
-use super::columns::ColumnKind::{Flag, Number, Text, Time};
+use memtrace_core::snapshot::{DeviceSnapshot, MemoryStats, Peak, Process};
+
 use super::columns::{TableSpec, TableWriter};
 use super::run::{RunTables, VERSION};
 
@@ -30,87 +47,53 @@ pub(super) const TABLES: [(&TableSpec, WriteRows); 12] = [
     (&older::OLDER_TIMES, older::older_times),
 ];
 
-const RUNS: TableSpec = TableSpec {
-    name: "runs",
-    columns: &[
-        ("version", Number),
-        ("recording", Text),
-        ("program", Text),
-        ("host", Text),
-        ("pid", Number),
-        ("rank", Number),
-        ("job", Text),
-        ("world_size", Number),
-        ("started", Time),
-        ("duration_ns", Number),
-        ("min_size", Number),
-    ],
-};
+table! { RUNS = "runs", write_run((run, process): (&RunTables<'_>, &Process)) {
+    version: Number = VERSION,
+    recording: Text = &*run.recording.to_string_lossy(),
+    program: Text = &process.program,
+    host: Text = &process.host,
+    pid: Number = process.pid,
+    rank: Number = process.rank,
+    job: Text = process.launcher.job.as_ref(),
+    world_size: Number = process.launcher.world_size,
+    started: Time = process.started_unix_us,
+    duration_ns: Number = process.duration_ns,
+    min_size: Number = run.data.settings.min_size,
+} }
 
 fn runs(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
-    let process = &run.data.process;
-    out.row(&[
-        VERSION.into(),
-        (&*run.recording.to_string_lossy()).into(),
-        (&process.program).into(),
-        (&process.host).into(),
-        process.pid.into(),
-        process.rank.into(),
-        process.launcher.job.as_ref().into(),
-        process.launcher.world_size.into(),
-        process.started_unix_us.into(),
-        process.duration_ns.into(),
-        run.data.settings.min_size.into(),
-    ])
+    write_run(out, (run, &run.data.process))
 }
 
-const LABELS: TableSpec = TableSpec { name: "labels", columns: &[("key", Text), ("value", Text)] };
+table! { LABELS = "labels", label((key, value): &(String, String)) {
+    key: Text = key,
+    value: Text = value,
+} }
 
 fn labels(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
-    run.labels.iter().try_for_each(|(key, value)| out.row(&[key.into(), value.into()]))
+    run.labels.iter().try_for_each(|one| label(out, one))
 }
 
-const DEVICES: TableSpec = TableSpec {
-    name: "devices",
-    columns: &[
-        ("device", Text),
-        ("peak_bytes", Number),
-        ("peak_ns", Number),
-        ("end_bytes", Number),
-        ("peak_below_threshold", Number),
-        ("peak_not_recorded", Number),
-        ("allocations", Number),
-        ("allocated_bytes", Number),
-        ("reserved_peak_bytes", Number),
-        ("refused", Number),
-        ("records", Number),
-        ("overwritten", Number),
-        ("lost_in_gaps", Number),
-        ("sample_interval", Number),
-        ("is_main", Flag),
-    ],
-};
+table! { DEVICES = "devices", device(device: &DeviceSnapshot, (peak, stats): (&Peak, &MemoryStats), is_main: bool) {
+    device: Text = &device.device.to_string(),
+    peak_bytes: Number = peak.total(),
+    peak_ns: Number = peak.time_ns,
+    end_bytes: Number = stats.allocated_bytes.current + device.below_threshold,
+    peak_below_threshold: Number = peak.below_threshold,
+    peak_not_recorded: Number = peak.not_recorded,
+    allocations: Number = stats.allocations.allocated,
+    allocated_bytes: Number = stats.allocated_bytes.allocated,
+    reserved_peak_bytes: Number = stats.reserved_bytes.peak,
+    refused: Number = stats.num_ooms,
+    records: Number = device.records.len(),
+    overwritten: Number = device.overwritten,
+    lost_in_gaps: Number = device.gaps.iter().map(|gap| gap.records).sum::<u64>(),
+    sample_interval: Number = device.sample_interval(),
+    is_main: Flag = is_main,
+} }
 
 fn devices(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let main = memtrace_core::analysis::main_device(run.data);
-    run.data.devices.iter().try_for_each(|device| {
-        let (peak, stats) = (&device.peak, &device.stats);
-        out.row(&[
-            (&device.device.to_string()).into(),
-            peak.total().into(),
-            peak.time_ns.into(),
-            (stats.allocated_bytes.current + device.below_threshold).into(),
-            peak.below_threshold.into(),
-            peak.not_recorded.into(),
-            stats.allocations.allocated.into(),
-            stats.allocated_bytes.allocated.into(),
-            stats.reserved_bytes.peak.into(),
-            stats.num_ooms.into(),
-            device.records.len().into(),
-            device.overwritten.into(),
-            device.gaps.iter().map(|gap| gap.records).sum::<u64>().into(),
-            device.sample_interval().into(),
-            (main == Some(device.device)).into(),
-        ])
-    })
+    let row = |one: &DeviceSnapshot| device(out, one, (&one.peak, &one.stats), main == Some(one.device));
+    run.data.devices.iter().try_for_each(row)
 }

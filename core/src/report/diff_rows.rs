@@ -17,13 +17,13 @@ pub(super) fn fill(section: &mut Section, shown: &[&DiffRow], hidden: &[&DiffRow
     let blocks = |row: &DiffRow| section.columns.contains(&BLOCKS).then(|| blocks(row));
     let cells = |row: &&DiffRow| front(row).into_iter().chain(blocks(row)).chain([Cell::Text(label(row))]).collect();
     section.rows = shown.iter().map(cells).collect();
-    let mut named: Vec<ChangeRow> = shown.iter().map(|row| ChangeRow::from(*row)).collect();
+    let mut named: Vec<ChangeRow> = shown.iter().map(|row| ChangeRow::of(row)).collect();
     if !hidden.is_empty() {
         let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).fold(0, u64::saturating_add);
         let (before, after) = (sum(|row| row.before), sum(|row| row.after));
         let rest = DiffRow { label: more(hidden.len()), before, after, ..DiffRow::default() };
         section.partial_row(front(&rest), rest.label.clone());
-        named.push(ChangeRow::from(&rest));
+        named.push(ChangeRow::of(&rest));
     }
     section.named = Some(NamedRows::Changes(named));
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::ranks::rows::{RankChangeRow, RankRow, SpreadRow};
 use crate::analysis::{self, Breakdown, DiffRow};
+use crate::figures::figures;
 
 /// The rows of a section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,29 +20,49 @@ pub(crate) enum NamedRows {
     RanksDiff(Vec<RanksDiffRow>),
 }
 
-/// Live memory of one line, function, scope or other key.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Row {
-    /// The key.
-    label: String,
-    /// Bytes of its blocks.
-    pub(crate) bytes: u64,
-    /// Number of its blocks; null if only bytes are known.
-    count: Option<u64>,
-    /// Median size of its blocks.
-    median_bytes: Option<u64>,
+figures! {
+    /// Live memory of one line, function, scope or other key.
+    pub(crate) struct Row(row: &analysis::Row) {
+        /// The key.
+        label: String = row.label.clone(),
+        /// Bytes of its blocks.
+        pub(crate) bytes: u64 = row.bytes,
+        /// Number of its blocks; null if only bytes are known.
+        count: Option<u64> = row.count,
+        /// Median size of its blocks.
+        median_bytes: Option<u64> = row.count.map(|_| row.median),
+    }
+
+    /// What one key holds before and after.
+    pub(crate) struct ChangeRow(row: &DiffRow) {
+        /// The key.
+        label: String = row.label.clone(),
+        /// `after_bytes` minus `before_bytes`.
+        change_bytes: i64 = row.change(),
+        /// Bytes in the first recording.
+        before_bytes: u64 = row.before,
+        /// Bytes in the second one.
+        after_bytes: u64 = row.after,
+        /// Number of blocks in the first recording; null if unknown.
+        blocks_before: Option<u64> = row.blocks_before,
+        /// Number of blocks in the second one; null if unknown.
+        blocks_after: Option<u64> = row.blocks_after,
+    }
+
+    /// What one key holds on all ranks before and after, each at its own peak.
+    pub(crate) struct RanksDiffRow(row: ChangeRow, ranks: Option<&analysis::RanksDiffRow>) {
+        #[serde(flatten)]
+        row: ChangeRow = row,
+        /// The rank whose part changed most; null of a row that sums others.
+        most_rank: Option<u32> = ranks.map(|of| of.most_rank),
+        /// The change of its part.
+        most_change_bytes: Option<i64> = ranks.map(|of| of.most_change),
+    }
 }
 
 impl Row {
     pub(crate) fn all(breakdown: &Breakdown) -> Vec<Self> {
-        let named = |row: &analysis::Row| Self {
-            label: row.label.clone(),
-            bytes: row.bytes,
-            count: row.count,
-            median_bytes: row.count.map(|_| row.median),
-        };
-        breakdown.rows.iter().map(named).collect()
+        breakdown.rows.iter().map(Self::of).collect()
     }
 
     /// Keeps the first rows, and sums the others in one.
@@ -53,56 +74,6 @@ impl Row {
             let count = rest.iter().map(|row| row.count).sum();
             all.push(Self { label, bytes, count, median_bytes: None });
         }
-    }
-}
-
-/// What one key holds before and after.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ChangeRow {
-    /// The key.
-    label: String,
-    /// `after_bytes` minus `before_bytes`.
-    change_bytes: i64,
-    /// Bytes in the first recording.
-    before_bytes: u64,
-    /// Bytes in the second one.
-    after_bytes: u64,
-    /// Number of blocks in the first recording; null if unknown.
-    blocks_before: Option<u64>,
-    /// Number of blocks in the second one; null if unknown.
-    blocks_after: Option<u64>,
-}
-
-impl From<&DiffRow> for ChangeRow {
-    fn from(row: &DiffRow) -> Self {
-        Self {
-            label: row.label.clone(),
-            change_bytes: row.change(),
-            before_bytes: row.before,
-            after_bytes: row.after,
-            blocks_before: row.blocks_before,
-            blocks_after: row.blocks_after,
-        }
-    }
-}
-
-/// What one key holds on all ranks before and after, each at its own peak.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RanksDiffRow {
-    #[serde(flatten)]
-    row: ChangeRow,
-    /// The rank whose part changed most; null of a row that sums others.
-    most_rank: Option<u32>,
-    /// The change of its part.
-    most_change_bytes: Option<i64>,
-}
-
-impl RanksDiffRow {
-    pub(super) fn of(row: ChangeRow, ranks: Option<&analysis::RanksDiffRow>) -> Self {
-        let (most_rank, most_change_bytes) = (ranks.map(|of| of.most_rank), ranks.map(|of| of.most_change));
-        Self { row, most_rank, most_change_bytes }
     }
 }
 

@@ -5,33 +5,32 @@ use std::io;
 use std::num::NonZeroU64;
 
 use memtrace_core::DeviceView;
-use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
+use memtrace_core::snapshot::{Block, DeviceSnapshot, Lifetime, Weight};
 use memtrace_core::units::round;
 
-use crate::tables::ColumnKind::{Number, Rising, Text};
-use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableCell, TableWriter};
 
-pub(super) const BLOCKS: TableSpec = TableSpec {
-    name: "blocks",
-    columns: &[
-        ("device", Text),
-        ("block", Rising),
-        ("address", Number),
-        ("size", Number),
-        ("bytes", Number),
-        ("peak_bytes", Number),
-        ("end_bytes", Number),
-        ("allocated_ns", Rising),
-        ("freed_ns", Rising),
-        ("stack", Number),
-        ("scope", Number),
-        ("thread", Number),
-        ("stream", Number),
-        ("memory", Text),
-        ("category", Text),
-        ("name", Text),
-    ],
-};
+table! { BLOCKS = "blocks", write_block(
+    (device, name): (&DeviceSnapshot, &str), life: &Lifetime, allocated_ns: Option<u64>,
+    [at_peak, at_end]: [Option<u64>; 2], category: &str
+) {
+    device: Text = name,
+    block: Rising = life.block.seq.map(NonZeroU64::get),
+    address: Number = life.block.address,
+    size: Number = life.block.size,
+    bytes: Number = device.weight(life.block.size).bytes,
+    peak_bytes: Number = at_peak,
+    end_bytes: Number = at_end,
+    allocated_ns: Rising = allocated_ns,
+    freed_ns: Rising = life.free(device).map(|free| free.time_ns),
+    stack: Number = life.block.stack.0,
+    scope: Number = life.block.context.0,
+    thread: Number = allocated_ns.map(|_| life.block.thread.number()),
+    stream: Number = life.block.stream,
+    memory: Text = life.block.memory.word(),
+    category: Text = category,
+    name: Text = device.name(life.block.seq),
+} }
 
 pub(super) fn blocks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     run.data.devices.iter().try_for_each(|device| {
@@ -46,27 +45,10 @@ fn of_device(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWr
     let categories = view.categories();
     let name = device.device.to_string();
     for life in view.lifetimes().iter() {
-        let (block, span) = (&life.block, view.span_ns(life));
-        let bytes = |at: &HashMap<NonZeroU64, u64>| block.seq.and_then(|seq| at.get(&seq).copied()).into();
-        let is_alloc_known = life.from > 0 || block.time_ns > 0;
-        out.row(&[
-            (&name).into(),
-            block.seq.map(NonZeroU64::get).into(),
-            block.address.into(),
-            block.size.into(),
-            device.weight(block.size).bytes.into(),
-            bytes(&at_peak),
-            bytes(&at_end),
-            is_alloc_known.then_some(span.start).into(),
-            life.free(device).map(|free| free.time_ns).into(),
-            block.stack.0.into(),
-            block.context.0.into(),
-            is_alloc_known.then_some(block.thread.number()).into(),
-            block.stream.into(),
-            block.memory.word().into(),
-            categories.label(block.seq).into(),
-            device.name(block.seq).into(),
-        ])?;
+        let block = &life.block;
+        let bytes = [&at_peak, &at_end].map(|at| block.seq.and_then(|seq| at.get(&seq).copied()));
+        let allocated_ns = (life.from > 0 || block.time_ns > 0).then_some(view.span_ns(life).start);
+        write_block(out, (device, &name), life, allocated_ns, bytes, categories.label(block.seq))?;
     }
     Ok(())
 }

@@ -4,28 +4,26 @@ use std::collections::HashMap;
 use std::io;
 
 use memtrace_core::DeviceView;
-use memtrace_core::analysis::operators as operators_of;
-use memtrace_core::snapshot::{ContextId, ScopeStats};
+use memtrace_core::analysis::{OperatorCall, operators as operators_of};
+use memtrace_core::snapshot::{ContextId, ContextNode, ScopeStats};
 
-use crate::tables::ColumnKind::{Flag, Number, Rising, Text};
-use crate::tables::{RunTables, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableWriter};
 
-pub(super) const SCOPES: TableSpec = TableSpec {
-    name: "scopes",
-    columns: &[
-        ("device", Text),
-        ("scope", Number),
-        ("parent", Number),
-        ("name", Text),
-        ("path", Text),
-        ("is_module", Flag),
-        ("calls", Number),
-        ("allocations", Number),
-        ("allocated_bytes", Number),
-        ("own_peak_bytes", Number),
-        ("total_peak_bytes", Number),
-    ],
-};
+table! { SCOPES = "scopes", scope(
+    name: &str, (number, node): (u32, &ContextNode), path: &str, stats: Option<&ScopeStats>
+) {
+    device: Text = name,
+    scope: Number = number,
+    parent: Number = (number > 0).then_some(node.parent.0),
+    name: Text = &node.name,
+    path: Text = path,
+    is_module: Flag = node.module,
+    calls: Number = stats.map(|stats| stats.calls),
+    allocations: Number = stats.map(|stats| stats.allocations),
+    allocated_bytes: Number = stats.map(|stats| stats.allocated_bytes),
+    own_peak_bytes: Number = stats.map(|stats| stats.own_peak),
+    total_peak_bytes: Number = stats.and_then(|stats| stats.total_peak),
+} }
 
 /// A row for each scope and device; scope 0 is outside of all scopes.
 pub(super) fn scopes(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
@@ -34,70 +32,36 @@ pub(super) fn scopes(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
         let of_context: HashMap<ContextId, &ScopeStats> =
             device.scopes.iter().map(|stats| (stats.context, stats)).collect();
         for (number, node) in (0u32..).zip(&run.data.contexts) {
-            let stats = of_context.get(&ContextId(number));
-            let path = run.data.context_path(ContextId(number));
-            out.row(&[
-                (&name).into(),
-                number.into(),
-                (number > 0).then_some(node.parent.0).into(),
-                (&node.name).into(),
-                (&path).into(),
-                node.module.into(),
-                stats.map(|stats| stats.calls).into(),
-                stats.map(|stats| stats.allocations).into(),
-                stats.map(|stats| stats.allocated_bytes).into(),
-                stats.map(|stats| stats.own_peak).into(),
-                stats.and_then(|stats| stats.total_peak).into(),
-            ])?;
+            let id = ContextId(number);
+            scope(out, &name, (number, node), &run.data.context_path(id), of_context.get(&id).copied())?;
         }
     }
     Ok(())
 }
 
-pub(super) const OPERATORS: TableSpec = TableSpec {
-    name: "operators",
-    columns: &[
-        ("device", Text),
-        ("operator", Text),
-        ("is_backward", Flag),
-        ("number", Number),
-        ("scope_path", Text),
-        ("line", Text),
-        ("thread", Number),
-        ("begin_ns", Rising),
-        ("end_ns", Rising),
-        ("allocations", Number),
-        ("added_bytes", Number),
-        ("before_bytes", Number),
-        ("peak_bytes", Number),
-        ("after_bytes", Number),
-        ("reserved_bytes", Number),
-    ],
-};
+table! { OPERATORS = "operators", operator(name: &str, call: &OperatorCall) {
+    device: Text = name,
+    operator: Text = &*call.operator,
+    is_backward: Flag = call.is_backward,
+    number: Number = call.number,
+    scope_path: Text = &*call.scope,
+    line: Text = &*call.line,
+    thread: Number = call.thread,
+    begin_ns: Rising = call.begin_ns,
+    end_ns: Rising = call.end_ns,
+    allocations: Number = call.allocations,
+    added_bytes: Number = call.added,
+    before_bytes: Number = call.before,
+    peak_bytes: Number = call.peak,
+    after_bytes: Number = call.allocated,
+    reserved_bytes: Number = call.reserved,
+} }
 
 /// A row for each call of an operator.
 pub(super) fn operators(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
-    for device in &run.data.devices {
+    run.data.devices.iter().try_for_each(|device| {
         let name = device.device.to_string();
-        for call in operators_of(&DeviceView::of(run.data, device)).calls {
-            out.row(&[
-                (&name).into(),
-                (&*call.operator).into(),
-                call.is_backward.into(),
-                call.number.into(),
-                (&*call.scope).into(),
-                (&*call.line).into(),
-                call.thread.into(),
-                call.begin_ns.into(),
-                call.end_ns.into(),
-                call.allocations.into(),
-                call.added.into(),
-                call.before.into(),
-                call.peak.into(),
-                call.allocated.into(),
-                call.reserved.into(),
-            ])?;
-        }
-    }
-    Ok(())
+        let calls = operators_of(&DeviceView::of(run.data, device)).calls;
+        calls.iter().try_for_each(|call| operator(out, &name, call))
+    })
 }

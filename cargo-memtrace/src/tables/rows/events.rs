@@ -3,125 +3,79 @@
 use std::io;
 
 use memtrace_core::analysis::running_totals;
-use memtrace_core::snapshot::{RecordKind, StackId};
+use memtrace_core::snapshot::{Mark, Record, RecordKind, Segment, SegmentRecord, StackId, Weight};
 
-use crate::tables::ColumnKind::{Flag, Number, Rising, Text};
-use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableWriter};
 
-pub(super) const EVENTS: TableSpec = TableSpec {
-    name: "events",
-    columns: &[
-        ("device", Text),
-        ("position", Rising),
-        ("time_ns", Rising),
-        ("action", Text),
-        ("block", Rising),
-        ("address", Number),
-        ("size", Number),
-        ("bytes", Number),
-        ("live_bytes", Rising),
-        ("stack", Number),
-        ("alloc_stack", Number),
-        ("scope", Number),
-        ("thread", Number),
-        ("stream", Number),
-        ("memory", Text),
-    ],
-};
+table! { EVENTS = "events", event(name: &str, position: u64, (record, weight, live): (&Record, Weight, u64)) {
+    device: Text = name,
+    position: Rising = position,
+    time_ns: Rising = record.time_ns,
+    action: Text = action(record.kind),
+    block: Rising = record.alloc_seq.map(|seq| seq.get()),
+    address: Number = record.address,
+    size: Number = record.size,
+    bytes: Number = weight.bytes,
+    live_bytes: Rising = live,
+    stack: Number = kept(record.stack),
+    alloc_stack: Number = kept(record.alloc_stack),
+    scope: Number = record.context.0,
+    thread: Number = record.thread.number(),
+    stream: Number = record.stream,
+    memory: Text = record.memory.word(),
+} }
 
 pub(super) fn events(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
-    for device in &run.data.devices {
-        let name = device.device.to_string();
-        for (position, (record, weight, live)) in (device.overwritten..).zip(running_totals(device)) {
-            out.row(&[
-                (&name).into(),
-                position.into(),
-                record.time_ns.into(),
-                action(record.kind).into(),
-                record.alloc_seq.map(|seq| seq.get()).into(),
-                record.address.into(),
-                record.size.into(),
-                weight.bytes.into(),
-                live.into(),
-                kept(record.stack),
-                kept(record.alloc_stack),
-                record.context.0.into(),
-                record.thread.number().into(),
-                record.stream.into(),
-                record.memory.word().into(),
-            ])?;
-        }
-    }
-    Ok(())
+    run.data.devices.iter().try_for_each(|device| {
+        let (name, mut events) = (device.device.to_string(), (device.overwritten..).zip(running_totals(device)));
+        events.try_for_each(|(position, entry)| event(out, &name, position, entry))
+    })
 }
 
 fn action(kind: RecordKind) -> &'static str {
     if kind == RecordKind::Alloc { "alloc" } else { "free" }
 }
 
-fn kept(stack: StackId) -> TableCell<'static> {
-    Some(stack.0).filter(|_| stack != StackId::NONE).into()
+fn kept(stack: StackId) -> Option<u32> {
+    Some(stack.0).filter(|_| stack != StackId::NONE)
 }
 
-pub(super) const MARKS: TableSpec = TableSpec {
-    name: "marks",
-    columns: &[("time_ns", Rising), ("thread", Number), ("scope", Number), ("is_enter", Flag)],
-};
+table! { MARKS = "marks", mark(mark: &Mark) {
+    time_ns: Rising = mark.time_ns,
+    thread: Number = mark.thread.number(),
+    scope: Number = mark.context.0,
+    is_enter: Flag = mark.enter,
+} }
 
 /// Those of the device with the most: every device has the same, as far as its log reaches back.
 pub(super) fn marks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let most = run.data.devices.iter().rev().max_by_key(|device| device.marks.len());
-    most.iter().flat_map(|device| &device.marks).try_for_each(|mark| {
-        out.row(&[mark.time_ns.into(), mark.thread.number().into(), mark.context.0.into(), mark.enter.into()])
-    })
+    most.iter().flat_map(|device| &device.marks).try_for_each(|one| mark(out, one))
 }
 
-pub(super) const SEGMENTS: TableSpec = TableSpec {
-    name: "segments",
-    columns: &[
-        ("device", Text),
-        ("action", Text),
-        ("time_ns", Number),
-        ("address", Number),
-        ("size", Number),
-        ("is_estimated", Flag),
-        ("stack", Number),
-        ("scope", Number),
-        ("thread", Number),
-    ],
-};
+table! { SEGMENTS = "segments", segment(
+    (name, action): (&str, &str), segment: &Segment, record: Option<&SegmentRecord>
+) {
+    device: Text = name,
+    action: Text = action,
+    time_ns: Number = record.map(|record| record.time_ns),
+    address: Number = segment.address,
+    size: Number = segment.size,
+    is_estimated: Flag = segment.estimated,
+    stack: Number = record.and_then(|record| kept(record.stack)),
+    scope: Number = record.map(|record| record.context.0),
+    thread: Number = record.map(|record| record.thread.number()),
+} }
 
 pub(super) fn segments(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     for device in &run.data.devices {
         let name = device.device.to_string();
         for record in &device.segment_records {
-            out.row(&[
-                (&name).into(),
-                action(record.kind).into(),
-                record.time_ns.into(),
-                record.address.into(),
-                record.size.into(),
-                record.estimated.into(),
-                kept(record.stack),
-                record.context.0.into(),
-                record.thread.number().into(),
-            ])?;
+            let &SegmentRecord { address, size, estimated, kind, .. } = record;
+            let of = Segment { address, size, estimated, ..Segment::default() };
+            segment(out, (&name, action(kind)), &of, Some(record))?;
         }
-        for segment in &device.segments {
-            let (address, size) = (segment.address.into(), segment.size.into());
-            let none = TableCell::Null;
-            out.row(&[
-                (&name).into(),
-                "live at the end".into(),
-                none,
-                address,
-                size,
-                segment.estimated.into(),
-                none,
-                none,
-                none,
-            ])?;
-        }
+        device.segments.iter().try_for_each(|of| segment(out, (&name, "live at the end"), of, None))?;
     }
     Ok(())
 }

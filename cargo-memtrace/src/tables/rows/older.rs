@@ -4,25 +4,23 @@ use std::io;
 
 use memtrace_core::snapshot::OlderTime;
 
-use crate::tables::ColumnKind::{Flag, Number, Rising, Text};
-use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableWriter};
 
-pub(super) const OLDER_TIMES: TableSpec = TableSpec {
-    name: "older_times",
-    columns: &[
-        ("device", Text),
-        ("from_ns", Rising),
-        ("to_ns", Rising),
-        ("records", Number),
-        ("lacks_records", Flag),
-        ("highest_bytes", Number),
-        ("highest_ns", Rising),
-        ("stack", Number),
-        ("scope", Number),
-        ("at_highest_bytes", Number),
-        ("least_bytes", Number),
-    ],
-};
+table! { OLDER_TIMES = "older_times", write_older(
+    device: &str, time: &OlderTime, [stack, scope]: [Option<u32>; 2], at_highest: u64, least: Option<u64>
+) {
+    device: Text = device,
+    from_ns: Rising = time.from_ns,
+    to_ns: Rising = time.to_ns,
+    records: Number = time.records,
+    lacks_records: Flag = time.lacks_records,
+    highest_bytes: Number = time.highest,
+    highest_ns: Rising = time.highest_ns,
+    stack: Number = stack,
+    scope: Number = scope,
+    at_highest_bytes: Number = at_highest,
+    least_bytes: Number = least,
+} }
 
 pub(super) fn older_times(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     run.data.devices.iter().try_for_each(|device| {
@@ -32,25 +30,11 @@ pub(super) fn older_times(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io:
 }
 
 /// A row for each stack, one for the bytes of no stack that is kept, and a row for each scope.
-fn of_time(device: &String, time: &OlderTime, out: &mut dyn TableWriter) -> io::Result<()> {
+fn of_time(device: &str, time: &OlderTime, out: &mut dyn TableWriter) -> io::Result<()> {
     let of_stacks = time.stacks.iter().map(|row| row.at_highest).fold(0, u64::saturating_add);
-    let null = TableCell::Null;
-    let stacks = time.stacks.iter().map(|row| [row.of.0.into(), null, row.at_highest.into(), row.least.into()]);
-    let rest = [null, null, time.highest.saturating_sub(of_stacks).into(), null];
-    let scopes = time.scopes.iter().map(|row| [null, row.of.0.into(), row.at_highest.into(), row.least.into()]);
-    stacks.chain([rest]).chain(scopes).try_for_each(|[stack, scope, at_highest, least]| {
-        out.row(&[
-            device.into(),
-            time.from_ns.into(),
-            time.to_ns.into(),
-            time.records.into(),
-            time.lacks_records.into(),
-            time.highest.into(),
-            time.highest_ns.into(),
-            stack,
-            scope,
-            at_highest,
-            least,
-        ])
-    })
+    let stacks = time.stacks.iter().map(|row| ([Some(row.of.0), None], row.at_highest, Some(row.least)));
+    let rest = ([None; 2], time.highest.saturating_sub(of_stacks), None);
+    let scopes = time.scopes.iter().map(|row| ([None, Some(row.of.0)], row.at_highest, Some(row.least)));
+    let mut rows = stacks.chain([rest]).chain(scopes);
+    rows.try_for_each(|(of, at_highest, least)| write_older(out, device, time, of, at_highest, least))
 }

@@ -6,20 +6,18 @@ use memtrace_core::analysis::{line_and_callers, operator_label, shorten_path};
 use memtrace_core::attribute::{AllocationSite, Attribution, allocation_site};
 use memtrace_core::snapshot::{Frame, StackId};
 
-use crate::tables::ColumnKind::{Flag, Number, Text};
-use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableCell, TableWriter};
 
-pub(super) const STACKS: TableSpec = TableSpec {
-    name: "stacks",
-    columns: &[
-        ("stack", Number),
-        ("line", Text),
-        ("file", Text),
-        ("line_number", Number),
-        ("function", Text),
-        ("operator", Text),
-    ],
-};
+table! { STACKS = "stacks", stack(
+    number: u32, line: Option<&String>, [function, file, at]: [TableCell<'_>; 3], operator: &str
+) {
+    stack: Number = number,
+    line: Text = line,
+    file: Text = file,
+    line_number: Number = at,
+    function: Text = function,
+    operator: Text = operator,
+} }
 
 /// A row for each stack, and number 0 for blocks without one.
 pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
@@ -29,32 +27,28 @@ pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
             AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(frame),
             AllocationSite::Unknown => None,
         };
-        let [function, file, line] = site.map_or([TableCell::Null; 3], |frame| cells(run, frame));
+        let place = site.map_or([TableCell::Null; 3], |frame| cells(run, frame));
         let label = line_and_callers(data, StackId(number), 0);
-        let operator = operator_label(data, number);
-        out.row(&[number.into(), label.first().into(), file, line, function, (&operator).into()])
+        stack(out, number, label.first(), place, &operator_label(data, number))
     })
 }
 
-pub(super) const FRAMES: TableSpec = TableSpec {
-    name: "frames",
-    columns: &[
-        ("stack", Number),
-        ("depth", Number),
-        ("function", Text),
-        ("file", Text),
-        ("line_number", Number),
-        ("is_inlined", Flag),
-    ],
-};
+table! { FRAMES = "frames", frame(
+    stack: u32, depth: usize, [function, file, at]: [TableCell<'_>; 3], is_inlined: bool
+) {
+    stack: Number = stack,
+    depth: Number = depth,
+    function: Text = function,
+    file: Text = file,
+    line_number: Number = at,
+    is_inlined: Flag = is_inlined,
+} }
 
 pub(super) fn frames(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let stacks = &run.data.stacks;
     (0..stacks.len() as u32).try_for_each(|number| {
-        stacks.frames(StackId(number)).enumerate().try_for_each(|(depth, frame)| {
-            let [function, file, line] = cells(run, frame);
-            out.row(&[number.into(), depth.into(), function, file, line, frame.inlined.into()])
-        })
+        let mut frames = stacks.frames(StackId(number)).enumerate();
+        frames.try_for_each(|(depth, of)| frame(out, number, depth, cells(run, of), of.inlined))
     })
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::parts::{AllocatorRow, DriverTime, FindingFigures, MemoryBalance, Peak, Pool, Sample, Segments, stats};
 use crate::analysis::{self, BreakdownTable, Churn, Key, LiveTwice, OlderPeak, ScopeRow, TABLES, TemporaryRow};
 use crate::recording::DeviceView;
-use crate::report::{Finding, NamedRows, Report, Row, Section, findings, shown_scopes};
+use crate::report::{Finding, NamedRows, Report, Row, Section, coverage, findings, shown_scopes};
 use crate::snapshot::{Device, Gap, OutOfMemory};
 
 /// A device: its peak and counters, and tables. A report has those of its tables that it shows.
@@ -143,6 +143,9 @@ impl DeviceFigures {
     /// Without tables of live memory and scopes.
     fn with(device: &DeviceView<'_>, found: &[Finding], is_shown: impl Fn(&str) -> bool) -> Self {
         let twice = || Some(device.live_twice().to_vec()).filter(|rows| !rows.is_empty());
+        let is_gpu = matches!(device.device, Device::Cuda(_));
+        let has_times = is_gpu && !device.calls.is_empty();
+        let allocators = coverage::allocator_notes(device).into_iter();
         Self {
             device: device.device.to_string(),
             records: device.records.len(),
@@ -153,20 +156,22 @@ impl DeviceFigures {
             scopes: None,
             temporaries: is_shown("temporaries").then(|| analysis::temporaries(device)),
             live_twice: is_shown("live_twice").then(twice).flatten(),
-            balance: is_shown("balance").then(|| MemoryBalance::of(device)).flatten(),
-            segments: (is_shown("segments") && matches!(device.device, Device::Cuda(_))).then(|| Segments::of(device)),
-            driver_time: (is_shown("driver_time") || is_shown("driver_time_by_scope"))
-                .then(|| DriverTime::of(device))
-                .flatten(),
+            balance: is_shown("balance")
+                .then(|| analysis::balance(device))
+                .flatten()
+                .map(|found| MemoryBalance::of(device, &found)),
+            segments: (is_gpu && is_shown("segments")).then(|| Segments::of(device)),
+            driver_time: (has_times && (is_shown("driver_time") || is_shown("driver_time_by_scope")))
+                .then(|| DriverTime::of(device)),
             pool_churn: is_shown("driver_time").then(|| analysis::churn(device)).flatten(),
-            pool: Pool::of(device),
-            peak_by_allocator: AllocatorRow::all(device),
+            pool: device.pool.map(|pool| Pool::of(pool, device)),
+            peak_by_allocator: allocators.map(|(row, note)| AllocatorRow::of(row, note)).collect(),
             gaps: device.gaps.clone(),
             older_times: analysis::older_peaks(device),
             ooms: device.ooms.clone(),
             stats: stats(&device.stats),
             estimated: device.sample_interval().map(|_| true),
-            sampled: Sample::of(device),
+            sampled: device.sample_interval().map(|interval| Sample::of(interval, device)),
         }
     }
 }

@@ -25,6 +25,7 @@ pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
 use crate::analysis;
 use crate::error::Error;
+use crate::figures::figures;
 use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
 use crate::visible;
@@ -60,7 +61,7 @@ impl Export for Json {
         let views = crate::Recording::new(data);
         let devices = views.devices().iter().map(DeviceFigures::of).collect();
         let modules = Some(data.objects.iter().map(Module::of).collect());
-        let whole = Document { recording: Some(Recording::of(&views)), devices, modules, ..Document::default() };
+        let whole = Document { recording: Some(Recording::of(&views)), devices, modules, ..Document::new() };
         budget::rows(self.max_bytes, whole.longest(), out, |rows, left_out, out| {
             let part = (!left_out.is_nothing()).then(|| whole.first(rows, left_out));
             Ok(out.write_all(part.as_ref().unwrap_or(&whole).text(self.compact)?.as_bytes())?)
@@ -78,15 +79,10 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
     let device = of.as_ref().and_then(|(views, options)| Some((views.device_or_main(options.device)?, options.rows)));
     let devices = device.map(|(device, rows)| DeviceFigures::shown(device, report, rows));
     let document = Document {
-        title: Some(report.title.clone()),
-        answer: Some(report.answer.clone()),
-        notes: Some(report.notes.clone()),
-        sections: Some(report.sections.iter().map(|section| SectionWords::of(section, devices.as_ref())).collect()),
-        devices: devices.into_iter().collect(),
         recording: of.map(|(views, _)| Recording::of(&views)),
-        ..Document::default()
+        ..Document::of_words(report, devices.is_none())
     };
-    document.text(false)
+    Document { devices: devices.into_iter().collect(), ..document }.text(false)
 }
 
 /// The report of ranks as the JSON that [`Json::SCHEMA`] describes.
@@ -94,7 +90,7 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
 /// # Errors
 /// Never: text can always be written.
 pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
-    Document { ranks: Some(Ranks::of(ranks)), ..Document::of_words(report) }.text(false)
+    Document { ranks: Some(Ranks::of(ranks)), ..Document::of_words(report, true) }.text(false)
 }
 
 /// The report of two jobs as the JSON that [`Json::SCHEMA`] describes.
@@ -103,7 +99,7 @@ pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Er
 /// Never: text can always be written.
 pub fn ranks_diff_json(diff: &analysis::RanksDiff, report: &Report) -> Result<String, Error> {
     let [ranks_before, ranks_after] = [&diff.before, &diff.after].map(|ranks| Some(Ranks::of(ranks)));
-    Document { ranks_before, ranks_after, ..Document::of_words(report) }.text(false)
+    Document { ranks_before, ranks_after, ..Document::of_words(report, true) }.text(false)
 }
 
 /// What the report of ranks has under `ranks`: those that stand out, and what is missing.
@@ -113,7 +109,7 @@ pub fn ranks_figures(ranks: &analysis::Ranks) -> impl Serialize {
 
 /// The report as JSON: bytes as integers, times in nanoseconds. `version` grows when a key is gone or has another meaning; new
 /// keys may come without a new version.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "memtrace's report as JSON"))]
 struct Document {
     /// Version of this schema.
@@ -155,35 +151,20 @@ struct Document {
     modules: Option<Vec<Module>>,
 }
 
-impl Default for Document {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            recorded_by: concat!("memtrace ", env!("CARGO_PKG_VERSION")),
-            title: None,
-            answer: None,
-            notes: None,
-            devices: Vec::new(),
-            sections: None,
-            ranks: None,
-            ranks_before: None,
-            ranks_after: None,
-            left_out: None,
-            recording: None,
-            modules: None,
-        }
-    }
-}
-
 impl Document {
-    /// A report that is of no single recording: its words, and the rows of its sections.
-    fn of_words(report: &Report) -> Self {
+    fn new() -> Self {
+        Self { version: VERSION, recorded_by: concat!("memtrace ", env!("CARGO_PKG_VERSION")), ..Self::default() }
+    }
+
+    /// A report's words, and the rows of its sections, unless devices have them.
+    fn of_words(report: &Report, has_rows: bool) -> Self {
+        let sections = report.sections.iter().map(|section| SectionWords::of(section, has_rows));
         Self {
             title: Some(report.title.clone()),
             answer: Some(report.answer.clone()),
             notes: Some(report.notes.clone()),
-            sections: Some(report.sections.iter().map(|section| SectionWords::of(section, None)).collect()),
-            ..Self::default()
+            sections: Some(sections.collect()),
+            ..Self::new()
         }
     }
 
@@ -201,33 +182,34 @@ impl Document {
     }
 
     fn text(&self, compact: bool) -> Result<String, Error> {
-        let text = if compact { serde_json::to_string(self) } else { serde_json::to_string_pretty(self) };
-        Ok(visible::json(text.map_err(std::io::Error::from)? + "\n"))
+        if compact { text_as(self, serde_json::to_string) } else { text_of(self) }
     }
 }
 
-/// The words around a table of a report.
-#[derive(Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct SectionWords {
-    /// Its stable key.
-    key: Cow<'static, str>,
-    /// Its heading.
-    title: String,
-    /// Its sums are estimates from a sample.
-    estimate: bool,
-    /// What the table shows.
-    about: Vec<String>,
-    /// What follows from it.
-    notes: Vec<String>,
-    /// The rows, if they are not in `devices`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<NamedRows>,
+/// A document on indented lines.
+fn text_of<D: Serialize>(document: &D) -> Result<String, Error> {
+    text_as(document, serde_json::to_string_pretty)
 }
 
-impl SectionWords {
-    fn of(section: &Section, device: Option<&DeviceFigures>) -> Self {
-        let Section { key, title, is_estimate, about, notes, named, .. } = section.clone();
-        Self { key, title, estimate: is_estimate, about, notes, rows: named.filter(|_| device.is_none()) }
+fn text_as<D: Serialize>(document: &D, write: impl Fn(&D) -> serde_json::Result<String>) -> Result<String, Error> {
+    Ok(visible::json(write(document).map_err(std::io::Error::from)? + "\n"))
+}
+
+figures! {
+    /// The words around a table of a report.
+    struct SectionWords(section: &Section, has_rows: bool) {
+        /// Its stable key.
+        key: Cow<'static, str> = section.key.clone(),
+        /// Its heading.
+        title: String = section.title.clone(),
+        /// Its sums are estimates from a sample.
+        estimate: bool = section.is_estimate,
+        /// What the table shows.
+        about: Vec<String> = section.about.clone(),
+        /// What follows from it.
+        notes: Vec<String> = section.notes.clone(),
+        /// The rows, if they are not in `devices`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rows: Option<NamedRows> = section.named.clone().filter(|_| has_rows),
     }
 }

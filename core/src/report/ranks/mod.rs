@@ -13,7 +13,7 @@ pub(crate) use self::changes::ITS_CHANGE;
 pub use self::missing::{counted, missing_ranks};
 use self::names::programs;
 pub use self::names::rank_names;
-use self::rows::{LargestRow, RankRow, SpreadRow};
+use self::rows::{LargestRow, RankRow, SpreadRow, largest};
 use super::answer::percent;
 use super::rows::NamedRows;
 use super::tables::more;
@@ -66,7 +66,7 @@ fn answer(ranks: &Ranks) -> Vec<String> {
     let held = |rank: &RankSummary| format!("{}, {peak}{}{}.", rank.name(), Bytes(rank.bytes()), on(rank));
     let (headroom, median) = (least_headroom(ranks), held(median));
     let mut lines = vec![format!("{read}. Worst: {} {headroom} Median: {median}", held(worst))];
-    lines.extend(LargestRow::of(worst).map(|LargestRow { label, bytes }| {
+    lines.extend(largest(worst).map(|LargestRow { label, bytes }| {
         let about = if worst.is_sample { sampled::ABOUT } else { "" };
         let share = percent(bytes, worst.bytes());
         format!("Most {of}{}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
@@ -115,7 +115,7 @@ fn cells(rank: &RankSummary) -> Vec<Cell> {
     let text = |text: Option<String>| text.map_or(Cell::Unknown, Cell::Text);
     let process = rank.has_process().then_some(&rank.process);
     let peak = rank.peak.as_ref();
-    let (largest, label) = match LargestRow::of(rank) {
+    let (largest, label) = match largest(rank) {
         Some(LargestRow { label, bytes }) => (Cell::Sum(bytes), label),
         None => (Cell::Nothing, "(nothing recorded)".to_owned()),
     };

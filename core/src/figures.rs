@@ -1,0 +1,28 @@
+//! Parts of JSON documents.
+
+/// Declares the type of a part with the function `of` that makes it: of each key its meaning, its type and its value, which may
+/// use what `let` finds first.
+macro_rules! figures {
+    ($(
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident $(<$life:lifetime>)? ($($given:ident: $type:ty),*) $(let $local:pat = $found:expr;)* {
+            $($(#[$meta:meta])* $key_vis:vis $key:ident: $of:ty = $value:expr,)*
+        }
+    )*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        $vis struct $name $(<$life>)? {
+            $($(#[$meta])* $key_vis $key: $of,)*
+        }
+
+        impl $(<$life>)? $name $(<$life>)? {
+            $vis fn of($($given: $type),*) -> Self {
+                $(let $local = $found;)*
+                Self { $($key: $value,)* }
+            }
+        }
+    )*};
+}
+
+pub(crate) use figures;
