@@ -124,7 +124,7 @@ impl<'a> DeviceView<'a> {
 
     /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
     pub fn live_twice(&self) -> &[LiveTwice] {
-        self.twice.get_or_init(|| live_twice(&self.data, self.snapshot))
+        self.twice.get_or_init(|| live_twice(&self.data, self))
     }
 
     /// Bytes with which the driver's pool gets by, by its model; `None` if it is not known.

@@ -9,7 +9,8 @@ use super::absence::Absence;
 use super::labels::frame_location;
 use super::log;
 use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched_frames, operator};
-use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, StackId, ThreadId};
+use crate::recording::DeviceView;
+use crate::snapshot::{Block, DeviceSnapshot, Frame, Lifetime, LogPosition, NEVER, RecordKind, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -47,12 +48,12 @@ impl LiveTwice {
 /// blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation.
-pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<LiveTwice> {
+pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<LiveTwice> {
     with_absences(data, device).into_iter().map(|(row, _)| row).collect()
 }
 
 /// The same, with where the older blocks of all repetitions would be gone.
-pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceSnapshot) -> Vec<(LiveTwice, Vec<Absence>)> {
+pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<(LiveTwice, Vec<Absence>)> {
     // The graph of a result over variables is dropped in the same order, and dropping the variable of the program frees nothing.
     if has_variables(data) {
         return Vec::new();
@@ -63,7 +64,7 @@ pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceSnapshot) -> 
     if sizes.is_empty() {
         return Vec::new();
     }
-    let log = Log::of(data, device, &sizes.values().flatten().copied().collect::<Vec<_>>());
+    let log = Log::of(data, device);
     let mut holders = Holders { data, known: HashMap::new() };
     let chains: Vec<Vec<&Block>> = sizes.into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
     let large = chains.into_iter().filter(|chain| is_worth(older(chain), peak));
@@ -152,101 +153,60 @@ fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Par
     one_function(a, b).then_some((a, b))
 }
 
-/// A block of a repetition.
-struct RepeatedLife {
-    seq: NonZeroU64,
-    alloc: usize,
-    free: usize,
-    /// Allocs of its thread before the free.
-    allocs: usize,
-}
-
+/// The log with the places in it that the drop order is read from.
 struct Log<'a> {
-    device: &'a DeviceSnapshot,
-    /// The alloc and the free of each block that may be in a chain, by the block's number.
-    allocated: HashMap<NonZeroU64, LogPlace, RandomState>,
-    freed: HashMap<NonZeroU64, LogPlace, RandomState>,
-}
-
-/// A record's place in the log.
-#[derive(Clone, Copy, Default)]
-struct LogPlace {
-    at: usize,
-    /// Allocs before it, of the block's thread.
-    allocs: usize,
-    /// Allocs before it, in backward passes.
-    backward: usize,
+    device: &'a DeviceView<'a>,
+    /// The allocs of each thread.
+    allocs: HashMap<ThreadId, Vec<LogPosition>, RandomState>,
+    /// The allocs in backward passes.
+    backward: Vec<LogPosition>,
 }
 
 impl<'a> Log<'a> {
-    /// The places of these blocks. The part of the log before the oldest of them is left out, and that after their frees.
-    fn of(data: &Attribution<'_>, device: &'a DeviceSnapshot, blocks: &[&Block]) -> Self {
-        let mut log = Self { device, allocated: HashMap::default(), freed: HashMap::default() };
-        let wanted: HashMap<NonZeroU64, ThreadId, RandomState> =
-            blocks.iter().filter_map(|block| Some((block.seq?, block.thread))).collect();
-        let last = wanted.keys().max();
-        let oldest = blocks.iter().map(|block| block.time_ns).min().unwrap_or(0);
-        let start = device.records.partition_point(|record| record.time_ns < oldest);
-        let mut allocs: HashMap<ThreadId, usize, RandomState> = HashMap::default();
-        // The thread of the last records, and its allocs.
-        let mut now = (ThreadId::default(), 0);
-        let mut is_backward: Vec<Option<bool>> = vec![None; data.stacks.len()];
-        let mut backward = 0;
-        for (at, record) in device.records.iter().enumerate().skip(start) {
-            let seq = record.alloc_seq.filter(|seq| Some(seq) <= last);
-            if let Some((seq, thread)) = seq.and_then(|seq| Some((seq, wanted.get(&seq)?))) {
-                let others = || allocs.get(thread).copied().unwrap_or(0);
-                let allocs = if now.0 == *thread { now.1 } else { others() };
-                let place = LogPlace { at, allocs, backward };
-                let places = if record.kind == RecordKind::Free { &mut log.freed } else { &mut log.allocated };
-                places.insert(seq, place);
-                if log.freed.len() == wanted.len() {
-                    break;
-                }
-            }
-            if record.kind == RecordKind::Alloc {
-                if now.0 != record.thread {
-                    allocs.insert(now.0, now.1);
-                    now = (record.thread, allocs.get(&record.thread).copied().unwrap_or(0));
-                }
-                now.1 += 1;
-                let make = || operator(data, record.stack).is_some_and(|operator| operator.is_backward);
-                let known = is_backward.get_mut(record.stack.0 as usize);
-                backward += usize::from(known.map_or_else(make, |known| *known.get_or_insert_with(make)));
-            }
+    fn of(data: &Attribution<'_>, device: &'a DeviceView<'a>) -> Self {
+        let mut log = Self { device, allocs: HashMap::default(), backward: Vec::new() };
+        let is_backward = |stack: u32| operator(data, StackId(stack)).is_some_and(|operator| operator.is_backward);
+        let is_backward: Vec<bool> = (0..data.stacks.len() as u32).map(is_backward).collect();
+        for (position, record) in (1..NEVER).zip(&device.records).filter(|(_, record)| record.kind == RecordKind::Alloc)
+        {
+            log.allocs.entry(record.thread).or_default().push(position);
+            log.backward.extend(is_backward.get(record.stack.0 as usize).filter(|is_one| **is_one).map(|_| position));
         }
         log
+    }
+
+    fn life(&self, block: &Block) -> Option<&'a Lifetime> {
+        self.device.lifetimes().get(block.seq?)
+    }
+
+    /// Allocs of the block's thread before its free.
+    fn allocs_before_free(&self, life: &Lifetime) -> usize {
+        self.allocs.get(&life.block.thread).map_or(0, |allocs| allocs.partition_point(|alloc| *alloc < life.to))
     }
 
     /// Chains of at least two blocks, oldest first, that one function holds and that were freed newest first, with no alloc of
     /// their thread in between.
     fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
-        let mut ends: Vec<_> =
-            blocks.into_iter().filter_map(|block| Some((*self.freed.get(&block.seq?)?, block))).collect();
-        ends.sort_unstable_by_key(|(end, _)| end.at);
+        let ends = blocks.into_iter().filter_map(|block| Some((self.life(block)?, block)));
+        let mut ends: Vec<_> = ends.filter(|(life, _)| life.to != NEVER).collect();
+        ends.sort_unstable_by_key(|(life, _)| life.to);
         let runs = ends.chunk_by(|(a, newer), (b, older)| {
-            a.allocs == b.allocs && newer.seq > older.seq && holders.have_one(older, newer)
+            newer.seq > older.seq
+                && self.allocs_before_free(a) == self.allocs_before_free(b)
+                && holders.have_one(older, newer)
         });
-        let chains = runs.map(|run| run.iter().rev().map(|&(_, block)| block).collect::<Vec<_>>());
-        let is_one =
-            |chain: &Vec<&Block>| chain.len() > 1 && !self.saw_a_backward_pass(chain) && !self.is_given_up(chain);
-        chains.filter(is_one).collect()
-    }
-
-    /// Was an allocation refused before the blocks were freed? The error drops them as a function's end does.
-    fn is_given_up(&self, chain: &[&Block]) -> bool {
-        let Some(newest) = chain.last() else { return false };
-        let freed = newest.seq.and_then(|seq| self.freed.get(&seq)).and_then(|place| self.device.records.get(place.at));
-        let until = freed.map_or(0, |record| record.time_ns);
-        self.device.ooms.iter().any(|refused| newest.time_ns <= refused.time_ns && refused.time_ns <= until)
-    }
-
-    fn saw_a_backward_pass(&self, chain: &[&Block]) -> bool {
-        let Some(oldest) = chain.first() else { return false };
-        let before = |places: &HashMap<NonZeroU64, LogPlace, RandomState>| {
-            oldest.seq.and_then(|seq| places.get(&seq)).map_or(0, |place| place.backward)
+        let is_one = |run: &&[(&Lifetime, &Block)]| {
+            let ([(newest, _), .., (oldest, _)], backward) = (run, &self.backward) else { return false };
+            let next = backward.get(backward.partition_point(|alloc| *alloc < oldest.from));
+            next.is_none_or(|next| *next > oldest.to) && !self.is_given_up(newest)
         };
-        before(&self.freed) > before(&self.allocated)
+        runs.filter(is_one).map(|run| run.iter().rev().map(|&(_, block)| block).collect()).collect()
+    }
+
+    /// Was an allocation refused before the block was freed? The error drops it as a function's end does.
+    fn is_given_up(&self, newest: &Lifetime) -> bool {
+        let until = newest.free(self.device).map_or(0, |free| free.time_ns);
+        self.device.ooms.iter().any(|refused| (newest.block.time_ns..=until).contains(&refused.time_ns))
     }
 
     /// Where each block of the chain would be gone if it were freed right after the alloc of the next one, in each repetition of the chain.
@@ -255,21 +215,22 @@ impl<'a> Log<'a> {
         for pair in chain.windows(2) {
             let (older, newer) = (self.lives_like(pair[0]), self.lives_like(pair[1]));
             // A variable is gone when its line runs again; the chain itself may be that of the last call of a recursion.
-            let is_variable = |(nth, life): &(usize, &RepeatedLife)| {
-                older.get(nth + 1).is_none_or(|again| life.free < again.alloc)
-                    || Some(life.alloc) == self.place_of(pair[0])
+            let is_variable = |(nth, life): &(usize, &&Lifetime)| {
+                older.get(nth + 1).is_none_or(|again| life.to < again.from) || Some(life.seq) == pair[0].seq
             };
             for (_, life) in older.iter().enumerate().filter(is_variable) {
-                let next = newer.get(newer.partition_point(|newer| newer.alloc < life.alloc));
+                let next = newer.get(newer.partition_point(|newer| newer.from < life.from));
                 // Dropped with it, as here.
-                let next = next.filter(|next| next.allocs == life.allocs && next.free < life.free);
-                let gone = |next: &RepeatedLife| Absence {
+                let is_dropped_too = |next: &&&Lifetime| {
+                    next.to < life.to && self.allocs_before_free(next) == self.allocs_before_free(life)
+                };
+                let gone = |next: &&Lifetime| Absence {
                     seq: life.seq,
-                    from: next.alloc + 1,
-                    until: life.free,
+                    from: next.from as usize,
+                    until: life.to as usize - 1,
                     size: pair[0].size,
                 };
-                absences.extend(next.filter(|next| next.alloc < life.free).map(gone));
+                absences.extend(next.filter(is_dropped_too).map(gone));
             }
         }
         absences
@@ -288,25 +249,12 @@ impl<'a> Log<'a> {
         complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
-    fn place_of(&self, block: &Block) -> Option<usize> {
-        self.allocated.get(&block.seq?).map(|place| place.at)
-    }
-
-    /// The lives of all blocks of this stack, thread and size that were freed, in the order of their allocation.
-    fn lives_like(&self, block: &Block) -> Vec<RepeatedLife> {
-        let (mut lives, mut open, mut allocs) = (Vec::new(), HashMap::<NonZeroU64, usize, RandomState>::default(), 0);
-        for (at, record) in self.device.records.iter().enumerate() {
-            let Some(seq) = record.alloc_seq else { continue };
-            if record.kind == RecordKind::Free {
-                lives.extend(open.remove(&seq).map(|alloc| RepeatedLife { seq, alloc, free: at, allocs }));
-                continue;
-            }
-            allocs += usize::from(record.thread == block.thread);
-            if (record.stack, record.thread, record.size) == (block.stack, block.thread, block.size) {
-                open.insert(seq, at);
-            }
-        }
-        lives.sort_unstable_by_key(|life| life.alloc);
+    /// The lives of all blocks of this stack, thread and size that the log has whole, in the order of their allocation.
+    fn lives_like(&self, block: &Block) -> Vec<&'a Lifetime> {
+        let of = |block: &Block| (block.stack, block.thread, block.size);
+        let is_whole = |life: &&Lifetime| life.from > 0 && life.to != NEVER && of(&life.block) == of(block);
+        let mut lives: Vec<&Lifetime> = self.device.lifetimes().iter().filter(is_whole).collect();
+        lives.sort_by_key(|life| life.from);
         lives
     }
 

@@ -32,7 +32,7 @@ fn recording(steps: &[i64]) -> SnapshotData {
 }
 
 fn found(data: &SnapshotData) -> Vec<LiveTwice> {
-    live_twice(&Attribution::new(data), &data.devices[0])
+    live_twice(&Attribution::new(data), &DeviceView::of(data, &data.devices[0]))
 }
 
 #[test]
