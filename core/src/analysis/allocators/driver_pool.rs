@@ -149,18 +149,7 @@ impl Allocator for DriverPool {
         let Some(size) = self.blocks.remove(&address) else { return };
         let Some((base, end)) = self.segment(address) else { return };
         self.used -= size;
-        let (mut from, mut to) = (address, address + size);
-        if let Some(before) = self.gaps.up_to(address).filter(|gap| gap.address >= base && gap.end() == from) {
-            self.gaps.remove(before.address);
-            from = before.address;
-        }
-        if to < end
-            && let Some(after) = self.gaps.remove(to)
-        {
-            to = after.end();
-        }
-        self.gaps.insert(Gap { address: from, size: to - from });
-        if (from, to) == (base, end) {
+        if self.gaps.give_back(Gap { address, size }, base..end).size == end - base {
             self.empty.insert(base);
         }
     }

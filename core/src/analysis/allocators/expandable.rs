@@ -82,21 +82,8 @@ impl PyTorchAllocator {
         let address = self.next;
         self.next = address.checked_add(length)?;
         self.segments.insert(address, TorchSegment { size: length, stream, is_small });
-        self.add_unmapped(address, length, address);
+        self.add(address, Piece { size: length, segment: address, state: PieceState::Unmapped });
         Some(address)
-    }
-
-    fn add_unmapped(&mut self, address: u64, size: u64, segment: u64) {
-        let Some(pool) = self.segments.get(&segment).map(|segment| segment.pool()) else { return };
-        self.pieces.insert(address, Piece { size, segment, state: PieceState::Unmapped });
-        self.unmapped.entry(pool).or_default().insert(address);
-    }
-
-    fn remove_unmapped(&mut self, address: u64) -> Option<Piece> {
-        let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == PieceState::Unmapped)?;
-        let pool = self.segments.get(&piece.segment)?.pool();
-        self.unmapped.get_mut(&pool)?.remove(&address);
-        self.pieces.remove(&address)
     }
 
     /// Maps whole pages for `size` bytes at the front of an unmapped piece. Returns the free piece that has them.
@@ -106,12 +93,12 @@ impl PyTorchAllocator {
         if !self.has_room(length, limit) {
             return None;
         }
-        let piece = self.remove_unmapped(address)?;
+        let piece = self.remove(address, PieceState::Unmapped)?;
         if length < piece.size {
-            self.add_unmapped(address + length, piece.size - length, piece.segment);
+            self.add(address + length, Piece { size: piece.size - length, ..piece });
         }
         self.reserved += length;
-        Some(self.join_free(address, length, piece.segment))
+        Some(self.join(address, Piece { size: length, state: PieceState::Free, ..piece }))
     }
 
     /// Releases the whole pages in a free piece.
@@ -121,30 +108,18 @@ impl PyTorchAllocator {
         let (page, end) = (page(segment), address + piece.size);
         let from = piece.segment + (address - piece.segment).next_multiple_of(page);
         let to = piece.segment + (end - piece.segment) / page * page;
-        if to <= from || self.remove_free(address).is_none() {
+        if to <= from || self.remove(address, PieceState::Free).is_none() {
             return;
         }
         self.reserved -= to - from;
         // In the order of addresses: each part looks for a neighbour before it.
         if address < from {
-            self.join_free(address, from - address, piece.segment);
+            self.join(address, Piece { size: from - address, ..piece });
         }
-        self.join_unmapped(from, to, piece.segment);
+        self.join(from, Piece { size: to - from, state: PieceState::Unmapped, ..piece });
         if to < end {
-            self.join_free(to, end - to, piece.segment);
+            self.join(to, Piece { size: end - to, ..piece });
         }
-    }
-
-    fn join_unmapped(&mut self, mut from: u64, mut to: u64, segment: u64) {
-        let is_unmapped = |piece: &Piece| piece.state == PieceState::Unmapped && piece.segment == segment;
-        let before = self.pieces.range(..from).next_back().filter(|(_, piece)| is_unmapped(piece)).map(|(at, _)| *at);
-        if let Some(before) = before.filter(|before| self.remove_unmapped(*before).is_some()) {
-            from = before;
-        }
-        if self.pieces.get(&to).is_some_and(is_unmapped) {
-            to += self.remove_unmapped(to).map_or(0, |piece| piece.size);
-        }
-        self.add_unmapped(from, to - from, segment);
     }
 }
 

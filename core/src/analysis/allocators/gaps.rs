@@ -3,6 +3,8 @@
 //! A sorted list in chunks, each with its largest piece, as in an unrolled linked list: a search looks at the chunks' figures and then
 //! into one chunk.
 
+use std::ops::Range;
+
 /// A free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
@@ -100,17 +102,21 @@ impl Gaps {
         Some(address)
     }
 
-    /// Adds a piece, joined with its neighbours.
-    pub(super) fn give_back(&mut self, gap: Gap) {
+    /// Adds a piece, joined with its neighbours within these addresses. Returns what it is then.
+    pub(super) fn give_back(&mut self, gap: Gap, within: Range<u64>) -> Gap {
         let (mut from, mut to) = (gap.address, gap.end());
-        if let Some(before) = self.up_to(from).filter(|before| before.end() == from) {
+        if let Some(before) = self.up_to(from).filter(|gap| gap.address >= within.start && gap.end() == from) {
             self.remove(before.address);
             from = before.address;
         }
-        if let Some(after) = self.remove(to) {
+        if to < within.end
+            && let Some(after) = self.remove(to)
+        {
             to = after.end();
         }
-        self.insert(Gap { address: from, size: to - from });
+        let joined = Gap { address: from, size: to - from };
+        self.insert(joined);
+        joined
     }
 
     /// The size of the largest piece.

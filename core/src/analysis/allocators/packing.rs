@@ -155,7 +155,7 @@ impl Arena for Gaps {
     }
 
     fn give(&mut self, gap: Gap) {
-        self.give_back(gap);
+        self.give_back(gap, 0..u64::MAX);
     }
 }
 

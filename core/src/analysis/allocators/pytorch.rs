@@ -141,7 +141,7 @@ impl PyTorchAllocator {
         }
         let address = self.next;
         self.next = address.checked_add(length)?;
-        self.add_segment(address, TorchSegment { size: length, stream: pool.0, is_small: pool.1 });
+        self.seed(address, TorchSegment { size: length, stream: pool.0, is_small: pool.1 }, &[]);
         Some(address)
     }
 
@@ -149,57 +149,58 @@ impl PyTorchAllocator {
         self.reserved.checked_add(length).is_some_and(|reserved| reserved <= limit)
     }
 
-    pub(super) fn add_segment(&mut self, address: u64, segment: TorchSegment) {
-        self.segments.insert(address, segment);
-        self.reserved += segment.size;
-        self.add_free(address, segment.size, address);
-    }
-
-    fn add_free(&mut self, address: u64, size: u64, segment: u64) {
-        let Some(whole) = self.segments.get(&segment).copied() else { return };
-        self.pieces.insert(address, Piece { size, segment, state: PieceState::Free });
-        self.free.entry(whole.pool()).or_default().insert((size, address));
-        if size == whole.size {
+    pub(super) fn add(&mut self, address: u64, piece: Piece) {
+        let Some(whole) = self.segments.get(&piece.segment).copied() else { return };
+        self.pieces.insert(address, piece);
+        match piece.state {
+            PieceState::Free => _ = self.free.entry(whole.pool()).or_default().insert((piece.size, address)),
+            PieceState::Unmapped => _ = self.unmapped.entry(whole.pool()).or_default().insert(address),
+            PieceState::Used => {}
+        }
+        if piece.state == PieceState::Free && piece.size == whole.size {
             self.whole.insert(address);
         }
     }
 
-    /// Takes a free piece out of its pool, or joins it with others.
-    pub(super) fn remove_free(&mut self, address: u64) -> Option<Piece> {
-        let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == PieceState::Free)?;
+    /// Takes a piece in this state out of its pool, or joins it with others.
+    pub(super) fn remove(&mut self, address: u64, state: PieceState) -> Option<Piece> {
+        let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == state)?;
         let pool = self.segments.get(&piece.segment)?.pool();
-        self.free.get_mut(&pool)?.remove(&(piece.size, address));
+        match state {
+            PieceState::Free => _ = self.free.get_mut(&pool)?.remove(&(piece.size, address)),
+            PieceState::Unmapped => _ = self.unmapped.get_mut(&pool)?.remove(&address),
+            PieceState::Used => {}
+        }
         self.whole.remove(&address);
-        self.pieces.remove(&address);
-        Some(piece)
+        self.pieces.remove(&address)
     }
 
     /// Uses a free piece, or its front.
     pub(super) fn take(&mut self, address: u64, size: u64) -> Option<u64> {
-        let piece = self.remove_free(address)?;
+        let piece = self.remove(address, PieceState::Free)?;
         let is_small = self.segments.get(&piece.segment)?.is_small;
         let remaining = piece.size.checked_sub(size)?;
         let taken = if self.is_split(size, remaining, is_small) { size } else { piece.size };
         self.pieces.insert(address, Piece { size: taken, state: PieceState::Used, ..piece });
         if taken < piece.size {
-            self.add_free(address + taken, piece.size - taken, piece.segment);
+            self.add(address + taken, Piece { size: piece.size - taken, ..piece });
         }
         self.used += taken;
         Some(address)
     }
 
-    /// Adds a free piece, joined with its free neighbours. Returns where it begins.
-    pub(super) fn join_free(&mut self, address: u64, size: u64, segment: u64) -> u64 {
-        let (mut from, mut to) = (address, address + size);
-        let is_free = |piece: &Piece| piece.state == PieceState::Free && piece.segment == segment;
-        let before = self.pieces.range(..address).next_back().filter(|(_, piece)| is_free(piece)).map(|(at, _)| *at);
-        if let Some(before) = before.filter(|before| self.remove_free(*before).is_some()) {
+    /// Adds a piece, joined with its neighbours in the same state. Returns where it begins.
+    pub(super) fn join(&mut self, address: u64, piece: Piece) -> u64 {
+        let (mut from, mut to) = (address, address + piece.size);
+        let is_like = |other: &Piece| (other.state, other.segment) == (piece.state, piece.segment);
+        let before = self.pieces.range(..address).next_back().filter(|(_, other)| is_like(other)).map(|(at, _)| *at);
+        if let Some(before) = before.filter(|before| self.remove(*before, piece.state).is_some()) {
             from = before;
         }
-        if self.pieces.get(&to).is_some_and(is_free) {
-            to += self.remove_free(to).map_or(0, |piece| piece.size);
+        if self.pieces.get(&to).is_some_and(is_like) {
+            to += self.remove(to, piece.state).map_or(0, |other| other.size);
         }
-        self.add_free(from, to - from, segment);
+        self.add(from, Piece { size: to - from, ..piece });
         from
     }
 
@@ -209,21 +210,22 @@ impl PyTorchAllocator {
         self.segments.insert(address, segment);
         self.reserved += segment.size;
         let end = address + segment.size;
+        let free = |size| Piece { size, segment: address, state: PieceState::Free };
         let mut at = address;
         for (place, block) in blocks.iter().enumerate() {
             let next = blocks.get(place + 1).map_or(end, |next| next.address);
             let size = self.rounded(block.size).unwrap_or(block.size);
             let Some(remaining) = next.checked_sub(block.address.saturating_add(size)) else { continue };
             if block.address > at {
-                self.add_free(at, block.address - at, address);
+                self.add(at, free(block.address - at));
             }
             let taken = if self.is_split(size, remaining, segment.is_small) { size } else { size + remaining };
-            self.pieces.insert(block.address, Piece { size: taken, segment: address, state: PieceState::Used });
+            self.pieces.insert(block.address, Piece { state: PieceState::Used, ..free(taken) });
             self.used += taken;
             at = block.address + taken;
         }
         if end > at {
-            self.add_free(at, end - at, address);
+            self.add(at, free(end - at));
         }
     }
 
@@ -253,7 +255,7 @@ impl PyTorchAllocator {
 
     /// Releases a free piece that is a whole segment.
     pub(super) fn release(&mut self, address: u64) -> bool {
-        if !self.whole.contains(&address) || self.remove_free(address).is_none() {
+        if !self.whole.contains(&address) || self.remove(address, PieceState::Free).is_none() {
             return false;
         }
         let Some(segment) = self.segments.remove(&address) else { return false };
@@ -273,11 +275,9 @@ impl Allocator for PyTorchAllocator {
     }
 
     fn free(&mut self, address: u64) {
-        let is_used = |piece: &Piece| piece.state == PieceState::Used;
-        let Some(piece) = self.pieces.get(&address).copied().filter(is_used) else { return };
-        self.pieces.remove(&address);
+        let Some(piece) = self.remove(address, PieceState::Used) else { return };
         self.used -= piece.size;
-        self.join_free(address, piece.size, piece.segment);
+        self.join(address, Piece { state: PieceState::Free, ..piece });
     }
 
     fn trim(&mut self) {
