@@ -115,6 +115,7 @@ pub mod export;
 mod figures;
 #[doc(hidden)]
 pub mod input;
+mod numbered;
 mod pytorch_words;
 #[cfg(test)]
 #[path = "../../tests/support/random.rs"]

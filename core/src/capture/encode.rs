@@ -1,6 +1,5 @@
 //! Capture writer: chunks, each with a checksum. [`super`] documents the bytes.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 
@@ -8,10 +7,11 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::part::LogStart;
 use super::{Commit, Counters, Driver, MAGIC, PrivatePool, StreamPart, Tag, VERSION};
+use crate::numbered::Numbered;
 use crate::snapshot::{
-    Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Gap,
-    GpuWork, GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OlderTime, OutOfMemory, Process, Record,
-    ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+    Block, BlockIdle, BlockName, BlockUses, CallTime, CodeAddress, ContextNode, Device, DeviceSnapshot, Gap, GpuWork,
+    GraphNode, HostMemory, Launcher, LoadedObject, Mappings, Mark, OlderTime, OutOfMemory, Process, Record, ScopeStats,
+    Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 use crate::symbol::{AddressKind, label};
 
@@ -166,17 +166,20 @@ impl<W: Write> Encoder<W> {
     }
 
     fn frames(&mut self, stacks: &Stacks) -> io::Result<()> {
-        let (texts, numbers) = unique_texts(&stacks.frames);
-        let number = |text: &str| numbers.get(text).copied().unwrap_or(0);
+        let mut texts = Numbered::<&str>::default();
+        for frame in &stacks.frames {
+            texts.number(frame.function_or_empty());
+            texts.number(frame.file_or_empty());
+        }
         self.chunk(Tag::Frames, |p| {
-            p.count(texts.len());
-            texts.iter().for_each(|text| p.text(text));
+            p.count(texts.keys().len());
+            texts.keys().for_each(|text| p.text(text));
             for address in &stacks.addresses {
                 let frames = stacks.frames_at(address);
                 p.count(frames.len());
                 for frame in frames {
-                    p.raw(number(frame.function_or_empty()));
-                    p.raw(number(frame.file_or_empty()));
+                    p.count(texts.number(frame.function_or_empty()));
+                    p.count(texts.number(frame.file_or_empty()));
                     p.raw(with_flag(frame.line.map_or(0, NonZeroU32::get), frame.inlined));
                 }
             }
@@ -370,16 +373,4 @@ impl Counters {
             stats: snapshot.stats,
         }
     }
-}
-
-/// The functions and files of frames, each once, in the order in which they occur; and the position of each.
-fn unique_texts(frames: &[Frame]) -> (Vec<&str>, HashMap<&str, u64>) {
-    let (mut texts, mut numbers) = (Vec::new(), HashMap::new());
-    for text in frames.iter().flat_map(|frame| [frame.function_or_empty(), frame.file_or_empty()]) {
-        numbers.entry(text).or_insert_with(|| {
-            texts.push(text);
-            texts.len() as u64 - 1
-        });
-    }
-    (texts, numbers)
 }

@@ -6,9 +6,9 @@ use std::io::Write;
 
 use self::points::{HeapPoint, points};
 use super::gathered::Gathered;
-use super::viewers::Numbered;
 use super::{Export, LeftOut};
 use crate::error::Error;
+use crate::numbered::Numbered;
 use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
@@ -32,7 +32,7 @@ impl Export for Dhat {
         let recording = Recording::new(data);
         let device = recording.device_or_main(self.device);
         // The format requires that frame 0 is the root.
-        let mut frames = Numbered::new();
+        let mut frames = Numbered::default();
         frames.number("[root]".to_owned());
         let points = device.map(|device| points(device, &mut frames));
         let mut out = Gathered::new(out);

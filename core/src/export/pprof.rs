@@ -12,10 +12,11 @@ use std::rc::Rc;
 
 use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
-use super::viewers::{Numbered, ShownFrames, rest, sums};
+use super::viewers::{ShownFrames, rest, sums};
 use super::{Export, LeftOut};
 use crate::analysis::{Moment, NO_STACK, operator_label};
 use crate::error::Error;
+use crate::numbered::Numbered;
 use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
 use crate::snapshot::{Block, ContextId, Device, SnapshotData, StackId, Weight};
@@ -82,7 +83,7 @@ impl<'a> ProfileBuilder<'a> {
     fn device(&mut self, device: &DeviceView<'_>) -> Result<(), Error> {
         let categories = device.categories();
         let key = |block: &Block| (block.stack, block.context, categories.label(block.seq));
-        let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::new();
+        let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::default();
         let (at_peak, end) = (device.at_peak(), device.at_end());
         let allocated = device.at(&Moment::Allocated)?;
         for (key, weight) in sums(&allocated, key).rows() {

@@ -1,55 +1,16 @@
-//! What the formats of profile viewers share: an insertion-ordered map, the frames to show, and the rows without a stack.
+//! What the formats of profile viewers share: the frames to show, and the rows without a stack.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::analysis::{LiveSet, label_of_rest};
 use crate::attribute::Origin;
+use crate::numbered::Numbered;
 use crate::snapshot::{Block, CodeAddress, Frame, SnapshotData, StackId, Weight};
 use crate::units;
 
-/// Map that numbers its keys from 0 in the order of first use.
-pub(super) struct Numbered<K, V = ()> {
-    numbers: HashMap<K, usize>,
-    rows: Vec<(K, V)>,
-}
-
-impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
-    pub(super) fn new() -> Self {
-        Self { numbers: HashMap::new(), rows: Vec::new() }
-    }
-
-    /// The key's number.
-    pub(super) fn number(&mut self, key: K) -> usize {
-        let (next, rows) = (self.rows.len(), &mut self.rows);
-        *self.numbers.entry(key).or_insert_with_key(|key| {
-            rows.push((key.clone(), V::default()));
-            next
-        })
-    }
-
-    /// Changes the key's value.
-    pub(super) fn update(&mut self, key: K, change: impl FnOnce(&mut V)) {
-        let number = self.number(key);
-        self.update_row(number, change);
-    }
-
-    /// Changes the value of the key with this number.
-    pub(super) fn update_row(&mut self, number: usize, change: impl FnOnce(&mut V)) {
-        if let Some((_, value)) = self.rows.get_mut(number) {
-            change(value);
-        }
-    }
-
-    /// Keys and values by number.
-    pub(super) fn rows(&self) -> &[(K, V)] {
-        &self.rows
-    }
-}
-
 /// The blocks of a live set, summed by a key, in the order of their allocation.
 pub(super) fn sums<K: Clone + Eq + Hash>(live: &LiveSet<'_>, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
-    let mut sums = Numbered::new();
+    let mut sums = Numbered::default();
     live.weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
     sums
 }

@@ -1,8 +1,7 @@
 //! Call sites of operators, for each stack.
 
-use std::collections::HashMap;
-
 use crate::attribute::{self, Attribution, allocates_once};
+use crate::numbered::Numbered;
 use crate::snapshot::{Frame, StackId};
 
 /// An operator and all calls outside of it, which stacks of one operator call share.
@@ -30,11 +29,10 @@ pub(super) struct Sites<'a>(Vec<Option<Site<'a>>>);
 
 impl<'a> Sites<'a> {
     pub(super) fn of(data: &'a Attribution<'a>) -> Self {
-        let mut numbers: HashMap<Key<'a>, usize> = HashMap::new();
+        let mut numbers = Numbered::<Key<'a>>::default();
         let mut site = |(stack, calls)| {
             let key = key(data, StackId(stack), calls)?;
-            let (operator, is_backward, next) = (key.operator, key.is_backward, numbers.len());
-            let number = *numbers.entry(key).or_insert(next);
+            let (operator, is_backward, number) = (key.operator, key.is_backward, numbers.number(key));
             Some(Site { number, operator, is_backward, is_once: allocates_once(data, StackId(stack), operator) })
         };
         Self((0u32..).zip(data.stacks.each_calls()).map(&mut site).collect())

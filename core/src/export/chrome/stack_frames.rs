@@ -1,12 +1,9 @@
 //! Stack frame table of a trace: a prefix tree from the outermost frame inwards, each path once.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::event::Object;
 use crate::analysis::frame_location;
 use crate::export::gathered::quoted;
+use crate::numbered::Numbered;
 use crate::snapshot::{SnapshotData, StackId};
 
 /// The frames of a snapshot; frames with the same text have the same number.
@@ -18,15 +15,11 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn of(data: &SnapshotData) -> Self {
-        let (mut known, mut locations) = (HashMap::new(), Vec::new());
-        let mut number = |location: String| {
-            *known.entry(location).or_insert_with_key(|location| {
-                locations.push(quoted(location));
-                locations.len() as u32 - 1
-            })
-        };
+        let mut texts = Numbered::<String>::default();
         let frames = data.stacks.frames.iter();
-        let numbers = frames.map(|frame| number(frame_location(frame, &data.process.working_dir))).collect();
+        let number = |frame| texts.number(frame_location(frame, &data.process.working_dir)) as u32;
+        let numbers = frames.map(number).collect();
+        let locations = texts.keys().map(|location| quoted(location)).collect();
         Self { numbers, locations }
     }
 
@@ -43,10 +36,8 @@ impl Frames {
 pub(super) struct StackFrames<'a> {
     data: &'a SnapshotData,
     frames: &'a Frames,
-    /// By parent (0 is the root) and frame.
-    numbers: HashMap<(u32, u32), u32, RandomState>,
-    /// Entry `n` is frame `n + 1`: its parent and itself.
-    table: Vec<(u32, u32)>,
+    /// Entry `n` is frame `n + 1`: its parent (0 is the root) and itself.
+    table: Numbered<(u32, u32)>,
     /// For each stack, the number of its innermost frame.
     leaves: Vec<Option<u32>>,
 }
@@ -54,7 +45,7 @@ pub(super) struct StackFrames<'a> {
 impl<'a> StackFrames<'a> {
     pub(super) fn new(data: &'a SnapshotData, frames: &'a Frames) -> Self {
         let leaves = vec![None; data.stacks.len()];
-        Self { data, frames, numbers: HashMap::default(), table: Vec::new(), leaves }
+        Self { data, frames, table: Numbered::default(), leaves }
     }
 
     /// The number of a stack's innermost frame; 0 if it has none.
@@ -79,7 +70,7 @@ impl<'a> StackFrames<'a> {
 
     pub(super) fn write(&self, out: &mut Object<'_, '_>) {
         out.object("stackFrames", |out| {
-            for (number, (parent, frame)) in (1u32..).zip(&self.table) {
+            for (number, (parent, frame)) in (1u32..).zip(self.table.keys()) {
                 out.object(&number.to_string(), |out| {
                     out.json("name", self.frames.location(*frame));
                     if *parent > 0 {
@@ -91,11 +82,6 @@ impl<'a> StackFrames<'a> {
     }
 
     fn below(&mut self, parent: u32, frame: u32) -> u32 {
-        let next = self.table.len() as u32 + 1;
-        let number = *self.numbers.entry((parent, frame)).or_insert(next);
-        if number == next {
-            self.table.push((parent, frame));
-        }
-        number
+        self.table.number((parent, frame)) as u32 + 1
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::analysis::{LiveSet, NO_STACK, log_start_ns, shorten_path};
-use crate::export::viewers::{Numbered, ShownFrames, frame_name, rest};
+use crate::export::viewers::{ShownFrames, frame_name, rest};
+use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
@@ -65,7 +66,7 @@ struct PointBuilder<'a, 'n> {
 
 impl<'a, 'n> PointBuilder<'a, 'n> {
     fn new(data: &'a SnapshotData, names: &'n mut Numbered<String>) -> Self {
-        Self { data, shown: ShownFrames::of(data), names, of_stack: HashMap::new(), points: Numbered::new() }
+        Self { data, shown: ShownFrames::of(data), names, of_stack: HashMap::new(), points: Numbered::default() }
     }
 
     fn totals(&mut self, device: &DeviceView<'_>) {

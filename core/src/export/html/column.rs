@@ -30,20 +30,19 @@ impl ColumnStore {
             Coding::Plain => values.collect(),
             Coding::Delta => deltas(values).collect(),
         };
-        let width = width_of(values.iter().copied().max().unwrap_or(0));
-        let planes: Vec<u8> =
-            (0..width).flat_map(|byte| values.iter().map(move |value| (value >> (8 * byte)) as u8)).collect();
-        let coding = if coding == Coding::Delta { "delta" } else { "plain" };
-        self.put(name, &format!("data-coding=\"{coding}\" data-width=\"{width}\""), &planes);
+        self.planes(name, if coding == Coding::Delta { "delta" } else { "plain" }, &values);
     }
 
     /// Differences that may be negative.
     pub(super) fn signed(&mut self, name: &str, values: impl Iterator<Item = i64>) {
-        let values: Vec<u64> = values.map(zigzag).collect();
+        self.planes(name, "signed", &values.map(zigzag).collect::<Vec<u64>>());
+    }
+
+    fn planes(&mut self, name: &str, coding: &str, values: &[u64]) {
         let width = width_of(values.iter().copied().max().unwrap_or(0));
         let planes: Vec<u8> =
             (0..width).flat_map(|byte| values.iter().map(move |value| (value >> (8 * byte)) as u8)).collect();
-        self.put(name, &format!("data-coding=\"signed\" data-width=\"{width}\""), &planes);
+        self.put(name, &format!("data-coding=\"{coding}\" data-width=\"{width}\""), &planes);
     }
 
     pub(super) fn json(&mut self, name: &str, value: &serde_json::Value) {

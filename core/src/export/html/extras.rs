@@ -1,6 +1,7 @@
 //! Columns beside the blocks: stacks, scopes over time, segments, operator calls.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use super::column::ColumnStore;
 use super::keys::UsedStacks;
 use crate::analysis::{OperatorCall, operators, shorten_path};
 use crate::attribute::Origin;
+use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::{
     ContextId, DeviceSnapshot, Frame, OpenStack, RecordKind, Segment, SnapshotData, SymbolName, ThreadId,
@@ -35,26 +37,21 @@ impl Most {
 
 /// The stacks as numbers of frames, innermost first. Returns the frames: function, file and line, whose code.
 pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut ColumnStore) -> Value {
-    let mut numbers: HashMap<(String, String), u64> = HashMap::new();
-    let mut frames: Vec<Value> = Vec::new();
-    let mut calls = Vec::new();
-    let mut depths = Vec::new();
-    for stack in &used.ids {
+    let mut names = Numbered::<(String, String), Option<u8>>::default();
+    let (mut calls, mut depths) = (Vec::new(), Vec::new());
+    for stack in used.ids() {
         let before = calls.len();
-        for frame in data.stacks.frames(*stack) {
-            let named = named(frame, &data.process.working_dir);
-            let next = numbers.len() as u64;
-            let number = *numbers.entry(named.clone()).or_insert_with(|| {
-                frames.push(json!([named.0, named.1, origin(Origin::of(&data.settings.rules, frame))]));
-                next
-            });
-            calls.push(number);
+        for frame in data.stacks.frames(stack) {
+            let number = names.number(named(frame, &data.process.working_dir));
+            let of = || origin(Origin::of(&data.settings.rules, frame));
+            names.update_row(number, |origin| _ = origin.get_or_insert_with(of));
+            calls.push(number as u64);
         }
         depths.push((calls.len() - before) as u64);
     }
     columns.numbers("stack.depth", Plain, depths.into_iter());
     columns.numbers("stack.frames", Delta, calls.into_iter());
-    frames.into()
+    names.rows().iter().map(|((name, place), origin)| json!([name, place, origin])).collect()
 }
 
 fn named(frame: &Frame, working_dir: &str) -> (String, String) {
@@ -164,22 +161,13 @@ pub(super) fn calls(device: &DeviceView<'_>, most: usize, columns: &mut ColumnSt
         calls.truncate(most);
         calls.sort_by_key(|call| (call.begin_ns, call.end_ns));
     }
-    let mut texts: Vec<String> = Vec::new();
-    let mut numbers: HashMap<String, u64> = HashMap::new();
-    let mut text = |name: &str, of: &dyn Fn(&OperatorCall) -> String, columns: &mut ColumnStore| {
-        let number = |call| {
-            let text = of(call);
-            *numbers.entry(text.clone()).or_insert_with(|| {
-                texts.push(text);
-                texts.len() as u64 - 1
-            })
-        };
-        let found: Vec<u64> = calls.iter().map(number).collect();
-        columns.numbers(name, Plain, found.into_iter());
+    let mut texts = Numbered::<Arc<str>>::default();
+    let mut text = |name: &str, of: fn(&OperatorCall) -> &Arc<str>, columns: &mut ColumnStore| {
+        columns.numbers(name, Plain, calls.iter().map(|call| texts.number(of(call).clone()) as u64));
     };
-    text("call.operator", &|call| call.operator.to_string(), columns);
-    text("call.line", &|call| call.line.to_string(), columns);
-    text("call.scope", &|call| call.scope.to_string(), columns);
+    text("call.operator", |call| &call.operator, columns);
+    text("call.line", |call| &call.line, columns);
+    text("call.scope", |call| &call.scope, columns);
     columns.numbers("call.number", Plain, calls.iter().map(|call| call.number));
     columns.numbers("call.backward", Plain, calls.iter().map(|call| call.is_backward.into()));
     columns.numbers("call.begin", Delta, calls.iter().map(|call| call.begin_ns));
@@ -188,5 +176,5 @@ pub(super) fn calls(device: &DeviceView<'_>, most: usize, columns: &mut ColumnSt
     columns.signed("call.added", calls.iter().map(|call| call.added));
     columns.numbers("call.before", Plain, calls.iter().map(|call| call.before));
     columns.numbers("call.peak", Plain, calls.iter().map(|call| call.peak));
-    (texts.into(), calls.len(), left_out)
+    (texts.keys().map(|text| &**text).collect(), calls.len(), left_out)
 }

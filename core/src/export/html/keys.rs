@@ -1,11 +1,8 @@
 //! Keys that blocks are grouped by, with the labels of core's tables: line, operator, category, scope, …
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::history::{HistoryRow, PageHistory};
 use crate::analysis::{Key, KeySource, Labels, NO_PARAMETER};
+use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::StackId;
 
@@ -32,30 +29,24 @@ impl BlockKey {
 
 /// The stacks that blocks have, numbered in the order of their first use.
 #[derive(Debug, Default)]
-pub(super) struct UsedStacks {
-    pub(super) ids: Vec<StackId>,
-    numbers: HashMap<StackId, u32, RandomState>,
-}
+pub(super) struct UsedStacks(Numbered<StackId>);
 
 impl UsedStacks {
     pub(super) fn of(history: &PageHistory) -> Self {
         let mut used = Self::default();
         for row in &history.rows {
-            used.add(row.block.stack);
-            used.add(row.freed_at);
+            used.0.number(row.block.stack);
+            used.0.number(row.freed_at);
         }
         used
     }
 
-    fn add(&mut self, stack: StackId) {
-        let next = self.ids.len() as u32;
-        if *self.numbers.entry(stack).or_insert(next) == next {
-            self.ids.push(stack);
-        }
+    pub(super) fn ids(&self) -> impl Iterator<Item = StackId> {
+        self.0.keys().copied()
     }
 
     pub(super) fn number(&self, stack: StackId) -> u32 {
-        self.numbers.get(&stack).copied().unwrap_or(0)
+        self.0.get(&stack).map_or(0, |number| number as u32)
     }
 }
 
@@ -65,7 +56,7 @@ impl BlockKey {
         let mut labels = Labels::by(device, key, 0);
         let source = labels.source();
         let numbers: Vec<usize> = match source {
-            KeySource::Stack => stacks.ids.iter().map(|stack| labels.number_at(stack.0)).collect(),
+            KeySource::Stack => stacks.ids().map(|stack| labels.number_at(stack.0)).collect(),
             KeySource::Context => {
                 (0..device.data().contexts.len().max(1) as u32).map(|id| labels.number_at(id)).collect()
             }

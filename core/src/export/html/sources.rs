@@ -35,7 +35,7 @@ pub(super) struct SourceTexts {
 impl SourceTexts {
     pub(super) fn of(data: &SnapshotData, stacks: &UsedStacks) -> Self {
         let mut lines: BTreeMap<&str, BTreeSet<(usize, String)>> = BTreeMap::new();
-        for frame in stacks.ids.iter().flat_map(|stack| data.stacks.frames(*stack)) {
+        for frame in stacks.ids().flat_map(|stack| data.stacks.frames(stack)) {
             let is_own = || Origin::of(&data.settings.rules, frame) == Origin::Workspace;
             if let (Some(file), Some(line)) = (frame.known_file(), frame.line)
                 && is_own()

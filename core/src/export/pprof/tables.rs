@@ -2,7 +2,8 @@
 
 use crate::analysis::shorten_path;
 use crate::export::protobuf::ProtoMessage;
-use crate::export::viewers::{Numbered, frame_name};
+use crate::export::viewers::frame_name;
+use crate::numbered::Numbered;
 use crate::snapshot::Frame;
 
 /// The frames of a code address, innermost first: number of the function, and line.
@@ -17,10 +18,10 @@ pub(super) struct ProfileTables {
 
 impl ProfileTables {
     pub(super) fn new() -> Self {
-        let mut strings = Numbered::new();
+        let mut strings = Numbered::default();
         // The format requires that string 0 is empty.
         strings.number(String::new());
-        Self { strings, functions: Numbered::new(), locations: Numbered::new() }
+        Self { strings, functions: Numbered::default(), locations: Numbered::default() }
     }
 
     pub(super) fn string(&mut self, text: &str) -> u64 {

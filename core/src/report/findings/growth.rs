@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, is_large, line_of, lines, then_at_most};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_native};
+use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, ContextNode, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
@@ -193,7 +194,7 @@ impl Loops {
         }
         let long = times.into_iter().filter(|(_, times)| times.len() >= STEPS);
         let of = long.map(|((thread, pattern), times)| {
-            let of = format!("{} scopes `{}`", grouped(times.len() as u64), patterns.names[pattern]);
+            let of = format!("{} scopes `{}`", grouped(times.len() as u64), patterns.names.rows()[pattern].0.1);
             ((thread, pattern), LoopSteps { of, times })
         });
         Self { of: of.collect(), patterns }
@@ -204,19 +205,13 @@ impl Loops {
 struct ScopePatterns {
     /// By context; `None` for modules.
     numbers: Vec<Option<usize>>,
-    names: Vec<String>,
+    names: Numbered<(ContextId, String)>,
 }
 
 impl ScopePatterns {
     fn of(data: &Attribution<'_>) -> Self {
-        let (mut known, mut names) = (HashMap::new(), Vec::new());
-        let mut number = |node: &ContextNode| {
-            let name = name_pattern(&node.name);
-            *known.entry((node.parent, name.clone())).or_insert_with(|| {
-                names.push(name);
-                names.len() - 1
-            })
-        };
+        let mut names = Numbered::default();
+        let mut number = |node: &ContextNode| names.number((node.parent, name_pattern(&node.name)));
         let numbers = data.contexts.iter().map(|node| (!node.module).then(|| number(node))).collect();
         Self { numbers, names }
     }
