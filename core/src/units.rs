@@ -55,6 +55,11 @@ pub fn signed(bytes: i64) -> String {
     }
 }
 
+/// Nanoseconds in seconds.
+pub fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
 /// Formats a number with groups of three digits: `960,194,048`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::breakdown::at;
 use super::labels::{Labels, line_label};
 use crate::attribute::{AllocationSite, Attribution, HintedLifetime, allocation_site, is_interpreter};
 use crate::recording::DeviceView;
@@ -37,9 +38,7 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     let mut labels = Labels::of_stacks(device.data(), line_label);
     let mut by_line: Vec<Vec<Allocated>> = Vec::new();
     for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
-        let number = labels.number_at(life.stack.0);
-        by_line.resize_with(by_line.len().max(number + 1), Vec::new);
-        by_line[number].push(Allocated { life, pass: categories.pass_of(life) });
+        at(&mut by_line, labels.number_at(life.stack.0)).push(Allocated { life, pass: categories.pass_of(life) });
     }
     let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (&str, Vec<Allocated>)| {

@@ -7,7 +7,7 @@ use super::live::LiveSet;
 use super::rows::{Breakdown, Key, Row};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, DeviceSnapshot, Weight};
+use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
 
 /// Label of the same in a sample without small blocks, where such memory may as well be missing from the sample.
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
@@ -24,7 +24,19 @@ impl DeviceView<'_> {
     }
 }
 
+/// Label of the blocks below the threshold.
+pub(crate) fn below_label(data: &SnapshotData) -> String {
+    format!("(blocks smaller than {})", crate::units::round(data.settings.min_size))
+}
+
 impl<'r> LiveSet<'r> {
+    /// Bytes that no block counts for, with their labels in parentheses.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = (String, u64)> {
+        let before = label_of_rest(self.device, &self.blocks).to_owned();
+        let rest = [(before, self.not_recorded), (below_label(self.device.data()), self.below_threshold)];
+        rest.into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+
     /// What was live, by this key.
     pub fn by(&self, key: Key) -> Cow<'r, Breakdown> {
         if self.is_peak() { Cow::Borrowed(self.device.by(key)) } else { Cow::Owned(of_set(self, key)) }
@@ -58,12 +70,10 @@ pub(crate) fn operator_of_row(live: &LiveSet<'_>, key: Key, line: &Row) -> Optio
 
 /// Adds the rows of what was not recorded; sorts and sums.
 fn with_rest(live: &LiveSet<'_>, mut rows: Vec<Row>) -> Breakdown {
-    let below = format!("(blocks smaller than {})", crate::units::round(live.device.data().settings.min_size));
-    let rest = label_of_rest(live.device, &live.blocks).to_owned();
-    for (label, bytes) in [(rest, live.not_recorded), (below, live.below_threshold)] {
-        if let Some(row) = rows.iter_mut().find(|row| row.label == label && bytes > 0) {
+    for (label, bytes) in live.rest() {
+        if let Some(row) = rows.iter_mut().find(|row| row.label == label) {
             (row.bytes, row.count) = (row.bytes + bytes, None);
-        } else if bytes > 0 {
+        } else {
             rows.push(Row { label, bytes, median: 0, count: None });
         }
     }
@@ -85,15 +95,15 @@ pub(super) fn summed<'a, 'b>(
 ) -> Vec<Row> {
     let mut sums: Vec<Sum> = Vec::new();
     for (block, weight) in blocks {
-        let number = number(labels, block);
-        if number >= sums.len() {
-            sums.resize_with(number + 1, Sum::default);
-        }
-        if let Some(sum) = sums.get_mut(number) {
-            sum.add(block, weight);
-        }
+        at(&mut sums, number(labels, block)).add(block, weight);
     }
     labels.names().zip(sums).map(|(label, sum)| sum.row(label)).collect()
+}
+
+/// The value of a number, made if it is new.
+pub(super) fn at<T: Default>(values: &mut Vec<T>, number: usize) -> &mut T {
+    values.resize_with(values.len().max(number + 1), T::default);
+    &mut values[number]
 }
 
 #[derive(Default)]

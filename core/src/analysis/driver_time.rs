@@ -1,5 +1,6 @@
 //! Latency of the driver's allocator: time in calls by line and scope, and pool churn.
 
+use super::breakdown::at;
 use super::labels::Labels;
 use crate::analysis::Key;
 use crate::recording::DeviceView;
@@ -49,13 +50,7 @@ fn rows(device: &DeviceView<'_>, key: Key, id: fn(&CallTime) -> u32) -> Vec<Time
     let mut labels = Labels::by(device, key, 0);
     let mut rows: Vec<TimeRow> = Vec::new();
     for time in &device.calls {
-        let number = labels.number_at(id(time));
-        if number >= rows.len() {
-            rows.resize_with(number + 1, TimeRow::default);
-        }
-        if let Some(row) = rows.get_mut(number) {
-            row.add(time);
-        }
+        at(&mut rows, labels.number_at(id(time))).add(time);
     }
     rows.iter_mut().zip(labels.names()).for_each(|(row, label)| row.label = label.to_owned());
     rows.sort_by(|a, b| b.ns().cmp(&a.ns()).then_with(|| a.label.cmp(&b.label)));

@@ -1,6 +1,6 @@
 //! Everything that is known of the blocks of one line, operator or address.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::breakdown::{sorted, summed};
 use super::labels::{Labels, function_label, line_label, operator_label};
@@ -84,14 +84,14 @@ struct Matcher<'a> {
     subject: &'a Subject,
     labels: [Labels<'a>; 3],
     names: std::collections::BTreeSet<String>,
-    meant: HashSet<StackId>,
-    others: HashSet<StackId>,
+    /// Whether a stack is meant.
+    known: HashMap<StackId, bool>,
 }
 
 impl<'a> Matcher<'a> {
     fn of(data: &'a Attribution<'a>, subject: &'a Subject) -> Self {
         let labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(data, label));
-        Self { subject, labels, names: Default::default(), meant: HashSet::new(), others: HashSet::new() }
+        Self { subject, labels, names: Default::default(), known: HashMap::new() }
     }
 
     fn is_meant(&mut self, block: &Block) -> bool {
@@ -99,15 +99,11 @@ impl<'a> Matcher<'a> {
             Subject::Address(address) => {
                 address.checked_sub(block.address).is_some_and(|offset| offset < block.size.max(1))
             }
-            Subject::Text(_) if self.meant.contains(&block.stack) => true,
-            Subject::Text(_) if self.others.contains(&block.stack) => false,
-            Subject::Text(text) => {
+            Subject::Text(text) => *self.known.entry(block.stack).or_insert_with(|| {
                 let named = self.labels.iter_mut().map(|labels| labels.name(block)).find(|name| has(name, text));
                 self.names.extend(named.map(str::to_owned));
-                let set = if named.is_some() { &mut self.meant } else { &mut self.others };
-                set.insert(block.stack);
                 named.is_some()
-            }
+            }),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
+use super::breakdown::at;
 use super::columns::Columns;
 use super::labels::{BEFORE_RECORDING, Labels};
 use super::log;
@@ -145,8 +146,8 @@ pub(super) fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -
 }
 
 pub(super) fn add(sums: &mut Vec<u64>, number: usize, bytes: u64) {
-    sums.resize(sums.len().max(number + 1), 0);
-    sums[number] = sums[number].saturating_add(bytes);
+    let sum = at(sums, number);
+    *sum = sum.saturating_add(bytes);
 }
 
 #[cfg(test)]

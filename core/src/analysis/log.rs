@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
+use crate::units::seconds;
 
 /// A record and the device's total after it.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,6 @@ pub(crate) fn reaches_back_to(device: &DeviceSnapshot, ns: u64) -> Result<(), Er
     }
     Err(Error::moment(format!(
         "the log begins at {:.3} s: the records before it were overwritten; a larger MEMTRACE_MAX_ENTRIES keeps more",
-        start as f64 / 1e9
+        seconds(start)
     )))
 }

@@ -50,7 +50,7 @@ pub use accumulation::{AccumulatingLine, accumulation};
 pub use allocators::{Allocator, AllocatorModel, ComparedWithFile, Packing, PyTorchSettings, RunsOut, WhatIf};
 pub use balance::{Balance, BalanceItem, BalanceRow};
 pub use breakdown::{NOT_IN_SAMPLE, by_allocator};
-pub(crate) use breakdown::{label_of_rest, operator_of_row};
+pub(crate) use breakdown::{below_label, label_of_rest, operator_of_row};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
 pub(crate) use diff::without_numbers;

@@ -10,7 +10,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::{
     Block, ContextId, ContextNode, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight,
 };
-use crate::units::{Bytes, capitalized};
+use crate::units::{Bytes, capitalized, seconds};
 
 /// The moment that a report, a flamegraph or folded stacks show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -319,10 +319,6 @@ fn of_blocks(data: &SnapshotData, blocks: impl Iterator<Item = (Block, Weight)>)
     let (blocks, weights): (Vec<Block>, Vec<Weight>) = blocks.unzip();
     let bytes = weights.into_iter().sum::<Weight>().bytes;
     Peak { bytes, time_ns: data.process.duration_ns, blocks, ..Peak::default() }
-}
-
-pub(super) fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::breakdown::at;
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
 use crate::recording::DeviceView;
@@ -40,13 +41,9 @@ pub fn temporaries(device: &DeviceView<'_>) -> Vec<TemporaryRow> {
             None => number(),
         };
         let Some(number) = found else { continue };
-        if number >= rows.len() {
-            rows.resize(number + 1, Default::default());
-        }
-        if let Some((sum, largest)) = rows.get_mut(number) {
-            *sum += device.weight(*size);
-            *largest = (*size).max(*largest);
-        }
+        let (sum, largest) = at(&mut rows, number);
+        *sum += device.weight(*size);
+        *largest = (*size).max(*largest);
     }
     let row = |(label, (sum, largest)): (&str, (Weight, u64))| TemporaryRow {
         label: label.to_owned(),

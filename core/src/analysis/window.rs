@@ -1,9 +1,10 @@
 //! A time window of a recording, as a recording of its own: every analysis, report and format then works on the window.
 
 use super::log;
-use super::moment::{Moment, after, seconds};
+use super::moment::{Moment, after};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, MemoryStats, Peak, RecordKind, SnapshotData, Stat, scopes_of_log};
+use crate::units::seconds;
 
 /// The part of a recording from `from_ns` to `to_ns`, nanoseconds since it began, both included. Its peak is the highest
 /// moment within the window, its end is the window's end. Exact in blocks of at least the threshold.

@@ -21,7 +21,7 @@ use crate::symbol::AddressKind;
 /// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
 /// behind `..` are in other chunks.
 macro_rules! coded {
-    ($($type:ident { $($field:ident $(: $method:ident)?),* $(, ..$rest:expr)? })*) => {$(
+    ($($type:ty { $($field:ident $(: $method:ident)?),* $(, ..$rest:expr)? })*) => {$(
         impl Coded for $type {
             fn put(&self, p: &mut Payload) {
                 $(coded!(@put p, self.$field $(, $method)?);)*
@@ -80,18 +80,9 @@ coded! {
     BlockUse { operation, time_ns: time, after_alloc, frees_after, stack, kernel, stream }
     IdleTime { operations, from_ns: time, to_ns: time, from_alloc, to_alloc }
     DeadWrite { bytes, first, second, stack }
-}
-
-impl<K: Coded> Coded for OlderRow<K> {
-    fn put(&self, p: &mut Payload) {
-        p.put(&self.of);
-        p.put(&self.least);
-        p.put(&self.at_highest);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
-        Ok(Self { of: r.get()?, least: r.get()?, at_highest: r.get()? })
-    }
+    BlockIdle { seq: block, time }
+    OlderRow<StackId> { of, least, at_highest }
+    OlderRow<ContextId> { of, least, at_highest }
 }
 
 /// Enumerations, by the positions of their values in a list.
@@ -384,17 +375,6 @@ impl Coded for Operands {
             distances.push(r.step(0)?.cast_signed().try_into().map_err(|_| Damage("an operand that is too far away"))?);
         }
         Self::of_distances(&distances).ok_or(Damage("too many operands"))
-    }
-}
-
-impl Coded for BlockIdle {
-    fn put(&self, p: &mut Payload) {
-        p.block(self.seq);
-        p.put(&self.time);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
-        Ok(Self { seq: r.block()?, time: r.get()? })
     }
 }
 

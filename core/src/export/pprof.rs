@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
-use super::viewers::{ShownFrames, rest, sums};
+use super::viewers::{ShownFrames, sums};
 use super::{Export, LeftOut};
 use crate::analysis::{Moment, NO_STACK, operator_label};
 use crate::error::Error;
@@ -105,11 +105,11 @@ impl<'a> ProfileBuilder<'a> {
             let values = [allocated, at_peak, at_end].map(|weight| [weight.blocks(), weight.bytes]);
             self.sample(locations, values.as_flattened(), &labels);
         }
-        for (label, bytes) in rest(&at_peak) {
+        for (label, bytes) in at_peak.rest() {
             let location = self.tables.label(label);
             self.sample(&[location], &[0, 0, 0, bytes, 0, 0], &[("device", &*name)]);
         }
-        for (label, bytes) in rest(&end) {
+        for (label, bytes) in end.rest() {
             let location = self.tables.label(label);
             self.sample(&[location], &[0, 0, 0, 0, 0, bytes], &[("device", &*name)]);
         }

@@ -1,31 +1,17 @@
-//! What the formats of profile viewers share: the frames to show, and the rows without a stack.
+//! What the formats of profile viewers share: sums of blocks, and the frames to show.
 
 use std::hash::Hash;
 
-use crate::analysis::{LiveSet, label_of_rest};
+use crate::analysis::LiveSet;
 use crate::attribute::Origin;
 use crate::numbered::Numbered;
 use crate::snapshot::{Block, CodeAddress, Frame, SnapshotData, StackId, Weight};
-use crate::units;
 
 /// The blocks of a live set, summed by a key, in the order of their allocation.
 pub(super) fn sums<K: Clone + Eq + Hash>(live: &LiveSet<'_>, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
     let mut sums = Numbered::default();
     live.weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
     sums
-}
-
-/// Bytes that no block of a live set counts for, with their labels in parentheses.
-pub(super) fn rest(live: &LiveSet<'_>) -> impl Iterator<Item = (String, u64)> {
-    let before = label_of_rest(live.device, &live.blocks).to_owned();
-    [(before, live.not_recorded), (below_label(live.device.data()), live.below_threshold)]
-        .into_iter()
-        .filter(|(_, bytes)| *bytes > 0)
-}
-
-/// Label of the blocks below the threshold.
-pub(super) fn below_label(data: &SnapshotData) -> String {
-    format!("(blocks smaller than {})", units::round(data.settings.min_size))
 }
 
 /// The function of a frame, or else its file.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::sampled;
-use super::summary::{after, seconds};
+use super::summary::after;
 use crate::analysis::{
     BACKWARD_PASS, BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label,
     operator_of_row,
@@ -11,7 +11,7 @@ use crate::analysis::{
 use crate::attribute::has_backward_pass;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, grouped, seconds};
 
 /// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;

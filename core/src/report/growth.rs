@@ -1,11 +1,10 @@
 //! Growth over time: an answer, and a table of the rows that grow.
 
 use super::device_memory::time;
-use super::summary::seconds;
 use super::tables::more;
 use super::{Cell, Section};
 use crate::analysis::{GrowingRow, Growth, RowGrowth};
-use crate::units::Bytes;
+use crate::units::{Bytes, seconds};
 
 /// Whether something grows, how fast, since when, and when the device is full.
 pub fn growth_answer(growth: &Growth) -> Vec<String> {

@@ -1,13 +1,13 @@
 //! Sections on the physical memory of the process: its balance, and what it mapped.
 
 use super::device_memory::balance_table;
-use super::summary::{after, relative, seconds};
+use super::summary::{after, relative};
 use super::{Cell, Section};
 use crate::analysis::{BalanceItem, BalanceRow, LiveSet, MappedRow, at_reading, balance, line_label, mapped};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{MappingKind, Mappings, StackId};
-use crate::units::Bytes;
+use crate::units::{Bytes, seconds};
 
 /// As many mappings are worth a row.
 const ROWS: usize = 8;

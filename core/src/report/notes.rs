@@ -1,12 +1,11 @@
 //! Notes: what a recording missed, and how to avoid it.
 
 use super::coverage;
-use super::summary::seconds;
 use crate::analysis;
 use crate::analysis::Key;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{DeviceSnapshot, Health, Process};
-use crate::units::grouped;
+use crate::units::{grouped, seconds};
 
 pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     let health = &data.health;

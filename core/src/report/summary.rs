@@ -4,7 +4,7 @@ use super::{coverage, sampled};
 use crate::attribute::{Attribution, is_python};
 use crate::recording::DeviceView;
 use crate::snapshot::{Device, DeviceSnapshot, HostMemory};
-use crate::units::{Bytes, grouped, round};
+use crate::units::{Bytes, grouped, round, seconds};
 
 /// Label and figure of each total; an empty label continues the line above.
 pub(super) fn totals(device: &DeviceView<'_>) -> Vec<(&'static str, String)> {
@@ -87,10 +87,6 @@ fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
 /// ` after 0.952 s`; nothing in a recording without times.
 pub(super) fn after(data: &Attribution<'_>, time_ns: u64) -> String {
     if data.process.duration_ns == 0 { String::new() } else { format!(" after {:.3} s", seconds(time_ns)) }
-}
-
-pub(super) fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 #[cfg(test)]

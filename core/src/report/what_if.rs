@@ -4,7 +4,7 @@ use super::{Cell, Section};
 use crate::analysis::{AllocatorModel, Fit, Key, Packing, RunsOut, WhatIf, line_label};
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
-use crate::units::{Bytes, grouped, round};
+use crate::units::{Bytes, grouped, round, seconds};
 
 /// What a model reserves, and whether that fits in `memory`, in sentences.
 pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u64>) -> Vec<String> {
@@ -38,7 +38,7 @@ fn runs_out(device: &DeviceView<'_>, found: &WhatIf, out: &RunsOut, memory: u64)
     let when = if out.is_before_log {
         "with what was live when the log begins".to_owned()
     } else {
-        format!("at {:.3} s, record {}", out.time_ns as f64 / 1e9, grouped(out.records as u64 + 1))
+        format!("at {:.3} s, record {}", seconds(out.time_ns), grouped(out.records as u64 + 1))
     };
     vec![
         format!(
@@ -72,7 +72,7 @@ pub fn what_if_section(all: &[WhatIf]) -> Section {
 
 fn row(found: &WhatIf) -> Vec<Cell> {
     let name = match &found.runs_out {
-        Some(out) => format!("{}: runs out at {:.3} s", found.model, out.time_ns as f64 / 1e9),
+        Some(out) => format!("{}: runs out at {:.3} s", found.model, seconds(out.time_ns)),
         None => found.model.to_string(),
     };
     let lost = found.reserved_peak.saturating_sub(found.live_peak);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::{LiveSet, NO_STACK, log_start_ns, shorten_path};
-use crate::export::viewers::{ShownFrames, frame_name, rest};
+use crate::export::viewers::{ShownFrames, frame_name};
 use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
@@ -103,7 +103,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
         for (block, weight) in live.weights() {
             self.update(block.stack, |point| *sum(point) += weight);
         }
-        for (label, bytes) in rest(live) {
+        for (label, bytes) in live.rest() {
             let frames = vec![self.names.number(label)];
             self.points.update(frames, |point| {
                 sum(point).bytes += bytes;

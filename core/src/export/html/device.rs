@@ -13,7 +13,7 @@ use super::keys::{BlockKey, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::sources::SourceTexts;
 use super::{extras, words};
-use crate::analysis::{KeySource, label_of_rest, log_start_ns};
+use crate::analysis::{KeySource, below_label, label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
 use crate::recording::{DeviceView, Recording};
@@ -169,7 +169,7 @@ pub(super) fn part(
             "rest": rest,
             "rest_label": rest_label,
             "below": peak.below_threshold,
-            "below_label": format!("(blocks smaller than {})", crate::units::round(data.settings.min_size)),
+            "below_label": below_label(data),
         },
         "keys": series,
         "levels": scales.iter().map(|scale| json!([scale.each_ns, scale.buckets])).collect::<Vec<_>>(),

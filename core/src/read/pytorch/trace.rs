@@ -93,21 +93,8 @@ impl DeviceTrace {
             self.free_of(position, StackId::NONE);
         }
         let position = self.records.len();
-        let stack = StackId(entry.stack);
-        let stream = self.stream(entry.stream);
-        self.records.push(Record {
-            time_ns: self.last_us,
-            address: entry.address,
-            size: entry.size,
-            stack,
-            alloc_stack: stack,
-            context: context(entry),
-            thread: ThreadId::default(),
-            alloc_seq: NonZeroU64::new(position as u64 + 1),
-            stream,
-            kind: RecordKind::Alloc,
-            memory: MemoryKind::Pool,
-        });
+        let record = self.record(entry);
+        self.records.push(Record { alloc_seq: NonZeroU64::new(position as u64 + 1), ..record });
         self.addresses.insert(entry.address, AtAddress::Live(position as u32));
     }
 
@@ -116,20 +103,9 @@ impl DeviceTrace {
             Some(AtAddress::Live(position)) => self.free_of(position, StackId(entry.stack)),
             Some(AtAddress::Freed) => self.misfits += 1,
             None => {
-                let stream = self.stream(entry.stream);
-                self.records.push(Record {
-                    time_ns: self.last_us,
-                    address: entry.address,
-                    size: entry.size,
-                    stack: StackId(entry.stack),
-                    alloc_stack: StackId::NONE,
-                    context: ContextId::ROOT,
-                    thread: ThreadId::default(),
-                    alloc_seq: NonZeroU64::new(BEFORE | self.before),
-                    stream,
-                    kind: RecordKind::Free,
-                    memory: MemoryKind::Pool,
-                });
+                let (alloc_seq, record) = (NonZeroU64::new(BEFORE | self.before), self.record(entry));
+                let (alloc_stack, context, kind) = (StackId::NONE, ContextId::ROOT, RecordKind::Free);
+                self.records.push(Record { alloc_stack, context, alloc_seq, kind, ..record });
                 self.before += 1;
             }
         }
@@ -168,6 +144,23 @@ impl DeviceTrace {
             context: context(entry),
             thread: ThreadId::default(),
         });
+    }
+
+    /// An alloc without its number.
+    fn record(&mut self, entry: &TraceEntry) -> Record {
+        Record {
+            time_ns: self.last_us,
+            address: entry.address,
+            size: entry.size,
+            stack: StackId(entry.stack),
+            alloc_stack: StackId(entry.stack),
+            context: context(entry),
+            thread: ThreadId::default(),
+            alloc_seq: None,
+            stream: self.stream(entry.stream),
+            kind: RecordKind::Alloc,
+            memory: MemoryKind::Pool,
+        }
     }
 
     /// CUDA's handles by the order of their appearance; the default stream is 0.

@@ -39,5 +39,5 @@ pub(super) const ROOM: [usize; 2] = [50, 76];
 
 /// `12.345 s`
 pub(super) fn seconds(ns: u64) -> String {
-    format!("{:.3} s", ns as f64 / 1e9)
+    format!("{:.3} s", crate::units::seconds(ns))
 }
