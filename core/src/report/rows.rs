@@ -65,6 +65,13 @@ impl Row {
         breakdown.rows.iter().map(Self::of).collect()
     }
 
+    /// The first rows, and the others as one.
+    pub(super) fn first(breakdown: &Breakdown, rows: usize) -> Vec<Self> {
+        let mut all = Self::all(breakdown);
+        Self::keep(&mut all, rows);
+        all
+    }
+
     /// Keeps the first rows, and sums the others in one.
     pub(crate) fn keep(all: &mut Vec<Self>, rows: usize) {
         let rest = all.split_off(rows.min(all.len()));

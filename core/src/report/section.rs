@@ -1,8 +1,10 @@
 //! Sections of a report: tables as values, without formatting.
 
 use std::borrow::Cow;
+use std::slice;
 
 use super::rows::NamedRows;
+use super::tables::more;
 
 /// A table with its explanations.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +47,22 @@ impl Section {
         row.resize(self.columns.len().saturating_sub(1), Cell::Nothing);
         row.push(Cell::Text(label));
         self.rows.push(row);
+    }
+
+    /// The shown rows, and the folded ones as one. Both have `cells`; what a shown one has beside that is `own`.
+    pub(super) fn rows_and_more<T>(
+        &mut self,
+        (shown, folded): (&[T], &[T]),
+        own: impl Fn(&T) -> (Option<Cell>, &String),
+        cells: impl Fn(&[T]) -> Vec<Cell>,
+    ) {
+        for row in shown {
+            let (own, label) = own(row);
+            self.partial_row(cells(slice::from_ref(row)).into_iter().chain(own).collect(), label.clone());
+        }
+        if !folded.is_empty() {
+            self.partial_row(cells(folded), more(folded.len()));
+        }
     }
 }
 

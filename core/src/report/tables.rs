@@ -54,37 +54,27 @@ pub(super) fn of_breakdown(
     options: &ReportOptions,
 ) -> Section {
     let mut section = Section::of_columns(key, title, &["Mem", "%", "Blocks", "Median", column]);
-    let (total, mut sum) = (breakdown.total, 0);
+    let total = breakdown.total;
     let (shown, folded) = fold(&breakdown.rows, options.rows, total, |row| row.bytes);
-    let mut sums = Vec::new();
-    for row in shown {
-        let Row { label, bytes, median, count } = row;
-        let (count, median) = match count {
-            Some(count) => (Cell::Count(*count), Cell::Bytes(*median)),
-            None => (Cell::Unknown, Cell::Unknown),
-        };
-        let share = Cell::Share { part: *bytes, whole: total };
-        section.rows.push(vec![Cell::Sum(*bytes), share, count, median, Cell::Text(label.clone())]);
-        sum += bytes;
-        sums.push(Cell::Sum(sum));
-    }
-    if !folded.is_empty() {
-        let bytes = folded.iter().map(|row| row.bytes).sum();
-        let count = folded.iter().map(|row| row.count).sum::<Option<u64>>().map_or(Cell::Unknown, Cell::Count);
-        let front = vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, count];
-        section.partial_row(front, more(folded.len()));
-        sums.push(Cell::Sum(total));
-    }
+    let median = |row: &Row| row.count.map_or(Cell::Unknown, |_| Cell::Bytes(row.median));
+    section.rows_and_more(
+        (shown, folded),
+        |row| (Some(median(row)), &row.label),
+        |rows| {
+            let bytes = rows.iter().map(|row| row.bytes).sum();
+            let count = rows.iter().map(|row| row.count).sum::<Option<u64>>().map_or(Cell::Unknown, Cell::Count);
+            vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, count]
+        },
+    );
     if column == "Location" {
         section.columns.insert(2, CUMULATIVE);
-        section.rows.iter_mut().zip(sums).for_each(|(row, sum)| row.insert(2, sum));
+        let sums = shown.iter().scan(0, |sum, row| Some((*sum += row.bytes, *sum).1)).chain([total]);
+        section.rows.iter_mut().zip(sums).for_each(|(row, sum)| row.insert(2, Cell::Sum(sum)));
     }
     if breakdown.rows.is_empty() {
         section.notes.push("(nothing)".to_owned());
     }
-    let mut named = NamedRow::all(breakdown);
-    NamedRow::keep(&mut named, options.rows);
-    section.named = Some(NamedRows::Live(named));
+    section.named = Some(NamedRows::Live(NamedRow::first(breakdown, options.rows)));
     section
 }
 
@@ -105,16 +95,9 @@ fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options
         let share = Cell::Share { part: bytes, whole: breakdown.total };
         [Cell::Sum(bytes), share].into_iter().chain(columns.iter().map(part)).collect::<Vec<Cell>>()
     };
-    let (shown, folded) = fold(&rows, options.rows, breakdown.total, |(row, _)| row.bytes);
-    for row in shown {
-        section.partial_row(cells(std::slice::from_ref(row)), row.0.label.clone());
-    }
-    if !folded.is_empty() {
-        section.partial_row(cells(folded), more(folded.len()));
-    }
-    let mut named = NamedRow::all(&breakdown);
-    NamedRow::keep(&mut named, options.rows);
-    section.named = Some(NamedRows::Live(named));
+    let rows = fold(&rows, options.rows, breakdown.total, |(row, _)| row.bytes);
+    section.rows_and_more(rows, |(row, _)| (None, &row.label), cells);
+    section.named = Some(NamedRows::Live(NamedRow::first(&breakdown, options.rows)));
     section
 }
 
@@ -190,16 +173,15 @@ pub(super) fn temporaries(device: &DeviceView<'_>, options: &ReportOptions) -> O
     section.is_estimate = device.is_sample();
     section.about = vec![format!("Freed before {} more blocks{recorded} were allocated{of}.", analysis::SOON)];
     let total = rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
-    let (shown, folded) = fold(&rows, options.rows / 2, total, |row| row.bytes);
-    for row in shown {
-        let cells = [Cell::Sum(row.bytes), Cell::Count(row.count), Cell::Bytes(row.largest)];
-        section.rows.push([cells.to_vec(), vec![Cell::Text(row.label.clone())]].concat());
-    }
-    if !folded.is_empty() {
-        let bytes = folded.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
-        let count = folded.iter().map(|row| row.count).sum();
-        section.partial_row(vec![Cell::Sum(bytes), Cell::Count(count)], more(folded.len()));
-    }
+    let shown = fold(&rows, options.rows / 2, total, |row| row.bytes);
+    section.rows_and_more(
+        shown,
+        |row| (Some(Cell::Bytes(row.largest)), &row.label),
+        |rows| {
+            let bytes = rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
+            vec![Cell::Sum(bytes), Cell::Count(rows.iter().map(|row| row.count).sum())]
+        },
+    );
     (!rows.is_empty()).then_some(section)
 }
 
