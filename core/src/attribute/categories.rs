@@ -16,7 +16,7 @@ use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{HintedLifetime, hinted};
-use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes};
+use super::passes::{Exits, Pass, Passes, WholePasses, exits, pass_at, passes, passes_after};
 use super::torch::is_python;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use super::workers::{PartOf, ProgramsWork};
@@ -280,7 +280,7 @@ impl Work {
             () if can_count => gradients::count(lives, &backward, are_all_known),
             () => GradientCounts::default(),
         };
-        let growing = growing(lives, |life| backward_after(&backward, life).is_none());
+        let growing = growing(lives, |life| passes_after(&backward, life).is_empty());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
         let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
@@ -342,7 +342,7 @@ impl Work {
     /// Of a forward pass: the next backward pass uses an activation last. What is used later, and is then replaced, is a
     /// parameter or an optimizer's state. All blocks of a site must agree.
     fn result(&self, life: &HintedLifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
-        let next = backward_after(&self.backward, life)?.first()?;
+        let next = passes_after(&self.backward, life).first()?;
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
         let site = self.flows.site(life.stack);
         // Data that the program computes is read by the backward pass, too, but no part of the forward pass.
@@ -456,9 +456,9 @@ impl Work {
         if life.from == 0 {
             return Verdict::Kept(None);
         }
-        let (next, after) = match backward_after(&self.backward, life) {
-            Some([next, rest @ ..]) => (next.from, rest.first().map_or(NEVER, |pass| pass.from)),
-            _ => (NEVER, NEVER),
+        let (next, after) = match passes_after(&self.backward, life) {
+            [next, rest @ ..] => (next.from, rest.first().map_or(NEVER, |pass| pass.from)),
+            [] => (NEVER, NEVER),
         };
         match life.to {
             to if to < next && self.is_temporary(life) => TEMPORARY,
@@ -552,17 +552,11 @@ fn own_scope(data: &Attribution<'_>, context: ContextId) -> Option<ContextId> {
 fn forward_passes(lives: &[HintedLifetime], backward: &Passes) -> HashMap<(ThreadId, LogPosition), LogPosition> {
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
-        let Some([next, rest @ ..]) = backward_after(backward, life) else { continue };
+        let [next, rest @ ..] = passes_after(backward, life) else { continue };
         // What outlives the pass after it is not of this one.
         if next.from < life.to && rest.first().is_none_or(|after| life.to < after.from) {
             forward.entry((life.thread, next.from)).or_insert(life.from);
         }
     }
     forward
-}
-
-fn backward_after<'a>(backward: &'a Passes, life: &HintedLifetime) -> Option<&'a [Pass]> {
-    let passes = backward.get(&life.thread)?;
-    let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;
-    (!later.is_empty()).then_some(later)
 }

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
-use super::passes::{Pass, Passes, pass_at};
+use super::passes::{Pass, Passes, pass_at, passes_around};
 use crate::snapshot::{Category, LogPosition, StackId, ThreadId};
 
 #[derive(Debug, Default)]
@@ -138,9 +138,7 @@ impl<'a> Live<'a> {
 pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {
     let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<LogPosition>)> = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
-        let passes = backward.get(&life.thread).map_or(&[][..], Vec::as_slice);
-        let after = passes.partition_point(|pass| pass.from <= life.from);
-        if let (Some(pass), Some(later)) = (after.checked_sub(1).and_then(|at| passes.get(at)), passes.get(after))
+        if let ([.., pass], [later, ..]) = passes_around(backward, life.thread, life.from)
             && later.to < life.to
         {
             let (seqs, of) = kept.entry((life.thread, life.stack)).or_default();

@@ -7,26 +7,7 @@ use super::Origin;
 use super::frame_place::FramePlace;
 use super::hashed::HashMap;
 use super::torch::is_optimizer;
-use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
-
-/// The facts that are asked of frames.
-const ASKED: [Fact; 15] = [
-    Fact::Allocator,
-    Fact::Constant,
-    Fact::Forward,
-    Fact::Input,
-    Fact::Kernel,
-    Fact::Move,
-    Fact::Optimizer,
-    Fact::Own,
-    Fact::Pass,
-    Fact::Product,
-    Fact::Span,
-    Fact::Square,
-    Fact::Structure,
-    Fact::Tracer,
-    Fact::Variable,
-];
+use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
 /// What the rules say about a frame.
 #[derive(Clone, Copy, Debug)]
@@ -41,16 +22,21 @@ struct RuleMatch {
 }
 
 impl RuleMatch {
-    fn of(frame: MatchedFrame<'_>) -> Self {
-        let facts = ASKED.into_iter().filter(|fact| frame.is(*fact)).fold(0, |bits, fact| bits | 1 << fact as u32);
-        let function = frame.function();
-        let offset = function.as_ptr().addr().wrapping_sub(frame.frame.function_or_empty().as_ptr().addr());
+    fn of(rules: &Rules, frame: &Frame) -> Self {
+        let (place, name) = (FramePlace::of(frame), frame.function_or_empty());
+        let is = |fact: &Fact| match fact {
+            // These are said of crates.
+            Fact::Framework | Fact::Own | Fact::Pool | Fact::Tracer => rules.names(*fact, &place.package),
+            Fact::Optimizer => place.is(rules, *fact) || is_optimizer(frame),
+            _ => place.is(rules, *fact),
+        };
+        let offset = place.function.as_ptr().addr().wrapping_sub(name.as_ptr().addr());
         Self {
-            origin: frame.origin(),
-            facts,
-            is_operator: frame.operator().is_some(),
-            category: frame.category(),
-            function: (offset as u32, function.len() as u32),
+            origin: Origin::of(rules, frame),
+            facts: Fact::ALL.iter().filter(|fact| is(fact)).fold(0, |bits, fact| bits | 1 << *fact as u32),
+            is_operator: place.operator(rules, name).is_some(),
+            category: rules.category(&place.package, &place.file, place.function),
+            function: (offset as u32, place.function.len() as u32),
         }
     }
 }
@@ -63,8 +49,7 @@ impl RuleMatches {
     fn of(data: &SnapshotData) -> Self {
         let rules = &data.settings.rules;
         let mut known: HashMap<&Frame, RuleMatch> = HashMap::default();
-        let mut found =
-            |frame| *known.entry(frame).or_insert_with(|| RuleMatch::of(MatchedFrame { frame, rules, known: None }));
+        let mut found = |frame| *known.entry(frame).or_insert_with(|| RuleMatch::of(rules, frame));
         Self(data.stacks.frames.iter().map(&mut found).collect())
     }
 }
@@ -105,50 +90,32 @@ impl Deref for Attribution<'_> {
 pub(crate) struct MatchedFrame<'a> {
     pub(crate) frame: &'a Frame,
     rules: &'a Rules,
-    known: Option<RuleMatch>,
+    known: RuleMatch,
 }
 
 impl<'a> MatchedFrame<'a> {
     pub(crate) fn origin(self) -> Origin {
-        self.known.map_or_else(|| Origin::of(self.rules, self.frame), |known| known.origin)
+        self.known.origin
     }
 
     pub(super) fn is(self, fact: Fact) -> bool {
-        if let Some(known) = self.known {
-            debug_assert!(ASKED.into_iter().any(|asked| asked as u32 == fact as u32), "{fact:?} has no bit");
-            return known.facts >> fact as u32 & 1 == 1;
-        }
-        let place = FramePlace::of(self.frame);
-        match fact {
-            Fact::Own | Fact::Tracer => self.rules.names(fact, &place.package),
-            Fact::Optimizer => place.is(self.rules, fact) || is_optimizer(self.frame),
-            _ => place.is(self.rules, fact),
-        }
+        self.known.facts >> fact as u32 & 1 == 1
     }
 
     /// The function, without path and generics.
     pub(super) fn function(self) -> &'a str {
-        let name = self.frame.function_or_empty();
-        let known = self.known.and_then(|RuleMatch { function: (from, length), .. }| {
-            name.get(from as usize..from as usize + length as usize)
-        });
-        known.unwrap_or_else(|| SymbolName(name).function())
+        let (from, length) = self.known.function;
+        self.frame.function_or_empty().get(from as usize..from as usize + length as usize).unwrap_or_default()
     }
 
     /// The operator's name, if the function is one.
     pub(super) fn operator(self) -> Option<&'a str> {
-        let may_be_one = self.known.is_none_or(|known| known.is_operator);
-        may_be_one.then(|| FramePlace::of(self.frame).operator(self.rules, self.frame.function_or_empty())).flatten()
+        let of_place = || FramePlace::of(self.frame).operator(self.rules, self.frame.function_or_empty());
+        self.known.is_operator.then(of_place).flatten()
     }
 
     pub(super) fn category(self) -> Option<Category> {
-        match self.known {
-            Some(known) => known.category,
-            None => {
-                let place = FramePlace::of(self.frame);
-                self.rules.category(&place.package, &place.file, place.function)
-            }
-        }
+        self.known.category
     }
 }
 
@@ -175,7 +142,6 @@ fn matched<'d>(
 ) -> impl DoubleEndedIterator<Item = MatchedFrame<'d>> {
     let (known, rules) = (data.matches(), &data.settings.rules);
     numbers.filter_map(move |number| {
-        let known = known.0.get(number).copied();
-        Some(MatchedFrame { frame: data.stacks.frames.get(number)?, rules, known })
+        Some(MatchedFrame { frame: data.stacks.frames.get(number)?, rules, known: *known.0.get(number)? })
     })
 }

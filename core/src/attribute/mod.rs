@@ -50,7 +50,7 @@ pub(crate) use origin::package_and_path;
 pub use spanned::belongs_to_a_span;
 pub(crate) use torch::{is_native, is_python};
 
-use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
+use crate::snapshot::{ContextId, Frame, StackId};
 
 /// The allocation site of a block: the user line, as far as its stack shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,28 +98,5 @@ fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationS
         (Some(frame), _) => AllocationSite::User(frame),
         (None, Some(frame)) => AllocationSite::Framework(frame),
         (None, None) => AllocationSite::Unknown,
-    }
-}
-
-/// The origin of every frame of a snapshot, computed once, because stacks share frames.
-pub(crate) struct Origins(Vec<Origin>);
-
-impl Origins {
-    pub(crate) fn of(data: &SnapshotData) -> Self {
-        Self(data.stacks.frames.iter().map(|frame| Origin::of(&data.settings.rules, frame)).collect())
-    }
-
-    /// The frames of a stack with their origins, innermost first.
-    pub(crate) fn frames<'a>(
-        &self,
-        data: &'a SnapshotData,
-        stack: StackId,
-    ) -> impl Iterator<Item = (Origin, &'a Frame)> {
-        let numbers = data.stacks.frame_numbers(stack);
-        numbers.filter_map(|number| Some((*self.0.get(number)?, data.stacks.frames.get(number)?)))
-    }
-
-    pub(crate) fn allocation_site<'a>(&self, data: &'a SnapshotData, stack: StackId) -> AllocationSite<'a> {
-        site_of(self.frames(data, stack))
     }
 }

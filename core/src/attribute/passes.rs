@@ -24,10 +24,25 @@ pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 /// Positions of the last record before each scope was left, by thread and context.
 pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<LogPosition>>;
 
+/// The passes of a thread that have begun at a position, and those that come later.
+pub(super) fn passes_around(passes: &Passes, thread: ThreadId, at: LogPosition) -> (&[Pass], &[Pass]) {
+    let passes = passes.get(&thread).map_or(&[][..], Vec::as_slice);
+    passes.split_at(passes.partition_point(|pass| pass.from <= at))
+}
+
+/// The last pass that has begun when a block is allocated.
 pub(super) fn pass_at<'a>(passes: &'a Passes, life: &HintedLifetime) -> Option<&'a Pass> {
-    let passes = passes.get(&life.thread)?;
-    let at = passes.partition_point(|pass| pass.from <= life.from).checked_sub(1)?;
-    passes.get(at)
+    passes_around(passes, life.thread, life.from).0.last()
+}
+
+/// The passes of its thread that begin later.
+pub(super) fn passes_after<'a>(passes: &'a Passes, life: &HintedLifetime) -> &'a [Pass] {
+    passes_around(passes, life.thread, life.from).1
+}
+
+/// Whether a thread is within a pass.
+pub(super) fn is_in_pass(passes: &Passes, thread: ThreadId, at: LogPosition) -> bool {
+    passes_around(passes, thread, at).0.last().is_some_and(|pass| at <= pass.to)
 }
 
 /// The passes with this hint: stretches in which a thread's work has no other hint.

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
-use super::passes::{Pass, Passes};
+use super::passes::{Passes, is_in_pass, passes_after};
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
 /// A phase of training.
@@ -94,7 +94,7 @@ impl UseFlows {
             if life.hint == Hint::Backward || life.hint == Hint::Forward && fed.contains(&life.from) {
                 fed.extend(flow.last.into_iter().chain(flow.pause.map(|[_, end]| end)).map(|moment| moment.at));
             }
-            if let Some((last, next)) = flow.last.zip(next_pass(backward, life)) {
+            if let Some((last, next)) = flow.last.zip(passes_after(backward, life).first()) {
                 site.outlasts |= next.to < last.at;
                 site.ends |= last.at <= next.to;
             }
@@ -110,12 +110,6 @@ impl UseFlows {
     pub(super) fn site(&self, stack: StackId) -> SiteFlow {
         self.sites.get(&stack).copied().unwrap_or_default()
     }
-}
-
-/// The first backward pass of its thread after the block's allocation.
-fn next_pass<'a>(backward: &'a Passes, life: &HintedLifetime) -> Option<&'a Pass> {
-    let passes = backward.get(&life.thread)?;
-    passes.get(passes.partition_point(|pass| pass.from <= life.from))
 }
 
 struct Moments<'a> {
@@ -138,7 +132,7 @@ impl Moments<'_> {
         let seq = NonZeroU64::new(after_alloc)?;
         let before = self.lives.get(self.lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;
         let at = Some(before.from).filter(|from| *from > 0)?;
-        let phase = if self.is_in_backward(thread, at) {
+        let phase = if is_in_pass(self.backward, thread, at) {
             TrainingPhase::Backward
         } else if before.of_stack.in_forward && before.hint != Hint::Step {
             TrainingPhase::Forward
@@ -146,11 +140,5 @@ impl Moments<'_> {
             TrainingPhase::Other
         };
         Some(UseMoment { at, phase })
-    }
-
-    fn is_in_backward(&self, thread: ThreadId, at: LogPosition) -> bool {
-        let Some(passes) = self.backward.get(&thread) else { return false };
-        let before = passes.partition_point(|pass| pass.from <= at).checked_sub(1);
-        before.and_then(|before| passes.get(before)).is_some_and(|pass| at <= pass.to)
     }
 }

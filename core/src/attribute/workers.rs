@@ -2,7 +2,7 @@
 
 use super::hashed::HashSet;
 use super::lifetimes::HintedLifetime;
-use super::passes::Passes;
+use super::passes::{Passes, is_in_pass};
 use crate::snapshot::{LogPosition, ThreadId};
 
 /// What a worker's block is part of.
@@ -38,11 +38,7 @@ impl ProgramsWork {
 
     /// `life` is a worker's.
     pub(super) fn around(&self, life: &HintedLifetime, backward: &Passes) -> PartOf {
-        let spans = |passes: &Vec<super::passes::Pass>| {
-            let before = passes.get(passes.partition_point(|pass| pass.from <= life.from).wrapping_sub(1));
-            before.is_some_and(|pass| life.from <= pass.to)
-        };
-        match backward.values().any(spans) {
+        match backward.keys().any(|thread| is_in_pass(backward, *thread, life.from)) {
             true if self.threads.len() == 1 => PartOf::Backward,
             true => PartOf::Either,
             false if self.threads.len() == 1 && self.is_within_an_operator(life) => PartOf::Operator,

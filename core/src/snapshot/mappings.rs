@@ -1,6 +1,7 @@
 //! The mappings of the recorded process: what its physical memory is made of.
 
 use super::ids::StackId;
+use super::words::words;
 
 /// The mappings at one reading: at the one when most was resident.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,38 +35,23 @@ pub struct Mapping {
     pub stack: StackId,
 }
 
-/// What a mapping is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MappingKind {
-    /// A file of data, such as safetensors; also shared memory, which is a file of the kernel's.
-    File,
-    /// The program and its libraries, their variables included.
-    Code,
-    /// Stacks of threads.
-    Stack,
-    /// memtrace's own tables.
-    Own,
-    /// Memory that the program mapped itself, without a file.
-    Anonymous,
-    /// Other memory without a file: an allocator's, if blocks lie in it.
-    #[default]
-    Region,
-}
-
-impl MappingKind {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [Self::File, Self::Code, Self::Stack, Self::Own, Self::Anonymous, Self::Region];
-
-    /// The kind in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Code => "code",
-            Self::Stack => "stack",
-            Self::Own => "memtrace",
-            Self::Anonymous => "anonymous",
-            Self::Region => "region",
-        }
+words! {
+    /// What a mapping is for.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum MappingKind {
+        /// A file of data, such as safetensors; also shared memory, which is a file of the kernel's.
+        File = "file",
+        /// The program and its libraries, their variables included.
+        Code = "code",
+        /// Stacks of threads.
+        Stack = "stack",
+        /// memtrace's own tables.
+        Own = "memtrace",
+        /// Memory that the program mapped itself, without a file.
+        Anonymous = "anonymous",
+        /// Other memory without a file: an allocator's, if blocks lie in it.
+        #[default]
+        Region = "region",
     }
 }
 

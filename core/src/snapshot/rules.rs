@@ -83,6 +83,10 @@ macro_rules! facts {
             $($fact,)*
         }
 
+        impl Fact {
+            pub(crate) const ALL: [Self; FACTS.len()] = [$(Self::$fact),*];
+        }
+
         const FACTS: [(&str, Fact, &str); [$($keyword),*].len()] = [$(($keyword, Fact::$fact, $form)),*];
     };
 }

@@ -17,45 +17,31 @@ pub struct Card {
     pub source: &'static str,
 }
 
-struct Known {
-    name: &'static str,
-    mib: u64,
-    multiprocessors: u64,
-    threads: u64,
-    source: &'static str,
-}
-
-const fn known(name: &'static str, mib: u64, multiprocessors: u64, threads: u64, source: &'static str) -> Known {
-    Known { name, mib, multiprocessors, threads, source }
-}
-
-/// The lowest reading that was published. Numbers of multiprocessors and their threads are those of NVIDIA's data sheets, without a source here.
-const CARDS: [Known; 15] = [
-    known("T4", 14_909, 40, 1024, "Zheng-Chong/CatVTON#133: 14.56 GiB"),
-    known("A10G", 22_528, 80, 1536, "signalnine/q27#1: about 22 GiB"),
-    known("RTX 5090 Laptop", 22_896, 82, 1536, "vllm-project/vllm#57475: 22.36 GiB"),
-    known("RTX 4090", 24_080, 128, 1536, "ggml-org/llama.cpp#15860: 24,080 MiB"),
-    known("A30", 24_094, 56, 2048, "google/RB-Modulation#5: 23.53 GiB"),
-    known("RTX 3090", 24_123, 82, 1536, "ggml-org/llama.cpp#24608: 24,123 MiB"),
-    known("RTX 5090", 32_111, 170, 1536, "ggml-org/llama.cpp#25465: 32,111 MiB"),
-    known("RTX PRO 4500", 32_133, 82, 1536, "vllm-project/vllm#51590: 31.38 GiB"),
-    known("A100 40GB", 40_448, 108, 2048, "TianheWu/CoSeR#10: 39.50 GiB"),
-    known("L40S", 45_465, 142, 1536, "NVlabs/Eagle#68: an L40, 44.40 GiB"),
-    known("RTX 6000 Ada", 48_508, 142, 1536, "unslothai/unsloth-zoo#1053: 48,508 MiB"),
-    known("H100", 81_080, 132, 2048, "vllm-project/vllm#55169: 79.18 GiB"),
-    known("A100 80GB", 81_152, 108, 2048, "wbfwonderful/Vad-R1#11: 79.25 GiB"),
-    known("RTX PRO 6000", 97_247, 188, 1536, "ggml-org/llama.cpp#23604: 97,247 MiB"),
-    known("B200", 182_633, 148, 2048, "unslothai/unsloth#8669: 182,633 MiB"),
+/// Name, MiB, multiprocessors, threads of each, and source. The lowest reading that was published. Numbers of multiprocessors and their threads are those of NVIDIA's data sheets, without a source here.
+const CARDS: [(&str, u64, u64, u64, &str); 15] = [
+    ("T4", 14_909, 40, 1024, "Zheng-Chong/CatVTON#133: 14.56 GiB"),
+    ("A10G", 22_528, 80, 1536, "signalnine/q27#1: about 22 GiB"),
+    ("RTX 5090 Laptop", 22_896, 82, 1536, "vllm-project/vllm#57475: 22.36 GiB"),
+    ("RTX 4090", 24_080, 128, 1536, "ggml-org/llama.cpp#15860: 24,080 MiB"),
+    ("A30", 24_094, 56, 2048, "google/RB-Modulation#5: 23.53 GiB"),
+    ("RTX 3090", 24_123, 82, 1536, "ggml-org/llama.cpp#24608: 24,123 MiB"),
+    ("RTX 5090", 32_111, 170, 1536, "ggml-org/llama.cpp#25465: 32,111 MiB"),
+    ("RTX PRO 4500", 32_133, 82, 1536, "vllm-project/vllm#51590: 31.38 GiB"),
+    ("A100 40GB", 40_448, 108, 2048, "TianheWu/CoSeR#10: 39.50 GiB"),
+    ("L40S", 45_465, 142, 1536, "NVlabs/Eagle#68: an L40, 44.40 GiB"),
+    ("RTX 6000 Ada", 48_508, 142, 1536, "unslothai/unsloth-zoo#1053: 48,508 MiB"),
+    ("H100", 81_080, 132, 2048, "vllm-project/vllm#55169: 79.18 GiB"),
+    ("A100 80GB", 81_152, 108, 2048, "wbfwonderful/Vad-R1#11: 79.25 GiB"),
+    ("RTX PRO 6000", 97_247, 188, 1536, "ggml-org/llama.cpp#23604: 97,247 MiB"),
+    ("B200", 182_633, 148, 2048, "unslothai/unsloth#8669: 182,633 MiB"),
 ];
 
 /// All cards of the table, the smallest first.
 pub fn cards() -> impl Iterator<Item = Card> {
-    CARDS.iter().map(|known| Card {
-        name: known.name.to_owned(),
-        memory: known.mib * MIB,
-        threads: Some(known.multiprocessors * known.threads),
-        unified: false,
-        source: known.source,
+    CARDS.iter().map(|(name, mib, multiprocessors, threads, source)| Card {
+        threads: Some(multiprocessors * threads),
+        source,
+        ..Card::of_memory(name, mib * MIB)
     })
 }
 
@@ -86,7 +72,7 @@ impl Card {
 
     /// The fewest and the most threads that kernel stacks are reserved for.
     pub(super) fn threads(&self) -> (u64, u64) {
-        let all = || CARDS.iter().map(|known| known.multiprocessors * known.threads);
+        let all = || cards().filter_map(|card| card.threads);
         let range = || (all().min().unwrap_or(0), all().max().unwrap_or(0));
         self.threads.map_or_else(range, |threads| (threads, threads))
     }

@@ -28,6 +28,12 @@ pub struct NeedRow {
     pub known_by: String,
 }
 
+impl NeedRow {
+    fn new(what: &'static str, low: u64, high: u64, known_by: &str) -> Self {
+        Self { what, low, high, known_by: known_by.to_owned() }
+    }
+}
+
 /// Whether a program fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitVerdict {
@@ -86,8 +92,7 @@ impl Fit {
 
     /// The same with a row of a known size, such as what other processes use; without it if it is 0.
     pub fn with(mut self, what: &'static str, bytes: u64) -> Self {
-        let row = NeedRow { what, low: bytes, high: bytes, known_by: "as given".to_owned() };
-        self.rows.extend((bytes > 0).then_some(row));
+        self.rows.extend((bytes > 0).then(|| NeedRow::new(what, bytes, bytes, "as given")));
         self
     }
 

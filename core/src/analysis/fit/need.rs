@@ -32,7 +32,7 @@ pub(super) fn rows(device: &DeviceView<'_>, card: &Card, more: impl IntoIterator
 fn live(device: &DeviceView<'_>) -> NeedRow {
     let bytes = device.peak.total();
     let known_by = if is_simulated(device.data()) { "what was asked for, exactly" } else { "recorded on a GPU" };
-    NeedRow { what: LIVE, low: bytes, high: bytes, known_by: known_by.to_owned() }
+    NeedRow::new(LIVE, bytes, bytes, known_by)
 }
 
 pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
@@ -43,7 +43,7 @@ pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
 /// of events needs one. A roomy card's pool keeps segments that it gives back on a full one.
 fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     let (live, roomy) = (device.stats.allocated_bytes.peak, on_a_roomy_card(device));
-    let row = |high, known_by: &str| NeedRow { what: POOLS, low: 0, high, known_by: known_by.to_owned() };
+    let row = |high, known_by| NeedRow::new(POOLS, 0, high, known_by);
     let Some(least) = device.least_room() else { return row(roomy, "simulated, and a step of 32 MiB") };
     let has_room = memory >= device.stats.reserved_bytes.peak;
     // More memory may be worse: it changes where the pool puts blocks.
@@ -64,18 +64,12 @@ pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
 /// What CUDA takes for the process.
 fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let (fewest, most) = card.threads();
-    let stack = |bytes: u64, of| bytes * of;
     let has_cublas = has_library(device, "libcublas");
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
-    let row = |what, low, high, known_by: &str| NeedRow { what, low, high, known_by: known_by.to_owned() };
+    let row = NeedRow::new;
     vec![
-        row("kernel stacks", stack(KIB, fewest), stack(MOST_STACK, most), "1 to 2 KiB a thread of the card"),
-        row(
-            "rest of the context",
-            stack(KIB, fewest) * 9 / 10,
-            stack(KIB, most) * 13 / 10,
-            "0.9 to 1.3 KiB a thread of the card",
-        ),
+        row("kernel stacks", KIB * fewest, MOST_STACK * most, "1 to 2 KiB a thread of the card"),
+        row("rest of the context", KIB * fewest * 9 / 10, KIB * most * 13 / 10, "0.9 to 1.3 KiB a thread of the card"),
         row(WORKSPACE, 0, if has_cublas && !recorded { 32 * MIB } else { 0 }, "default: 4 MiB, from Hopper on 32"),
         row("modules", 0, if has_cublas { 300 * MIB } else { MODULES }, "assumed; loaded at first use"),
     ]
@@ -83,11 +77,8 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
 
 /// Whether a library whose file's name begins so was loaded.
 pub(super) fn has_library(device: &DeviceView<'_>, name: &str) -> bool {
-    device.data().objects.iter().any(|object| is_library(object.path.as_deref(), name))
-}
-
-fn is_library(path: Option<&str>, name: &str) -> bool {
-    path.and_then(|path| path.rsplit('/').next()).is_some_and(|file| file.starts_with(name))
+    let mut paths = device.data().objects.iter().filter_map(|object| object.path.as_deref());
+    paths.any(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(name)))
 }
 
 pub(super) fn is_cublas(data: &Attribution<'_>, stack: StackId) -> bool {

@@ -20,13 +20,11 @@ pub(super) fn rows(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> Option<[N
     let pinned = pinned(recording, gpu);
     let at_peak = gpu.peak.total().saturating_add(pinned.low);
     let process = match process(recording, most) {
-        Some(AtReading { high, at_least }) => NeedRow {
-            what: PROCESS,
-            low: at_least.saturating_sub(at_peak).min(high),
-            high,
-            known_by: "resident, without GPU and memtrace".to_owned(),
-        },
-        None => NeedRow { what: PROCESS, low: 0, high: most, known_by: "at most the resident peak".to_owned() },
+        Some(AtReading { high, at_least }) => {
+            let low = at_least.saturating_sub(at_peak).min(high);
+            NeedRow::new(PROCESS, low, high, "resident, without GPU and memtrace")
+        }
+        None => NeedRow::new(PROCESS, 0, most, "at most the resident peak"),
     };
     Some([process, pinned])
 }
@@ -36,7 +34,7 @@ fn pinned(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> NeedRow {
     let at_peak = devices().filter_map(|device| Some(taken(&live_at(device, gpu.peak.time_ns)?)));
     let high = devices().map(most).fold(0, u64::saturating_add);
     let low = at_peak.fold(0, u64::saturating_add).min(high);
-    NeedRow { what: PINNED, low, high, known_by: "what was asked for, exactly".to_owned() }
+    NeedRow::new(PINNED, low, high, "what was asked for, exactly")
 }
 
 fn is_hosts(device: Device) -> bool {

@@ -9,6 +9,7 @@ use super::devices;
 use super::event::{Trace, Track};
 use super::names::{self, Names};
 use super::steps::{Plan, Step, Steps, peak_position, plan};
+use crate::attribute::Attribution;
 use crate::error::Error;
 use crate::export::{Export, LeftOut, budget};
 use crate::report::sampled;
@@ -46,7 +47,8 @@ impl Default for MemoryLayout {
 
 impl Export for MemoryLayout {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let names = BlockNames { names: Names::new(data), operators: names::operators(data) };
+        let attribution = Attribution::new(data);
+        let names = BlockNames { names: Names::new(&attribution), operators: names::operators(&attribution) };
         let sizes = sizes(data);
         let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
         let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };

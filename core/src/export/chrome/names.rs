@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::frame_location;
-use crate::attribute::{AllocationSite, Origin, Origins};
+use crate::attribute::{AllocationSite, Attribution, Origin, allocation_site, matched_frames};
 use crate::export::gathered::quoted;
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, Thread, ThreadId};
 
@@ -33,11 +33,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(data: &SnapshotData) -> Self {
-        let origins = Origins::of(data);
+    pub(super) fn new(data: &Attribution<'_>) -> Self {
         let (mut lines, mut numbers) = (vec![Name::of(String::new())], HashMap::new());
         let mut line = |stack| {
-            let site = origins.allocation_site(data, StackId(stack));
+            let site = allocation_site(data, StackId(stack));
             *numbers.entry(key(site)).or_insert_with(|| {
                 lines.push(Name::of(line(data, site)));
                 lines.len() as u32 - 1
@@ -71,9 +70,8 @@ fn key(site: AllocationSite<'_>) -> (bool, *const Frame) {
 }
 
 /// The operator that the user line of each stack called, as JSON; empty if unknown.
-pub(super) fn operators(data: &SnapshotData) -> Vec<String> {
-    let origins = Origins::of(data);
-    (0..data.stacks.len() as u32).map(|stack| quoted(operator(data, &origins, StackId(stack)))).collect()
+pub(super) fn operators(data: &Attribution<'_>) -> Vec<String> {
+    (0..data.stacks.len() as u32).map(|stack| quoted(operator(data, StackId(stack)))).collect()
 }
 
 /// The thread's name at the time of the snapshot, with the system's thread id.
@@ -106,13 +104,13 @@ fn line(data: &SnapshotData, site: AllocationSite<'_>) -> String {
 }
 
 /// The outermost framework function below the user line, or the user's own function if there is none.
-fn operator<'a>(data: &'a SnapshotData, origins: &Origins, stack: StackId) -> &'a str {
-    let user = match origins.allocation_site(data, stack) {
+fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> &'d str {
+    let user = match allocation_site(data, stack) {
         AllocationSite::User(frame) => Some(frame),
         AllocationSite::Framework(_) | AllocationSite::Unknown => None,
     };
-    let frames = origins.frames(data, stack);
-    let inside = frames.take_while(|(_, frame)| user.is_none_or(|user| !std::ptr::eq(*frame, user)));
-    let called = inside.filter(|(origin, _)| *origin == Origin::Framework).last();
-    called.map(|(_, frame)| frame).or(user).map_or("", Frame::function_or_empty)
+    let frames = matched_frames(data, stack);
+    let inside = frames.take_while(|found| user.is_none_or(|user| !std::ptr::eq(found.frame, user)));
+    let called = inside.filter(|found| found.origin() == Origin::Framework).last();
+    called.map(|found| found.frame).or(user).map_or("", Frame::function_or_empty)
 }

@@ -164,12 +164,17 @@ pub(super) fn lines(text: &[&str]) -> Vec<String> {
 
 /// The peak that a replay found.
 pub(super) fn then(peak: u64) -> String {
-    format!("The peak would be {}: {} bytes.", Bytes(peak), grouped(peak))
+    format!("The peak would be {}.", exactly(peak))
 }
 
 /// The same where the advice may save more.
 pub(super) fn then_at_most(peak: u64) -> String {
-    format!("The peak would be at most {}: {} bytes.", Bytes(peak), grouped(peak))
+    format!("The peak would be at most {}.", exactly(peak))
+}
+
+/// `1.000 GiB: 1,073,741,824 bytes`
+pub(super) fn exactly(bytes: u64) -> String {
+    format!("{}: {} bytes", Bytes(bytes), grouped(bytes))
 }
 
 /// Is it at least 10 % of the peak?

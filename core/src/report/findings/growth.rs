@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, is_large, line_of, lines, then_at_most};
+use super::finding::{
+    Confidence, Cost, Finding, FindingKind, exactly, in_its_language, is_large, line_of, lines, then_at_most,
+};
 use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_native};
 use crate::numbered::Numbered;
@@ -110,11 +112,7 @@ fn cause_of<'a>(
             // What a graph keeps is not freed with the value.
             let is_held = !has_variables(data) && !has_backward_pass(data);
             advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
-                format!(
-                    "If each were gone before the next, the peak would be at most {}: {} bytes.",
-                    Bytes(peak),
-                    grouped(peak)
-                )
+                format!("If each were gone before the next, the peak would be at most {}.", exactly(peak))
             }));
             let why = "they were live when the last of them was allocated; a list of results or a cache grows like this as well.";
             (why, advice)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Confidence, Cost, Finding, FindingKind, lines, then, then_at_most};
+use super::finding::{Confidence, Cost, Finding, FindingKind, exactly, lines, then, then_at_most};
 use super::graphs::after_a_pass;
 use super::model::{optimizer_transient, square};
 use crate::analysis::{
@@ -121,11 +121,7 @@ pub(super) fn idle_by(row: &IdleMemory) -> Finding {
                 time(row.transfer_ns())
             ),
             format!("if the link moves {} a second (an assumption: PCIe 4.0, 16 lanes).", Bytes(IdleMemory::HOST_LINK)),
-            format!(
-                "The peak would be at most {}: {} bytes, without unneeded memory.",
-                Bytes(row.peak_without),
-                grouped(row.peak_without)
-            ),
+            format!("The peak would be at most {}, without unneeded memory.", exactly(row.peak_without)),
         ],
     }
 }
@@ -155,11 +151,7 @@ pub(super) fn over_input(row: &InPlace) -> Finding {
         advice: vec![
             format!("Write the output over the input: candle's `Tensor::{function}` with {of} of your own, whose"),
             format!("`cuda_fwd` does {} on the GPU. candle does not differentiate it.", row.operator),
-            format!(
-                "The peak would be at most {}: {} bytes, without unneeded memory.",
-                Bytes(row.peak_without),
-                grouped(row.peak_without)
-            ),
+            format!("The peak would be at most {}, without unneeded memory.", exactly(row.peak_without)),
         ],
     }
 }

@@ -66,13 +66,14 @@ struct Known {
 
 impl Known {
     fn of(data: &SnapshotData) -> Self {
-        let (names, frames) = (Names::new(data), Frames::of(data));
+        let recording = Recording::new(data);
+        let (names, frames) = (Names::new(&recording), Frames::of(data));
         let pid = data.process.pid;
         let track = |thread: ThreadId| (thread, Track::thread(pid, thread.number().into()));
         let threads = threads(data).into_iter().map(track).collect();
         let start = |device: &DeviceSnapshot| (device.device, allocated_at_start(device));
         let at_start = data.devices.iter().map(start).collect();
-        let advice = Recording::new(data).devices().iter().map(|device| (device.device, advice(device))).collect();
+        let advice = recording.devices().iter().map(|device| (device.device, advice(device))).collect();
         Self { names, frames, at_start, process: Track::process(pid), threads, edges: scopes::nested(data), advice }
     }
 }
