@@ -139,7 +139,7 @@ pub(super) fn part(
         fixed_part = fixed(Most::LEAST)?;
     }
     let room = room.saturating_sub(fixed_part.size() as u64);
-    let (blocks, left_out) = fitting(&history, &stacks, &keys, device, prefix, room);
+    let (blocks, left_out) = fitting(&history, room, |shown| pack(&history, &stacks, &keys, device, prefix, shown));
     let holders = holders(device, HOLDERS);
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
@@ -238,16 +238,8 @@ struct PackedBlocks {
 }
 
 /// All rows if they fit, or else as many of the largest as do; rows of the peak and of the end stay.
-fn fitting(
-    history: &PageHistory,
-    stacks: &UsedStacks,
-    keys: &[BlockKey],
-    device: &DeviceSnapshot,
-    prefix: &str,
-    max_bytes: u64,
-) -> (PackedBlocks, LeftOut) {
-    let all: Vec<bool> = vec![true; history.rows.len()];
-    let mut packed = pack(history, stacks, keys, device, prefix, &all);
+fn fitting(history: &PageHistory, max_bytes: u64, pack: impl Fn(&[bool]) -> PackedBlocks) -> (PackedBlocks, LeftOut) {
+    let mut packed = pack(&vec![true; history.rows.len()]);
     let mut left_out = LeftOut::default();
     if packed.columns.html.len() as u64 <= max_bytes {
         return (packed, left_out);
@@ -260,7 +252,7 @@ fn fitting(
         kept = target.saturating_sub(history.rows.len() - ranked.len()).min(kept.saturating_sub(1));
         let mut shown = must.clone();
         ranked.iter().take(kept).for_each(|row| shown[*row as usize] = true);
-        packed = pack(history, stacks, keys, device, prefix, &shown);
+        packed = pack(&shown);
         if packed.columns.html.len() as u64 <= max_bytes || kept == 0 {
             break;
         }
@@ -291,14 +283,8 @@ fn pack(
 ) -> PackedBlocks {
     let mut columns = ColumnStore::named(prefix);
     let is_shown = |row: usize| shown.get(row).copied().unwrap_or(false);
-    let numbers: Vec<u32> = shown
-        .iter()
-        .scan(0, |next, shown| {
-            let number = *next;
-            *next += u32::from(*shown);
-            Some(number)
-        })
-        .collect();
+    let numbers: Vec<u32> =
+        shown.iter().scan(0, |next, shown| Some(std::mem::replace(next, *next + u32::from(*shown)))).collect();
     let rows = || history.rows.iter().enumerate().filter(|(at, _)| is_shown(*at)).map(|(_, row)| row);
     let life = |row: &HistoryRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
     columns.numbers("block.from", Delta, rows().map(|row| row.block.time_ns));
