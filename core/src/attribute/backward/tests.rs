@@ -260,7 +260,7 @@ fn two_layers() -> Story {
         story.alloc("g", 2000).on(LOSS);
         for name in ["e", "f"] {
             let mut step = |what: &str, size, on| {
-                story.alloc(&format!("{name} {what}"), size).on(on);
+                story.alloc(format!("{name} {what}"), size).on(on);
             };
             step("zeros", 2000, RELU_ZEROS);
             step("mask", 2000, RELU_MASK);

@@ -1,5 +1,6 @@
 //! Growth as JSON.
 
+use super::text::text_of;
 use crate::analysis::{GrowingRow, Growth, RowGrowth};
 use crate::error::Error;
 use crate::figures::figures;
@@ -61,5 +62,5 @@ figures! {
 /// Never: text can always be written.
 pub fn growth_json<'a>(all: impl IntoIterator<Item = (&'a str, &'a Growth)>) -> Result<String, Error> {
     let recordings = all.into_iter().map(|(name, growth)| GrowthFigures::of(name, growth)).collect();
-    super::text_of(&GrowthDocument::of(recordings))
+    text_of(&GrowthDocument::of(recordings))
 }

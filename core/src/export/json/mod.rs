@@ -8,6 +8,7 @@ mod ranks;
 mod recording;
 #[cfg(test)]
 mod tests;
+mod text;
 mod what_if;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ pub(in crate::export) use self::parts::FindingFigures;
 pub use self::plan::plan_json;
 use self::ranks::Ranks;
 use self::recording::{Module, Recording};
+use self::text::{text_as, text_of};
 pub use self::what_if::what_if_json;
 use super::{Export, LeftOut, budget};
 use crate::analysis;
@@ -28,7 +30,6 @@ use crate::error::Error;
 use crate::figures::figures;
 use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
-use crate::visible;
 
 /// The JSON's version: higher if a key is gone or has another meaning.
 const VERSION: u32 = 2;
@@ -184,15 +185,6 @@ impl Document {
     fn text(&self, compact: bool) -> Result<String, Error> {
         if compact { text_as(self, serde_json::to_string) } else { text_of(self) }
     }
-}
-
-/// A document on indented lines.
-fn text_of<D: Serialize>(document: &D) -> Result<String, Error> {
-    text_as(document, serde_json::to_string_pretty)
-}
-
-fn text_as<D: Serialize>(document: &D, write: impl Fn(&D) -> serde_json::Result<String>) -> Result<String, Error> {
-    Ok(visible::json(write(document).map_err(std::io::Error::from)? + "\n"))
 }
 
 figures! {

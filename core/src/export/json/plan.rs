@@ -1,6 +1,7 @@
 //! A plan as JSON.
 
 use super::parts::FindingFigures;
+use super::text::text_of;
 use crate::analysis::{Plan, PlanStep};
 use crate::error::Error;
 use crate::figures::figures;
@@ -40,5 +41,5 @@ figures! {
 /// # Errors
 /// Never: text can always be written.
 pub fn plan_json(device: &DeviceView<'_>, plan: &Plan) -> Result<String, Error> {
-    super::text_of(&PlanDocument::of(device, plan))
+    text_of(&PlanDocument::of(device, plan))
 }

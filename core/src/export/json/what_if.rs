@@ -1,5 +1,6 @@
 //! What allocators would reserve, as JSON.
 
+use super::text::text_of;
 use crate::analysis::{Packing, RunsOut, WhatIf};
 use crate::error::Error;
 use crate::figures::figures;
@@ -70,5 +71,5 @@ pub fn what_if_json(
     packing: Packing,
     words: (&[String], &[String]),
 ) -> Result<String, Error> {
-    super::text_of(&WhatIfDocument::of(device, memory, all, choice, packing, words))
+    text_of(&WhatIfDocument::of(device, memory, all, choice, packing, words))
 }
