@@ -44,9 +44,11 @@ impl UsedBlock {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
     }
 
-    /// Was it first used after this alloc, the device's last one, so that operations still make it?
+    /// Do operations still make it? This alloc, after which it was first used, is the device's last one, and they were few so far.
     pub(super) fn is_made(&self, last_alloc: u64) -> bool {
-        self.uses.operands.are_known() && self.uses.first.is_some_and(|first| first.after_alloc == last_alloc)
+        let uses = &self.uses;
+        let is_few = uses.count <= Operands::MOST as u64 && uses.operands.are_known();
+        is_few && uses.first.is_some_and(|first| first.after_alloc == last_alloc)
     }
 
     /// Adds what an operation used beside it.

@@ -5,6 +5,7 @@
 
 mod check;
 mod held_out;
+mod held_out_uses;
 mod models;
 mod truth;
 
@@ -38,7 +39,7 @@ const GPU: [Way; 3] = [Way("order", 1024), Way("uses", 1024), Way("both", 1024)]
 /// A network, and the least percentages of right bytes in each way, on the CPU and on a GPU.
 struct Network(&'static str, fn(Backward<'_>) -> Result<()>, [f64; CPU.len()], [f64; GPU.len()]);
 
-const NETWORKS: [Network; 11] = [
+const NETWORKS: [Network; 13] = [
     Network("plain", models::plain, [97., 96.], [99., 97., 99.]),
     Network("residual", models::residual, [74., 97.], [99., 99., 99.]),
     Network("branches", models::branches, [98., 96.], [99., 98., 99.]),
@@ -50,6 +51,8 @@ const NETWORKS: [Network; 11] = [
     Network("u_net", held_out::u_net, [98., 95.], [99., 96., 99.]),
     Network("experts", held_out::experts, [91., 93.], [95., 90., 99.]),
     Network("recurrent", held_out::recurrent, [61., 89.], [91., 86., 91.]),
+    Network("q_learning", held_out_uses::q_learning, [80., 96.], [99., 93., 99.]),
+    Network("contrast", held_out_uses::contrast, [92., 96.], [97., 91., 98.]),
 ];
 
 fn main() -> ExitCode {
