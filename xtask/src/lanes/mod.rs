@@ -133,7 +133,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "backward",
         tier: Tier::Full,
-        holds: "no block of a backward pass is given to a wrong call of the forward pass, in eleven networks",
+        holds: "no block of a backward pass is given to a wrong call of the forward pass, in thirteen networks",
         owns: &["tests/programs/backward"],
         run: backward::run,
     },
