@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::ranks::rows::{RankChangeRow, RankRow, SpreadRow};
-use crate::analysis::{self, Breakdown, DiffRow};
+use crate::analysis::{self, Breakdown, BreakdownTable, DiffRow, Key, LiveSet, Part, Parts};
 use crate::figures::figures;
 
 /// The rows of a section.
@@ -22,7 +22,7 @@ pub(crate) enum NamedRows {
 
 figures! {
     /// Live memory of one line, function, scope or other key.
-    pub(crate) struct Row(row: &analysis::Row) {
+    pub(crate) struct Row(row: &analysis::Row, parts: Option<&Parts>) {
         /// The key.
         label: String = row.label.clone(),
         /// Bytes of its blocks.
@@ -31,6 +31,25 @@ figures! {
         count: Option<u64> = row.count,
         /// Median size of its blocks.
         median_bytes: Option<u64> = row.count.map(|_| row.median),
+        /// Of a line of the forward pass or a layer, what the bytes are for; absent if that is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parts: Option<PartFigures> = parts.map(PartFigures::of),
+    }
+
+    /// What memory of a line or a layer is for. The figures add up to its bytes.
+    pub(crate) struct PartFigures(parts: &Parts) {
+        /// Trained weights.
+        parameters: u64 = parts[Part::Parameters as usize],
+        /// Gradients of parameters.
+        gradients: u64 = parts[Part::Gradients as usize],
+        /// What an optimizer keeps between steps.
+        optimizer_state: u64 = parts[Part::OptimizerState as usize],
+        /// Allocated by the forward pass for the backward pass.
+        activations: u64 = parts[Part::Activations as usize],
+        /// Allocated by the backward pass, known gradients of parameters not included.
+        backward_pass: u64 = parts[Part::BackwardPass as usize],
+        /// Anything else.
+        other: u64 = parts[Part::Other as usize],
     }
 
     /// What one key holds before and after.
@@ -62,12 +81,21 @@ figures! {
 
 impl Row {
     pub(crate) fn all(breakdown: &Breakdown) -> Vec<Self> {
-        breakdown.rows.iter().map(Self::of).collect()
+        breakdown.rows.iter().map(|row| Self::of(row, None)).collect()
+    }
+
+    /// The rows of a table, with their parts where they have any.
+    pub(crate) fn all_of(table: &BreakdownTable, live: &LiveSet<'_>) -> Vec<Self> {
+        match table.by {
+            Key::ForwardLine | Key::Layer => {
+                live.parts(table.by).iter().map(|(row, parts)| Self::of(row, parts.as_ref())).collect()
+            }
+            _ => Self::all(&table.of(live)),
+        }
     }
 
     /// The first rows, and the others as one.
-    pub(super) fn first(breakdown: &Breakdown, rows: usize) -> Vec<Self> {
-        let mut all = Self::all(breakdown);
+    pub(super) fn first(mut all: Vec<Self>, rows: usize) -> Vec<Self> {
         Self::keep(&mut all, rows);
         all
     }
@@ -79,7 +107,7 @@ impl Row {
             let label = format!("({} smaller rows)", rest.len());
             let bytes = rest.iter().map(|row| row.bytes).sum();
             let count = rest.iter().map(|row| row.count).sum();
-            all.push(Self { label, bytes, count, median_bytes: None });
+            all.push(Self { label, bytes, count, median_bytes: None, parts: None });
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn of_breakdown(
     if breakdown.rows.is_empty() {
         section.notes.push("(nothing)".to_owned());
     }
-    section.named = Some(NamedRows::Live(NamedRow::first(breakdown, options.rows)));
+    section.named = Some(NamedRows::Live(NamedRow::first(NamedRow::all(breakdown), options.rows)));
     section
 }
 
@@ -97,7 +97,7 @@ fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options
     };
     let rows = fold(&rows, options.rows, breakdown.total, |(row, _)| row.bytes);
     section.rows_and_more(rows, |(row, _)| (None, &row.label), cells);
-    section.named = Some(NamedRows::Live(NamedRow::first(&breakdown, options.rows)));
+    section.named = Some(NamedRows::Live(NamedRow::first(NamedRow::all_of(table, live), options.rows)));
     section
 }
 

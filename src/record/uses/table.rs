@@ -14,7 +14,7 @@ use crate::record::clock::Clock;
 use crate::record::event_site::EventSite;
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
 
-/// Uses of freed blocks that are kept, about 60 MiB of them.
+/// Uses of freed blocks that are kept, about 75 MiB of them.
 const MAX_FINISHED: usize = 1 << 18;
 /// Times between uses of large blocks that are kept, about 8 MiB of them.
 const MAX_IDLE: usize = 1 << 17;

@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 
 use crate::analysis::Key;
+use crate::export::report_json;
 use crate::recording::DeviceView;
+use crate::report::{Report, ReportOptions};
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{
     BlockUse, BlockUses, Category, Frame, GraphNode, GraphNodeKind, SnapshotData, StackId, Stacks, ThreadId,
@@ -165,6 +167,20 @@ fn without_spans_a_named_gradient_says_the_layer_of_its_call() {
     assert_eq!(parts(false), [("net.fc".to_owned(), called), ("(no layer)".to_owned(), active), out.clone()]);
     let all = [8000, 8000, 0, 0, 8000, 4700];
     assert_eq!(parts(true), [("fc".to_owned(), all), out]);
+}
+
+#[test]
+fn rows_of_json_by_layer_say_what_their_bytes_are_for() {
+    let story = told(|story| {
+        forward(story).at(110).alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
+    });
+    let data = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
+    let options = ReportOptions { sections: vec!["peak_by_forward_line".to_owned()], ..ReportOptions::default() };
+    let report = Report::of(&data, &options).unwrap();
+    let text = report_json(&report, Some((&data, &options))).unwrap();
+    let parts = r#""parameters": 0, "gradients": 0, "optimizer_state": 0, "activations": 0, "backward_pass": 16000, "other": 4000"#;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains(parts), "{text}");
 }
 
 #[test]
