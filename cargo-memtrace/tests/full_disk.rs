@@ -32,11 +32,11 @@ const WRITING: [(&[&str], &str); 15] = [
     (&["export", "copies", "--to", "folded"], "several"),
 ];
 
-/// A folder with a recording, two copies of it, and the library beside it.
+/// A folder with a recording, two copies of it, and the shim beside it.
 struct Here {
     folder: TempDir,
     beside: TempDir,
-    library: PathBuf,
+    shim: PathBuf,
 }
 
 impl Here {
@@ -47,8 +47,8 @@ impl Here {
         for copy in ["run.memtrace", "copies/one.memtrace", "copies/two.memtrace"] {
             fs::copy(&recording, folder.path().join(copy)).unwrap();
         }
-        let library = library(beside.path());
-        Self { folder, beside, library }
+        let shim = library(beside.path());
+        Self { folder, beside, shim }
     }
 
     /// The command and its output file; calls fail from this number on.
@@ -59,7 +59,7 @@ impl Here {
             command.arg("run.memtrace");
         }
         let disk = format!("{}:{number}:{}", self.folder.path().display(), failing as i32);
-        command.env("FULL_DISK", disk).env("FULL_DISK_FAILED", self.failed()).env("LD_PRELOAD", &self.library);
+        command.env("FULL_DISK", disk).env("FULL_DISK_FAILED", self.failed()).env("LD_PRELOAD", &self.shim);
         command.output().unwrap()
     }
 

@@ -14,21 +14,21 @@ const BUILD: &str = "# Build\nfine\n";
 struct FullDisk {
     package: Package,
     beside: tempfile::TempDir,
-    library: PathBuf,
+    shim: PathBuf,
 }
 
 impl FullDisk {
     fn new() -> Self {
         let (package, beside) = (Package::new(), tempfile::tempdir().unwrap());
-        let library = library(beside.path());
-        Self { package, beside, library }
+        let shim = library(beside.path());
+        Self { package, beside, shim }
     }
 
     /// A test that updates its baseline, and has so many bytes more than at first. From this number on calls fail, if there is one.
     fn run(&self, more: &str, number: u64, failing: Failing) -> Ended {
         let path = |name: &str| self.package.path(name).display().to_string();
         let disk = format!("{}:{number}:{}", self.package.folder.path().display(), failing as i32);
-        let (peaks, summary, library) = (path(FILES[1]), path(FILES[2]), self.library.display().to_string());
+        let (peaks, summary, library) = (path(FILES[1]), path(FILES[2]), self.shim.display().to_string());
         let failed = self.failed().display().to_string();
         let variables = [
             ("MEMTRACE_PEAKS", &*peaks),

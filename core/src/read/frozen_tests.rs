@@ -63,7 +63,7 @@ fn captures_of_0_1_say_what_they_said() {
 }
 
 #[test]
-#[ignore = "makes a new folder"]
+#[ignore = "freezes captures of another version, when asked to"]
 fn freeze() {
     let folder = PathBuf::from(std::env::var_os("MEMTRACE_FREEZE").unwrap());
     for path in NAMED.map(|name| folder.join(name)) {
