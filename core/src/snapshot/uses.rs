@@ -72,9 +72,8 @@ pub struct DeadWrite {
     pub stack: StackId,
 }
 
-/// What a block was made of: the blocks that operations used beside it, from its first use until the device's next alloc, at most
-/// six of them. Kept as
-/// differences of numbers.
+/// What a block was made of: the blocks that operations used beside it, from its first use until the device's next alloc, in its
+/// first six operations at most. Kept as differences of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operands([i32; Self::MOST]);
 

@@ -1,4 +1,4 @@
-//! Operands of operator calls, from the uses that were recorded: which blocks the first operation on a result read.
+//! Operands of operator calls, from recorded uses: what the block that a call returned was made of.
 
 use std::num::NonZeroU64;
 
@@ -52,7 +52,7 @@ impl<'a> Operands<'a> {
         })
     }
 
-    /// The blocks that the first operation on a block read; `None` if they are not known. A block that was filled with a constant, or from
+    /// What a block was made of; `None` if that is not known. A block that was filled with a constant, or from
     /// the host, has none.
     pub(super) fn direct(&self, block: NonZeroU64) -> Option<Vec<NonZeroU64>> {
         let uses = self.device.uses_of(Some(block));
