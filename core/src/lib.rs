@@ -113,6 +113,7 @@ pub mod capture;
 mod error;
 pub mod export;
 mod figures;
+mod hashed;
 #[doc(hidden)]
 pub mod input;
 mod numbered;

@@ -1,10 +1,9 @@
 //! Memory that accumulates: lines whose blocks stay, repetition after repetition, for as long as the program goes on.
 
-use std::collections::HashMap;
-
 use super::breakdown::at;
 use super::labels::{Labels, line_label};
 use crate::attribute::{AllocationSite, Attribution, HintedLifetime, allocation_site, is_interpreter};
+use crate::hashed::HashMap;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, LogPosition, NEVER, Record, StackId};
 
@@ -73,7 +72,7 @@ struct Allocated<'a> {
 
 /// The number of each allocation's repetition, and how many there are. A pass is one, however often it allocates.
 fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
-    let (mut of_pass, mut count) = (HashMap::new(), 0);
+    let (mut of_pass, mut count) = (HashMap::default(), 0);
     let mut next = || {
         count += 1;
         count - 1
@@ -87,12 +86,12 @@ fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
 
 /// Has one call of the line as many repetitions as it takes? One long statement has many calls.
 fn is_repeated(data: &Attribution<'_>, lives: &[Allocated<'_>]) -> bool {
-    let mut calls: HashMap<StackId, Option<*const Frame>> = HashMap::new();
+    let mut calls: HashMap<StackId, Option<*const Frame>> = HashMap::default();
     let call_of = |stack| match allocation_site(data, stack) {
         AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(std::ptr::from_ref(frame)),
         AllocationSite::Unknown => None,
     };
-    let mut by_call: HashMap<Option<*const Frame>, Vec<Allocated<'_>>> = HashMap::new();
+    let mut by_call: HashMap<Option<*const Frame>, Vec<Allocated<'_>>> = HashMap::default();
     for one in lives {
         let call = calls.entry(one.life.stack).or_insert_with_key(|stack| call_of(*stack));
         by_call.entry(*call).or_default().push(*one);

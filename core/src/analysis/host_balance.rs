@@ -39,14 +39,13 @@ pub fn at_reading<'r>(heap: &'r DeviceView<'r>) -> Option<(&'r Mappings, LiveSet
 
 /// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
 pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
-    device_balance(device).or_else(|| host_balance(device))
+    device_balance(device).or_else(|| at_reading(device).map(|(mappings, then)| host_balance(mappings, &then)))
 }
 
-/// The balance of the process, for the heap's device.
-fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
-    let (mappings, then) = at_reading(device)?;
+/// The balance of the process, with what was live on the heap when the mappings were read.
+pub fn host_balance(mappings: &Mappings, then: &LiveSet<'_>) -> Balance {
     let used = mappings.resident();
-    let mut rows = heap_rows(mappings, &then);
+    let mut rows = heap_rows(mappings, then);
     let others = [
         (MappingKind::File, BalanceItem::Files),
         (MappingKind::Code, BalanceItem::Code),
@@ -62,7 +61,7 @@ fn host_balance(device: &DeviceView<'_>) -> Option<Balance> {
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Some(Balance { total: None, used, available: None, rows })
+    Balance { total: None, used, available: None, rows }
 }
 
 fn sum(bytes: impl Iterator<Item = u64>) -> i128 {

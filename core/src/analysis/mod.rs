@@ -61,7 +61,7 @@ pub(crate) use fit::least_room;
 pub use fit::{AskedFor, Card, DriftRow, Fit, FitVerdict, NeedRow, cards, drift};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use growth::{GrowingRow, Growth, RowGrowth};
-pub use host_balance::{MappedRow, at_reading, balance, mapped};
+pub use host_balance::{MappedRow, at_reading, balance, host_balance, mapped};
 pub use key_labels::{NO_PARAMETER, UNNAMED};
 pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
 pub use labels::BEFORE_RECORDING;

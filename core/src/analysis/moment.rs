@@ -173,18 +173,14 @@ fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
 
 /// The state after this many records of the log.
 pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
-    let mut state = Replay::at_log_start(device);
-    let mut bytes = log::allocated_at_start(device);
-    let (mut seq, mut time_ns) = (None, log::start_ns(device));
-    for moment in log::entries(device).take(records) {
-        state.apply(moment.record);
-        bytes = moment.allocated;
-        (seq, time_ns) = (moment.record.alloc_seq, moment.record.time_ns);
-    }
+    let last = records.checked_sub(1).and_then(|last| log::entries(device).nth(last));
+    let start = (log::allocated_at_start(device), None, log::start_ns(device));
+    let (bytes, seq, time_ns) = last.map_or(start, |last| (last.allocated, last.record.alloc_seq, last.record.time_ns));
     let is_peak = (seq, time_ns) == (device.peak.seq, device.peak.time_ns) && bytes == device.peak.bytes;
     if is_peak {
         return device.peak.clone();
     }
+    let state = Replay::after(device, records);
     Peak {
         bytes,
         time_ns,

@@ -12,7 +12,6 @@ use std::num::{NonZeroU32, NonZeroU64};
 use super::copies::copies_of_models;
 use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{HintedLifetime, hinted};
@@ -21,6 +20,7 @@ use super::torch::is_python;
 use super::use_flow::{BlockFlow, TrainingPhase, UseFlows, UseMoment};
 use super::workers::{PartOf, ProgramsWork};
 use super::{AllocationSite, Attribution, allocation_site, model_functions, torch_gradients};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, Lifetimes, LogPosition, NEVER, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.

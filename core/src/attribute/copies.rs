@@ -6,10 +6,10 @@ use std::num::NonZeroU64;
 
 use super::Attribution;
 use super::gradients::is_variable;
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::model_functions::{Function, Functions, first_passes};
+use crate::hashed::{HashMap, HashSet};
 
 pub(super) fn copies_of_models(data: &Attribution<'_>, lives: &[HintedLifetime]) -> HashSet<NonZeroU64> {
     let (first, mut functions) = (first_passes(lives), Functions::of(data));

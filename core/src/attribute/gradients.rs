@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Pass, Passes, pass_at, passes_around};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{Category, LogPosition, StackId, ThreadId};
 
 #[derive(Debug, Default)]

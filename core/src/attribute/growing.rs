@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::reordered::{Reordered, SOON};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// Blocks in a run that counts as a cache.

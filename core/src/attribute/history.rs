@@ -2,8 +2,8 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use super::hashed::HashMap;
 use super::lifetimes::HintedLifetime;
+use crate::hashed::HashMap;
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// Positions of allocations, sorted. A site is a stack here.

@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use super::Origin;
 use super::frame_place::FramePlace;
-use super::hashed::HashMap;
 use super::torch::is_optimizer;
+use crate::hashed::HashMap;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
 /// What the rules say about a frame.

@@ -12,7 +12,6 @@ mod elementwise;
 mod frame_place;
 mod gradients;
 mod growing;
-mod hashed;
 mod hint;
 mod history;
 mod library;

@@ -3,11 +3,11 @@
 //! optimizers have nothing to do that early.
 
 use super::Attribution;
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::matched_frame::matched_frames;
 use super::origin::Origin;
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, StackId, ThreadId};
 
 /// A function by its file and name.

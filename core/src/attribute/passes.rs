@@ -1,8 +1,8 @@
 //! Passes (backward passes, optimizer steps): stretches of the log in which a thread did one kind of work.
 
-use super::hashed::HashMap;
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
+use crate::hashed::HashMap;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, LogPosition, NEVER, ThreadId};
 
 /// A stretch of the log in which a thread did one kind of work.

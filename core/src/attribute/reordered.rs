@@ -3,9 +3,9 @@
 
 use std::num::NonZeroU64;
 
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, NEVER, ThreadId};
 
 /// Maximum number of records until a block is freed, once the next one or its copy is allocated.

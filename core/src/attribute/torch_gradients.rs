@@ -4,10 +4,10 @@
 use std::num::NonZeroU64;
 
 use super::gradients::{Live, outlives, sizes};
-use super::hashed::HashSet;
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, WholePasses, pass_at};
+use crate::hashed::HashSet;
 use crate::snapshot::NEVER;
 
 pub(super) fn gradients(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {

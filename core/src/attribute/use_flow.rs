@@ -6,10 +6,10 @@
 
 use std::num::NonZeroU64;
 
-use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, is_in_pass, passes_after};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
 /// A phase of training.

@@ -1,8 +1,8 @@
 //! Blocks of worker threads: what a thread of a pool allocates for an operator that another thread runs belongs to that thread's pass.
 
-use super::hashed::HashSet;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, is_in_pass};
+use crate::hashed::HashSet;
 use crate::snapshot::{LogPosition, ThreadId};
 
 /// What a worker's block is part of.

@@ -3,7 +3,7 @@
 use super::device_memory::balance_table;
 use super::summary::{after, relative};
 use super::{Cell, Section};
-use crate::analysis::{BalanceItem, BalanceRow, LiveSet, MappedRow, at_reading, balance, line_label, mapped};
+use crate::analysis::{BalanceItem, BalanceRow, LiveSet, MappedRow, at_reading, host_balance, line_label, mapped};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{MappingKind, Mappings, StackId};
@@ -19,17 +19,17 @@ pub(super) fn sections(device: &DeviceView<'_>) -> Vec<Section> {
     let reading = at_reading(device);
     let Some((mappings, then)) = reading else { return Vec::new() };
     let of_mappings = mapped_section(device.data(), mappings, &then);
-    balance_section(device, mappings, &then).into_iter().chain(of_mappings).collect()
+    [balance_section(device, mappings, &then)].into_iter().chain(of_mappings).collect()
 }
 
-fn balance_section(device: &DeviceView<'_>, mappings: &Mappings, then: &LiveSet<'_>) -> Option<Section> {
-    let balance = balance(device)?;
+fn balance_section(device: &DeviceView<'_>, mappings: &Mappings, then: &LiveSet<'_>) -> Section {
+    let balance = host_balance(mappings, then);
     let (used, when) = (Bytes(balance.used), after(device.data(), mappings.time_ns));
     let mut section =
         balance_table(&balance, format!("Where the process's memory is: {used} resident{when}"), sentence);
     let live = then.bytes.saturating_add(mappings.below_threshold);
     section.about.push(distance(mappings.time_ns, device.peak.time_ns, live, device.peak.total()));
-    Some(section)
+    section
 }
 
 /// How far the reading is from the peak of the heap.

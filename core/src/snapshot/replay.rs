@@ -1,9 +1,8 @@
 //! Event replay: rebuilds the live blocks at the log's beginning by undoing the log, and after any of its records.
 
-use std::collections::HashMap;
-
 use super::record::{Block, Record, RecordKind};
 use super::{DeviceSnapshot, Sampling};
+use crate::hashed::HashMap;
 
 /// Live blocks by address while records are applied.
 ///
@@ -20,9 +19,14 @@ impl Replay {
     /// The live blocks just before the oldest record of the log. What is known of a block whose alloc was overwritten: see
     /// [`Record::block`].
     pub fn at_log_start(device: &DeviceSnapshot) -> Self {
+        Self::after(device, 0)
+    }
+
+    /// The live blocks after this many records of the log.
+    pub fn after(device: &DeviceSnapshot, records: usize) -> Self {
         let mut state = Self { sampling: device.sampling, ..Self::default() };
         device.live.iter().for_each(|block| state.insert(*block));
-        device.records.iter().rev().for_each(|record| state.undo(record));
+        device.records.iter().skip(records).rev().for_each(|record| state.undo(record));
         state
     }
 

@@ -7,12 +7,12 @@
 
 use std::num::NonZeroU64;
 
-use super::super::hashed::HashMap;
 use super::kinds::{self, Gradients};
 use super::operands::{Birth, Operands};
 use super::pending::Owner;
 use super::sites::{Site, Sites};
 use super::steps::Step;
+use crate::hashed::HashMap;
 use crate::snapshot::Lifetime;
 
 /// What is known of a gradient.

@@ -32,9 +32,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::hashed::HashMap;
 use super::operator::has_backward_pass;
 use super::{Attribution, operator};
+use crate::hashed::HashMap;
 use crate::snapshot::{DeviceSnapshot, GraphNode, GraphNodeKind, Lifetime, Lifetimes, ThreadId, words};
 use flow::Flow;
 use operands::Operands;

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use super::super::hashed::HashMap;
 use super::super::{Attribution, operator};
 use super::kinds;
+use crate::hashed::HashMap;
 use crate::snapshot::{DeviceSnapshot, Lifetime, Lifetimes, LogPosition, StackId};
 
 /// Blocks that are looked at for the operands of a call, which are behind temporaries. candle's convolutions have five.

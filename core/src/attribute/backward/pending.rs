@@ -11,8 +11,8 @@
 
 use std::num::NonZeroU64;
 
-use super::super::hashed::HashMap;
 use super::steps::{Step, Sum};
+use crate::hashed::HashMap;
 use crate::snapshot::{GraphNode, GraphNodeKind, LogPosition, NEVER};
 
 /// A call, by the number of the block that it returned; `None` if it is not known.

@@ -1,10 +1,10 @@
 //! Where in the backward pass each stack allocates.
 
 use super::super::frame_place::FramePlace;
-use super::super::hashed::HashMap;
 use super::super::matched_frame::matched_frames;
 use super::super::operator::allocates_once;
 use super::super::{Attribution, Origin, operator};
+use crate::hashed::HashMap;
 use crate::snapshot::{Fact, StackId};
 
 /// What begins the sum of the gradients of a tensor.

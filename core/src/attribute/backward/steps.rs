@@ -6,8 +6,8 @@
 
 use std::num::NonZeroU64;
 
-use super::super::hashed::{HashMap, HashSet};
 use super::sites::{Site, Sites};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{Lifetime, LogPosition, StackId};
 
 /// The arms that have a loop.
