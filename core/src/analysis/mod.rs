@@ -80,7 +80,7 @@ pub use older::{OlderHolder, OlderPeak, older_peaks};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
 pub use pairs::OperatorPairs;
-pub use parts::{Part, Parts};
+pub use parts::{CostRow, Part, Parts};
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
 pub use ranks::{
@@ -96,12 +96,12 @@ pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::LiveTwice;
 pub(crate) use twice::live_twice;
+pub use waste::{
+    Checkpoint, IdleMemory, InPlace, OperatorTemporaries, Plan, PlanStep, UseCoverage, Waste, WasteKind, checkpoints,
+    idle_memory, in_place, operator_temporaries, use_coverage, waste, waste_at_peak,
+};
 pub(crate) use waste::{
     Graphs, PlannedChange, Ungraphed, is_left_by_a_pass, past_their_pass, peak_if_replaced, peak_in_parts,
     peak_with_own_step, peak_without_graphs, step_temporaries, without_a_pass,
-};
-pub use waste::{
-    IdleMemory, InPlace, OperatorTemporaries, Plan, PlanStep, UseCoverage, Waste, WasteKind, idle_memory, in_place,
-    operator_temporaries, use_coverage, waste, waste_at_peak,
 };
 pub use window::{window, window_notes};

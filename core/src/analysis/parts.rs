@@ -30,9 +30,20 @@ words! {
 /// Bytes by [`Part`].
 pub type Parts = [u64; Part::ALL.len()];
 
+/// What a line of the forward pass or a layer costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostRow {
+    /// Its share of the moment.
+    pub row: Row,
+    /// What that is for; `None` where only the sum is known.
+    pub parts: Option<Parts>,
+    /// The largest block of the whole log that it needs for a moment only; 0 if there is none.
+    pub largest_temporary: u64,
+}
+
 impl LiveSet<'_> {
-    /// The rows [by a key](Self::by) with their parts; none where only the sum is known.
-    pub fn parts(&self, key: Key) -> Vec<(Row, Option<Parts>)> {
+    /// The rows [by a key](Self::by) with their costs.
+    pub fn costs(&self, key: Key) -> Vec<CostRow> {
         let mut labels = Labels::by(self.device, key, self.time_ns);
         let mut sums: Vec<Parts> = Vec::new();
         for (block, weight) in self.weights() {
@@ -42,13 +53,28 @@ impl LiveSet<'_> {
                 *sum += weight.bytes;
             }
         }
-        let sums: HashMap<&str, Parts> = labels.names().zip(sums).collect();
-        let rows = self.by(key).rows.clone();
-        let with_parts = |row: Row| {
-            let parts = sums.get(&*row.label).copied().filter(|parts| parts.iter().sum::<u64>() == row.bytes);
-            (row, parts)
+        let temporaries = self.largest_temporaries(&mut labels);
+        let sums: HashMap<&str, (Parts, u64)> = labels.names().zip(sums.into_iter().zip(temporaries)).collect();
+        let cost = |row: &Row| {
+            let of_row = sums.get(&*row.label).copied();
+            let parts = of_row.map(|(parts, _)| parts).filter(|parts| parts.iter().sum::<u64>() == row.bytes);
+            CostRow { row: row.clone(), parts, largest_temporary: of_row.map_or(0, |(_, temporary)| temporary) }
         };
-        rows.into_iter().map(with_parts).collect()
+        self.by(key).rows.iter().map(cost).collect()
+    }
+
+    /// The largest temporary block of each label, by its number.
+    fn largest_temporaries(&self, labels: &mut Labels<'_>) -> Vec<u64> {
+        let is_temporary = |category| matches!(category, Category::Temporary | Category::Workspace);
+        let mut largest: Vec<u64> = vec![0; labels.names().count()];
+        for life in self.device.lifetimes().iter() {
+            if is_temporary(self.device.categories().get(Some(life.seq))) {
+                let number = labels.number(&life.block);
+                largest.resize(largest.len().max(number + 1), 0);
+                largest[number] = largest[number].max(life.block.size);
+            }
+        }
+        largest
     }
 
     fn part(&self, block: &Block) -> Part {
@@ -75,15 +101,33 @@ mod tests {
         for data in [two_lines_and_a_temporary(), a_sample()] {
             let device = DeviceView::of(&data, &data.devices[0]);
             for key in Key::ALL {
-                let (live, rows) = (device.at_peak(), device.at_peak().parts(key));
+                let (live, rows) = (device.at_peak(), device.at_peak().costs(key));
                 assert_eq!(
-                    rows.iter().map(|(row, _)| row).collect::<Vec<_>>(),
+                    rows.iter().map(|cost| &cost.row).collect::<Vec<_>>(),
                     live.by(key).rows.iter().collect::<Vec<_>>()
                 );
-                for (row, parts) in rows {
+                for CostRow { row, parts, .. } in rows {
                     assert_eq!(parts.map(|parts| parts.iter().sum()), row.count.map(|_| row.bytes), "{key}: {row:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_largest_temporary_is_that_of_the_whole_log() {
+        let data = two_lines_and_a_temporary();
+        let device = DeviceView::of(&data, &data.devices[0]);
+        let of_log = |line: &str| {
+            let is_here = |life: &&crate::snapshot::Lifetime| {
+                Labels::by(&device, Key::ModelLine, 0).name(&life.block) == line
+                    && device.categories().get(Some(life.seq)) == Category::Temporary
+            };
+            device.lifetimes().iter().filter(is_here).map(|life| life.block.size).max().unwrap_or(0)
+        };
+        let costs = device.at_peak().costs(Key::ModelLine);
+        assert!(costs.iter().any(|cost| cost.largest_temporary > 0), "{costs:?}");
+        for cost in costs {
+            assert_eq!(cost.largest_temporary, of_log(&cost.row.label), "{cost:?}");
         }
     }
 }

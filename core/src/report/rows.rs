@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::ranks::rows::{RankChangeRow, RankRow, SpreadRow};
-use crate::analysis::{self, Breakdown, BreakdownTable, DiffRow, Key, LiveSet, Part, Parts};
+use crate::analysis::{self, Breakdown, BreakdownTable, CostRow, DiffRow, Key, LiveSet, Part, Parts};
 use crate::figures::figures;
 
 /// The rows of a section.
@@ -22,7 +22,7 @@ pub(crate) enum NamedRows {
 
 figures! {
     /// Live memory of one line, function, scope or other key.
-    pub(crate) struct Row(row: &analysis::Row, parts: Option<&Parts>) {
+    pub(crate) struct Row(row: &analysis::Row, cost: Option<&CostRow>) {
         /// The key.
         label: String = row.label.clone(),
         /// Bytes of its blocks.
@@ -33,7 +33,10 @@ figures! {
         median_bytes: Option<u64> = row.count.map(|_| row.median),
         /// Of a line of the forward pass or a layer, what the bytes are for; absent if that is not known.
         #[serde(skip_serializing_if = "Option::is_none")]
-        parts: Option<PartFigures> = parts.map(PartFigures::of),
+        parts: Option<PartFigures> = cost.and_then(|cost| cost.parts.as_ref()).map(PartFigures::of),
+        /// Of these, the largest block of the whole log that they need for a moment only.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        largest_temporary_bytes: Option<u64> = cost.map(|cost| cost.largest_temporary),
     }
 
     /// What memory of a line or a layer is for. The figures add up to its bytes.
@@ -88,7 +91,7 @@ impl Row {
     pub(crate) fn all_of(table: &BreakdownTable, live: &LiveSet<'_>) -> Vec<Self> {
         match table.by {
             Key::ForwardLine | Key::Layer => {
-                live.parts(table.by).iter().map(|(row, parts)| Self::of(row, parts.as_ref())).collect()
+                live.costs(table.by).iter().map(|cost| Self::of(&cost.row, Some(cost))).collect()
             }
             _ => Self::all(&table.of(live)),
         }
@@ -107,7 +110,7 @@ impl Row {
             let label = format!("({} smaller rows)", rest.len());
             let bytes = rest.iter().map(|row| row.bytes).sum();
             let count = rest.iter().map(|row| row.count).sum();
-            all.push(Self { label, bytes, count, median_bytes: None, parts: None });
+            all.push(Self { label, bytes, count, median_bytes: None, parts: None, largest_temporary_bytes: None });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::rows::Row as NamedRow;
 use super::{Cell, NamedRows, ReportOptions, Section};
 use crate::analysis::{
-    self, Breakdown, BreakdownTable, Key, LiveSet, ON_REQUEST, Part, Parts, Row, ScopeRow, Shown, TABLES,
+    self, Breakdown, BreakdownTable, CostRow, Key, LiveSet, ON_REQUEST, Part, Row, ScopeRow, Shown, TABLES,
     scopes_by_pattern,
 };
 use crate::recording::DeviceView;
@@ -16,6 +16,8 @@ const SMALL: u64 = 200;
 const LINES: usize = 4;
 /// The sum of a row and of those above it.
 pub(crate) const CUMULATIVE: &str = "Cumulative";
+/// The largest temporary block of a row.
+const TEMPORARY: &str = "Temporary";
 
 /// The breakdown tables shown in these places.
 pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
@@ -80,23 +82,30 @@ pub(super) fn of_breakdown(
 
 /// A table by line of the forward pass or by layer: what each costs.
 fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options: &ReportOptions) -> Section {
-    let rows = live.parts(table.by);
-    let of = |rows: &[(Row, Option<Parts>)], part: Part| -> u64 {
-        rows.iter().filter_map(|(_, parts)| parts.as_ref()).map(|parts| parts[part as usize]).sum()
+    let rows = live.costs(table.by);
+    let of = |rows: &[CostRow], part: Part| -> u64 {
+        rows.iter().filter_map(|cost| cost.parts.as_ref()).map(|parts| parts[part as usize]).sum()
     };
+    let temporary = |rows: &[CostRow]| rows.iter().map(|cost| cost.largest_temporary).max().filter(|most| *most > 0);
     let columns: Vec<Part> = Part::ALL.into_iter().filter(|part| of(&rows, *part) > 0).collect();
-    let words = columns.iter().map(|part| part.word());
+    let has_temporaries = temporary(&rows).is_some();
+    let words = columns.iter().map(|part| part.word()).chain(has_temporaries.then_some(TEMPORARY));
     let headings: Vec<&'static str> = ["Mem", "%"].into_iter().chain(words).chain([table.by.column()]).collect();
     let mut section = Section::of_columns(table.key, title, &headings);
     let breakdown = table.of(live);
-    let cells = |rows: &[(Row, Option<Parts>)]| {
-        let bytes = rows.iter().map(|(row, _)| row.bytes).sum();
+    let cells = |rows: &[CostRow]| {
+        let bytes = rows.iter().map(|cost| cost.row.bytes).sum();
         let part = |part: &Part| Some(of(rows, *part)).filter(|bytes| *bytes > 0).map_or(Cell::Nothing, Cell::Sum);
         let share = Cell::Share { part: bytes, whole: breakdown.total };
-        [Cell::Sum(bytes), share].into_iter().chain(columns.iter().map(part)).collect::<Vec<Cell>>()
+        let temporary = has_temporaries.then(|| temporary(rows).map_or(Cell::Nothing, Cell::Bytes));
+        [Cell::Sum(bytes), share].into_iter().chain(columns.iter().map(part)).chain(temporary).collect::<Vec<Cell>>()
     };
-    let rows = fold(&rows, options.rows, breakdown.total, |(row, _)| row.bytes);
-    section.rows_and_more(rows, |(row, _)| (None, &row.label), cells);
+    if has_temporaries {
+        section.about =
+            vec![format!("{TEMPORARY} is the largest block that was needed for a moment only; not in Mem.")];
+    }
+    let rows = fold(&rows, options.rows, breakdown.total, |cost| cost.row.bytes);
+    section.rows_and_more(rows, |cost| (None, &cost.row.label), cells);
     section.named = Some(NamedRows::Live(NamedRow::first(NamedRow::all_of(table, live), options.rows)));
     section
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::{Cmd, cmd};
 
 use crate::lane::{Run, both_streams, output};
+use crate::lanes::simulated::linked;
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/programs/backward";
@@ -43,7 +44,14 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     passes(cmd!(run.shell, "cargo run --quiet --manifest-path {manifest} --target-dir {target}"))?;
     println!("on a simulated GPU:");
     passes(on_gpu(run, &manifest)?)?;
-    Ok("no pairing is wrong, on the CPU and on a simulated GPU".to_owned())
+    println!("with checkpointed modules:");
+    let programs = linked(run, &["--bin=checkpointed"])?;
+    let checkpointed = run.shell.cmd(programs.path("checkpointed")?).envs(run.simulated_gpu()?.variables());
+    let output = output(checkpointed)?;
+    print!("{}", both_streams(&output));
+    ensure!(output.status.success(), "a peak is not the predicted one");
+    Ok("no pairing is wrong, on the CPU and on a simulated GPU; checkpointed modules have the predicted peaks"
+        .to_owned())
 }
 
 fn passes(program: Cmd<'_>) -> Result<()> {

@@ -134,7 +134,7 @@ pub(crate) const LANES: &[Lane] = &[
         name: "backward",
         tier: Tier::Full,
         holds: "no block of a backward pass is given to a wrong call of the forward pass, in thirteen networks",
-        owns: &["tests/programs/backward"],
+        owns: &["tests/programs/backward", "tests/simulated/checkpointed"],
         run: backward::run,
     },
     Lane {

@@ -4,6 +4,7 @@
 //! Needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only what is certain counts: a block that an
 //! opaque operation may have used is left out.
 
+mod checkpoint;
 mod coverage;
 mod graph;
 mod idle;
@@ -28,6 +29,7 @@ use super::labels::line_and_callers;
 use crate::attribute::{AllocationSite, Attribution, allocation_site};
 use crate::recording::DeviceView;
 use crate::snapshot::StackId;
+pub use checkpoint::{Checkpoint, checkpoints};
 pub use coverage::{UseCoverage, use_coverage};
 pub(crate) use graph::Graphs;
 pub use idle::{IdleMemory, idle_memory};

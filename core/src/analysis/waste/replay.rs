@@ -16,6 +16,38 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     all
 }
 
+/// Changes of the total, one after the other, at a record.
+#[derive(Clone, Debug)]
+pub(super) struct Stop {
+    at: usize,
+    when: When,
+    changes: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum When {
+    First,
+    Before,
+    With,
+}
+
+impl Stop {
+    /// Before the record.
+    pub(super) fn before(at: usize, changes: Vec<i64>) -> Self {
+        Self { at, when: When::Before, changes }
+    }
+
+    /// Before what else happens before the record.
+    pub(super) fn first(self) -> Self {
+        Self { when: When::First, ..self }
+    }
+
+    /// A change of what the record does.
+    pub(super) fn with(at: usize, change: i64) -> Self {
+        Self { at, when: When::With, changes: vec![change] }
+    }
+}
+
 /// The log with changes of its totals.
 #[derive(Debug)]
 pub(super) struct LogReplay {
@@ -82,6 +114,28 @@ impl LogReplay {
         let mut changes: Vec<LogChange> = changes.collect();
         changes.sort_unstable();
         u64::try_from(self.peak(&changes)).unwrap_or(0)
+    }
+
+    /// The peak with what happens beside the log.
+    pub(super) fn peak_with_stops(&self, mut stops: Vec<Stop>) -> u64 {
+        stops.sort_by_key(|stop| (stop.at, stop.when));
+        let (mut total, mut peak, mut stops) = (self.at_start, self.at_start, stops.into_iter().peekable());
+        for at in 0..=self.steps.len() {
+            let mut step = self.steps.get(at).copied().unwrap_or(0);
+            while let Some(stop) = stops.next_if(|stop| stop.at <= at) {
+                if stop.when == When::With {
+                    step += stop.changes.iter().sum::<i64>();
+                    continue;
+                }
+                for change in stop.changes {
+                    total += change;
+                    peak = peak.max(total);
+                }
+            }
+            total += step;
+            peak = peak.max(total);
+        }
+        u64::try_from(peak).unwrap_or(0)
     }
 
     /// The position of a block's alloc in the log, from 0.

@@ -69,6 +69,8 @@ words! {
         Idle = "idle",
         /// Outputs beside an input that nothing uses afterwards.
         InPlace = "in_place",
+        /// Modules keep much for the backward pass.
+        Checkpoint = "checkpoint",
         /// An operator's temporaries are far larger than its inputs and outputs.
         OperatorTemporaries = "operator_temporaries",
         /// The driver's pool gives memory back and takes it again.

@@ -15,7 +15,7 @@ use self::device::{fragmented, given_out_in_parts, one_library, release_threshol
 pub use self::finding::{Confidence, Cost, Finding, FindingKind};
 use self::graphs::{kept_by_variables, kept_graph, kept_loss};
 use self::growth::growth;
-use self::model::{optimizer_transient, square, twice};
+use self::model::{checkpoint, optimizer_transient, square, twice};
 pub use self::planned::planned;
 use self::uses::{idle, over_inputs, temporaries, wasted, written_twice};
 use crate::recording::DeviceView;
@@ -39,6 +39,7 @@ const DETECTORS: &[Detector] = &[
     idle,
     over_inputs,
     temporaries,
+    checkpoint,
 ];
 
 /// The findings on a device, most expensive first; growth after a cause of it at the same line.

@@ -3,9 +3,12 @@
 use super::finding::{
     Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_at_most,
 };
-use crate::analysis::{LiveTwice, StackTest, peak_in_parts, peak_with_own_step, step_temporaries};
+use crate::analysis::{
+    Checkpoint, LiveTwice, StackTest, checkpoints, peak_in_parts, peak_with_own_step, step_temporaries,
+};
 use crate::attribute::squared_by;
 use crate::recording::DeviceView;
+use crate::report::device_memory::time;
 use crate::report::tables::first_lines;
 use crate::snapshot::{Block, GpuWork};
 use crate::units::{Bytes, grouped};
@@ -72,6 +75,34 @@ pub(super) fn own_step(device: &DeviceView<'_>, bytes: u64, largest: &Block, own
         .into_iter()
         .chain(own.map(then))
         .collect(),
+    }
+}
+
+/// Modules that keep much for the backward pass: those with which the peak is lowest if their forward pass is run again.
+pub(super) fn checkpoint(device: &DeviceView<'_>) -> Vec<Finding> {
+    let best = checkpoints(device).into_iter().next().filter(|found| is_large(found.saves, device));
+    best.iter().map(checkpointed).collect()
+}
+
+pub(super) fn checkpointed(row: &Checkpoint) -> Finding {
+    let keeps = if row.count == 1 { "keeps" } else { "keep" };
+    Finding {
+        kind: FindingKind::Checkpoint,
+        what: format!("{} {keeps} up to {} in a call for the backward pass", row.modules, Bytes(row.kept)),
+        line: None,
+        cost: Cost::OfPeak(row.saves),
+        confidence: Confidence::Possible,
+        why: "what they keep is known, and can be computed again; that costs time.",
+        advice: vec![
+            "Free what a call keeps, and compute it again in the backward pass (docs/findings.md has a wrapper)."
+                .to_owned(),
+            format!(
+                "That runs each call twice: here {} calls, {} of the host's time.",
+                grouped(row.calls),
+                time(row.forward_ns)
+            ),
+            if row.is_exact { then(row.peak_without) } else { then_at_most(row.peak_without) },
+        ],
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) const LINKED: &[&str] = &[
     "--package=candle-ranks",
     "--package=candle-recorded",
     "--package=categories",
+    "--package=checkpointed",
     "--package=cudarc-linked",
     "--package=uses",
     "--features=cuda",
@@ -36,7 +37,7 @@ const LOADED: &[&str] = &[
 
 /// Builds these targets of the linked packages. `any_gpu` makes cargo unify the features of dev-dependencies, too, as it
 /// does for other tests.
-pub(super) fn linked(run: &Run, targets: &[&str]) -> Result<Programs> {
+pub(crate) fn linked(run: &Run, targets: &[&str]) -> Result<Programs> {
     let options = [LINKED, &["--test=any_gpu"], targets].concat();
     with_toolkit(run, &options)
 }

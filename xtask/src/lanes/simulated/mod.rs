@@ -23,7 +23,7 @@ mod unchanged;
 mod uses;
 mod versions;
 
-pub(crate) use self::builds::{LINKED, PROFILE};
+pub(crate) use self::builds::{LINKED, PROFILE, linked};
 pub(crate) use self::failing::run as failing;
 pub(crate) use self::fits::run as fits;
 pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
