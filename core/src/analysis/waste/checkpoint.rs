@@ -15,9 +15,9 @@ use std::ops::Range;
 
 use super::replay::{LogReplay, Stop};
 use crate::analysis::scopes::name_pattern;
-use crate::attribute::module;
+use crate::attribute::{module, operator};
 use crate::recording::DeviceView;
-use crate::snapshot::{Category, ContextId, Lifetime, NEVER, Record, RecordKind, ThreadId};
+use crate::snapshot::{Category, ContextId, GraphNodeKind, Lifetime, NEVER, Record, RecordKind, ThreadId};
 
 /// Modules, or one, with which the peak is lower if they are checkpointed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub saves: u64,
     /// The peak then.
     pub peak_without: u64,
-    /// Otherwise it may be lower: for some blocks it is not known whether they are gradients, which stay.
+    /// Otherwise it is near that: for some blocks it is not known whether they are gradients, which stay, or calls share a variable.
     pub is_exact: bool,
 }
 
@@ -61,7 +61,8 @@ pub fn checkpoints(device: &DeviceView<'_>) -> Vec<Checkpoint> {
 fn checkpoint(device: &DeviceView<'_>, log: &LogReplay, steps: &Steps, calls: &[ModuleCall]) -> Option<Checkpoint> {
     let replayed = || calls.iter().filter_map(|call| Some((call, Replayed::of(device, steps, call)?)));
     let (calls, replayed): (Vec<&ModuleCall>, Vec<Replayed>) = replayed().unzip();
-    let peak_without = log.peak_with_stops(replayed.iter().flat_map(Replayed::stops).collect());
+    let gone = replayed.iter().flat_map(|call| call.details.iter().map(|block| block.seq)).collect();
+    let peak_without = log.peak_with_stops(replayed.iter().flat_map(|call| call.stops(&gone)).collect());
     let saves = device.peak.bytes.checked_sub(peak_without).filter(|saves| *saves > 0)?;
     let mut paths: Vec<&str> = Vec::new();
     for call in &calls {
@@ -145,6 +146,14 @@ impl Steps {
         between.into_iter().all(|(_, forward)| calls.contains(forward)).then_some((first, last, call))
     }
 
+    /// The gradient with which a step at this place begins: the last block of its size that steps before it made and that is live.
+    fn gradient_before<'d>(&self, device: &'d DeviceView<'_>, pass: &Range<usize>, size: u64) -> Option<&'d Lifetime> {
+        let before = self.all.get(..self.all.partition_point(|(at, _)| *at < pass.start))?.iter().rev();
+        let lives = before.filter_map(|(at, _)| device.lifetimes().get(device.records.get(*at)?.alloc_seq?));
+        let mut of_size = lives.filter(|life| life.block.size == size && life.to as usize > pass.start);
+        of_size.find(|life| is_sum(device, life) && is_detail(device, life, pass.end) != Some(false))
+    }
+
     /// The first of all steps that comes after this one.
     fn after(&self, at: usize) -> usize {
         self.all.partition_point(|(place, _)| *place <= at)
@@ -154,13 +163,14 @@ impl Steps {
 /// A block that the program frees later, if it does: where, and its size.
 #[derive(Clone, Copy, Debug)]
 struct Freed {
+    seq: NonZeroU64,
     at: Option<usize>,
     size: i64,
 }
 
 impl Freed {
     fn of(life: &Lifetime) -> Self {
-        Self { at: (life.to != NEVER).then(|| life.to as usize - 1), size: size(life.block.size) }
+        Self { seq: life.seq, at: (life.to != NEVER).then(|| life.to as usize - 1), size: size(life.block.size) }
     }
 }
 
@@ -176,7 +186,9 @@ struct Replayed {
     activations: Vec<Freed>,
     /// Blocks of its steps, other than gradients, that are there after the last one.
     details: Vec<Freed>,
-    /// Which blocks these are is known.
+    /// Blocks that are freed with the gradient of the result, which the wrapper's node has to its end.
+    of_result: Vec<Freed>,
+    /// Which blocks these are is known, and no variable of it is another call's, too.
     is_exact: bool,
     result: i64,
     input: i64,
@@ -206,32 +218,39 @@ impl Replayed {
             (_, Some(seq)) if made.contains(&seq) => Some(-size(record.size)),
             _ => None,
         };
-        let details = details(device, call.thread, &pass, input.block.size);
+        let result = device.lifetimes().get(result)?;
+        let mut details = details(device, call.thread, &pass, input.block.size);
+        let gradient = steps.gradient_before(device, &pass, result.block.size);
+        details.extend(gradient.filter(|life| life.to as usize > pass.end).map(|life| Some(Freed::of(life))));
+        let places = steps.by_forward.get(&result.seq)?;
+        let of_first = (first, *places.last()?);
         Some(Self {
             end,
             own: own.clone().filter_map(|record| change(&record)).collect(),
             kept: kept().map(|life| size(life.block.size)).sum(),
-            activations: kept().filter(|life| life.seq != result).map(Freed::of).collect(),
-            is_exact: details.iter().all(Option::is_some),
+            activations: kept().filter(|life| life.seq != result.seq).map(Freed::of).collect(),
+            of_result: freed_with_gradient(device, call.thread, of_first, gradient.map(|life| life.seq)),
+            is_exact: details.iter().all(Option::is_some) && !has_shared_gradients(device, &pass),
             details: details.into_iter().flatten().collect(),
-            result: device.lifetimes().get(result).map(|life| size(life.block.size))?,
+            result: size(result.block.size),
             input: size(input.block.size),
             pass,
         })
     }
 
-    /// What happens beside the log.
-    fn stops(&self) -> impl Iterator<Item = Stop> + '_ {
+    /// What happens beside the log. What is `gone` is a detail of a call, and freed before.
+    fn stops<'a>(&'a self, gone: &'a HashSet<NonZeroU64>) -> impl Iterator<Item = Stop> + 'a {
         let Self { end, kept, result, input, pass, .. } = self;
         let copied = Stop::before(*end, vec![*result, -kept]);
-        let details = self.details.iter().map(|block| block.size).sum::<i64>();
+        let of_result = || self.of_result.iter().filter(|block| !gone.contains(&block.seq));
+        let beside: i64 = self.details.iter().chain(of_result()).map(|block| block.size).sum();
         // The gradient of the result is there twice.
         let own_pass = [SCALAR, SCALAR, *result, *result, -result, -SCALAR];
         let begins = [&[*input], &self.own[..], &own_pass].concat();
         let all = begins.iter().sum::<i64>();
-        let ends = vec![-(all - result) - details, *input, *input, -input, -input, -result];
+        let ends = vec![-(all - result) - beside, *input, *input, -input, -input, -result];
         let again = [Stop::before(pass.start, begins), Stop::before(pass.end, ends).first()];
-        let freed = self.activations.iter().chain(&self.details);
+        let freed = self.activations.iter().chain(&self.details).chain(of_result());
         let freed = freed.filter_map(|block| Some(Stop::with(block.at?, block.size)));
         again.into_iter().chain([copied]).chain(freed)
     }
@@ -250,23 +269,70 @@ fn details(device: &DeviceView<'_>, thread: ThreadId, pass: &Range<usize>, input
         .map(|(life, is_detail)| (life, is_detail.is_some()))
         .collect();
     // Without uses the gradient of the input is a detail like others: the last of its size.
-    let of_input = found.iter().rposition(|(life, _)| device.uses.is_empty() && life.block.size == input);
+    let is_of_input = |life: &Lifetime| device.uses.is_empty() && life.block.size == input && is_sum(device, life);
+    let of_input = found.iter().rposition(|(life, _)| is_of_input(life));
     of_input.map(|at| found.remove(at));
     found.into_iter().map(|(life, is_known)| is_known.then(|| Freed::of(life))).collect()
 }
 
-/// By uses: nothing uses it after the steps.
+/// What the end of the first step frees of the steps before it, other than the gradient of the result itself.
+fn freed_with_gradient(
+    device: &DeviceView<'_>,
+    thread: ThreadId,
+    (first, last): (usize, usize),
+    gradient: Option<NonZeroU64>,
+) -> Vec<Freed> {
+    let after = device.records.get(last + 1..).unwrap_or_default().iter();
+    let frees = after.take_while(|record| record.kind == RecordKind::Free || record.thread != thread);
+    let lives = frees.filter_map(|record| device.lifetimes().get(record.alloc_seq?));
+    lives.filter(|life| life.from as usize <= first && Some(life.seq) != gradient).map(Freed::of).collect()
+}
+
+/// Is a gradient of a variable the sum of several calls' parts?
+fn has_shared_gradients(device: &DeviceView<'_>, pass: &Range<usize>) -> bool {
+    let made = device.records.get(pass.clone()).unwrap_or_default().iter();
+    let is_shared = |record: &Record| {
+        device.pairings().get(record.alloc_seq).is_some_and(|pairing| pairing.is_added)
+            && device.categories().get(record.alloc_seq) == Category::Gradient
+            && !may_be_of_constant(device, record.alloc_seq)
+    };
+    made.filter(|record| record.kind == RecordKind::Alloc).any(is_shared)
+}
+
+/// Is it the sum of gradients?
+fn is_sum(device: &DeviceView<'_>, life: &Lifetime) -> bool {
+    let data = device.data();
+    operator(data, life.block.stack).is_some_and(|operator| {
+        data.settings.rules.is_gradient(operator.root, operator.backward_of.unwrap_or_default())
+    })
+}
+
+/// Is it no gradient of a variable? By uses: nothing uses it after the steps. The store has gradients of constants, too.
 fn is_detail(device: &DeviceView<'_>, life: &Lifetime, end: usize) -> Option<bool> {
     let category = device.categories().get(Some(life.seq));
-    if category == Category::Gradient {
+    let may_be_of_constant = may_be_of_constant(device, Some(life.seq));
+    if category == Category::Gradient && !may_be_of_constant {
         return Some(false);
     }
     if device.uses.is_empty() {
-        return (category == Category::AutogradDetail).then_some(true);
+        let is_known =
+            if may_be_of_constant { are_variables_named(device) } else { category == Category::AutogradDetail };
+        return is_known.then_some(true);
     }
     let last = device.uses_of(Some(life.seq))?.known_last()?;
     let after = device.lifetimes().get(NonZeroU64::new(last.after_alloc)?)?;
     Some((after.from as usize) <= end)
+}
+
+/// A gradient whose tensor had no name.
+fn may_be_of_constant(device: &DeviceView<'_>, seq: Option<NonZeroU64>) -> bool {
+    device.name(seq).is_some_and(|name| name.starts_with("gradient "))
+}
+
+/// Has each variable that a pass went back to a name?
+fn are_variables_named(device: &DeviceView<'_>) -> bool {
+    let mut variables = device.graph_nodes.iter().filter(|node| node.kind == GraphNodeKind::Variable);
+    variables.all(|node| device.name(node.block).is_some())
 }
 
 fn size(bytes: u64) -> i64 {

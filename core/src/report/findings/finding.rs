@@ -174,6 +174,11 @@ pub(super) fn then_at_most(peak: u64) -> String {
     format!("The peak would be at most {}.", exactly(peak))
 }
 
+/// The same where not all that it depends on is known.
+pub(super) fn then_about(peak: u64) -> String {
+    format!("The peak would be about {}.", Bytes(peak))
+}
+
 /// `1.000 GiB: 1,073,741,824 bytes`
 pub(super) fn exactly(bytes: u64) -> String {
     format!("{}: {} bytes", Bytes(bytes), grouped(bytes))

@@ -1,7 +1,8 @@
 //! Findings on the tensors of models and of training.
 
 use super::finding::{
-    Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_at_most,
+    Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_about,
+    then_at_most,
 };
 use crate::analysis::{
     Checkpoint, LiveTwice, StackTest, checkpoints, peak_in_parts, peak_with_own_step, step_temporaries,
@@ -101,7 +102,7 @@ pub(super) fn checkpointed(row: &Checkpoint) -> Finding {
                 grouped(row.calls),
                 time(row.forward_ns)
             ),
-            if row.is_exact { then(row.peak_without) } else { then_at_most(row.peak_without) },
+            if row.is_exact { then(row.peak_without) } else { then_about(row.peak_without) },
         ],
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use candle_core::backend::BackendStorage;
+use candle_core::backend::{BackendDevice, BackendStorage};
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Module, Result, Shape, Storage, Tensor, Var};
 
@@ -48,7 +48,7 @@ struct Again<M> {
 
 impl<M> Again<M> {
     fn result(&self) -> Result<Tensor> {
-        self.result.lock().unwrap().take().map_or_else(|| candle_core::bail!("it is called once"), |it| it.contiguous())
+        self.result.lock().unwrap().take().map_or_else(|| candle_core::bail!("it is called once"), Ok)
     }
 }
 
@@ -59,8 +59,9 @@ impl<M: Module> CustomOp1 for Again<M> {
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         let result = self.result()?;
-        match &*result.storage_and_layout().0 {
-            Storage::Cpu(storage) => Ok((storage.clone(), result.shape().clone())),
+        let (storage, layout) = result.storage_and_layout();
+        match &*storage {
+            Storage::Cpu(storage) => copy(storage, layout),
             _ => candle_core::bail!("the module changed the device"),
         }
     }
@@ -69,7 +70,7 @@ impl<M: Module> CustomOp1 for Again<M> {
         let result = self.result()?;
         let (storage, layout) = result.storage_and_layout();
         match &*storage {
-            Storage::Cuda(storage) => Ok((storage.try_clone(layout)?, result.shape().clone())),
+            Storage::Cuda(storage) => copy(storage, layout),
             _ => candle_core::bail!("the module changed the device"),
         }
     }
@@ -85,6 +86,16 @@ impl<M: Module> CustomOp1 for Again<M> {
     }
 }
 
+/// Also of a view.
+fn copy<S: BackendStorage>(from: &S, layout: &Layout) -> Result<(S, Shape)>
+where
+    S::Device: BackendDevice<Storage = S>,
+{
+    let mut to = from.device().zeros_impl(layout.shape(), from.dtype())?;
+    from.copy_strided_src(&mut to, 0, layout)?;
+    Ok((to, layout.shape().clone()))
+}
+
 /// Begins a backward pass with this gradient.
 struct Begin(Tensor);
 
@@ -94,12 +105,10 @@ impl CustomOp1 for Begin {
     }
 
     fn cpu_fwd(&self, storage: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        use candle_core::backend::BackendDevice;
         Ok((candle_core::cpu_backend::CpuDevice.zeros_impl(&().into(), storage.dtype())?, ().into()))
     }
 
     fn cuda_fwd(&self, storage: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
-        use candle_core::backend::BackendDevice;
         Ok((storage.device().zeros_impl(&().into(), storage.dtype())?, ().into()))
     }
 
