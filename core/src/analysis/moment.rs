@@ -8,7 +8,8 @@ use super::log;
 use crate::error::Error;
 use crate::recording::DeviceView;
 use crate::snapshot::{
-    Block, ContextId, ContextNode, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight,
+    Block, ContextId, ContextNode, Device, DeviceSnapshot, Lifetime, Mark, Peak, RecordKind, Replay, SnapshotData,
+    Weight,
 };
 use crate::units::{Bytes, capitalized, seconds};
 
@@ -165,14 +166,30 @@ fn at_end(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
     }
 }
 
-fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
+fn at_time(device: &DeviceView<'_>, ns: u64) -> Result<Peak, Error> {
     log::reaches_back_to(device, ns)?;
     let records = device.records.partition_point(|record| record.time_ns <= ns);
-    Ok(Peak { time_ns: ns, ..after(device, records) })
+    // Where frees are missing, only the log's addresses say what is gone.
+    let state = match device.gaps.is_empty() {
+        true => state(device, records, || live_after(device, records)),
+        false => after(device, records),
+    };
+    Ok(Peak { time_ns: ns, ..state })
+}
+
+/// What is live after this many records, in the order of allocation: without a replay.
+fn live_after(device: &DeviceView<'_>, records: usize) -> Vec<Block> {
+    let is_live = |life: &&Lifetime| !life.is_gone && life.from as usize <= records && life.to as usize > records;
+    let without_number = device.live.iter().filter(|block| block.seq.is_none()).copied();
+    without_number.chain(device.lifetimes().iter().filter(is_live).map(|life| life.block)).collect()
 }
 
 /// The state after this many records of the log.
 pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
+    state(device, records, || Replay::after(device, records).blocks())
+}
+
+fn state(device: &DeviceSnapshot, records: usize, blocks: impl FnOnce() -> Vec<Block>) -> Peak {
     let last = records.checked_sub(1).and_then(|last| log::entries(device).nth(last));
     let start = (log::allocated_at_start(device), None, log::start_ns(device));
     let (bytes, seq, time_ns) = last.map_or(start, |last| (last.allocated, last.record.alloc_seq, last.record.time_ns));
@@ -180,15 +197,9 @@ pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
     if is_peak {
         return device.peak.clone();
     }
-    let state = Replay::after(device, records);
-    Peak {
-        bytes,
-        time_ns,
-        seq,
-        not_recorded: bytes.saturating_sub(state.bytes()),
-        blocks: state.blocks(),
-        below_threshold: 0,
-    }
+    let blocks = blocks();
+    let recorded = blocks.iter().map(|block| device.sampling.bytes(block.size)).sum();
+    Peak { bytes, time_ns, seq, not_recorded: bytes.saturating_sub(recorded), blocks, below_threshold: 0 }
 }
 
 /// The contexts whose scope has this name or path.

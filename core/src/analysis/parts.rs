@@ -94,7 +94,7 @@ impl LiveSet<'_> {
 mod tests {
     use super::*;
     use crate::recording::DeviceView;
-    use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, a_sample, two_lines_and_a_temporary};
 
     #[test]
     fn the_parts_of_each_row_add_up_to_it() {
@@ -115,19 +115,17 @@ mod tests {
 
     #[test]
     fn the_largest_temporary_is_that_of_the_whole_log() {
-        let data = two_lines_and_a_temporary();
-        let device = DeviceView::of(&data, &data.devices[0]);
-        let of_log = |line: &str| {
-            let is_here = |life: &&crate::snapshot::Lifetime| {
-                Labels::by(&device, Key::ModelLine, 0).name(&life.block) == line
-                    && device.categories().get(Some(life.seq)) == Category::Temporary
-            };
-            device.lifetimes().iter().filter(is_here).map(|life| life.block.size).max().unwrap_or(0)
-        };
-        let costs = device.at_peak().costs(Key::ModelLine);
-        assert!(costs.iter().any(|cost| cost.largest_temporary > 0), "{costs:?}");
-        for cost in costs {
-            assert_eq!(cost.largest_temporary, of_log(&cost.row.label), "{cost:?}");
+        let mut story = Story::cpu();
+        story.alloc("kept", 100).on(LINE_7).named("w", Category::Parameter);
+        story.alloc("other", 100).on(LINE_9).named("v", Category::Parameter);
+        for (at, size) in [30, 50, 40].into_iter().enumerate() {
+            story.alloc(at, size).on(LINE_7).named("t", Category::Temporary).free(at);
         }
+        story.alloc("more", 60).on(LINE_7).named("u", Category::Parameter);
+        let data = story.build();
+        let device = DeviceView::of(&data, &data.devices[0]);
+        let costs = device.at_peak().costs(Key::ModelLine);
+        let largest = |cost: &CostRow| (cost.row.bytes, cost.largest_temporary);
+        assert_eq!(costs.iter().map(largest).collect::<Vec<_>>(), [(160, 50), (100, 0)]);
     }
 }

@@ -223,13 +223,13 @@ impl Replayed {
         let gradient = steps.gradient_before(device, &pass, result.block.size);
         details.extend(gradient.filter(|life| life.to as usize > pass.end).map(|life| Some(Freed::of(life))));
         let places = steps.by_forward.get(&result.seq)?;
-        let of_first = (first, *places.last()?);
+        let (of_first, of_result) = ((first, *places.last()?), (gradient.map(|life| life.seq), result.block.size));
         Some(Self {
             end,
             own: own.clone().filter_map(|record| change(&record)).collect(),
             kept: kept().map(|life| size(life.block.size)).sum(),
             activations: kept().filter(|life| life.seq != result.seq).map(Freed::of).collect(),
-            of_result: freed_with_gradient(device, call.thread, of_first, gradient.map(|life| life.seq)),
+            of_result: freed_with_gradient(device, call.thread, of_first, of_result),
             is_exact: details.iter().all(Option::is_some) && !has_shared_gradients(device, &pass),
             details: details.into_iter().flatten().collect(),
             result: size(result.block.size),
@@ -275,17 +275,22 @@ fn details(device: &DeviceView<'_>, thread: ThreadId, pass: &Range<usize>, input
     found.into_iter().map(|(life, is_known)| is_known.then(|| Freed::of(life))).collect()
 }
 
-/// What the end of the first step frees of the steps before it, other than the gradient of the result itself.
+/// What the end of the first step frees of what was made before, other than the gradient of the result itself: the first of its size, if that
+/// is not known.
 fn freed_with_gradient(
     device: &DeviceView<'_>,
     thread: ThreadId,
     (first, last): (usize, usize),
-    gradient: Option<NonZeroU64>,
+    (gradient, size): (Option<NonZeroU64>, u64),
 ) -> Vec<Freed> {
     let after = device.records.get(last + 1..).unwrap_or_default().iter();
     let frees = after.take_while(|record| record.kind == RecordKind::Free || record.thread != thread);
     let lives = frees.filter_map(|record| device.lifetimes().get(record.alloc_seq?));
-    lives.filter(|life| life.from as usize <= first && Some(life.seq) != gradient).map(Freed::of).collect()
+    let mut found: Vec<&Lifetime> = lives.filter(|life| life.from as usize <= first).collect();
+    let is_gradient = |life: &&Lifetime| gradient.map_or(life.block.size == size, |gradient| life.seq == gradient);
+    let gradient = found.iter().position(is_gradient);
+    gradient.map(|at| found.remove(at));
+    found.into_iter().map(Freed::of).collect()
 }
 
 /// Is a gradient of a variable the sum of several calls' parts?

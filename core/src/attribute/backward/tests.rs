@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::analysis::Key;
+use crate::analysis::{Key, checkpoints};
 use crate::export::report_json;
 use crate::recording::DeviceView;
 use crate::report::{Report, ReportOptions};
@@ -158,8 +158,8 @@ fn without_spans_a_named_gradient_says_the_layer_of_its_call() {
     let parts = |module| {
         let data = with_order(&story(module), &[(Result, 2000, 2), (Variable, 8000, 0)]);
         let device = DeviceView::of(&data, &data.devices[0]);
-        let rows = device.at_peak().parts(Key::Layer);
-        rows.into_iter().map(|(row, parts)| (row.label, parts.unwrap())).collect::<Vec<_>>()
+        let rows = device.at_peak().costs(Key::Layer);
+        rows.into_iter().map(|cost| (cost.row.label, cost.parts.unwrap())).collect::<Vec<_>>()
     };
     // Parameters, gradients, optimizer, activations, backward pass, others.
     let (called, active) = ([8000, 8000, 0, 0, 8000, 2000], [0, 0, 0, 0, 0, 2700]);
@@ -196,9 +196,9 @@ fn a_parameter_that_two_modules_used_is_in_neither() {
     let data = with_order(&story, &[(Result, 2000, 4), (Result, 2000, 2), (Variable, 8000, 0)]);
     assert_eq!(pairs(&data, 5..=9), [4, 4, 2, 2, 2], "the last sum is of the product");
     let device = DeviceView::of(&data, &data.devices[0]);
-    let rows = device.at_peak().parts(Key::Layer);
-    let shared = rows.iter().find(|(row, _)| row.label == "net.fc").unwrap();
-    assert_eq!(shared.1, Some([8000, 8000, 0, 0, 0, 0]));
+    let rows = device.at_peak().costs(Key::Layer);
+    let shared = rows.iter().find(|cost| cost.row.label == "net.fc").unwrap();
+    assert_eq!(shared.parts, Some([8000, 8000, 0, 0, 0, 0]));
 }
 
 #[test]
@@ -357,4 +357,79 @@ fn of_two_live_calls_with_the_same_operands_neither_is_said() {
     let mut freed = story;
     freed.free("once");
     assert_eq!(pairs(&with_uses(&freed, &made_of), 6..=7), [0, 0], "it was live");
+}
+
+/// A network of two products, and the second one's activation, in a module that keeps `extra` bytes; with `weights` of both.
+fn two_products(extra: u64, weights: [u64; 2]) -> SnapshotData {
+    let story = told(|story| {
+        story.at(10).alloc("input", 2000).on(MATMUL).module("b").enter("b").at(20).alloc("extra", extra).on(MATMUL);
+        story.alloc("product", 2000).on(MATMUL).alloc("active", 2000).on(RELU).at(30).leave("b");
+        story.at(110).alloc("of loss", 2000).on(LOSS);
+        activation(story).free("of loss");
+        second_product(story, weights[0]);
+        first_product(story, weights[1]).free("of input");
+    });
+    let results = [(Result, 2000, 4), (Result, 2000, 3), (Variable, weights[0], 0)];
+    with_order(&story, &[&results[..], &[(Result, 2000, 1), (Variable, weights[1], 0)]].concat())
+}
+
+/// The steps of the pass.
+fn activation(story: &mut Story) -> &mut Story {
+    story.alloc("zeros 1", 2000).on(RELU_ZEROS).alloc("mask", 2000).on(RELU_MASK);
+    story.alloc("of product", 2000).on(RELU_SUM).free("zeros 1").free("mask")
+}
+
+fn second_product(story: &mut Story, weight: u64) -> &mut Story {
+    story.alloc("zeros 2", 2000).on(LEFT_ZEROS).alloc("of input", 2000).on(LEFT_SUM).free("zeros 2");
+    story.alloc("zeros 3", weight).on(RIGHT_ZEROS).alloc("sum 3", weight).on(RIGHT_SUM);
+    story.named("grad of b.weight", Category::Gradient).free("zeros 3").free("of product")
+}
+
+fn first_product(story: &mut Story, weight: u64) -> &mut Story {
+    story.alloc("zeros 4", weight).on(RIGHT_ZEROS).alloc("sum 4", weight).on(RIGHT_SUM);
+    story.named("grad of a.weight", Category::Gradient).free("zeros 4")
+}
+
+/// The same with a checkpointed module, by the definition.
+fn two_products_by_hand(extra: u64, weights: [u64; 2]) -> u64 {
+    let story = told(|story| {
+        story.alloc("input", 2000).alloc("extra", extra).alloc("product", 2000).alloc("active", 2000);
+        story.alloc("copy", 2000).free("extra").free("product").free("active").alloc("of loss", 2000);
+        story.alloc("variable", 2000).alloc("extra", extra).alloc("product", 2000).alloc("active", 2000);
+        story
+            .alloc("scalar", 4)
+            .alloc("one", 4)
+            .alloc("zeros", 2000)
+            .alloc("of active", 2000)
+            .free("zeros")
+            .free("one");
+        activation(story).free("of active");
+        second_product(story, weights[0]);
+        story.free("scalar").free("active").free("product").free("extra").free("variable");
+        story.alloc("zeros", 2000).alloc("sum", 2000).free("zeros").free("of input").free("of loss");
+        first_product(story, weights[1]).free("sum");
+    });
+    let data = story.build();
+    data.devices[0].peak.bytes
+}
+
+#[test]
+fn a_checkpointed_module_has_the_peak_of_the_program_by_hand() {
+    let most = |extra, weights| {
+        let data = two_products(extra, weights);
+        let device = DeviceView::of(&data, &data.devices[0]);
+        let found = checkpoints(&device);
+        let by_hand = two_products_by_hand(extra, weights);
+        let saves = device.peak.bytes.saturating_sub(by_hand);
+        assert_eq!(found.first().map_or(0, |found| found.saves), saves, "{extra} {weights:?}");
+        assert!(found.iter().all(|found| found.modules == "b" && found.is_exact && found.kept == extra + 2000));
+        saves
+    };
+    // The peak is in the first product's step, when the module runs again, and in the second product's step.
+    assert_eq!([most(9000, [8000, 70_000]), most(90_000, [8000, 9000]), most(9000, [80_000, 5000])], [11_000, 1996, 0]);
+    for extra in [1, 10_000, 30_000, 100_000] {
+        for weights in [[8000, 5000], [8000, 20_000], [20_000, 21_000], [20_000, 60_000]] {
+            most(extra, weights);
+        }
+    }
 }
