@@ -102,12 +102,28 @@ proptest! {
         let at = at.index(ops.len() + 1);
         let (earlier, _) = run(&ops[..at]);
         let (data, states) = run(&ops);
-        let grown = peak(&Moment::Growth(Since::of(&earlier)), &data).unwrap();
+        let since = Moment::Growth(Since::of(&earlier));
+        let grown = peak(&since, &data).unwrap();
         let expected = states[ops.len()].0.iter().filter(|(label, _)| **label >= at).map(|(_, size)| *size);
         prop_assert_eq!(sizes(&grown.blocks), expected.collect::<Vec<_>>());
+        let view = DeviceView::of(&data, &data.devices[0]);
+        let note = since.notes(&view.at(&since).unwrap()).pop();
+        prop_assert_eq!(note, Some(growth_note(&states[at], &states[ops.len()])));
         let allocated = peak(&Moment::Allocated, &data).unwrap();
         prop_assert_eq!(allocated.bytes, data.devices[0].stats.allocated_bytes.allocated);
     }
+}
+
+/// What became of the bytes that were live before.
+fn growth_note(
+    (before, unknown): &(BTreeMap<usize, u64>, u64),
+    (now, unknown_now): &(BTreeMap<usize, u64>, u64),
+) -> String {
+    let gone = before.iter().filter(|(label, _)| !now.contains_key(label)).map(|(_, size)| size).sum::<u64>();
+    let [was, is] = [before.values().sum::<u64>() + unknown, now.values().sum::<u64>() + unknown_now].map(Bytes);
+    let change = if is.0 < was.0 { format!("-{}", Bytes(was.0 - is.0)) } else { format!("+{}", Bytes(is.0 - was.0)) };
+    let freed = Bytes(gone + unknown - unknown_now);
+    format!("{was} were live then and {is} now: {change}; {freed} of what was live then has been freed")
 }
 
 #[test]
