@@ -286,13 +286,13 @@ pub use scope::nvtx_tables;
 #[doc(hidden)]
 pub use scope::range;
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
-#[cfg(feature = "preload")]
-#[doc(hidden)]
-pub use session::end_with_threads;
 pub use session::{
     Builder, IntoBytes, Operators, RenderedReport, Session, Signal, Snapshot, builder, init, is_recording,
     on_cuda_start, open, output_dir, read_operators, reset_peak, start, stats, trace_handler,
 };
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub use session::{end_with_threads, tell};
 #[doc(inline)]
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

@@ -93,6 +93,6 @@ fn end_recording() {
     let _errno = memtrace::keep_errno();
     if memtrace::end_with_threads(&crate::SESSION) {
         mode::pass_on();
-        eprintln!("memtrace: the recording ends here: the program changes what it, or one of its threads, may do");
+        memtrace::tell("the recording ends here: the program changes what it, or one of its threads, may do");
     }
 }

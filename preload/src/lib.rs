@@ -1,4 +1,9 @@
 //! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and its ranges are scopes. See the README.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic if nobody can read: `memtrace::tell` does not"
+)]
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -57,8 +62,8 @@ extern "C" fn construct() {
             record_all();
         }
     } else if is_requested {
-        eprintln!(
-            "memtrace: the program has memtrace in it, so the preloaded copy records nothing; to record, call `memtrace::init()` in the program"
+        memtrace::tell(
+            "the program has memtrace in it, so the preloaded copy records nothing; to record, call `memtrace::init()` in the program",
         );
     }
 }
@@ -75,7 +80,9 @@ fn record_all() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     match mode::refused() {
         None => record(),
-        Some(why) => eprintln!("memtrace: the heap is not recorded: {why}; its CUDA memory is, from the first use on"),
+        Some(why) => {
+            memtrace::tell(&format!("the heap is not recorded: {why}; its CUDA memory is, from the first use on"));
+        }
     }
 }
 
@@ -89,6 +96,6 @@ fn record() {
             // The first one needs much more stack, of which a signal handler may have little.
             memtrace::take_stack();
         }
-        Err(error) => eprintln!("memtrace: nothing is recorded: {error}"),
+        Err(error) => memtrace::tell(&format!("nothing is recorded: {error}")),
     }
 }

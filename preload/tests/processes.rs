@@ -4,7 +4,9 @@
 
 mod support;
 
-use std::process::Output;
+use std::fs::File;
+use std::path::Path;
+use std::process::{ExitStatus, Output, Stdio};
 
 use memtrace::{Device, open};
 use support::{built, compile, preloaded, recorded};
@@ -133,4 +135,35 @@ fn programs_that_restrict_themselves_behave_as_without_us() {
         std::fs::remove_file(file).unwrap();
         assert!(if is_said { allocations == 1 } else { allocations > 15_000 }, "{how} {allocations}");
     }
+}
+
+/// Runs the restricted program, and one whose recording cannot begin; what they print, and how they end.
+fn with_messages_to(
+    folder: &tempfile::TempDir,
+    library: bool,
+    errors: impl Fn() -> Stdio,
+) -> Vec<(ExitStatus, String)> {
+    let cases = [("0", "heap.memtrace"), ("3", "heap.memtrace"), ("7", "app.c/none.memtrace"), ("7", "heap.unknown")];
+    let run = |(how, out): (&str, &str)| {
+        let ours = library.then(|| built("libmemtrace_preload.so"));
+        let ours: Vec<&Path> = ours.iter().map(|ours| &**ours).collect();
+        let mut command = preloaded(folder.path(), &ours, "./app");
+        command.env("MEMTRACE_RUN", std::process::id().to_string()).env("MEMTRACE_OUT", out).arg(how);
+        let output = command.stderr(errors()).output().unwrap();
+        (output.status, text(&output.stdout))
+    };
+    cases.into_iter().map(run).collect()
+}
+
+#[test]
+fn messages_that_nobody_can_read_change_no_program() {
+    let folder = folder_with(RESTRICTED);
+    let alone = with_messages_to(&folder, false, Stdio::piped);
+    assert!(alone.iter().all(|(status, _)| status.code() == Some(5)), "{alone:?}");
+    let full = || File::options().write(true).open("/dev/full").unwrap().into();
+    // Its reader is gone, so a write to it is also a signal.
+    let closed = || std::io::pipe().unwrap().1.into();
+    assert_eq!(with_messages_to(&folder, true, Stdio::piped), alone);
+    assert_eq!(with_messages_to(&folder, true, full), alone, "a full one");
+    assert_eq!(with_messages_to(&folder, true, closed), alone, "a closed one");
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub(crate) fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("memtrace-runner: {message}");
+            say(&message);
             ExitCode::FAILURE
         }
     }
@@ -44,8 +45,13 @@ fn print(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Says a line on the standard error. Nobody may be reading, or the disk be full: the program starts all the same.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "memtrace-runner: {line}");
+}
+
 fn usage_error(message: &str) -> ExitCode {
-    eprintln!("memtrace-runner: {message} (try --help)");
+    say(format!("{message} (try --help)"));
     ExitCode::from(2)
 }
 
@@ -94,7 +100,7 @@ fn skip_test(program: &Path, arguments: &[OsString], why: &str) -> Result<(), St
     if !skip::is_test(program) {
         return Err(format!("{} cannot start without a GPU: {why}", program.display()));
     }
-    eprintln!("memtrace-runner: skipped {}: no GPU ({why})", program.display());
+    say(format!("skipped {}: no GPU ({why})", program.display()));
     print(&skip::text(arguments))
 }
 
@@ -105,6 +111,6 @@ fn start(program: &Path, arguments: &[OsString], choice: &GpuChoice) -> Result<(
     if let GpuChoice::Simulated { folder: Some(folder), .. } = choice {
         command.env("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", folder)?);
     }
-    eprintln!("memtrace-runner: {choice}");
+    say(choice);
     Err(format!("cannot start {}: {}", program.display(), command.exec()))
 }

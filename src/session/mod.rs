@@ -320,6 +320,13 @@ pub(crate) fn say(message: &str) {
     print_error(&format!("memtrace: {}\n", visible::line(message)));
 }
 
+/// The same for the preloaded library.
+#[cfg(feature = "preload")]
+#[doc(hidden)]
+pub fn tell(message: &str) {
+    own(|| say(message));
+}
+
 /// Prints text whose names are visible on stderr. A failed write must not end the program.
 fn print_error(text: &str) {
     let _limit = write_errors::errors_only();

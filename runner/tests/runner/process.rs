@@ -37,6 +37,18 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
+fn a_line_that_nobody_can_read_starts_the_program_all_the_same() {
+    let sandbox = Sandbox::new();
+    for program in [sandbox.linked(), sandbox.plain()] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let said = CommandOutput::of(sandbox.runner().arg(&program).args(["exit", "7"]).stderr(full));
+        assert_eq!(said.code(), Some(7), "{said:?}");
+        let wrong = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(CommandOutput::of(sandbox.runner().arg("--wrong").stderr(wrong)).code(), Some(2));
+    }
+}
+
+#[test]
 fn the_simulated_driver_is_first_on_the_library_path() {
     let sandbox = Sandbox::new();
     let simulated = sandbox.path.join("simulated");
