@@ -213,6 +213,7 @@ fn a_peak_that_differs_is_kept_for_review_until_it_matches() {
     package.passes(&PLAIN, &[UPDATE]);
     assert_eq!(kept(), "", "it was accepted by the variable");
     let list = package.path("used");
+    fs::write(&list, "").unwrap();
     package.passes(&PLAIN, &[CI, ("MEMTRACE_BASELINES_USED", list.to_str().unwrap())]);
     let file = package.path("tests/baselines.peaks.txt").canonicalize().unwrap();
     assert_eq!(fs::read_to_string(list).unwrap(), format!("{}\tcpu\tforward\n", file.display()));

@@ -23,9 +23,12 @@ mod signals;
 mod tables;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use memtrace_core::visible;
+
+use crate::failure::CommandFailure;
 
 /// The whole program. What help and messages call it follows from the name of the file that was started.
 pub fn main() -> ExitCode {
@@ -36,19 +39,27 @@ pub fn main() -> ExitCode {
     };
     match command.run() {
         Ok(code) => code,
-        Err(failure) => {
-            output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));
-            failure.code()
-        }
+        Err(failure) => ended(&failure),
     }
+}
+
+fn ended(failure: &CommandFailure) -> ExitCode {
+    output::tell(failure.lines().iter().map(|line| format!("{}: {line}", failure.word())));
+    failure.code()
 }
 
 /// Help and versions are no errors: clap prints them to the standard output. An error quotes arguments, which may come from names
 /// of files: of visible ones clap says the same.
 fn not_understood(error: clap::Error) -> ExitCode {
     let visible = arguments().map(|argument| visible::line(&argument.to_string_lossy()).into_owned());
-    let _ = commands::understood(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
-    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+    let printed = commands::understood(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
+    if error.use_stderr() {
+        return ExitCode::from(2);
+    }
+    match output::printed(printed.and_then(|()| io::stdout().flush())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ended(&failure),
+    }
 }
 
 /// Cargo starts `cargo-memtrace memtrace …`; started by hand it is `cargo-memtrace …`.

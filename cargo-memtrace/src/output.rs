@@ -54,7 +54,12 @@ pub(crate) fn print_json(json: String) -> Result<(), CommandFailure> {
 /// error.
 pub(crate) fn print_shown(text: &str) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What became of text for the standard output.
+pub(crate) fn printed(written: io::Result<()>) -> Result<(), CommandFailure> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CommandFailure::usage(format!("cannot write to the standard output: {error}")))
         }
@@ -136,10 +141,12 @@ pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> R
 /// Writes a recording, and returns the file's path; `None` for the standard output.
 pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<Option<PathBuf>, CommandFailure> {
     if path == Path::new("-") {
-        let mut out = io::stdout().lock();
-        format.write(data, &mut out)?;
-        out.flush().map_err(|error| CommandFailure::usage(format!("cannot write to the standard output: {error}")))?;
-        return Ok(None);
+        let mut out = StandardOutput { out: io::stdout().lock(), failed: None };
+        let written = format.write(data, &mut out).and_then(|_| Ok(out.flush()?));
+        return match out.failed {
+            Some(error) => printed(Err(error)).map(|()| None),
+            None => Ok(written.map(|()| None)?),
+        };
     }
     let (path, left_out): (PathBuf, LeftOut) = file::create(path, |out| format.write(data, out))?;
     say(format!("wrote {}", path.display()));
@@ -147,4 +154,34 @@ pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Res
         say(left_out);
     }
     Ok(Some(path))
+}
+
+/// The standard output, and why it could not be written to: a format's error does not name it.
+struct StandardOutput {
+    out: io::StdoutLock<'static>,
+    failed: Option<io::Error>,
+}
+
+impl StandardOutput {
+    fn noted<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = error.kind();
+            if kind != io::ErrorKind::Interrupted {
+                self.failed.get_or_insert(error);
+            }
+            kind.into()
+        })
+    }
+}
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        self.noted(flushed)
+    }
 }

@@ -78,16 +78,26 @@ impl ReservedName {
         &self.list
     }
 
-    /// What the program's processes have said so far.
-    pub(crate) fn announced(&self) -> Vec<Announced> {
+    /// What the program's processes have said so far; of one that could not say it, as on a full disk, the file with the reserved
+    /// name. `pid` is the program's.
+    pub(crate) fn announced(&self, pid: u32) -> Vec<Announced> {
+        let said = self.said();
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let unsaid = said.is_empty() && path.is_file();
+        said.into_iter().chain(unsaid.then_some(Announced { pid, path })).collect()
+    }
+
+    /// The list's whole entries: the last may be torn.
+    fn said(&self) -> Vec<Announced> {
         let text = fs::read(&self.list).unwrap_or_default();
+        let whole = text.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
         let entry = |entry: &[u8]| {
             let space = entry.iter().position(|byte| *byte == b' ')?;
             let pid = std::str::from_utf8(entry.get(..space)?).ok()?.parse().ok()?;
             let path = std::ffi::OsStr::from_bytes(entry.get(space + 1..)?).into();
             Some(Announced { pid, path })
         };
-        text.strip_prefix(HEAD).unwrap_or_default().split(|byte| *byte == 0).filter_map(entry).collect()
+        text[..whole].strip_prefix(HEAD).unwrap_or_default().split(|byte| *byte == 0).filter_map(entry).collect()
     }
 }
 
@@ -299,7 +309,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.memtrace");
         fs::write(list_of(&path), [HEAD, b"7 /x\0"].concat()).unwrap();
-        assert_eq!(reserve(&path).unwrap().unwrap().announced(), []);
+        assert_eq!(reserve(&path).unwrap().unwrap().announced(7), []);
         for other in ["", "somebody's notes"] {
             fs::write(list_of(&path), other).unwrap();
             assert!(reserve(&path).unwrap().is_none());
@@ -318,9 +328,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let reserved = reserve(&folder.path().join("a.memtrace")).unwrap().unwrap();
         let mut list = File::options().append(true).open(reserved.list()).unwrap();
-        list.write_all(b"12 /x/a b.memtrace\0nonsense\x0013 /x/new\nline\0").unwrap();
+        list.write_all(b"12 /x/a b.memtrace\0nonsense\x0013 /x/new\nline\x0014 /x/to").unwrap();
         let announced = |pid, path: &str| Announced { pid, path: path.into() };
-        assert_eq!(reserved.announced(), [announced(12, "/x/a b.memtrace"), announced(13, "/x/new\nline")]);
+        assert_eq!(reserved.announced(7), [announced(12, "/x/a b.memtrace"), announced(13, "/x/new\nline")]);
+    }
+
+    #[test]
+    fn a_recording_that_no_process_could_announce_is_the_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.memtrace");
+        let reserved = reserve(&path).unwrap().unwrap();
+        File::options().append(true).open(reserved.list()).unwrap().write_all(b"12 /x/torn").unwrap();
+        assert_eq!(reserved.announced(7), []);
+        fs::write(&path, "a recording").unwrap();
+        assert_eq!(reserved.announced(7), [Announced { pid: 7, path }]);
     }
 
     #[test]

@@ -57,7 +57,12 @@ pub(super) fn used(baselines: &Path, name: &str, device: &str) {
     let Some(list) = variable::value("MEMTRACE_BASELINES_USED") else { return };
     let path = baselines.canonicalize().unwrap_or_else(|_| baselines.to_owned());
     let line = format!("{}\t{device}\t{name}\n", path.display());
-    // One write of one line, so that processes do not mix theirs.
-    let _ =
-        OpenOptions::new().append(true).create(true).open(list).and_then(|mut list| list.write_all(line.as_bytes()));
+    let _limit = write_errors::errors_only();
+    // One write of one line, so that processes do not mix theirs. The list was made by `prune`.
+    let noted = OpenOptions::new().append(true).open(&list).and_then(|mut list| list.write_all(line.as_bytes()));
+    if let Err(error) = noted {
+        // By a list without this line, the baseline would have no test.
+        let _ = fs::remove_file(&list);
+        crate::session::say(&format!("cannot write {}: {error}; no baseline is removed", list.display()));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::child::Ended;
 use super::full_disk::{Failing, library};
-use super::{MORE, PLAIN, Package, UPDATE};
+use super::{CI, MORE, PLAIN, Package, UPDATE};
 
 const FILES: [&str; 3] = ["tests/baselines.peaks.txt", "peaks.json", "summary.md"];
 /// Somebody else's part of the summary.
@@ -98,4 +98,22 @@ fn a_full_disk_loses_nothing_of_baselines_and_lists() {
         }
     }
     eprintln!("{calls} full disks");
+}
+
+/// `prune` takes the baselines that are not in the list for those without a test: a list with gaps must not stay.
+#[test]
+fn a_list_of_used_baselines_that_misses_one_is_removed() {
+    let disk = FullDisk::new();
+    disk.run("0", u64::MAX >> 1, Failing::Once).well();
+    let list = disk.package.path("used");
+    let shown = list.display().to_string();
+    for failing in [Failing::Once, Failing::FromThenOn] {
+        fs::write(&list, "").unwrap();
+        let full = format!("{shown}:1:{}", failing as i32);
+        let shim = disk.shim.display().to_string();
+        let variables = [("MEMTRACE_BASELINES_USED", &*shown), ("FULL_DISK", &full), ("LD_PRELOAD", &shim), CI];
+        let child = disk.package.run(&PLAIN, &variables);
+        assert!(child.status.success() && child.said("no baseline is removed"), "{child}");
+        assert!(!list.exists(), "{failing:?}");
+    }
 }

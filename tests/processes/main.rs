@@ -10,6 +10,11 @@ mod environment;
 mod exits;
 mod foreign_locks;
 mod forked;
+#[cfg(target_env = "gnu")]
+#[path = "../support/full_disk.rs"]
+mod full_disk;
+#[cfg(target_env = "gnu")]
+mod full_disk_at_end;
 mod limits;
 mod main_thread;
 mod nvtx;

@@ -1,6 +1,7 @@
-/* Preloaded: numbers the calls that make, fill or sync files in a folder, and lets some of them fail as on a full disk.
+/* Preloaded: numbers the calls that make, fill, sync or rename files in a folder, and lets some of them fail as on a full disk.
    FULL_DISK is "FOLDER:NUMBER:KIND", of the first call that fails. Kind 0: that call alone. 1: it writes half, and all later ones fail.
-   2: none fails, but each is interrupted by a signal first, and then writes half. FULL_DISK_FAILED is a file that tells of a failure. */
+   2: none fails, but each is interrupted by a signal first, and then writes half. FULL_DISK_CALLS and FULL_DISK_FAILED are files that
+   get a line for each call, and for each that failed; FULL_DISK_PROGRAM is the only program that has failures, if there is one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,6 +18,7 @@
 static char folder[PATH_MAX];
 static long first;
 static int kind;
+void full_disk_renames(void);
 static atomic_long calls, failures;
 static _Thread_local int is_again;
 void full_disk(const char *in, long number, int of_kind) {
@@ -26,32 +28,40 @@ void full_disk(const char *in, long number, int of_kind) {
     atomic_store(&calls, 0);
     atomic_store(&failures, 0);
     first = number;
+    if (number) full_disk_renames();
 }
 long full_disk_failed(void) { return atomic_load(&failures); }
 __attribute__((constructor)) static void begin(void) {
     char text[PATH_MAX], *number, *of_kind;
+    const char *program = getenv("FULL_DISK_PROGRAM");
     if (!getenv("FULL_DISK")) return;
+    /* Also what others start inherits the filter of renames. */
+    full_disk_renames();
+    if (program && strcmp(program, program_invocation_short_name)) return;
     snprintf(text, sizeof text, "%s", getenv("FULL_DISK"));
     of_kind = strrchr(text, ':'), *of_kind++ = 0;
     number = strrchr(text, ':'), *number++ = 0;
     full_disk(text, atol(number), atoi(of_kind));
 }
-static int fails(const char *call, const char *path) {
+static void note(const char *file, const char *call, const char *path) {
     char text[PATH_MAX + 32];
-    const char *tell = getenv("FULL_DISK_FAILED");
-    if (kind != 2) atomic_fetch_add(&failures, 1);
-    if (tell && kind != 2) {
-        int file = syscall(SYS_openat, AT_FDCWD, tell, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        syscall(SYS_write, file, text, snprintf(text, sizeof text, "%s %s\n", call, path));
-        syscall(SYS_close, file);
-    }
+    if (!file) return;
+    int list = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    syscall(SYS_write, list, text, snprintf(text, sizeof text, "%s %s\n", call, path));
+    syscall(SYS_close, list);
+}
+static int fails(const char *call, const char *path) {
+    if (kind != 2) atomic_fetch_add(&failures, 1), note(getenv("FULL_DISK_FAILED"), call, path);
     errno = kind == 2 ? EINTR : ENOSPC;
     return -1;
 }
 /* 0: nothing of ours; 1: as ever; 2: only half; -1: fails. */
 static int answer(const char *call, const char *path) {
-    if (!first || strncmp(path, folder, strlen(folder))) return 0;
+    size_t length = strlen(folder);
+    /* The folder itself may be a file. */
+    if (!first || strncmp(path, folder, length - (strlen(path) == length - 1))) return 0;
     long number = atomic_fetch_add(&calls, 1) + 1;
+    note(getenv("FULL_DISK_CALLS"), call, path);
     if (kind == 2) { is_again = !is_again; return is_again ? fails(call, path) : 2; }
     if (kind == 1 && number == first && strstr(call, "write")) return 2;
     return kind == 1 ? number >= first ? fails(call, path) : 1 : number == first ? fails(call, path) : 1;
@@ -82,14 +92,25 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
 }
 int fsync(int file) { NEXT(fsync); return answer_of("fsync", file) < 0 ? -1 : next(file); }
 int fdatasync(int file) { NEXT(fdatasync); return answer_of("fdatasync", file) < 0 ? -1 : next(file); }
+static const char *absolute(const char *path, char *whole, size_t size) {
+    char here[PATH_MAX];
+    if (*path == '/' || !getcwd(here, sizeof here)) return path;
+    snprintf(whole, size, "%s/%s", here, path);
+    return whole;
+}
 int open64(const char *path, int flags, ...) {
     NEXT(open64);
-    char whole[2 * PATH_MAX], here[PATH_MAX];
+    char whole[2 * PATH_MAX];
     va_list more;
     va_start(more, flags);
     mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
     va_end(more);
-    snprintf(whole, sizeof whole, "%s/%s", *path == '/' || !getcwd(here, sizeof here) ? "" : here, path);
-    const char *absolute = *path == '/' ? path : whole;
-    return flags & O_CREAT && answer("open", absolute) < 0 ? -1 : next(path, flags, mode);
+    return flags & O_CREAT && answer("open", absolute(path, whole, sizeof whole)) < 0 ? -1 : next(path, flags, mode);
 }
+/* What no signal interrupts. */
+static int refused(const char *call, const char *path) {
+    char whole[2 * PATH_MAX];
+    return kind != 2 && answer(call, absolute(path, whole, sizeof whole)) < 0;
+}
+int mkdir(const char *path, mode_t mode) { NEXT(mkdir); return refused("mkdir", path) ? -1 : next(path, mode); }
+__attribute__((visibility("hidden"))) int full_disk_refuses_rename(const char *to) { return refused("rename", to); }

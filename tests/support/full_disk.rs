@@ -18,9 +18,13 @@ pub(crate) enum Failing {
 
 /// Compiles the library in this folder.
 pub(crate) fn library(folder: &Path) -> PathBuf {
-    fs::write(folder.join("full_disk.c"), include_str!("full_disk.c")).unwrap();
+    let sources = [("full_disk.c", include_str!("full_disk.c")), ("renames.c", include_str!("full_disk_renames.c"))];
+    sources.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    compiler.args(["-w", "-O1", "-shared", "-fPIC", "-o", "libfull_disk.so", "full_disk.c"]).current_dir(folder);
+    compiler
+        .args(["-w", "-O1", "-shared", "-fPIC", "-o", "libfull_disk.so"])
+        .args(sources.map(|(name, _)| name))
+        .current_dir(folder);
     assert!(compiler.status().unwrap().success());
     folder.join("libfull_disk.so")
 }

@@ -100,7 +100,8 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
     let data = input::read(Some(&recorded.path))?.data;
     let report = Report::first_look(&data)?;
     if report.sections.is_empty() {
-        let why = if data.health.cut_off { "; it was ended before the first was written" } else { "" };
+        let why =
+            if data.health.cut_off { "; it was ended, or its disk was full, before the first was written" } else { "" };
         output::say(format!("the program recorded no block to {file}{why}"));
         return Ok(());
     }

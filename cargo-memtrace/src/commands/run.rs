@@ -101,7 +101,7 @@ fn recorded(args: &RunArgs) -> Result<ExitStatus, CommandFailure> {
     if let Some(signal) = status.signal() {
         output::say(format!("{name} was ended by signal {signal}"));
     }
-    let announced = reserved.announced();
+    let announced = reserved.announced(pid);
     if announced.is_empty() {
         nothing_recorded(&name, &file, &memory);
     }

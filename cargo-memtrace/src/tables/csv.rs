@@ -39,6 +39,7 @@ impl TableWriter for CsvTable {
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.out.flush()
+        self.out.flush()?;
+        self.out.get_ref().sync_data()
     }
 }

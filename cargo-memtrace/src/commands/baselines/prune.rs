@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -45,15 +47,19 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }
 
-/// Runs the tests. A run that fails may have used less than all.
+/// Runs the tests. A run that fails may have used less than all, and a test that cannot add to the list removes it.
 fn tested(list: &Path, args: &[OsString]) -> Result<Used, CommandFailure> {
+    let cannot = |what: &str, error: &io::Error| {
+        CommandFailure::usage(format!("nothing is removed: cannot {what} {}: {error}", list.display()))
+    };
+    File::create_new(list).map_err(|error| cannot("write", &error))?;
     let mut command = Command::new(cargo());
     command.arg("test").args(args).env("MEMTRACE_BASELINES_USED", list);
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     if !status.success() {
         return Err(CommandFailure::usage("nothing is removed, because the tests did not all pass"));
     }
-    Ok(parsed(&std::fs::read_to_string(list).unwrap_or_default()))
+    Ok(parsed(&std::fs::read_to_string(list).map_err(|error| cannot("read", &error))?))
 }
 
 /// Lines of `FILE\tDEVICE\tNAME`.
