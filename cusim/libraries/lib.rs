@@ -107,12 +107,11 @@ impl EmptyKernel {
     /// Launches it as the real library launches its kernels: through the driver, with these pointers as arguments.
     /// Returns 0, or the driver's error. A null pointer is passed, too.
     pub fn launch(&self, stream: u64, pointers: &[u64]) -> u32 {
-        type Launch = extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, *const *const u64, usize) -> u32;
         let Some(kernel) = self.loaded(pointers.len().min(MOST_POINTERS)) else { return 0 };
-        static LAUNCH: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-        let Some(launch) = driver(&LAUNCH, c"cuLaunchKernel") else { return 0 };
-        // SAFETY: the driver's function has this type.
-        let launch = unsafe { std::mem::transmute::<NonNull<c_void>, Launch>(launch) };
+        let launch = driver_function!(
+            c"cuLaunchKernel": fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, *const *const u64, usize)
+        );
+        let Some(launch) = launch else { return 0 };
         let mut arguments = [std::ptr::null(); MOST_POINTERS];
         arguments.iter_mut().zip(pointers).for_each(|(argument, pointer)| *argument = pointer);
         launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_ptr(), 0)

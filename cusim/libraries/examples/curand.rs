@@ -29,42 +29,28 @@ extern "C" fn curandSetStream(_generator: u64, stream: u64) -> u32 {
     0
 }
 
-fn launch(kernel: &EmptyKernel, out: u64) -> u32 {
-    if kernel.launch(STREAM.load(Ordering::Relaxed), &[out]) == 0 { 0 } else { LAUNCH_FAILURE }
-}
-
-macro_rules! uniform {
-    ($(fn $name:ident;)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(_generator: u64, out: u64, _count: usize) -> u32 {
-            static KERNEL: EmptyKernel = EmptyKernel::named(concat!(stringify!($name), "_kernel"));
-            launch(&KERNEL, out)
-        }
-    )* };
-}
-
-uniform! {
-    fn curandGenerateUniform;
-    fn curandGenerateUniformDouble;
-    fn curandGenerate;
-}
-
 /// Normally distributed numbers are generated in pairs.
-macro_rules! normal {
-    ($(fn $name:ident($number:ty);)*) => { $(
+macro_rules! generators {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) in $multiple:literal;)*) => { $(
         #[unsafe(no_mangle)]
-        extern "C" fn $name(_generator: u64, out: u64, count: usize, _mean: $number, _deviation: $number) -> u32 {
+        extern "C" fn $name(_generator: u64, out: u64, count: usize $(, $argument: $type)*) -> u32 {
             static KERNEL: EmptyKernel = EmptyKernel::named(concat!(stringify!($name), "_kernel"));
-            if count.is_multiple_of(2) { launch(&KERNEL, out) } else { LENGTH_NOT_MULTIPLE }
+            if !count.is_multiple_of($multiple) {
+                return LENGTH_NOT_MULTIPLE;
+            }
+            if KERNEL.launch(STREAM.load(Ordering::Relaxed), &[out]) == 0 { 0 } else { LAUNCH_FAILURE }
         }
     )* };
 }
 
-normal! {
-    fn curandGenerateNormal(f32);
-    fn curandGenerateNormalDouble(f64);
-    fn curandGenerateLogNormal(f32);
-    fn curandGenerateLogNormalDouble(f64);
+generators! {
+    fn curandGenerateUniform() in 1;
+    fn curandGenerateUniformDouble() in 1;
+    fn curandGenerate() in 1;
+    fn curandGenerateNormal(_mean: f32, _deviation: f32) in 2;
+    fn curandGenerateNormalDouble(_mean: f64, _deviation: f64) in 2;
+    fn curandGenerateLogNormal(_mean: f32, _deviation: f32) in 2;
+    fn curandGenerateLogNormalDouble(_mean: f64, _deviation: f64) in 2;
 }
 
 done! {

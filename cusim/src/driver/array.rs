@@ -1,10 +1,9 @@
 //! CUDA arrays and mipmapped arrays. Copies to and from them are not simulated.
 
 use super::abi::Out;
-use super::process::{pause, with};
-use super::thread::current;
+use super::call::{allocating, freeing};
+use super::process::with;
 use crate::code::{Answer, INVALID_VALUE};
-use crate::faults::CallKind;
 use crate::machine::Descriptor;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
@@ -37,8 +36,8 @@ driver! {
         create(array, descriptor.get()?, levels.max(1));
     fn cuMipmappedArrayGetLevel(level_array: Out<u64>, array: u64, level: u32) =>
         level_array.set_with(|machine| machine.level_of_array(array, level));
-    fn cuArrayDestroy(array: u64) => destroy(array, false);
-    fn cuMipmappedArrayDestroy(array: u64) => destroy(array, true);
+    fn cuArrayDestroy(array: u64) => freeing(|machine, context| machine.destroy_array(array, false, context));
+    fn cuMipmappedArrayDestroy(array: u64) => freeing(|machine, context| machine.destroy_array(array, true, context));
 
     fn cuArrayGetDescriptor_v2(plane: Out<Plane>, array: u64) {
         let Descriptor { width, height, format, channels, .. } = with(|machine| machine.array(array, false))?.descriptor;
@@ -54,15 +53,7 @@ driver! {
 }
 
 fn create(array: Out<u64>, descriptor: Descriptor, levels: u32) -> Answer {
-    pause(CallKind::Alloc);
-    let context = current()?;
-    array.set_with(|machine| machine.create_array(descriptor, levels, context))
-}
-
-fn destroy(array: u64, has_levels: bool) -> Answer {
-    pause(CallKind::Free);
-    let context = current()?;
-    with(|machine| machine.destroy_array(array, has_levels, context))
+    allocating(array, |machine, context| machine.create_array(descriptor, levels, context, false))
 }
 
 /// Memory is mapped to arrays in pages of this size (assumed).

@@ -1,7 +1,7 @@
 //! CUDA stream capture. A stream does not join another stream's capture by waiting for an event.
 
 use super::abi::{Out, answer};
-use super::copy::check_stream;
+use super::call::check_stream;
 use super::process::with;
 use super::thread;
 use crate::SimMachine;

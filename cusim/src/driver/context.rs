@@ -1,10 +1,12 @@
 //! Contexts, and which one is current.
 
 use super::abi::{Out, answer};
+use super::call::in_context;
 use super::process::{begin, with, with_device};
 use super::thread::{current, mode, number, pop, push, replace};
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::CallKind;
+use crate::machine::SimContext;
 
 driver! {
     fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) =>
@@ -50,7 +52,7 @@ driver! {
     }
 
     fn cuCtxPushCurrent_v2(context: u64) {
-        with(|machine| machine.context(context))?;
+        known(context)?;
         push(context)
     }
 
@@ -60,15 +62,8 @@ driver! {
         Ok(())
     }
 
-    fn cuCtxGetDevice(device: Out<i32>) {
-        let handle = current()?;
-        with(|machine| device.set(machine.context(handle)?.device as i32))
-    }
-
-    fn cuCtxGetFlags(flags: Out<u32>) {
-        let handle = current()?;
-        with(|machine| flags.set(machine.context(handle)?.flags))
-    }
+    fn cuCtxGetDevice(device: Out<i32>) => device.set(known(current()?)?.device as i32);
+    fn cuCtxGetFlags(flags: Out<u32>) => flags.set(known(current()?)?.flags);
 
     fn cuCtxSetFlags(flags: u32) {
         let handle = current()?;
@@ -78,14 +73,10 @@ driver! {
         })
     }
 
-    fn cuCtxGetId(context: u64, id: Out<u64>) {
-        let handle = or_current(context)?;
-        with(|machine| id.set(machine.context(handle)?.handle))
-    }
+    fn cuCtxGetId(context: u64, id: Out<u64>) => id.set(known(or_current(context)?)?.handle);
 
     fn cuCtxGetApiVersion(context: u64, version: Out<u32>) {
-        let handle = or_current(context)?;
-        with(|machine| machine.context(handle))?;
+        known(or_current(context)?)?;
         version.set(3020)
     }
 
@@ -99,24 +90,13 @@ driver! {
         Ok(())
     }
 
-    fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
-        current()?;
-        value.set(default_limit(limit)?)
-    }
+    fn cuCtxGetLimit(value: Out<usize>, limit: u32) => in_context(|| value.set(default_limit(limit)?));
+    fn cuCtxSetLimit(limit: u32, _value: usize) => in_context(|| default_limit(limit).map(|_| ()));
 
-    fn cuCtxSetLimit(limit: u32, _value: usize) {
-        current()?;
-        default_limit(limit).map(|_| ())
-    }
-
-    fn cuCtxGetCacheConfig(config: Out<u32>) {
-        current()?;
-        config.set(0)
-    }
-
+    fn cuCtxGetCacheConfig(config: Out<u32>) => in_context(|| config.set(0));
     fn cuCtxSetCacheConfig(_config: u32) => current().map(|_| ());
-    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) => with(|machine| machine.context(context).map(|_| ()));
-    fn cuCtxDisablePeerAccess(context: u64) => with(|machine| machine.context(context).map(|_| ()));
+    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) => known(context).map(|_| ());
+    fn cuCtxDisablePeerAccess(context: u64) => known(context).map(|_| ());
     fn cuCtxCreate_v3(context: Out<u64>, _affinity: usize, _count: i32, flags: u32, device: i32) =>
         answer(cuCtxCreate_v2(context, flags, device));
     fn cuCtxCreate_v4(context: Out<u64>, _parameters: usize, flags: u32, device: i32) =>
@@ -135,6 +115,10 @@ fn synchronize(context: u64) -> Answer {
         machine.check_captures(number(), mode())?;
         machine.synchronise_context(context)
     })
+}
+
+fn known(context: u64) -> Answer<SimContext> {
+    with(|machine| machine.context(context))
 }
 
 fn or_current(context: u64) -> Answer<u64> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::abi::Out;
+use super::call::{in_context, unless_captured};
 use super::process::{pause, with};
-use super::thread::current;
 use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::config::Results;
@@ -36,26 +36,14 @@ struct Side {
 }
 
 driver! {
-    fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyHtoD_v2_ptds() {
-        current()?;
-        copy(Device(to), Host(from), size)
-    }
-
-    fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoH_v2_ptds() {
-        current()?;
-        copy(Host(to), Device(from), size)
-    }
-
-    fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoD_v2_ptds() {
-        current()?;
-        copy(Device(to), Device(from), size)
-    }
-
-    fn cuMemcpy(to: u64, from: u64, size: usize) | cuMemcpy_ptds() {
-        current()?;
-        copy(Either(to), Either(from), size)
-    }
-
+    fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyHtoD_v2_ptds() =>
+        in_context(|| copy(Device(to), Host(from), size));
+    fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoH_v2_ptds() =>
+        in_context(|| copy(Host(to), Device(from), size));
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoD_v2_ptds() =>
+        in_context(|| copy(Device(to), Device(from), size));
+    fn cuMemcpy(to: u64, from: u64, size: usize) | cuMemcpy_ptds() =>
+        in_context(|| copy(Either(to), Either(from), size));
     fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) | cuMemcpyHtoDAsync_v2_ptsz(stream) =>
         unless_captured(stream, COPY, || copy(Device(to), Host(from), size));
     fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: u64) | cuMemcpyDtoHAsync_v2_ptsz(stream) =>
@@ -76,26 +64,13 @@ driver! {
         unless_captured(stream, COPY, || copy(Device(to), Device(from), size))
     }
 
-    fn cuMemcpy2D_v2(rows: Out<Rows>) | cuMemcpy2D_v2_ptds() | cuMemcpy2DUnaligned_v2() | cuMemcpy2DUnaligned_v2_ptds() {
-        current()?;
-        copy_rows(rows.get()?)
-    }
+    fn cuMemcpy2D_v2(rows: Out<Rows>) | cuMemcpy2D_v2_ptds() | cuMemcpy2DUnaligned_v2() | cuMemcpy2DUnaligned_v2_ptds() =>
+        in_context(|| copy_rows(rows.get()?));
 
     fn cuMemcpy2DAsync_v2(rows: Out<Rows>, stream: u64) | cuMemcpy2DAsync_v2_ptsz(stream) {
         let rows = rows.get()?;
         unless_captured(stream, COPY, || copy_rows(rows))
     }
-}
-
-/// Fails unless work can be submitted to the stream.
-pub(super) fn check_stream(stream: u64) -> Answer {
-    with(|machine| machine.context_of(stream, current()).map(|_| ()))
-}
-
-/// Runs an action now, or adds a node to the graph if the stream is being captured.
-pub(super) fn unless_captured(stream: u64, kind: u32, action: impl FnOnce() -> Answer) -> Answer {
-    check_stream(stream)?;
-    if with(|machine| machine.captures(stream, kind))? { Ok(()) } else { action() }
 }
 
 fn check_contexts(one: u64, other: u64) -> Answer {
@@ -139,7 +114,7 @@ fn write_results(copied: &mut [u8], results: Results) {
 fn copy(to: CopyEnd, from: CopyEnd, size: usize) -> Answer {
     pause(CallKind::Copy);
     let results = with(|machine| {
-        machine.check_copy(size as u64)?;
+        machine.check(CallKind::Copy, size as u64)?;
         if size > 0 {
             to.check(machine, size as u64)?;
             from.check(machine, size as u64)?;

@@ -1,7 +1,7 @@
 //! Events: points in time on a stream.
 
-use super::abi::Out;
-use super::copy::check_stream;
+use super::abi::{Out, answer};
+use super::call::check_stream;
 use super::process::{begin, with};
 use super::thread::current;
 use crate::code::{INVALID_HANDLE, NOT_READY};
@@ -21,10 +21,8 @@ driver! {
         with(|machine| machine.record_event(event))
     }
 
-    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) | cuEventRecordWithFlags_ptsz(stream) {
-        check_stream(stream)?;
-        with(|machine| machine.record_event(event))
-    }
+    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) | cuEventRecordWithFlags_ptsz(stream) =>
+        answer(cuEventRecord(event, stream));
 
     fn cuEventQuery(event: u64) => with(|machine| machine.event(event).map(|_| ()));
 

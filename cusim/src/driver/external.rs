@@ -1,10 +1,9 @@
 //! External memory: memory of other libraries, such as Vulkan.
 
 use super::abi::Out;
-use super::process::{pause, with};
+use super::call::{allocating, freeing};
 use super::thread::current;
 use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::CallKind;
 use crate::machine::Descriptor;
 
 /// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
@@ -42,16 +41,15 @@ const LAST_KIND: u32 = 9;
 driver! {
     /// The file is neither read nor closed.
     fn cuImportExternalMemory(memory: Out<u64>, description: Out<ExternalDescription>) {
-        pause(CallKind::Alloc);
-        let context = current()?;
-        memory.check()?;
-        let ExternalDescription { kind, file, size, .. } = description.get()?;
-        match kind {
-            OPAQUE_FILE if file >= 0 && size > 0 => memory.set_with(|machine| machine.import_external(size, context)),
-            OPAQUE_FILE | 0 => Err(INVALID_VALUE),
-            ..=LAST_KIND => Err(NOT_SUPPORTED),
-            _ => Err(INVALID_VALUE),
-        }
+        allocating(memory, |machine, context| {
+            let ExternalDescription { kind, file, size, .. } = description.get()?;
+            match kind {
+                OPAQUE_FILE if file >= 0 && size > 0 => machine.import_external(size, context),
+                OPAQUE_FILE | 0 => Err(INVALID_VALUE),
+                ..=LAST_KIND => Err(NOT_SUPPORTED),
+                _ => Err(INVALID_VALUE),
+            }
+        })
     }
 
     fn cuExternalMemoryGetMappedBuffer(address: Out<u64>, memory: u64, part: Out<BufferDescription>) {
@@ -71,9 +69,5 @@ driver! {
         array.set_with(|machine| machine.map_levels(memory, offset, (descriptor, levels), context))
     }
 
-    fn cuDestroyExternalMemory(memory: u64) {
-        pause(CallKind::Free);
-        let context = current()?;
-        with(|machine| machine.destroy_external(memory, context))
-    }
+    fn cuDestroyExternalMemory(memory: u64) => freeing(|machine, context| machine.destroy_external(memory, context));
 }

@@ -1,29 +1,19 @@
 //! Fills: `cuMemset…`.
 
-use super::copy::unless_captured;
+use super::call::{in_context, unless_captured};
 use super::process::{pause, with};
-use super::thread::current;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::CallKind;
 use crate::machine::node_type::FILL;
 use crate::memory::Span;
 
 driver! {
-    fn cuMemsetD8_v2(to: u64, value: u8, count: usize) | cuMemsetD8_v2_ptds() {
-        current()?;
-        fill(to, value, count)
-    }
-
-    fn cuMemsetD16_v2(to: u64, value: u16, count: usize) | cuMemsetD16_v2_ptds() {
-        current()?;
-        fill(to, value, count)
-    }
-
-    fn cuMemsetD32_v2(to: u64, value: u32, count: usize) | cuMemsetD32_v2_ptds() {
-        current()?;
-        fill(to, value, count)
-    }
-
+    fn cuMemsetD8_v2(to: u64, value: u8, count: usize) | cuMemsetD8_v2_ptds() =>
+        in_context(|| fill(to, value, count));
+    fn cuMemsetD16_v2(to: u64, value: u16, count: usize) | cuMemsetD16_v2_ptds() =>
+        in_context(|| fill(to, value, count));
+    fn cuMemsetD32_v2(to: u64, value: u32, count: usize) | cuMemsetD32_v2_ptds() =>
+        in_context(|| fill(to, value, count));
     fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) | cuMemsetD8Async_ptsz(stream) =>
         unless_captured(stream, FILL, || fill(to, value, count));
     fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: u64) | cuMemsetD16Async_ptsz(stream) =>
@@ -31,19 +21,13 @@ driver! {
     fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64) | cuMemsetD32Async_ptsz(stream) =>
         unless_captured(stream, FILL, || fill(to, value, count));
 
-    fn cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize) {
-        current()?;
-        fill_rows(to, pitch, value, width, height)
-    }
-
+    fn cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize) =>
+        in_context(|| fill_rows(to, pitch, value, width, height));
     fn cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64) =>
         unless_captured(stream, FILL, || fill_rows(to, pitch, value, width, height));
 
-    fn cuMemsetD2D32_v2(to: u64, pitch: usize, value: u32, width: usize, height: usize) {
-        current()?;
-        fill_rows(to, pitch, value, width, height)
-    }
-
+    fn cuMemsetD2D32_v2(to: u64, pitch: usize, value: u32, width: usize, height: usize) =>
+        in_context(|| fill_rows(to, pitch, value, width, height));
     fn cuMemsetD2D32Async(to: u64, pitch: usize, value: u32, width: usize, height: usize, stream: u64) =>
         unless_captured(stream, FILL, || fill_rows(to, pitch, value, width, height));
 }
@@ -55,7 +39,7 @@ fn fill<T: Copy + Default + PartialEq>(to: u64, value: T, count: usize) -> Answe
         return Err(INVALID_VALUE);
     }
     let is_device = with(|machine| {
-        machine.check_copy(bytes)?;
+        machine.check(CallKind::Copy, bytes)?;
         machine.check_device_range(to, bytes)?;
         Ok(machine.device_of(to).is_some())
     })?;

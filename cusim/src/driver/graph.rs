@@ -1,8 +1,8 @@
 //! CUDA graphs, built node by node or by a stream capture. Only allocation and free nodes have an effect.
 
 use super::abi::{Out, answer};
+use super::call::check_stream;
 use super::capture::check_nodes;
-use super::copy::check_stream;
 use super::process::{begin, with};
 use super::thread::current;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};

@@ -14,7 +14,7 @@ driver! {
     ) {
         begin(CallKind::Module)?;
         let (context, ptx) = (current().unwrap_or(0), text_of(image)?);
-        library.set_with(|machine| machine.load_library(context, ptx))
+        library.set_with(|machine| machine.load_module(0, context, ptx))
     }
 
     fn cuLibraryLoadFromFile(
@@ -23,7 +23,7 @@ driver! {
     ) {
         begin(CallKind::Module)?;
         let (context, bytes) = (current().unwrap_or(0), read(path)?);
-        library.set_with(|machine| machine.load_library(context, ptx_of(&bytes)))
+        library.set_with(|machine| machine.load_module(0, context, ptx_of(&bytes)))
     }
 
     fn cuLibraryUnload(library: u64) => with(|machine| machine.unload_module(library));

@@ -1,6 +1,7 @@
 //! Device memory: allocation, free, queries.
 
 use super::abi::Out;
+use super::call::{allocating, freeing};
 use super::process::{pause, with};
 use super::thread::{current, mode, number};
 use crate::AllocationRequest;
@@ -26,9 +27,7 @@ driver! {
         allocate(address, AllocationRequest::new(BlockKind::Managed, size as u64));
 
     fn cuMemFree_v2(address: u64) {
-        pause(CallKind::Free);
-        let context = current()?;
-        with(|machine| {
+        freeing(|machine, context| {
             machine.context(context)?;
             machine.check_captures(number(), mode())?;
             if address == 0 { Ok(()) } else { machine.free(address, context, 0) }
@@ -90,9 +89,7 @@ const PITCH: usize = 512;
 
 /// Allocates on the current context's device.
 fn allocate(address: Out<u64>, request: AllocationRequest) -> Answer {
-    pause(CallKind::Alloc);
-    let context = current()?;
-    address.set_with(|machine| {
+    allocating(address, |machine, context| {
         let device = machine.context(context)?.device;
         machine.check_captures(number(), mode())?;
         machine.allocate(AllocationRequest { device, context, ..request })

@@ -7,6 +7,7 @@ mod abi;
 mod array;
 mod array_tiles;
 mod attributes;
+mod call;
 mod capture;
 mod context;
 mod copy;

@@ -1,7 +1,7 @@
 //! Modules, kernel functions and launches. Kernels do not run.
 
 use super::abi::{CallerText, Out, answer};
-use super::copy::unless_captured;
+use super::call::unless_captured;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
 use crate::code::{Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
@@ -22,14 +22,14 @@ driver! {
     fn cuModuleLoadData(module: Out<u64>, image: CallerText) | cuModuleLoadFatBinary() {
         begin(CallKind::Module)?;
         let (context, ptx) = (current()?, text_of(image)?);
-        module.set_with(|machine| machine.load_module(context, ptx))
+        module.set_with(|machine| machine.load_module(context, context, ptx))
     }
 
     fn cuModuleLoad(module: Out<u64>, path: CallerText) {
         begin(CallKind::Module)?;
         let context = current()?;
         let bytes = read(path)?;
-        module.set_with(|machine| machine.load_module(context, ptx_of(&bytes)))
+        module.set_with(|machine| machine.load_module(context, context, ptx_of(&bytes)))
     }
 
     fn cuModuleLoadDataEx(module: Out<u64>, image: CallerText, _count: u32, _options: usize, _values: usize) =>

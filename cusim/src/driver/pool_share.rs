@@ -1,13 +1,13 @@
 //! Sharing of pools between processes, and pools by location.
 
 use super::abi::{ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_LAST, Out, answer};
+use super::call::allocating;
 use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool};
-use super::process::{pause, with};
+use super::process::with;
 use super::shareable;
 use super::thread::current;
 use super::virtual_memory::Location;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::CallKind;
 use crate::machine::Ticket;
 use crate::own::PAGE;
 
@@ -43,14 +43,8 @@ driver! {
     fn cuMemPoolExportPointer(data: Out<Ticket>, address: u64) =>
         with(|machine| data.set(machine.ticket_of_pool(address)?));
 
-    fn cuMemPoolImportPointer(address: Out<u64>, pool: u64, data: Out<Ticket>) {
-        pause(CallKind::Alloc);
-        let context = current()?;
-        address.check()?;
-        let ticket = data.get()?;
-        address.set_with(|machine| machine.import_pointer(pool, ticket, context))
-    }
-
+    fn cuMemPoolImportPointer(address: Out<u64>, pool: u64, data: Out<Ticket>) =>
+        allocating(address, |machine, context| machine.import_pointer(pool, data.get()?, context));
     fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>
         answer(cuDeviceGetDefaultMemPool(pool, device_of(location, allocation)?));
     fn cuMemGetMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>

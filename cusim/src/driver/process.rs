@@ -22,7 +22,7 @@ thread_local! {
 pub(super) fn start() -> Answer {
     let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let machine = machine.get_or_insert_with(new_machine);
-    machine.check(CallKind::Init)?;
+    machine.check(CallKind::Init, 0)?;
     if machine.config.devices == 0 { Err(NO_DEVICE) } else { Ok(()) }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn with_device<T>(ordinal: i32, action: impl FnOnce(&mut SimMachine, 
 /// Counts a call, and delays or fails it as the fault script says.
 pub(super) fn begin(call: CallKind) -> Answer {
     pause(call);
-    with(|machine| machine.check(call))
+    with(|machine| machine.check(call, 0))
 }
 
 /// Delays a call as the fault script says.

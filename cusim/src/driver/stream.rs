@@ -1,7 +1,7 @@
 //! CUDA streams.
 
 use super::abi::{Out, answer};
-use super::copy::{check_stream, unless_captured};
+use super::call::{check_stream, unless_captured};
 use super::process::{begin, with};
 use super::thread::{self, current};
 use crate::code::{CAPTURE_UNSUPPORTED, INVALID_VALUE};

@@ -7,6 +7,7 @@ use super::thread::current;
 use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 use crate::faults::CallKind;
+use crate::history::BlockKind;
 use crate::machine::{Access, AllocationProperties, GRANULARITY};
 
 /// `CUmemLocation`.
@@ -34,7 +35,7 @@ driver! {
             return Err(INVALID_VALUE);
         }
         let context = current().unwrap_or(0);
-        handle.set_with(|machine| machine.create_virtual(size as u64, properties, context))
+        handle.set_with(|machine| machine.create_virtual(BlockKind::Virtual, size as u64, properties, context))
     }
 
     fn cuMemRelease(handle: u64) {
@@ -124,7 +125,7 @@ driver! {
         let context = current().unwrap_or(0);
         handle.set_with(|machine| match found.handle {
             Some(own) => machine.retain_virtual(own),
-            None => machine.import_virtual(found.size, of_import(machine, context), context),
+            None => machine.create_virtual(BlockKind::Imported, found.size, of_import(machine, context), context),
         })
     }
 }

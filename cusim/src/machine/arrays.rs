@@ -32,17 +32,14 @@ impl Array {
 }
 
 impl SimMachine {
-    /// `levels` is 0 for an array without mipmaps.
-    pub(crate) fn create_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
-        self.new_array(descriptor, levels, context, false)
-    }
-
-    /// A mipmapped array in imported memory, whose sizes are not checked: they are not documented.
-    pub(super) fn create_imported_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
-        self.new_array(descriptor, levels.max(1), context, true)
-    }
-
-    fn new_array(&mut self, descriptor: Descriptor, levels: u32, context: u64, is_imported: bool) -> Answer<u64> {
+    /// `levels` is 0 for an array without mipmaps. Sizes are not checked in imported memory: they are not documented.
+    pub(crate) fn create_array(
+        &mut self,
+        descriptor: Descriptor,
+        levels: u32,
+        context: u64,
+        is_imported: bool,
+    ) -> Answer<u64> {
         let device = self.context(context)?.device;
         let descriptor = Descriptor { padding: 0, ..descriptor };
         let levels = levels.min(descriptor.most_levels());

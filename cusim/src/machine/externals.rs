@@ -64,7 +64,7 @@ impl SimMachine {
         if levels == 0 || offset >= size {
             return Err(INVALID_VALUE);
         }
-        self.create_imported_array(descriptor, levels, context)
+        self.create_array(descriptor, levels, context, true)
     }
 
     pub(super) fn end_externals_of(&mut self, context: u64) {

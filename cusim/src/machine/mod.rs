@@ -170,8 +170,8 @@ impl SimMachine {
     ///
     /// # Errors
     /// The result code that the script demands.
-    pub fn check(&mut self, call: CallKind) -> Answer {
-        self.script.check(call, 0)
+    pub fn check(&mut self, call: CallKind, size: u64) -> Answer {
+        self.script.check(call, size)
     }
 
     fn pool_at(&self, index: usize) -> Answer<&SimPool> {
@@ -180,10 +180,6 @@ impl SimMachine {
 
     fn pool_at_mut(&mut self, index: usize) -> Answer<&mut SimPool> {
         self.pools.get_mut(index).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn check_copy(&mut self, size: u64) -> Answer {
-        self.script.check(CallKind::Copy, size)
     }
 
     /// The event log.

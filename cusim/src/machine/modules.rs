@@ -36,18 +36,10 @@ pub(crate) struct KernelFunction {
 }
 
 impl SimMachine {
-    /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted.
-    pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> Answer<u64> {
-        self.load(context, context, ptx)
-    }
-
-    /// Loads a library, which outlives contexts. It takes memory of the current context's device, if there is one
-    /// (assumed; a GPU loads it into each context that uses it).
-    pub(crate) fn load_library(&mut self, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
-        self.load(0, loaded_in, ptx)
-    }
-
-    fn load(&mut self, context: u64, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
+    /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted. A library is of no context (0), and
+    /// outlives them. It takes memory of the device of the one that it is loaded in, if there is one (assumed; a GPU loads
+    /// it into each context that uses it).
+    pub(crate) fn load_module(&mut self, context: u64, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
         let device = self.context(loaded_in).ok().map(|context| context.device);
         if let Some(device) = device {
             self.make_room(device, self.config.module)?;
@@ -175,7 +167,7 @@ mod tests {
         assert_eq!((sizes.as_slice(), found[1].parameters, found[2].parameters), (&[8, 1, 24][..], None, Some((3, 0))));
         assert!(kernels(b".version 9.0\n.target sm_80\n").0.is_empty());
         let mut machine = SimMachine::new(crate::Config::default()).unwrap();
-        let library = machine.load_library(0, ptx).unwrap();
+        let library = machine.load_module(0, 0, ptx).unwrap();
         let add = machine.function(library, b"add_f32").unwrap();
         let parameters = [0, 1, 2, 3].map(|index| machine.parameter(add, index));
         assert_eq!(parameters, [Ok((0, 8)), Ok((8, 1)), Ok((16, 24)), Err(INVALID_VALUE)]);

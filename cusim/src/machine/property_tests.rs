@@ -152,7 +152,7 @@ fn virtual_step(machine: &mut SimMachine, model: &mut Model, step: &ModelStep) {
     match step {
         ModelStep::Create { steps } => {
             let size = steps * 2 * MIB;
-            match machine.create_virtual(size, PROPERTIES, 0) {
+            match machine.create_virtual(BlockKind::Virtual, size, PROPERTIES, 0) {
                 Ok(handle) => {
                     model.handles.insert(handle, ModelHandle { size, references: 1, mappings: vec![] });
                 }
@@ -198,7 +198,7 @@ fn change(machine: &mut SimMachine, handle: u64, memory: &mut ModelHandle, step:
 
 fn add_array(machine: &mut SimMachine, model: &mut Model, width: u64) {
     let descriptor = Descriptor { width, height: 0, depth: 0, format: 1, channels: 4, flags: 0, padding: 0 };
-    match machine.create_array(descriptor, 0, model.context) {
+    match machine.create_array(descriptor, 0, model.context, false) {
         Ok(handle) => {
             model.arrays.insert(handle, width * 4);
         }

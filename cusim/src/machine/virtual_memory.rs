@@ -52,16 +52,8 @@ impl VirtualMemory {
 }
 
 impl SimMachine {
-    pub(crate) fn create_virtual(&mut self, size: u64, properties: AllocationProperties, context: u64) -> Answer<u64> {
-        self.add_virtual(BlockKind::Virtual, size, properties, context)
-    }
-
-    /// Memory of another process, which takes no memory of the device.
-    pub(crate) fn import_virtual(&mut self, size: u64, properties: AllocationProperties, context: u64) -> Answer<u64> {
-        self.add_virtual(BlockKind::Imported, size, properties, context)
-    }
-
-    fn add_virtual(
+    /// `Virtual`, or `Imported`: memory of another process, which takes no memory of the device.
+    pub(crate) fn create_virtual(
         &mut self,
         kind: BlockKind,
         size: u64,
