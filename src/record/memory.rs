@@ -46,6 +46,31 @@ pub(crate) fn make_room<T>(list: &mut OwnVec<T>) -> bool {
     list.try_reserve(1).is_ok()
 }
 
+/// An empty list with room for so many; `None` if there is no memory. Out of line, because its stack frame is large in
+/// unoptimised builds.
+#[inline(never)]
+pub(crate) fn with_room<T>(count: usize) -> Option<OwnVec<T>> {
+    let mut list = OwnVec::new_in(System);
+    list.try_reserve_exact(count).ok()?;
+    Some(list)
+}
+
+/// A copy; `None` if there is no memory.
+pub(crate) fn try_copy<T: Copy>(list: &[T]) -> Option<OwnVec<T>> {
+    let mut copy = with_room(list.len())?;
+    copy.extend_from_slice(list);
+    Some(copy)
+}
+
+/// Collects items while there is memory for them.
+pub(crate) fn own_vec<T>(items: impl IntoIterator<Item = T>) -> OwnVec<T> {
+    let mut list = OwnVec::new_in(System);
+    for item in items {
+        let _ = try_push(&mut list, item);
+    }
+    list
+}
+
 /// Pushes without growing. `Vec::push` contains the growth path, whose stack frame is large.
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[expect(unsafe_code, reason = "writes into spare capacity")]

@@ -10,9 +10,9 @@ use super::device;
 use super::driver::SUCCESS;
 use super::handles::{self, EndedUse, HandleKind};
 use super::pointers::CallerPtr;
-use super::table::{HandleTable, own_vec};
+use super::table::HandleTable;
 use super::types::Handle;
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, System, own_vec, try_push};
 
 /// `CUarrayMapInfo`.
 #[repr(C)]

@@ -14,9 +14,9 @@ use super::attention::is_recording;
 use super::driver::SUCCESS;
 use super::notify;
 use super::pointers::CallerPtr;
-use super::table::{HandleTable, own_vec};
+use super::table::HandleTable;
 use super::types::{Handle, PoolLocation};
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, System, own_vec, try_push};
 use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{EventSite, guard, uses};
 

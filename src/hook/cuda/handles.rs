@@ -11,8 +11,9 @@ use memtrace_core::snapshot::MADE_UP;
 use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
-use super::table::{HandleTable, Undo, own_vec};
+use super::table::{HandleTable, Undo};
 use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
+use crate::record::memory::own_vec;
 use crate::record::ticks;
 
 /// Each kind has a handle space of its own.

@@ -13,7 +13,7 @@ use super::attention;
 use super::driver::SUCCESS;
 use crate::record::fork;
 use crate::record::lock::lock;
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::memory::{OwnMap, OwnVec, own_map, own_vec};
 
 /// A map with a count of uses for each entry.
 ///
@@ -150,15 +150,6 @@ fn retain<'a, K: Eq + Hash, V>(entries: &'a mut OwnMap<K, HandleEntry<V>>, key: 
     let entry = entries.get_mut(key)?;
     entry.uses += 1;
     Some(&entry.value)
-}
-
-/// Collects items while there is memory for them.
-pub(super) fn own_vec<T>(items: impl IntoIterator<Item = T>) -> OwnVec<T> {
-    let mut list = OwnVec::new_in(System);
-    for item in items {
-        let _ = try_push(&mut list, item);
-    }
-    list
 }
 
 /// What a call removed from a table before the driver was called.

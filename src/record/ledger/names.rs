@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use memtrace_core::snapshot::{BlockName, Category, LONGEST_NAME};
 
-use super::super::memory::{OwnMap, OwnVec, System, own_map};
+use super::super::memory::{OwnMap, OwnVec, own_map, try_copy, with_room};
 
 /// Limit on the number of names. Beyond it, names of freed blocks make room.
 const MAX_NAMES: usize = 1 << 16;
@@ -81,7 +81,7 @@ impl NameTable {
             return true;
         }
         let room = known.is_some() || !self.is_full() && self.by_seq.try_reserve(1).is_ok();
-        let Some(text) = copied(name).filter(|_| room) else {
+        let Some(text) = try_copy(name.as_bytes()).filter(|_| room) else {
             self.refused += 1;
             return false;
         };
@@ -95,10 +95,7 @@ impl NameTable {
         if self.refused < self.look_at {
             return;
         }
-        let mut idle = OwnVec::new_in(System);
-        if idle.try_reserve_exact(self.by_seq.len()).is_err() {
-            return;
-        }
+        let Some(mut idle) = with_room(self.by_seq.len()) else { return };
         idle.extend(self.by_seq.iter().map(|(seq, known)| (*seq, known.address)).filter(|(s, a)| !needed(*s, *a)));
         // Few idle names: wait, rather than search again for each new name.
         if idle.len() < MAX_NAMES / 16 {
@@ -146,13 +143,6 @@ impl NameTable {
 /// Cuts off a name that is too long.
 fn cut(name: &str) -> &str {
     name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or(name)
-}
-
-fn copied(text: &str) -> Option<OwnVec<u8>> {
-    let mut copy = OwnVec::new_in(System);
-    copy.try_reserve_exact(text.len()).ok()?;
-    copy.extend_from_slice(text.as_bytes());
-    Some(copy)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{Block, Record, RecordKind, ThreadId};
 use super::live::{Entered, LiveBlock};
 use super::peak::PeakMoment;
 use super::{Ledger, WeightSum};
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, System, try_push, with_room};
 
 /// Records that are searched for the free at first; then eight times as many, and so on.
 const FIRST_LOOK: u64 = 64;
@@ -178,8 +178,7 @@ impl Ledger {
 
 /// Drops refused frees and the records of their refusal.
 fn without_refused(records: OwnVec<Record>) -> Option<OwnVec<Record>> {
-    let (mut waiting, mut kept) = (OwnVec::new_in(System), OwnVec::new_in(System));
-    kept.try_reserve_exact(records.len()).ok()?;
+    let (mut waiting, mut kept) = (OwnVec::new_in(System), with_room(records.len())?);
     for record in records.iter().rev() {
         if let Some(block) = record.refused() {
             if !try_push(&mut waiting, (block.address, block.seq)) {

@@ -16,7 +16,7 @@ use super::lineage::Family;
 use super::others::{Helper, Others, WorkOwner};
 use super::stacks::{Hidden, MeasuredStacks};
 use crate::record::event_site::EventSite;
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::memory::{OwnMap, OwnVec, System, own_map, own_vec};
 use crate::record::unwind;
 
 /// Address space of a block: pinned memory may share addresses with the heap.
@@ -454,19 +454,12 @@ impl Registry {
 
     /// Addresses of owned device blocks.
     pub(crate) fn device_blocks(&self) -> OwnVec<(Space, u64)> {
-        let mut keys = OwnVec::new_in(System);
-        for key in self.owners.keys().filter(|(space, _)| *space != Space::Heap) {
-            try_push(&mut keys, *key);
-        }
-        keys
+        own_vec(self.owners.keys().filter(|(space, _)| *space != Space::Heap).copied())
     }
 
     /// In a forked child only this measurement and those around it continue: other threads do not exist there.
     pub(crate) fn keep_only(&mut self, current: Id) {
-        let mut kept = OwnVec::new_in(System);
-        for (id, _) in self.around(self.nearest_open(current)) {
-            try_push(&mut kept, id);
-        }
+        let kept = own_vec(self.around(self.nearest_open(current)).map(|(id, _)| id));
         self.measures.retain(|id, _| kept.contains(id));
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
         self.stacks.keep_only(&kept);

@@ -20,7 +20,7 @@ use memtrace_core::snapshot::LoadedObject;
 use crate::elf;
 use crate::errno::KeepErrno;
 use crate::executable::executable;
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, System, try_copy, try_push};
 
 /// (loads, unloads) so far.
 type Counts = (u64, u64);
@@ -185,7 +185,7 @@ impl Noted {
         }
         let identity = identities.iter().position(is_it).unwrap_or(identities.len());
         if identity == identities.len() {
-            let (Some(path), Some(build_id)) = (copied(path), copied(id)) else { return };
+            let (Some(path), Some(build_id)) = (try_copy(path), try_copy(id)) else { return };
             if !try_push(identities, Identity { path, build_id, base, start, end, file }) {
                 return;
             }
@@ -194,13 +194,6 @@ impl Noted {
         let from = if get(&SEEN) == (0, 0) { 0 } else { info.dlpi_subs };
         try_push(here, Here { identity, start, end, from, seen: true });
     }
-}
-
-fn copied(bytes: &[u8]) -> Option<OwnVec<u8>> {
-    let mut copy = OwnVec::new_in(System);
-    copy.try_reserve_exact(bytes.len()).ok()?;
-    copy.extend_from_slice(bytes);
-    Some(copy)
 }
 
 fn file_of(path: &CStr) -> File {
@@ -379,7 +372,7 @@ mod tests {
     fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> ObjectMap {
         let mut noted = Noted::new();
         for (identity, (name, range, times)) in list.iter().enumerate() {
-            let name = || copied(name.as_bytes()).unwrap();
+            let name = || try_copy(name.as_bytes()).unwrap();
             let (start, end) = (range.start, range.end);
             let (path, build_id, file) = (name(), name(), NO_FILE);
             noted.identities.push(Identity { path, build_id, base: start, start, end, file });

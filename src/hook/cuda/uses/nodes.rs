@@ -13,9 +13,8 @@ use crate::hook::cuda::capture::StreamCapture;
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::graphs::{self, ChildNode, GraphPart, Node};
 use crate::hook::cuda::pointers::CallerPtr;
-use crate::hook::cuda::table::own_vec;
 use crate::hook::cuda::types::Handle;
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, System, own_vec, try_push};
 use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{guard, uses};
 
