@@ -149,11 +149,11 @@ hooks! {
     cuGraphAddMemFreeNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, pointer: u64) =>
         graphs::added_free(graph, pointer);
     cuGraphAddNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<c_int>) =>
-        both(uses::node_added(graph, node), graphs::added(graph, node));
+        both(uses::added(graph, || uses::any_node(node)), graphs::added(graph, node));
     cuGraphAddNode_v2(
         out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>)
         | cuGraphAddNode_v3 =>
-        both(uses::node_added(graph, node), graphs::added(graph, node));
+        both(uses::added(graph, || uses::any_node(node)), graphs::added(graph, node));
     cuGraphInstantiate(
         out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize)
         | cuGraphInstantiate_v2 =>
@@ -329,45 +329,49 @@ hooks! {
     cuGraphClone(out: CallerPtr<usize>, graph: Handle) => uses::cloned(out, graph);
     cuGraphAddKernelNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
-        uses::kernel_added(graph, node, false);
+        uses::added(graph, || uses::kernel_node(node, false));
     cuGraphAddKernelNode_v2(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
-        uses::kernel_added(graph, node, true);
+        uses::added(graph, || uses::kernel_node(node, true));
     cuGraphAddMemcpyNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<Region3d>,
         context: Handle) =>
-        uses::copy_added(graph, node);
+        uses::added(graph, || uses::copy_node(node));
     cuGraphAddMemsetNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<FillNode>,
         context: Handle) =>
-        uses::fill_added(graph, node);
+        uses::added(graph, || uses::fill_node(node));
     cuGraphAddChildGraphNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, child: Handle) =>
-        uses::child_added(graph, child);
+        uses::added(graph, || uses::child_graph(child.addr()));
     cuGraphAddBatchMemOpNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: Handle) =>
-        uses::opaque_added(graph, NAME);
-    cuGraphKernelNodeSetParams(node: Handle, parameters: CallerPtr<KernelNode>) => uses::kernel_set(parameters, false);
+        uses::added(graph, || uses::opaque(NAME));
+    cuGraphKernelNodeSetParams(node: Handle, parameters: CallerPtr<KernelNode>) =>
+        uses::set(None, || uses::kernel_node(parameters, false));
     cuGraphKernelNodeSetParams_v2(node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::kernel_set(parameters, true);
-    cuGraphMemcpyNodeSetParams(node: Handle, parameters: CallerPtr<Region3d>) => uses::copy_set(None, parameters);
-    cuGraphMemsetNodeSetParams(node: Handle, parameters: CallerPtr<FillNode>) => uses::fill_set(None, parameters);
-    cuGraphNodeSetParams(node: Handle, parameters: CallerPtr<c_int>) => uses::node_set(None, parameters);
+        uses::set(None, || uses::kernel_node(parameters, true));
+    cuGraphMemcpyNodeSetParams(node: Handle, parameters: CallerPtr<Region3d>) =>
+        uses::set(None, || uses::copy_node(parameters));
+    cuGraphMemsetNodeSetParams(node: Handle, parameters: CallerPtr<FillNode>) =>
+        uses::set(None, || uses::fill_node(parameters));
+    cuGraphNodeSetParams(node: Handle, parameters: CallerPtr<c_int>) => uses::set(None, || uses::any_node(parameters));
     cuGraphExecKernelNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::exec_set(program, parameters, false);
+        uses::set(Some(program), || uses::kernel_node(parameters, false));
     cuGraphExecKernelNodeSetParams_v2(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::exec_set(program, parameters, true);
+        uses::set(Some(program), || uses::kernel_node(parameters, true));
     cuGraphExecMemcpyNodeSetParams(
         program: Handle, node: Handle, parameters: CallerPtr<Region3d>, context: Handle) =>
-        uses::copy_set(Some(program), parameters);
+        uses::set(Some(program), || uses::copy_node(parameters));
     cuGraphExecMemsetNodeSetParams(
         program: Handle, node: Handle, parameters: CallerPtr<FillNode>, context: Handle) =>
-        uses::fill_set(Some(program), parameters);
+        uses::set(Some(program), || uses::fill_node(parameters));
     cuGraphExecChildGraphNodeSetParams(program: Handle, node: Handle, child: Handle) =>
-        uses::child_set(program, child);
+        uses::set(Some(program), || uses::child_graph(child.addr()));
     cuGraphExecNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<c_int>) =>
-        uses::node_set(Some(program), parameters);
+        uses::set(Some(program), || uses::any_node(parameters));
     cuGraphExecUpdate(program: Handle, graph: Handle, node: Handle, result: Handle) =>
-        uses::exec_updated(program, graph);
-    cuGraphExecUpdate_v2(program: Handle, graph: Handle, result: Handle) => uses::exec_updated(program, graph);
+        uses::set(Some(program), || uses::child_graph(graph.addr()));
+    cuGraphExecUpdate_v2(program: Handle, graph: Handle, result: Handle) =>
+        uses::set(Some(program), || uses::child_graph(graph.addr()));
 
     cuTensorMapEncodeTiled(
         map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, boxes: Handle,

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use memtrace_core::snapshot::KernelId;
 
-use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_copy, try_push};
 
 /// Longer names, which C++ templates have, are cut.
 const LONGEST: usize = 512;
@@ -20,6 +20,14 @@ pub(crate) struct Parameter {
 }
 
 pub(crate) type ArgumentLayout = OwnVec<Parameter>;
+
+/// More parameters than a kernel can have: they take 32,764 bytes at most.
+const MOST_PARAMETERS: usize = 4096;
+
+/// Adds a parameter; `None` if there are too many, or there is no memory.
+pub(crate) fn add_parameter(layout: &mut ArgumentLayout, parameter: Parameter) -> Option<()> {
+    (layout.len() < MOST_PARAMETERS && try_push(layout, parameter)).then_some(())
+}
 
 /// A kernel in a module's image.
 #[derive(Debug)]
@@ -60,16 +68,11 @@ impl KernelTable {
             return KernelId(*id);
         }
         let next = self.names.len();
-        let mut copy = OwnVec::new_in(System);
         let has_room = next < MAX_KERNELS
-            && copy.try_reserve_exact(name.len()).is_ok()
             && self.ids.try_reserve(1).is_ok()
             && self.opaque.try_reserve(1).is_ok()
             && self.names.try_reserve(1).is_ok();
-        if !has_room {
-            return KernelId::default();
-        }
-        copy.extend_from_slice(name);
+        let Some(copy) = try_copy(name).filter(|_| has_room) else { return KernelId::default() };
         try_push(&mut self.names, copy);
         try_push(&mut self.opaque, 0);
         self.ids.insert(hash, next as u32);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) use copy::{UseCopy, UseCursor};
-pub(crate) use kernels::{ArgumentLayout, KernelEntry, Parameter};
+pub(crate) use kernels::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 use memtrace_core::snapshot::{Block, Device, GpuWork};
 pub(crate) use table::UseTable;
 pub(crate) use touched::{OperationKind, TensorMapWords, Touched, UseAccess};

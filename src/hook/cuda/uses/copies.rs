@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::nodes;
 use super::regions::{Region2d, Region3d};
-use super::submit::{LOOKED, Looked, is_wanted, submit};
+use super::submit::{LOOKED, Looked, is_wanted, submit, submit_opaque};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::functions::{answer, cuPointerGetAttribute};
 use crate::hook::cuda::pointers::CallerPtr;
@@ -151,12 +151,7 @@ pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
         let _own = guard::own_work();
         match capture_of(stream) {
             Some(capture) => nodes::capture(capture, name.as_bytes(), OperationKind::Opaque, &[]),
-            None => submit(stream, |table, _| {
-                let kernel = table.kernel(name.as_bytes());
-                table.begin();
-                table.count(OperationKind::Opaque, kernel);
-                None
-            }),
+            None => submit_opaque(stream, name.as_bytes()),
         }
     }
     LOOKED

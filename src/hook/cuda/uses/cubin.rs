@@ -7,8 +7,8 @@ use object::LittleEndian as LE;
 use object::elf::{EM_CUDA, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
 
-use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
+use crate::record::memory::{OwnVec, System, own_vec, try_copy};
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
 const SECTION: &[u8] = b".nv.info.";
@@ -18,19 +18,14 @@ const PARAMETER: u8 = 0x17;
 /// The same for kernels with more than 4 KiB of parameters.
 const LARGE_PARAMETER: u8 = 0x45;
 const SIZE_OF_ALL: u8 = 0x19;
-const MOST_PARAMETERS: usize = 4096;
 
 /// The kernels in a file.
 pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
-    let mut entries = OwnVec::new_in(System);
-    let Some(sections) = sections(file) else { return entries };
-    for section in sections.iter() {
-        let name = sections.section_name(LE, section).ok().and_then(|name| name.strip_prefix(SECTION));
-        if let Some(entry) = name.and_then(|name| entry(name, section.data(LE, file).ok()?)) {
-            try_push(&mut entries, entry);
-        }
-    }
-    entries
+    let Some(sections) = sections(file) else { return OwnVec::new_in(System) };
+    own_vec(sections.iter().filter_map(|section| {
+        let name = sections.section_name(LE, section).ok()?.strip_prefix(SECTION)?;
+        entry(name, section.data(LE, file).ok()?)
+    }))
 }
 
 fn sections(file: &[u8]) -> Option<SectionTable<'_, FileHeader64<LE>>> {
@@ -39,10 +34,7 @@ fn sections(file: &[u8]) -> Option<SectionTable<'_, FileHeader64<LE>>> {
 }
 
 fn entry(name: &[u8], attributes: &[u8]) -> Option<KernelEntry> {
-    let mut copy = OwnVec::new_in(System);
-    copy.try_reserve_exact(name.len()).ok()?;
-    copy.extend_from_slice(name);
-    Some(KernelEntry { name: copy, layout: layout(attributes) })
+    Some(KernelEntry { name: try_copy(name)?, layout: layout(attributes) })
 }
 
 /// `None` unless every parameter is there, and the last one ends where all of them end.
@@ -54,9 +46,7 @@ fn layout(mut attributes: &[u8]) -> Option<ArgumentLayout> {
         }
         let Some((at, offset, size)) = parameter(kind, value) else { continue };
         while layout.len() <= at {
-            if layout.len() == MOST_PARAMETERS || !try_push(&mut layout, Parameter { size: 0, is_const: false }) {
-                return None;
-            }
+            add_parameter(&mut layout, Parameter { size: 0, is_const: false })?;
         }
         layout.get_mut(at).filter(|place| place.size == 0)?.size = size;
         found += 1;

@@ -96,9 +96,6 @@ impl Drop for GraphUses {
 
 /// On a captured stream a launch becomes a child node.
 fn launch_captured(capture: StreamCapture, program: usize) {
-    let parts = graphs::program_parts(program);
-    let is_complete = parts.iter().any(|part| matches!(part, GraphPart::Complete(_)));
-    let parts = if is_complete { parts } else { nodes::opaque("cuGraphLaunch") };
-    let work = parts.iter().filter(|part| !matches!(part, GraphPart::Complete(_)));
-    work.for_each(|part| capture.add(|| Node::Part(*part)));
+    let parts = nodes::if_complete(&graphs::program_parts(program), "cuGraphLaunch");
+    parts.iter().for_each(|part| capture.add(|| Node::Part(*part)));
 }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::{cubin, fat_binary, ptx};
 use crate::hook::cuda::pointers::{self, CallerPtr};
-use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::memory::{OwnVec, own_vec};
 use crate::record::uses::KernelEntry;
 
 /// What programs have of a fat binary that is linked into them: two numbers, and the address of the fat binary.
@@ -44,10 +44,7 @@ fn of_one(file: &[u8]) -> OwnVec<KernelEntry> {
 /// Which of its images the driver chose is not known. All are of the same code; a kernel on which they do not agree has no
 /// layout.
 fn of_fat_binary(file: &[u8]) -> OwnVec<KernelEntry> {
-    let mut entries = OwnVec::new_in(System);
-    for image in fat_binary::plain_images(file) {
-        of_one(image).into_iter().for_each(|entry| _ = try_push(&mut entries, entry));
-    }
+    let mut entries = own_vec(fat_binary::plain_images(file).flat_map(of_one));
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     entries.dedup_by(|one, kept| {
         let is_same = one.name == kept.name;

@@ -1,7 +1,7 @@
 //! Kernel launches.
 
 use super::arguments::Arguments;
-use super::submit::{LOOKED, Looked, is_wanted, submit};
+use super::submit::{LOOKED, Looked, is_wanted, submit, submit_opaque};
 use super::{layouts, nodes, scan};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::types::{Handle, Stream};
@@ -21,12 +21,7 @@ pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments:
 pub(in crate::hook::cuda) fn was_late(late: &Late) {
     if is_wanted() {
         let _own = guard::own_work();
-        submit(Stream::NONE, |table, _| {
-            let kernel = table.kernel(late.object());
-            table.begin();
-            table.count(OperationKind::Opaque, kernel);
-            None
-        });
+        submit_opaque(Stream::NONE, late.object());
     }
 }
 

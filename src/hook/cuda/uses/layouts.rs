@@ -3,22 +3,24 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use super::images;
+use super::submit::is_wanted;
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::functions::{answer, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetName, cuKernelGetParamInfo};
 use crate::hook::cuda::pointers::{CallerPtr, text};
 use crate::hook::cuda::table::HandleTable;
 use crate::hook::cuda::types::Handle;
 use crate::hook::files::NamedFile;
-use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
+use crate::record::memory::{OwnVec, System, try_copy};
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 use crate::record::{guard, uses};
+
+/// A function's name, and its parameters if they are known.
+type Signature = (OwnVec<u8>, Option<ArgumentLayout>);
 
 /// Signatures in the images of modules and libraries.
 static MODULES: HandleTable<usize, OwnVec<KernelEntry>> = HandleTable::new();
-/// Names and signatures of functions, by handle.
-static SIGNATURES: HandleTable<usize, (OwnVec<u8>, Option<ArgumentLayout>)> = HandleTable::new();
-
-const MOST_PARAMETERS: usize = 4096;
+/// By the handles of functions.
+static SIGNATURES: HandleTable<usize, Signature> = HandleTable::new();
 
 /// A module or library was loaded from this image.
 pub(in crate::hook::cuda) fn loaded(out: CallerPtr<usize>, image: *const c_char) -> impl FnOnce(c_int) {
@@ -46,10 +48,6 @@ fn enter(module: Option<usize>, entries: impl FnOnce() -> OwnVec<KernelEntry>) {
     }
 }
 
-fn is_wanted() -> bool {
-    uses::is_on() && guard::state() & guard::OWN == 0
-}
-
 /// A module or library is about to be unloaded: its handles may be reused.
 pub(in crate::hook::cuda) fn unloading(module: Handle) -> fn(c_int) {
     if uses::is_on() {
@@ -73,11 +71,10 @@ pub(in crate::hook::cuda) fn found(out: CallerPtr<usize>, module: Handle, name: 
         let Some((function, name)) = out.written(result).zip(text(name)) else { return };
         let of_name = |entries: &mut OwnVec<KernelEntry>| {
             let entry = entries.iter().find(|entry| entry.name.as_slice() == name.to_bytes())?;
-            entry.layout.as_ref().map(|layout| copied(layout))
+            try_copy(entry.layout.as_ref()?)
         };
         let layout = MODULES.change(module.addr(), of_name).flatten();
-        SIGNATURES.forget(function);
-        SIGNATURES.insert(function, (copied(name.to_bytes()), layout));
+        keep(function, (try_copy(name.to_bytes()).unwrap_or(OwnVec::new_in(System)), layout));
     }
 }
 
@@ -88,32 +85,29 @@ pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) 
             return;
         }
         let Some(function) = out.written(result) else { return };
-        let copy = |(name, layout): &mut (OwnVec<u8>, Option<ArgumentLayout>)| {
-            (copied(name), layout.as_ref().map(|layout| copied(layout)))
-        };
-        if let Some(signature) = SIGNATURES.change(kernel.addr(), copy) {
-            SIGNATURES.forget(function);
-            SIGNATURES.insert(function, signature);
+        if let Some(signature) = signature_of(kernel.addr()) {
+            keep(function, signature);
         }
     }
 }
 
-fn copied<T: Copy>(list: &[T]) -> OwnVec<T> {
-    let mut copy = OwnVec::new_in(System);
-    if copy.try_reserve_exact(list.len()).is_ok() {
-        copy.extend_from_slice(list);
-    }
-    copy
+/// Keeps the signature of a function, whose handle may have been another one's.
+fn keep(function: usize, signature: Signature) {
+    SIGNATURES.forget(function);
+    SIGNATURES.insert(function, signature);
+}
+
+fn signature_of(function: usize) -> Option<Signature> {
+    let copy =
+        |(name, layout): &mut Signature| Some((try_copy(name)?, layout.as_ref().and_then(|layout| try_copy(layout))));
+    SIGNATURES.change(function, copy).flatten()
 }
 
 /// Enters a function that is launched for the first time into the table of uses. Queries the driver.
 #[cold]
 pub(super) fn learn(function: Handle) {
     let handle = function.addr();
-    let known = |(name, layout): &mut (OwnVec<u8>, Option<ArgumentLayout>)| {
-        (copied(name), layout.as_ref().map(|layout| copied(layout)))
-    };
-    let (name, source) = SIGNATURES.change(handle, known).unwrap_or((OwnVec::new_in(System), None));
+    let (name, source) = signature_of(handle).unwrap_or((OwnVec::new_in(System), None));
     let layout = of_driver(handle).map(|layout| with_const(layout, source.as_ref())).or(source);
     if name.is_empty() {
         let asked =
@@ -133,15 +127,13 @@ fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CSt
 fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     let by = |call: fn(usize, usize, &mut usize, &mut usize) -> Option<c_int>| {
         let mut layout = OwnVec::new_in(System);
-        while layout.len() < MOST_PARAMETERS {
+        loop {
             let (mut offset, mut size) = (0, 0);
             if call(handle, layout.len(), &mut offset, &mut size) != Some(SUCCESS) {
                 break;
             }
             let size = u32::try_from(size).ok()?;
-            if !try_push(&mut layout, Parameter { size, is_const: false }) {
-                return None;
-            }
+            add_parameter(&mut layout, Parameter { size, is_const: false })?;
         }
         (!layout.is_empty()).then_some(layout)
     };

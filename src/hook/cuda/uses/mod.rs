@@ -25,7 +25,6 @@ pub(super) use graph_launch::graph_launched;
 pub(super) use launches::{launch, was_late};
 pub(super) use layouts::{forget, found, function_of, loaded, loaded_file, unloading};
 pub(super) use nodes::{
-    FillNode, KernelNode, child_added, child_set, cloned, copy_added, copy_set, exec_set, exec_updated, fill_added,
-    fill_set, kernel_added, kernel_set, node_added, node_set, opaque_added,
+    FillNode, KernelNode, added, any_node, child_graph, cloned, copy_node, fill_node, kernel_node, opaque, set,
 };
 pub(super) use regions::{Region2d, Region3d};

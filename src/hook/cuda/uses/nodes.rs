@@ -80,15 +80,16 @@ pub(in crate::hook::cuda) struct FillNode {
     height: usize,
 }
 
-fn of_kernel(node: Option<KernelNode>, second: Option<Handle>) -> Parts {
-    let Some(node) = node else { return opaque("a graph's kernel") };
-    // The second version has a kernel in place of a function.
-    let function = if node.function.is_null() { second.unwrap_or(node.function) } else { node.function };
-    kernel_parts(function, Arguments { parameters: node.parameters, extra: node.extra })
+/// The second version of the parameters has a kernel in place of a function.
+pub(in crate::hook::cuda) fn kernel_node(node: CallerPtr<KernelNode>, has_second: bool) -> Parts {
+    let Some(KernelNode { function, parameters, extra, .. }) = node.read() else { return opaque("a graph's kernel") };
+    let second = if function.is_null() && has_second { node.part(56).read() } else { None };
+    kernel_parts(second.unwrap_or(function), Arguments { parameters, extra })
 }
 
-fn of_fill(node: Option<FillNode>) -> Parts {
-    let Some(FillNode { to, pitch, element, width, height, .. }) = node else { return opaque("a graph's fill") };
+pub(in crate::hook::cuda) fn fill_node(node: CallerPtr<FillNode>) -> Parts {
+    let Some(node) = node.read() else { return opaque("a graph's fill") };
+    let FillNode { to, pitch, element, width, height, .. } = node;
     let width = width.saturating_mul(element as usize);
     let is_whole = pitch == width || height == 1;
     let access =
@@ -96,38 +97,44 @@ fn of_fill(node: Option<FillNode>) -> Parts {
     parts_of(b"cuGraphAddMemsetNode", OperationKind::Fill, &[(to, access)])
 }
 
-fn of_copy(node: Option<Region3d>) -> Parts {
-    let Some(region) = node else { return opaque("a graph's copy") };
+pub(in crate::hook::cuda) fn copy_node(node: CallerPtr<Region3d>) -> Parts {
+    let Some(region) = node.read() else { return opaque("a graph's copy") };
     let ends = own_vec(region.ends());
     parts_of(b"cuGraphAddMemcpyNode", OperationKind::Copy, &ends)
 }
 
-pub(super) fn opaque(name: &str) -> Parts {
+pub(in crate::hook::cuda) fn opaque(name: &str) -> Parts {
     parts_of(name.as_bytes(), OperationKind::Opaque, &[])
 }
 
-/// The parts of another graph, which becomes a node; opaque if it is not known.
-fn of_child(graph: usize) -> Parts {
-    let known = graphs::parts(graph);
-    let is_complete = known.iter().any(|part| matches!(part, GraphPart::Complete(_)));
-    let parts = own_vec(known.iter().filter(|part| !matches!(part, GraphPart::Complete(_))).copied());
-    if is_complete { parts } else { opaque("a child graph") }
+/// The parts of another graph, which becomes a node or gives a program its parameters.
+pub(in crate::hook::cuda) fn child_graph(graph: usize) -> Parts {
+    if_complete(&graphs::parts(graph), "a child graph")
+}
+
+/// What a graph does, if all of it is known; else it is opaque, under this name.
+pub(super) fn if_complete(known: &[GraphPart], name: &str) -> Parts {
+    let is_mark = |part: &&GraphPart| matches!(part, GraphPart::Complete(_));
+    if !known.iter().any(|part| is_mark(&part)) {
+        return opaque(name);
+    }
+    own_vec(known.iter().filter(|part| !is_mark(part)).copied())
 }
 
 /// What a node adds beside the child's own nodes: those that are moved stay in order with its memory nodes.
 fn of_child_node(node: ChildNode) -> Parts {
-    let parts = of_child(node.graph);
+    let parts = child_graph(node.graph);
     let is_opaque = |part: &GraphPart| matches!(part, GraphPart::Work(OperationKind::Opaque, _));
     if node.is_moved() && !parts.iter().any(is_opaque) { OwnVec::new_in(System) } else { parts }
 }
 
 /// `CUgraphNodeParams`: the type, and the parameters of that type from byte 16 on.
-fn of_any(node: CallerPtr<c_int>) -> Parts {
+pub(in crate::hook::cuda) fn any_node(node: CallerPtr<c_int>) -> Parts {
     let parameters = 16;
     match node.read() {
-        Some(0) => of_kernel(node.part(parameters).read(), node.part(parameters + 56).read()),
-        Some(1) => of_copy(node.part(parameters + 16).read()),
-        Some(2) => of_fill(node.part(parameters).read()),
+        Some(0) => kernel_node(node.part(parameters), true),
+        Some(1) => copy_node(node.part(parameters + 16)),
+        Some(2) => fill_node(node.part(parameters)),
         Some(4) => node.part(parameters).read().map_or_else(|| opaque("a child graph"), of_child_node),
         // Host functions, events, semaphores, empty nodes and memory nodes use no blocks.
         Some(3 | 5..=11) => OwnVec::new_in(System),
@@ -145,7 +152,8 @@ fn wanted(parts: impl FnOnce() -> Parts) -> Option<Parts> {
 }
 
 /// What a hook does after a call that added a node.
-fn add(graph: Handle, parts: Option<Parts>) -> impl FnOnce(c_int) {
+pub(in crate::hook::cuda) fn added(graph: Handle, parts: impl FnOnce() -> Parts) -> impl FnOnce(c_int) {
+    let parts = wanted(parts);
     move |result| {
         if result == SUCCESS {
             parts.iter().flatten().for_each(|part| graphs::add(graph.addr(), 0, Node::Part(*part)));
@@ -154,7 +162,8 @@ fn add(graph: Handle, parts: Option<Parts>) -> impl FnOnce(c_int) {
 }
 
 /// What a hook does after a call that changed a node of an executable graph, or of any graph.
-fn set(program: Option<Handle>, parts: Option<Parts>) -> impl FnOnce(c_int) {
+pub(in crate::hook::cuda) fn set(program: Option<Handle>, parts: impl FnOnce() -> Parts) -> impl FnOnce(c_int) {
+    let parts = wanted(parts);
     move |result| {
         let Some(parts) = parts.filter(|_| result == SUCCESS) else { return };
         match program {
@@ -162,69 +171,6 @@ fn set(program: Option<Handle>, parts: Option<Parts>) -> impl FnOnce(c_int) {
             None => graphs::add_to_all(&parts),
         }
     }
-}
-
-// The hooks of the driver's functions.
-
-pub(in crate::hook::cuda) fn kernel_added(
-    graph: Handle,
-    node: CallerPtr<KernelNode>,
-    second: bool,
-) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_kernel(node.read(), second.then(|| node.part(56).read()).flatten())))
-}
-
-pub(in crate::hook::cuda) fn copy_added(graph: Handle, node: CallerPtr<Region3d>) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_copy(node.read())))
-}
-
-pub(in crate::hook::cuda) fn fill_added(graph: Handle, node: CallerPtr<FillNode>) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_fill(node.read())))
-}
-
-pub(in crate::hook::cuda) fn child_added(graph: Handle, child: Handle) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_child(child.addr())))
-}
-
-pub(in crate::hook::cuda) fn opaque_added(graph: Handle, name: &'static str) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| opaque(name)))
-}
-
-pub(in crate::hook::cuda) fn node_added(graph: Handle, node: CallerPtr<c_int>) -> impl FnOnce(c_int) {
-    add(graph, wanted(|| of_any(node)))
-}
-
-pub(in crate::hook::cuda) fn kernel_set(node: CallerPtr<KernelNode>, second: bool) -> impl FnOnce(c_int) {
-    set(None, wanted(|| of_kernel(node.read(), second.then(|| node.part(56).read()).flatten())))
-}
-
-pub(in crate::hook::cuda) fn copy_set(program: Option<Handle>, node: CallerPtr<Region3d>) -> impl FnOnce(c_int) {
-    set(program, wanted(|| of_copy(node.read())))
-}
-
-pub(in crate::hook::cuda) fn fill_set(program: Option<Handle>, node: CallerPtr<FillNode>) -> impl FnOnce(c_int) {
-    set(program, wanted(|| of_fill(node.read())))
-}
-
-pub(in crate::hook::cuda) fn child_set(program: Handle, child: Handle) -> impl FnOnce(c_int) {
-    set(Some(program), wanted(|| of_child(child.addr())))
-}
-
-pub(in crate::hook::cuda) fn node_set(program: Option<Handle>, node: CallerPtr<c_int>) -> impl FnOnce(c_int) {
-    set(program, wanted(|| of_any(node)))
-}
-
-pub(in crate::hook::cuda) fn exec_set(
-    program: Handle,
-    node: CallerPtr<KernelNode>,
-    second: bool,
-) -> impl FnOnce(c_int) {
-    set(Some(program), wanted(|| of_kernel(node.read(), second.then(|| node.part(56).read()).flatten())))
-}
-
-/// An executable graph takes the parameters of another graph.
-pub(in crate::hook::cuda) fn exec_updated(program: Handle, graph: Handle) -> impl FnOnce(c_int) {
-    set(Some(program), wanted(|| of_child(graph.addr())))
 }
 
 pub(in crate::hook::cuda) fn cloned(out: CallerPtr<usize>, graph: Handle) -> impl FnOnce(c_int) {

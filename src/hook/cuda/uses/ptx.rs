@@ -1,10 +1,8 @@
 //! Parser of kernel signatures in PTX text: the parameters of each `.entry`.
 
-use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter};
+use crate::record::memory::{OwnVec, System, try_copy, try_push};
+use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 
-/// More parameters than a kernel can have: they take 32,764 bytes at most.
-const MOST_PARAMETERS: usize = 4096;
 /// Written by memtrace's stand-in compiler behind a pointer that the source declares `const`.
 const CONST: &[u8] = b"/* const */";
 
@@ -29,15 +27,12 @@ fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
 fn entry(text: &[u8]) -> Option<KernelEntry> {
     let text = text.trim_ascii_start();
     let (name, rest) = text.split_at_checked(text.iter().position(|byte| !is_in_name(*byte))?)?;
-    let mut copy = OwnVec::new_in(System);
-    copy.try_reserve_exact(name.len()).ok()?;
-    copy.extend_from_slice(name);
     let rest = rest.trim_ascii_start();
     let layout = match rest.strip_prefix(b"(") {
         Some(list) => layout(list.split(|byte| *byte == b')').next()?),
         None => Some(OwnVec::new_in(System)),
     };
-    Some(KernelEntry { name: copy, layout })
+    Some(KernelEntry { name: try_copy(name)?, layout })
 }
 
 fn is_in_name(byte: u8) -> bool {
@@ -50,10 +45,7 @@ fn layout(list: &[u8]) -> Option<ArgumentLayout> {
         return Some(layout);
     }
     for text in list.split(|byte| *byte == b',') {
-        let parameter = parameter(text)?;
-        if layout.len() == MOST_PARAMETERS || !try_push(&mut layout, parameter) {
-            return None;
-        }
+        add_parameter(&mut layout, parameter(text)?)?;
     }
     Some(layout)
 }

@@ -52,6 +52,16 @@ pub(super) fn submit(
     }
 }
 
+/// An operation of which nothing is known but a name: any block may be used.
+pub(super) fn submit_opaque(stream: Stream, name: &[u8]) {
+    submit(stream, |table, _| {
+        let kernel = table.kernel(name);
+        table.begin();
+        table.count(OperationKind::Opaque, kernel);
+        None
+    });
+}
+
 fn enter(table: &mut UseTable, kernel: KernelId, work: OperationKind, touched: &Touched, site: EventSite) {
     table.begin();
     table.count(work, kernel);
