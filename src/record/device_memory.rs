@@ -8,7 +8,7 @@ use super::event_site::EventSite;
 use super::event_site::{self, free_site};
 use super::ledger::Ledger;
 use super::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
-use super::memory::{OwnVec, System};
+use super::memory::{OwnVec, System, with_room};
 use super::recorder;
 use super::{gates, measure, uses};
 
@@ -101,6 +101,15 @@ pub(crate) fn drop_empty_segments(device: Device) {
     });
 }
 
+/// Calls `act` with the ledger, unless another recording began since this epoch.
+fn with_ledger_still(device: Device, epoch: u64, act: impl FnOnce(&mut Ledger)) {
+    recorder::with_ledger_there(device, |ledger| {
+        if epoch == gates::epoch() {
+            act(ledger);
+        }
+    });
+}
+
 fn measured(device: Device, new: NewBlock) -> NewBlock {
     if measure::may_concern_this_thread() {
         measure::on_alloc(device, new.address, new.size, new.site);
@@ -127,11 +136,8 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Aske
     });
     if let Some(Some((ticket, epoch))) = ticket {
         let answer = ask();
-        recorder::with_ledger_there(device, |ledger| {
-            if epoch != gates::epoch() {
-                // Another recording began meanwhile: the block is from before it.
-                return;
-            }
+        // If another recording began meanwhile, the block is from before it.
+        with_ledger_still(device, epoch, |ledger| {
             let grew = match (answer, &mut ledger.segments) {
                 (AskedSegment::Known(answer), _) => ledger.segment(answer, ticket, new.site),
                 (AskedSegment::Unreported, Some(known)) => known.is_unreported(new.site.memory),
@@ -200,11 +206,7 @@ pub(crate) fn before_free_from_pool(device: Device, address: u64, size: u64) -> 
 pub(crate) fn freed(taking: DeviceFree, took: u64) {
     match taking {
         DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
-            recorder::with_ledger_there(device, |ledger| {
-                if epoch == gates::epoch() {
-                    ledger.calls.on_free(block.stack, block.context, took);
-                }
-            });
+            with_ledger_still(device, epoch, |ledger| ledger.calls.on_free(block.stack, block.context, took));
         }
         DeviceFree::FromBefore { .. } | DeviceFree::Unknown => {
             if recorder::wants_all() {
@@ -220,18 +222,14 @@ pub(crate) fn free_was_refused(taking: DeviceFree) {
     // To a recording that began meanwhile, the block is one from before.
     match taking {
         DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
-            recorder::with_ledger_there(device, |ledger| {
-                if epoch == gates::epoch() && ledger.undo_free(&block) && uses::is_on() {
+            with_ledger_still(device, epoch, |ledger| {
+                if ledger.undo_free(&block) && uses::is_on() {
                     uses::refused(device, &block);
                 }
             });
         }
         DeviceFree::FromBefore { device, address, size, epoch } => {
-            recorder::with_ledger_there(device, |ledger| {
-                if epoch == gates::epoch() {
-                    ledger.undo_free_unknown(address, size);
-                }
-            });
+            with_ledger_still(device, epoch, |ledger| ledger.undo_free_unknown(address, size));
         }
         DeviceFree::Unknown => {}
     }
@@ -250,8 +248,7 @@ impl LiveOnDevice {
     /// `None` if there are no blocks, or no memory for the list.
     pub(crate) fn on(device: Device) -> Option<Self> {
         recorder::with_ledger_there(device, |ledger| {
-            let mut blocks = OwnVec::new_in(System);
-            blocks.try_reserve(ledger.live_len()).ok()?;
+            let mut blocks = with_room(ledger.live_len())?;
             blocks.extend(ledger.live_blocks().map(|block| (block.address, block.raw_seq())));
             (!blocks.is_empty()).then(|| Self { device, epoch: gates::epoch(), blocks })
         })?
@@ -261,12 +258,10 @@ impl LiveOnDevice {
     pub(crate) fn freed(mut self, is_gone: impl Fn(u64) -> bool) {
         self.blocks.retain(|(address, _)| is_gone(*address));
         let site = free_site();
-        recorder::with_ledger_there(self.device, |ledger| {
-            if self.epoch == gates::epoch() {
-                for (address, seq) in &self.blocks {
-                    if let Some(freed) = ledger.free_if(*address, *seq, site).filter(|_| uses::is_on()) {
-                        uses::left(self.device, &freed.block());
-                    }
+        with_ledger_still(self.device, self.epoch, |ledger| {
+            for (address, seq) in &self.blocks {
+                if let Some(freed) = ledger.free_if(*address, *seq, site).filter(|_| uses::is_on()) {
+                    uses::left(self.device, &freed.block());
                 }
             }
         });

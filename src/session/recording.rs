@@ -1,7 +1,7 @@
 //! The active recording, shared by the session, memtrace's threads, the panic hook and the process's exit.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use memtrace_core::capture::Driver;
 use memtrace_core::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
@@ -18,6 +18,7 @@ use super::stream::CaptureStream;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
+use crate::record::lock::lock;
 use crate::record::uses;
 use crate::record::{DeviceCopy, fork, recorder};
 use crate::symbol;
@@ -207,9 +208,4 @@ pub(super) fn finish_current() {
 
 pub(super) fn share(recording: &Arc<Recording>) -> SharedRecording {
     Own::new(Arc::clone(recording))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic under a lock, which would be a bug of memtrace, the data is still the best there is.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,8 +13,8 @@ pub(crate) struct DriverTime {
 }
 
 impl DriverTime {
-    pub(crate) const fn new() -> Self {
-        Self { times: own_map(), rest: NONE }
+    pub(crate) fn new() -> Self {
+        Self { times: own_map(), rest: CallTime::default() }
     }
 
     pub(crate) fn on_alloc(&mut self, stack: StackId, context: ContextId, took: u64, grew: bool) {
@@ -37,12 +37,12 @@ impl DriverTime {
         if self.times.try_reserve(1).is_err() {
             return &mut self.rest;
         }
-        self.times.entry((stack, context)).or_insert(CallTime { stack, context, ..NONE })
+        self.times.entry((stack, context)).or_insert(CallTime { stack, context, ..CallTime::default() })
     }
 
     pub(crate) fn forget(&mut self) {
         self.times.clear();
-        self.rest = NONE;
+        self.rest = CallTime::default();
     }
 
     /// Converted by `ns`, in the order of stack and context ids.
@@ -59,17 +59,6 @@ impl DriverTime {
     }
 }
 
-const NONE: CallTime = CallTime {
-    stack: StackId::NONE,
-    context: ContextId::ROOT,
-    allocs: 0,
-    alloc_ns: 0,
-    growing_ns: 0,
-    growing: 0,
-    frees: 0,
-    free_ns: 0,
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +73,13 @@ mod tests {
         calls.on_free(there.0, there.1, u64::MAX);
         calls.on_free(there.0, there.1, 1);
         let copy = calls.copy(|ticks| ticks / 5);
-        let first = CallTime { stack: StackId(1), context: ContextId(3), frees: 2, free_ns: u64::MAX / 5, ..NONE };
+        let first = CallTime {
+            stack: StackId(1),
+            context: ContextId(3),
+            frees: 2,
+            free_ns: u64::MAX / 5,
+            ..CallTime::default()
+        };
         let second = CallTime {
             stack: StackId(2),
             allocs: 2,
@@ -93,7 +88,7 @@ mod tests {
             growing_ns: 6,
             frees: 1,
             free_ns: 1,
-            ..NONE
+            ..CallTime::default()
         };
         assert_eq!(copy, [first, second]);
         calls.forget();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
-use memtrace_core::snapshot::{Block, ContextId, Device, MemoryKind, Record};
+use memtrace_core::snapshot::{Block, Device, Record};
 
 use super::id::Id;
 use super::lineage::Family;
@@ -39,9 +39,8 @@ impl MeasuredCopy {
     pub(crate) fn of_helpers(helpers: &[Helper]) -> Self {
         let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
         let block = |(seq, helper): (u64, &Helper)| {
-            let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
             let Helper { thread, largest: size, stack, address, .. } = *helper;
-            Block { address, size, seq: NonZeroU64::new(seq), time_ns: 0, stack, context, thread, stream: 0, memory }
+            Block { address, size, seq: NonZeroU64::new(seq), stack, thread, ..Block::default() }
         };
         ledger.live = (1..).zip(helpers).map(block).collect();
         ledger.records = ledger.live.iter().map(Record::alloc_of).collect();

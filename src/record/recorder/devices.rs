@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use memtrace_core::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
+use memtrace_core::snapshot::{Action, Device, Enabled, Settings, StackContext};
 
 use super::locked::{slot, slot_of};
 use super::slots::{ACTIVE, ACTIVE_DEVICES, devices, index_of};
@@ -59,13 +59,9 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
         stacks_in_log: settings.context >= StackContext::Alloc,
         skip_allocs: skips(Action::Alloc),
         skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
-        min_size: 0,
-        sampling: Sampling::default(),
-        counts_below: false,
-        outside: None,
-        has_segments: false,
         long_records: settings.context == StackContext::All,
         reserved: true,
+        ..LedgerOptions::default()
     }
 }
 
