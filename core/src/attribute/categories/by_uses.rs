@@ -1,0 +1,58 @@
+//! The verdict from what used a block.
+
+use super::either::Either;
+use super::verdict::Verdict;
+use super::work::Work;
+use crate::attribute::hint::Hint;
+use crate::attribute::lifetimes::HintedLifetime;
+use crate::attribute::passes::{pass_at, passes_after};
+use crate::attribute::use_flow::{BlockFlow, TrainingPhase, UseMoment};
+use crate::snapshot::Category;
+
+impl Work {
+    pub(super) fn by_uses(&self, life: &HintedLifetime, verdict: Verdict) -> Option<Verdict> {
+        let (flow, last) = self.flows.get(life).and_then(|flow| Some((flow, flow.last?)))?;
+        match (verdict, life.hint) {
+            (Verdict::Kept(Some(Either::ModelOrOptimizer)), _) => self.variable(flow),
+            (Verdict::Kept(Some(Either::GradientOrGraph)), _) => {
+                let pass = pass_at(&self.backward, life)?;
+                (pass.to < last.at && last.phase != TrainingPhase::Backward).then_some(Verdict::Is(Category::Gradient))
+            }
+            (_, Hint::Forward | Hint::Join) if life.from > 0 => self.result(life, flow, last),
+            _ => None,
+        }
+    }
+
+    /// Something reads a parameter in a pass of the model; an optimizer's state pauses during the whole backward pass.
+    fn variable(&self, flow: &BlockFlow) -> Option<Verdict> {
+        if flow.is_used_by_model() {
+            return Some(Verdict::Is(Category::Parameter));
+        }
+        let is_state = flow.pause.is_some_and(|[begin, end]| self.whole_passes.is_any_within(begin.at, end.at));
+        is_state.then_some(Verdict::Is(Category::OptimizerState))
+    }
+
+    /// Of a forward pass: the next backward pass uses an activation last. What is used later, and is then replaced, is a
+    /// parameter or an optimizer's state. All blocks of a site must agree.
+    fn result(&self, life: &HintedLifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
+        let next = passes_after(&self.backward, life).first()?;
+        let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
+        let site = self.flows.site(life.stack);
+        // Data that the program computes is read by the backward pass, too, but no part of the forward pass.
+        let is_of_pass = life.of_stack.in_forward || self.has_begun(life, next.from);
+        let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input && is_of_pass;
+        let is_replaced = next.to < last.at && self.history.allocates_between(life.stack, next.from, life.to);
+        // Averages of weights pause, too, but no gradient flows into them.
+        let is_state = is_replaced && site.is_fed && !site.ends && flow.pauses(next.from, next.to);
+        // A model's function replaces its statistics one by one; what it returns may be collected.
+        let may_be_parameter = !life.of_stack.in_forward || self.history.is_replaced(life.stack, life.from, life.to);
+        let category = if is_activation {
+            Some(Category::Activation)
+        } else if is_replaced && site.is_used_by_model && last.phase != TrainingPhase::Backward && may_be_parameter {
+            Some(Category::Parameter)
+        } else {
+            is_state.then_some(Category::OptimizerState)
+        };
+        category.map(Verdict::Is)
+    }
+}

@@ -1,0 +1,118 @@
+//! The evidence for verdicts.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use crate::attribute::copies::copies_of_models;
+use crate::attribute::gradients::{self, GradientCounts};
+use crate::attribute::growing::growing;
+use crate::attribute::hashed::{HashMap, HashSet};
+use crate::attribute::hint::Hint;
+use crate::attribute::history::AllocationHistory;
+use crate::attribute::lifetimes::HintedLifetime;
+use crate::attribute::passes::{Exits, Passes, WholePasses, exits, passes, passes_after};
+use crate::attribute::torch::is_python;
+use crate::attribute::use_flow::UseFlows;
+use crate::attribute::workers::ProgramsWork;
+use crate::attribute::{AllocationSite, Attribution, allocation_site, torch_gradients};
+use crate::snapshot::{ContextId, DeviceSnapshot, LogPosition, StackId, ThreadId};
+
+/// The evidence for verdicts.
+pub(super) struct Work {
+    /// The program is Python's: lifetimes decide nothing, because variables and forward passes are not known.
+    pub(super) is_python: bool,
+    pub(super) backward: Passes,
+    pub(super) steps: Passes,
+    pub(super) counted: GradientCounts,
+    pub(super) history: AllocationHistory,
+    pub(super) programs: ProgramsWork,
+    /// Blocks of copies of a model, and sites of data that comes again and again.
+    pub(super) copies: HashSet<NonZeroU64>,
+    pub(super) inputs: HashSet<StackId>,
+    /// Results of a backward pass that outlive a later one, which no other pass leaves at their sites.
+    pub(super) kept_once: HashSet<NonZeroU64>,
+    /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
+    pub(super) forward: HashMap<(ThreadId, LogPosition), LogPosition>,
+    /// Growing caches, and blocks that they may have begun with.
+    pub(super) caches: HashSet<NonZeroU64>,
+    pub(super) prefixes: HashSet<NonZeroU64>,
+    pub(super) exits: Exits,
+    pub(super) flows: UseFlows,
+    pub(super) whole_passes: WholePasses,
+    /// By context, see [`own_scope`].
+    pub(super) own_scopes: Vec<Option<ContextId>>,
+}
+
+impl Work {
+    pub(super) fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lives: &[HintedLifetime]) -> Self {
+        let exits = exits(device);
+        let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
+        let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
+        // Without the lines of inlined calls, some variables are not recognised.
+        let is_python = is_python(data);
+        let can_count = !data.health.no_line_numbers;
+        let counted = match () {
+            () if is_python => GradientCounts::of_torch(torch_gradients::gradients(lives, &backward)),
+            () if can_count => gradients::count(lives, &backward, are_all_known),
+            () => GradientCounts::default(),
+        };
+        let growing = growing(lives, |life| passes_after(&backward, life).is_empty());
+        let (caches, prefixes) = (growing.caches, growing.prefixes);
+        let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
+        let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
+        let own_scopes = (0..data.contexts.len() as u32).map(|context| own_scope(data, ContextId(context))).collect();
+        let whole_passes = WholePasses::of(&backward);
+        let kept_once = gradients::kept_once(lives, &backward);
+        let inputs = inputs(data, lives, &history);
+        Self {
+            is_python,
+            programs: ProgramsWork::of(lives),
+            copies: copies_of_models(data, lives),
+            inputs,
+            kept_once,
+            backward,
+            steps,
+            counted,
+            history,
+            forward,
+            caches,
+            prefixes,
+            exits,
+            flows,
+            whole_passes,
+            own_scopes,
+        }
+    }
+}
+
+/// Sites whose data comes again and again, if that holds for all sites of their line: one line may load the weights of a model by
+/// several stacks, and of some each model has one block.
+fn inputs(data: &Attribution<'_>, lives: &[HintedLifetime], history: &AllocationHistory) -> HashSet<StackId> {
+    let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
+    let line = |stack: StackId| match allocation_site(data, stack) {
+        AllocationSite::User(frame) => frame.file.as_deref().zip(frame.line),
+        _ => None,
+    };
+    let (come_again, stay): (Vec<_>, Vec<_>) = sites.into_iter().partition(|stack| history.comes_again(*stack));
+    let stay = stay.into_iter().filter(|stack| history.repeats(*stack)).filter_map(line);
+    let stay: HashSet<(&str, NonZeroU32)> = stay.collect();
+    come_again.into_iter().filter(|stack| line(*stack).is_none_or(|line| !stay.contains(&line))).collect()
+}
+
+/// The innermost scope of a context that is not a module, or else its outermost module.
+fn own_scope(data: &Attribution<'_>, context: ContextId) -> Option<ContextId> {
+    let ids = data.context_ids(context);
+    let is_scope = |id: &&ContextId| data.contexts.get(id.0 as usize).is_some_and(|node| !node.module);
+    ids.iter().rfind(is_scope).or(ids.first()).copied()
+}
+
+fn forward_passes(lives: &[HintedLifetime], backward: &Passes) -> HashMap<(ThreadId, LogPosition), LogPosition> {
+    let mut forward = HashMap::default();
+    for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
+        let [next, rest @ ..] = passes_after(backward, life) else { continue };
+        // What outlives the pass after it is not of this one.
+        if next.from < life.to && rest.first().is_none_or(|after| life.to < after.from) {
+            forward.entry((life.thread, next.from)).or_insert(life.from);
+        }
+    }
+    forward
+}
