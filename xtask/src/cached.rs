@@ -39,3 +39,21 @@ pub(crate) fn debian(run: &Run, package: &str, sha256: &str, into: &Path) -> Res
     run.shell.remove_path(file)?;
     Ok(true)
 }
+
+/// The folder of programs of a Python environment with what `xtask/NAME/requirements.txt` lists.
+pub(crate) fn python_environment(run: &Run, name: &str) -> Result<PathBuf> {
+    let (shell, folder) = (&run.shell, run.cache()?.join(name));
+    let requirements = run.root.join("xtask").join(name).join("requirements.txt");
+    let (programs, ready, content) = (folder.join("bin"), folder.join("ready"), shell.read_file(&requirements)?);
+    if shell.read_file(&ready).is_ok_and(|known| known == content) {
+        return Ok(programs);
+    }
+    cmd!(shell, "python3 -m venv --clear {folder}").run()?;
+    cmd!(
+        shell,
+        "{programs}/python -m pip install --quiet --no-deps --only-binary=:all: --require-hashes -r {requirements}"
+    )
+    .run()?;
+    shell.write_file(ready, content)?;
+    Ok(programs)
+}

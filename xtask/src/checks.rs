@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// Counts the checks that passed and failed; [`end`](Self::end) fails if one did, or if there was none.
 #[derive(Debug, Default)]
@@ -85,6 +85,14 @@ impl Checks {
             (passed, failed) => bail!("{failed} of {} checks failed", passed + failed),
         }
     }
+}
+
+/// Shows what a script of checks printed; returns how many held.
+pub(crate) fn counted(printed: &str) -> Result<usize> {
+    print!("{printed}");
+    let checks = printed.lines().filter(|line| line.starts_with("ok ")).count();
+    ensure!(checks > 0, "nothing was checked");
+    Ok(checks)
 }
 
 /// The last 20 lines.

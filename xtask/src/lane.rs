@@ -100,6 +100,15 @@ impl Run {
     }
 }
 
+/// Genuine snapshots of PyTorch, in the folder that `MEMTRACE_PYTORCH_SNAPSHOTS` names; none without it.
+pub(crate) fn genuine_snapshots() -> Result<Vec<PathBuf>> {
+    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(std::fs::read_dir).transpose()?;
+    let mut files: Vec<PathBuf> = folder.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "pickle"));
+    files.sort_unstable();
+    Ok(files)
+}
+
 /// Runs a command, whatever its exit status, and returns its output.
 pub(crate) fn output(command: Cmd<'_>) -> Result<Output> {
     Ok(command.quiet().ignore_status().output()?)

@@ -4,9 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use xshell::{Cmd, cmd};
 
+use super::simulated::published;
 use crate::lane::{Run, both_streams, output};
 use crate::lanes::simulated::linked;
 use crate::programs::Programs;
@@ -81,7 +82,8 @@ fn manifest_with(manifest: &str, root: &Path, candle: &Path) -> String {
 fn copy(run: &Run) -> Result<PathBuf> {
     let folder = run.target.join("backward-candle/registry/src/changed");
     let to = folder.join(CANDLE);
-    let from = published(run)?;
+    let from = published(run, &run.root.join("Cargo.toml"), "candle-core")?;
+    ensure!(from.ends_with(CANDLE), "{} is not {CANDLE}", from.display());
     run.shell.remove_path(&to)?;
     run.shell.create_dir(&folder)?;
     cmd!(run.shell, "cp -r --no-preserve=mode {from} {to}").run()?;
@@ -98,18 +100,6 @@ fn changed(source: &str, before: &str, after: &str) -> Result<String> {
     ensure!(source.matches(before).count() == 1, "{CANDLE} does not have once: {before}");
     ensure!(before.lines().count() == after.lines().count(), "lines must stay where they are");
     Ok(source.replace(before, after))
-}
-
-/// The folder of the published candle in cargo's registry.
-fn published(run: &Run) -> Result<PathBuf> {
-    let metadata = cmd!(run.shell, "cargo metadata --format-version 1 --locked").quiet().read()?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let packages = metadata["packages"].as_array().context("no packages")?;
-    let is_candle = |package: &&serde_json::Value| {
-        package["manifest_path"].as_str().is_some_and(|path| path.contains(&format!("/{CANDLE}/")))
-    };
-    let manifest = packages.iter().find(is_candle).and_then(|package| package["manifest_path"].as_str());
-    Ok(Path::new(manifest.context("candle is not in the registry")?).parent().context("no folder")?.to_owned())
 }
 
 #[cfg(test)]

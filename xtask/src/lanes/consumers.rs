@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use xshell::cmd;
 
 use super::{main_job, simulated, tables};
-use crate::lane::{Run, said};
+use crate::checks::counted;
+use crate::lane::{Run, genuine_snapshots, said};
 
 /// Files of a recording: format and name.
 const FILES: [(&str, &str); 5] = [
@@ -45,7 +46,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         let recording = lane.server(name, end, on)?;
         lane.opened(name, &recording)?;
     }
-    lane.opened("pickle", &pickle().unwrap_or_else(|| main_job.join("snapshot.pickle")))?;
+    let genuine = genuine_snapshots()?.into_iter().next();
+    lane.opened("pickle", &genuine.unwrap_or_else(|| main_job.join("snapshot.pickle")))?;
     Ok(format!("{} figures of five recordings", lane.checks))
 }
 
@@ -73,14 +75,7 @@ impl ConsumersLane<'_> {
         let size = if run.is_full() { "full" } else { "small" };
         let scripts = run.root.join("xtask/consumers");
         let text = said(cmd!(run.shell, "node {scripts}/check.mjs {size} {modules} {python} {scratch} {folder}"))?;
-        self.count(&text)
-    }
-
-    fn count(&mut self, text: &str) -> Result<()> {
-        print!("{text}");
-        let checks = text.lines().filter(|line| line.starts_with("ok ")).count();
-        ensure!(checks > 0, "nothing was checked");
-        self.checks += checks;
+        self.checks += counted(&text)?;
         Ok(())
     }
 
@@ -88,7 +83,7 @@ impl ConsumersLane<'_> {
     fn server(&mut self, name: &str, end: &str, arguments: &[&str]) -> Result<PathBuf> {
         let (recording, said) = server(self.run, &self.scratch, name, end, arguments)?;
         if end == "SIGINT" {
-            self.count(&said)?;
+            self.checks += counted(&said)?;
         }
         Ok(recording)
     }
@@ -144,12 +139,4 @@ fn install(run: &Run) -> Result<()> {
         cmd!(run.shell, "sh -c {command} install {missing...}").run().with_context(|| format!("install {names}"))?;
     }
     Ok(())
-}
-
-/// A genuine snapshot of PyTorch, where one is at hand.
-fn pickle() -> Option<PathBuf> {
-    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS")?;
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "pickle"));
-    files.into_iter().min()
 }

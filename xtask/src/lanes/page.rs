@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
 use super::{consumers, main_job, simulated};
-use crate::lane::{Run, both_streams, said};
+use crate::lane::{Run, both_streams, genuine_snapshots, said};
 
 /// The viewer as committed.
 const VIEWER: &str = "core/src/export/html/page.html";
@@ -95,10 +95,7 @@ fn recordings(run: &Run) -> Result<Vec<(String, Vec<PathBuf>)>> {
         ("two runs".to_owned(), two.map(|job| job.join("recording.memtrace")).to_vec()),
         ("everything".to_owned(), vec![run.root.join("tests/golden/everything.memtrace")]),
     ];
-    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(PathBuf::from);
-    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    let pickles = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "pickle"));
-    for pickle in pickles {
+    for pickle in genuine_snapshots()? {
         let name = pickle.file_stem().context("a snapshot has a name")?.to_string_lossy().into_owned();
         found.push((name, vec![pickle]));
     }

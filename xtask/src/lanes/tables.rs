@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use xshell::cmd;
 
 use super::main_job;
+use crate::cached::python_environment;
+use crate::checks::counted;
 use crate::lane::{Run, said};
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -22,10 +24,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         recordings.iter().map(|(file, commit)| exported(run, &folder, file, commit)).collect::<Result<_>>()?;
     let runs = reports.len();
     let (script, queries) = (run.root.join("xtask/tables/check_queries.py"), run.root.join("docs/queries.md"));
-    let text = said(cmd!(run.shell, "{python} {script} {queries} {folder} {reports...}"))?;
-    print!("{text}");
-    let checks = text.lines().filter(|line| line.starts_with("ok ")).count();
-    ensure!(checks > 0, "nothing was checked");
+    let checks = counted(&said(cmd!(run.shell, "{python} {script} {queries} {folder} {reports...}"))?)?;
     Ok(format!("{checks} answers of DuckDB and Polars on {runs} runs"))
 }
 
@@ -43,15 +42,5 @@ fn exported(run: &Run, folder: &Path, recording: &Path, commit: &str) -> Result<
 
 /// A Python with DuckDB and Polars, in the cache.
 pub(super) fn python(run: &Run) -> Result<PathBuf> {
-    let (shell, cache) = (&run.shell, run.cache()?.join("tables"));
-    let requirements = run.root.join("xtask/tables/requirements.txt");
-    let (python, ready, content) = (cache.join("bin/python"), cache.join("ready"), shell.read_file(&requirements)?);
-    if shell.read_file(&ready).is_ok_and(|known| known == content) {
-        return Ok(python);
-    }
-    cmd!(shell, "python3 -m venv --clear {cache}").run()?;
-    cmd!(shell, "{python} -m pip install --quiet --no-deps --only-binary=:all: --require-hashes -r {requirements}")
-        .run()?;
-    shell.write_file(ready, content)?;
-    Ok(python)
+    Ok(python_environment(run, "tables")?.join("python"))
 }

@@ -6,8 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
+use crate::cached::python_environment;
 use crate::checks::Checks;
-use crate::lane::{Run, both_streams, said};
+use crate::lane::{Run, both_streams, genuine_snapshots, said};
 
 /// Commands about a snapshot with their exit codes, and what they say whichever it is. `fit` cannot know what PyTorch's libraries take.
 const COMMANDS: [(&str, i32, &str); 5] = [
@@ -48,7 +49,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 
 /// Builds the wheel with the tag of the oldest glibc that it runs on.
 pub(crate) fn make(run: &Run, out: &Path) -> Result<PathBuf> {
-    let maturin = maturin(run)?;
+    let maturin = python_environment(run, "wheel")?.join("maturin");
     let (shell, manifest) = (&run.shell, run.root.join("python/Cargo.toml"));
     said(cmd!(shell, "{maturin} build --quiet --profile dist --locked --manifest-path {manifest} --out {out}"))?;
     let wheels: Vec<PathBuf> =
@@ -58,29 +59,12 @@ pub(crate) fn make(run: &Run, out: &Path) -> Result<PathBuf> {
     Ok(wheel.clone())
 }
 
-/// In an environment in the cache.
-fn maturin(run: &Run) -> Result<PathBuf> {
-    let (shell, cache) = (&run.shell, run.cache()?.join("wheel"));
-    let requirements = run.root.join("xtask/wheel/requirements.txt");
-    let (python, ready, content) = (cache.join("bin/python"), cache.join("ready"), shell.read_file(&requirements)?);
-    if !shell.read_file(&ready).is_ok_and(|known| known == content) {
-        cmd!(shell, "python3 -m venv --clear {cache}").run()?;
-        cmd!(shell, "{python} -m pip install --quiet --no-deps --only-binary=:all: --require-hashes -r {requirements}")
-            .run()?;
-        shell.write_file(ready, content)?;
-    }
-    Ok(cache.join("bin/maturin"))
-}
-
 /// A generated snapshot, and genuine ones where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them.
 fn snapshots(user: &mut User, root: &Path) -> Result<Vec<String>> {
     let capture = root.join("tests/golden/everything.memtrace").display().to_string();
     user.runs(&format!("export {capture} --to pytorch -o generated.pickle"), 0, "wrote generated.pickle")?;
-    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(PathBuf::from);
-    let genuine = folder.map(std::fs::read_dir).transpose()?.into_iter().flatten().flatten().map(|entry| entry.path());
-    let genuine = genuine.filter(|path| path.extension().is_some_and(|end| end == "pickle"));
     let generated = user.folder.join("generated.pickle");
-    Ok(std::iter::once(generated).chain(genuine).map(|path| path.display().to_string()).collect())
+    Ok(std::iter::once(generated).chain(genuine_snapshots()?).map(|path| path.display().to_string()).collect())
 }
 
 struct User {

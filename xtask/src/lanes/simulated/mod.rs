@@ -28,6 +28,7 @@ pub(crate) use self::failing::run as failing;
 pub(crate) use self::fits::run as fits;
 pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
 pub(crate) use self::programs::run;
+pub(crate) use self::published::published;
 pub(crate) use self::ranks::run as ranks;
 pub(crate) use self::runner::run as runner;
 pub(crate) use self::unchanged::run as unchanged;

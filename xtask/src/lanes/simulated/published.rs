@@ -152,7 +152,7 @@ impl PublishedExamples {
 }
 
 /// The folder into which cargo unpacked the package.
-pub(super) fn published(run: &Run, manifest: &Path, package: &str) -> Result<PathBuf> {
+pub(crate) fn published(run: &Run, manifest: &Path, package: &str) -> Result<PathBuf> {
     let shell = &run.shell;
     let options = ["--quiet", "--locked", "--format-version=1"];
     let text = cmd!(shell, "cargo metadata {options...} --manifest-path {manifest}").quiet().read()?;
