@@ -179,23 +179,23 @@ mod bench {
 
     fn launches(library: *mut c_void, rounds: usize, launches: usize) {
         let cases = launch_cases(library);
+        compare("ns per launch", &cases, |case| case.name, rounds, |case| case.measure(launches));
+    }
+
+    fn compare<C>(title: &str, cases: &[C], name: fn(&C) -> &'static str, rounds: usize, measure: impl Fn(&C) -> f64) {
         let mut nanos = vec![Vec::new(); cases.len()];
         for round in 0..rounds {
             for place in 0..cases.len() {
                 let case = (place + round) % cases.len();
-                nanos[case].push(cases[case].measure(launches));
+                nanos[case].push(measure(&cases[case]));
             }
         }
-        let base = nanos[0].clone();
-        table("ns per launch", rounds, cases.iter().map(|case| case.name).zip(&mut nanos), &base);
-    }
-
-    fn table<'a>(title: &str, rounds: usize, rows: impl Iterator<Item = (&'a str, &'a mut Vec<f64>)>, base: &[f64]) {
         println!("{title:<44}{:>12}{:>12}{:>14}", "minimum", "median", "more, median");
-        for (name, nanos) in rows {
-            let mut more: Vec<f64> = nanos.iter().zip(base).map(|(this, base)| this - base).collect();
+        let base = nanos[0].clone();
+        for (case, nanos) in cases.iter().zip(&mut nanos) {
+            let mut more: Vec<f64> = nanos.iter().zip(&base).map(|(this, base)| this - base).collect();
             [&mut *nanos, &mut more].into_iter().for_each(|list| list.sort_unstable_by(f64::total_cmp));
-            println!("{name:<44}{:>12.1}{:>12.1}{:>14.1}", nanos[0], nanos[rounds / 2], more[rounds / 2]);
+            println!("{:<44}{:>12.1}{:>12.1}{:>14.1}", name(case), nanos[0], nanos[rounds / 2], more[rounds / 2]);
         }
     }
 
@@ -211,17 +211,9 @@ mod bench {
         let quick = !std::env::args().any(|argument| argument == "--bench") || std::env::args().any(|a| a == "--test");
         let (rounds, pairs) = if quick { (1, 32) } else { (21, 20_000) };
         let cases = cases(library);
-        let mut nanos = vec![Vec::new(); cases.len()];
-        for round in 0..rounds {
-            for place in 0..cases.len() {
-                let case = (place + round) % cases.len();
-                nanos[case].push(cases[case].measure(pairs));
-            }
-        }
         println!("{rounds} rounds of {pairs} pairs{}", if quick { ": a test, its figures mean nothing" } else { "" });
         println!("stacks of {} frames\n", frames(&cases));
-        let base = nanos[0].clone();
-        table("ns per alloc+free", rounds, cases.iter().map(|case| case.name).zip(&mut nanos), &base);
+        compare("ns per alloc+free", &cases, |case| case.name, rounds, |case| case.measure(pairs));
         println!();
         launches(library, rounds, pairs);
         println!();
