@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use memtrace_core::ReadOptions;
 use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, main_device, window, window_notes};
 use memtrace_core::report::{Report, ReportOptions};
 use memtrace_core::snapshot::SnapshotData;
 use memtrace_core::symbol::SymbolSources;
+use memtrace_core::{DeviceView, ReadOptions, Recording};
 
 use crate::arguments::{SelectionArgs, SourceArgs};
 use crate::failure::CommandFailure;
@@ -55,14 +55,25 @@ pub(crate) fn sources(args: &SourceArgs) -> Result<SymbolSources, CommandFailure
     Ok(sources)
 }
 
+/// The device of the user's arguments, which must be in the recording.
+pub(crate) fn device_of<'v, 'd>(
+    views: &'v Recording<'d>,
+    selection: &SelectionArgs,
+) -> Result<&'v DeviceView<'d>, CommandFailure> {
+    views.device_or_main(selection.device).ok_or_else(nothing_on_it)
+}
+
+fn nothing_on_it() -> CommandFailure {
+    CommandFailure::usage("the device of --device recorded nothing")
+}
+
 fn windowed(recording: RecordingFile, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
     if selection.from.is_none() && selection.to.is_none() {
         return Ok(recording);
     }
     let RecordingFile { path, data, .. } = recording;
     let _progress = Progress::of("replaying the log");
-    let device = device_or_main(&data, selection.device)
-        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
+    let device = device_or_main(&data, selection.device).ok_or_else(nothing_on_it)?;
     let span = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.span(&data, device)).transpose();
     let from = span(&selection.from)?.map_or_else(|| log_start_ns(device), |(from, _)| from);
     let to = span(&selection.to)?.map_or(data.process.duration_ns, |(_, to)| to);

@@ -2,12 +2,10 @@
 
 use clap::Args;
 use memtrace_core::analysis::Moment;
-use memtrace_core::report::Report;
 
-use super::report::options;
+use super::report;
 use crate::arguments::ReadingArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
 
 /// Print what could be better, the largest saving first
 #[derive(Args)]
@@ -20,12 +18,10 @@ pub(crate) struct AdviseArgs {
 }
 
 pub(crate) fn run(AdviseArgs { reading }: &AdviseArgs) -> Result<(), CommandFailure> {
-    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let options = options(reading, Moment::Peak, Vec::new());
-    let mut report = Report::of(&recording.data, &options)?;
-    (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
-    if report.findings.is_empty() {
-        report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
-    }
-    output::print(&report, Some((&recording.data, &options)), &reading.selection)
+    report::show(reading, Moment::Peak, Vec::new(), |report| {
+        (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
+        if report.findings.is_empty() {
+            report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
+        }
+    })
 }

@@ -18,5 +18,5 @@ pub(crate) struct LeaksArgs {
 }
 
 pub(crate) fn run(args: &LeaksArgs) -> Result<(), CommandFailure> {
-    report::show(&args.reading, Moment::End, Vec::new())
+    report::show(&args.reading, Moment::End, Vec::new(), |_| {})
 }

@@ -40,9 +40,7 @@ pub(crate) struct PlanArgs {
 pub(crate) fn run(args: &PlanArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(Some(&args.file), &args.selection)?;
     let views = Recording::new(&recording.data);
-    let device = views
-        .device_or_main(args.selection.device)
-        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
+    let device = input::device_of(&views, &args.selection)?;
     let (budget, card) = budget(device, &args.budget)?;
     let plan = device.plan(budget)?;
     let doubt = if card.is_some() { Fit::doubt(device) } else { Fit::doubt_of_peak(device) };

@@ -47,9 +47,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), selection)?;
     let views = Recording::new(&recording.data);
-    let device = views
-        .device_or_main(selection.device)
-        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
+    let device = input::device_of(&views, selection)?;
     let columns = if selection.json { COLUMNS } else { output::columns().clamp(40, 160) - 12 };
     let models = if args.allocator.is_empty() { compared(device) } else { args.allocator.clone() };
     let all: Vec<WhatIf> =

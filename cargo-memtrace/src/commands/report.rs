@@ -9,7 +9,6 @@ use memtrace_core::report::{Report, ReportOptions};
 
 use crate::arguments::{self, RanksArgs, ReadingArgs, SelectionArgs};
 use crate::failure::CommandFailure;
-use crate::input::RecordingFile;
 use crate::progress::Progress;
 use crate::{input, moment, output};
 
@@ -44,22 +43,23 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
     }
     let sections = args.by.iter().map(|by| by.section().to_owned()).collect();
     let reading = ReadingArgs { file: files.pop(), selection: args.selection.clone() };
-    show(&reading, args.at.clone(), sections)
+    show(&reading, args.at.clone(), sections, |_| {})
 }
 
-pub(super) fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
-    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let options = options(reading, moment, sections);
-    let mut report = report_of(&recording, &options)?;
+/// Prints a report, or the part of it that is left in it.
+pub(super) fn show(
+    reading: &ReadingArgs,
+    moment: Moment,
+    sections: Vec<String>,
+    leave: impl FnOnce(&mut Report),
+) -> Result<(), CommandFailure> {
+    let ReadingArgs { file, selection } = reading;
+    let recording = input::read_selected(file.as_deref(), selection)?;
+    let options = ReportOptions { device: selection.device, rows: selection.top, sections, moment };
+    let progress = Progress::of("computing the report");
+    let mut report = Report::of(&recording.data, &options)?;
+    drop(progress);
     report.notes.splice(0..0, recording.notes);
-    output::print(&report, Some((&recording.data, &options)), &reading.selection)
-}
-
-pub(super) fn report_of(recording: &RecordingFile, options: &ReportOptions) -> Result<Report, CommandFailure> {
-    let _progress = Progress::of("computing the report");
-    Ok(Report::of(&recording.data, options)?)
-}
-
-pub(super) fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
-    ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
+    leave(&mut report);
+    output::print(&report, Some((&recording.data, &options)), selection)
 }

@@ -3,10 +3,9 @@
 use clap::Args;
 use memtrace_core::analysis::Moment;
 
-use super::report::{options, report_of};
+use super::report;
 use crate::arguments::ReadingArgs;
 use crate::failure::CommandFailure;
-use crate::{input, output};
 
 /// Print blocks that were freed soon after they were allocated
 #[derive(Args)]
@@ -19,12 +18,10 @@ pub(crate) struct TemporariesArgs {
 }
 
 pub(crate) fn run(TemporariesArgs { reading }: &TemporariesArgs) -> Result<(), CommandFailure> {
-    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
-    let options = options(reading, Moment::Peak, vec!["temporaries".to_owned()]);
-    let mut report = report_of(&recording, &options)?;
-    (report.findings, report.totals) = (Vec::new(), Vec::new());
-    if report.sections.is_empty() {
-        report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
-    }
-    output::print(&report, Some((&recording.data, &options)), &reading.selection)
+    report::show(reading, Moment::Peak, vec!["temporaries".to_owned()], |report| {
+        (report.findings, report.totals) = (Vec::new(), Vec::new());
+        if report.sections.is_empty() {
+            report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
+        }
+    })
 }

@@ -41,9 +41,7 @@ pub(crate) fn run(args: &TimelineArgs) -> Result<(), CommandFailure> {
         return output::export(&recording.data, &TimelineSvg { device: selection.device, by }, &path);
     }
     let views = Recording::new(&recording.data);
-    let device = views
-        .device_or_main(selection.device)
-        .ok_or_else(|| CommandFailure::usage("the device of --device recorded nothing"))?;
+    let device = input::device_of(&views, selection)?;
     let columns = output::columns().clamp(40, 160) - 12;
     match (args.by, selection.json) {
         (None, true) => output::print_json(as_json(device, curve(device, 1000))),

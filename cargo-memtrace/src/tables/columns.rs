@@ -54,29 +54,17 @@ impl<'a> From<&'a String> for TableCell<'a> {
     }
 }
 
-impl From<i64> for TableCell<'_> {
-    fn from(number: i64) -> Self {
-        Self::Number(number)
-    }
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl From<$number> for TableCell<'_> {
+            fn from(number: $number) -> Self {
+                Self::Number(number.try_into().unwrap_or(i64::MAX))
+            }
+        }
+    )* };
 }
 
-impl From<u64> for TableCell<'_> {
-    fn from(number: u64) -> Self {
-        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
-    }
-}
-
-impl From<u32> for TableCell<'_> {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<usize> for TableCell<'_> {
-    fn from(number: usize) -> Self {
-        (number as u64).into()
-    }
-}
+numbers!(i64, u64, u32, usize);
 
 impl From<bool> for TableCell<'_> {
     fn from(flag: bool) -> Self {
