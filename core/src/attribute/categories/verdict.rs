@@ -1,9 +1,9 @@
 //! Verdicts on single blocks, and what becomes of them next to those on similar blocks.
 
 use super::either::Either;
-use crate::attribute::hashed::HashMap;
 use crate::attribute::hint::Hint;
 use crate::attribute::lifetimes::HintedLifetime;
+use crate::hashed::HashMap;
 use crate::snapshot::{Category, LogPosition, NEVER, StackId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::num::{NonZeroU32, NonZeroU64};
 use crate::attribute::copies::copies_of_models;
 use crate::attribute::gradients::{self, GradientCounts};
 use crate::attribute::growing::growing;
-use crate::attribute::hashed::{HashMap, HashSet};
 use crate::attribute::hint::Hint;
 use crate::attribute::history::AllocationHistory;
 use crate::attribute::lifetimes::HintedLifetime;
@@ -14,6 +13,7 @@ use crate::attribute::torch::is_python;
 use crate::attribute::use_flow::UseFlows;
 use crate::attribute::workers::ProgramsWork;
 use crate::attribute::{AllocationSite, Attribution, allocation_site, torch_gradients};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{ContextId, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
 /// The evidence for verdicts.
