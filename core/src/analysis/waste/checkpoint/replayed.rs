@@ -1,0 +1,97 @@
+//! A call that is made twice, and what happens then beside the log.
+
+use std::collections::HashSet;
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use super::ModuleCall;
+use super::details::{Freed, details, freed_with_gradient, has_shared_gradients, size};
+use super::steps::Steps;
+use crate::analysis::waste::replay::Stop;
+use crate::recording::DeviceView;
+use crate::snapshot::{NEVER, Record, RecordKind};
+
+/// The scalar of the pass within, and its gradient.
+const SCALAR: i64 = 4;
+
+/// A call that is made twice.
+pub(super) struct Replayed {
+    /// Its end.
+    end: usize,
+    /// What it allocates and frees itself, in order.
+    own: Vec<i64>,
+    /// Sum of what it keeps.
+    pub(super) kept: i64,
+    /// Blocks other than its result that it keeps.
+    activations: Vec<Freed>,
+    /// Blocks of its steps, other than gradients, that are there after the last one.
+    pub(super) details: Vec<Freed>,
+    /// Blocks that are freed with the gradient of the result, which the wrapper's node has to its end.
+    of_result: Vec<Freed>,
+    /// Which blocks these are is known, and no variable of it is another call's, too.
+    pub(super) is_exact: bool,
+    pub(super) result: i64,
+    input: i64,
+    /// From the first alloc of its first step to the alloc after its last one.
+    pass: Range<usize>,
+}
+
+impl Replayed {
+    pub(super) fn of(device: &DeviceView<'_>, steps: &Steps, call: &ModuleCall) -> Option<Self> {
+        let records = device.records.get(call.records.clone())?;
+        let own = records.iter().filter(|record| record.thread == call.thread);
+        let of = |kind| own.clone().filter(move |record| record.kind == kind);
+        let made: HashSet<NonZeroU64> = of(RecordKind::Alloc).filter_map(|record| record.alloc_seq).collect();
+        let (first, last, result) = steps.within(&made)?;
+        let lives = || of(RecordKind::Alloc).filter_map(|record| device.lifetimes().get(record.alloc_seq?));
+        let end = call.records.end;
+        let kept = || lives().filter(|life| life.to == NEVER || life.to as usize > end);
+        // The result is the last of what the backward pass knows, and lives on.
+        kept().filter(|life| steps.by_forward.contains_key(&life.seq)).last().filter(|life| life.seq == result)?;
+        let (_, before) = *steps.all.get(steps.after(last))?;
+        let input = device.lifetimes().get(before).filter(|life| (life.from as usize) <= call.records.start)?;
+        let after = device.records.get(last + 1..)?.iter();
+        let next = after.take_while(|record| record.kind != RecordKind::Alloc || record.thread != call.thread).count();
+        let pass = first..last + 1 + next;
+        let change = |record: &&Record| match (record.kind, record.alloc_seq) {
+            (RecordKind::Alloc, _) => Some(size(record.size)),
+            (_, Some(seq)) if made.contains(&seq) => Some(-size(record.size)),
+            _ => None,
+        };
+        let result = device.lifetimes().get(result)?;
+        let mut details = details(device, call.thread, &pass, input.block.size);
+        let gradient = steps.gradient_before(device, &pass, result.block.size);
+        details.extend(gradient.filter(|life| life.to as usize > pass.end).map(|life| Some(Freed::of(life))));
+        let places = steps.by_forward.get(&result.seq)?;
+        let (of_first, of_result) = ((first, *places.last()?), (gradient.map(|life| life.seq), result.block.size));
+        Some(Self {
+            end,
+            own: own.clone().filter_map(|record| change(&record)).collect(),
+            kept: kept().map(|life| size(life.block.size)).sum(),
+            activations: kept().filter(|life| life.seq != result.seq).map(Freed::of).collect(),
+            of_result: freed_with_gradient(device, call.thread, of_first, of_result),
+            is_exact: details.iter().all(Option::is_some) && !has_shared_gradients(device, &pass),
+            details: details.into_iter().flatten().collect(),
+            result: size(result.block.size),
+            input: size(input.block.size),
+            pass,
+        })
+    }
+
+    /// What happens beside the log. What is `gone` is a detail of a call, and freed before.
+    pub(super) fn stops<'a>(&'a self, gone: &'a HashSet<NonZeroU64>) -> impl Iterator<Item = Stop> + 'a {
+        let Self { end, kept, result, input, pass, .. } = self;
+        let copied = Stop::before(*end, vec![*result, -kept]);
+        let of_result = || self.of_result.iter().filter(|block| !gone.contains(&block.seq));
+        let beside: i64 = self.details.iter().chain(of_result()).map(|block| block.size).sum();
+        // The gradient of the result is there twice.
+        let own_pass = [SCALAR, SCALAR, *result, *result, -result, -SCALAR];
+        let begins = [&[*input], &self.own[..], &own_pass].concat();
+        let all = begins.iter().sum::<i64>();
+        let ends = vec![-(all - result) - beside, *input, *input, -input, -input, -result];
+        let again = [Stop::before(pass.start, begins), Stop::before(pass.end, ends).first()];
+        let freed = self.activations.iter().chain(&self.details).chain(of_result());
+        let freed = freed.filter_map(|block| Some(Stop::with(block.at?, block.size)));
+        again.into_iter().chain([copied]).chain(freed)
+    }
+}
