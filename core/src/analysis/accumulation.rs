@@ -3,7 +3,7 @@
 use super::breakdown::at;
 use super::labels::{Labels, line_label};
 use crate::attribute::{AllocationSite, Attribution, HintedLifetime, allocation_site, is_interpreter};
-use crate::hashed::HashMap;
+use crate::hashed::{HashMap, HashSet};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, LogPosition, NEVER, Record, StackId};
 
@@ -91,12 +91,13 @@ fn is_repeated(data: &Attribution<'_>, lives: &[Allocated<'_>]) -> bool {
         AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(std::ptr::from_ref(frame)),
         AllocationSite::Unknown => None,
     };
-    let mut by_call: HashMap<Option<*const Frame>, Vec<Allocated<'_>>> = HashMap::default();
-    for one in lives {
+    let mut by_call: HashMap<Option<*const Frame>, (HashSet<Option<LogPosition>>, usize)> = HashMap::default();
+    lives.iter().any(|one| {
         let call = calls.entry(one.life.stack).or_insert_with_key(|stack| call_of(*stack));
-        by_call.entry(*call).or_default().push(*one);
-    }
-    by_call.into_values().any(|of_call| repetitions(&of_call).1 >= PARTS)
+        let (passes, count) = by_call.entry(*call).or_default();
+        *count += usize::from(one.pass.is_none() || passes.insert(one.pass));
+        *count >= PARTS
+    })
 }
 
 fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {

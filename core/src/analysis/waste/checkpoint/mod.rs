@@ -9,20 +9,18 @@
 //! Which steps are the call's is known from [`pairings`](crate::attribute::Pairings). The input is supposed to be what the call after it in the
 //! backward pass returned, and to be used by the module alone; with another input, the peak may differ by three times its size.
 
+mod calls;
 mod details;
 mod replayed;
 mod steps;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashSet;
 
+use self::calls::{ModuleCall, families};
 use self::replayed::Replayed;
 use self::steps::Steps;
 use super::replay::LogReplay;
-use crate::analysis::scopes::name_pattern;
-use crate::attribute::module;
 use crate::recording::DeviceView;
-use crate::snapshot::{ContextId, ThreadId};
 
 /// Modules, or one, with which the peak is lower if they are checkpointed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,36 +77,4 @@ fn checkpoint(device: &DeviceView<'_>, log: &LogReplay, steps: &Steps, calls: &[
         peak_without,
         is_exact: replayed.iter().all(|call| call.is_exact),
     })
-}
-
-/// A call of a module.
-#[derive(Clone, Debug)]
-struct ModuleCall {
-    path: String,
-    thread: ThreadId,
-    from_ns: u64,
-    to_ns: u64,
-    /// Its records, and those of other threads between them.
-    records: Range<usize>,
-}
-
-/// The calls of modules; of those whose paths differ in numbers only, together.
-fn families(device: &DeviceView<'_>) -> Vec<Vec<ModuleCall>> {
-    let data = device.data();
-    let is_module = |context: ContextId| data.contexts.get(context.0 as usize).is_some_and(|node| node.module);
-    let mut found: BTreeMap<String, Vec<ModuleCall>> = BTreeMap::new();
-    let mut open: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
-    for mark in device.marks.iter().filter(|mark| is_module(mark.context)) {
-        let key = (mark.thread, mark.context);
-        if mark.enter {
-            open.insert(key, mark.time_ns);
-            continue;
-        }
-        let Some((from_ns, path)) = open.remove(&key).zip(module(data, mark.context)) else { continue };
-        let at = |ns| device.records.partition_point(|record| record.time_ns <= ns);
-        let (to_ns, records) = (mark.time_ns, at(from_ns)..at(mark.time_ns));
-        let pattern = name_pattern(&path);
-        found.entry(pattern).or_default().push(ModuleCall { path, thread: mark.thread, from_ns, to_ns, records });
-    }
-    found.into_values().collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use super::ModuleCall;
+use super::calls::ModuleCall;
 use super::details::{Freed, details, freed_with_gradient, has_shared_gradients, size};
 use super::steps::Steps;
 use crate::analysis::waste::replay::Stop;
