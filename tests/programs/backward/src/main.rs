@@ -1,13 +1,15 @@
 //! Trains small networks with a copy of candle that says which node its backward pass has reached, and compares with the
 //! pairings of the recording, which knows the order of the nodes, uses of blocks, or both. Prints for each network the bytes that its backward
 //! passes allocated on the training thread: right, unknown, wrong; and what other threads allocated, which is never paired. Fails
-//! if a byte is wrong or less is right than must be. `cargo xtask backward` builds it. The name of a network selects it.
+//! if a byte is wrong or less is right than must be. `cargo xtask backward` builds it. The name of a network selects it. `twins` shows what
+//! a log without either cannot say.
 
 mod check;
 mod held_out;
 mod held_out_uses;
 mod models;
 mod truth;
+mod twins;
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -80,6 +82,12 @@ fn main() -> ExitCode {
                 }
             }
         }
+    }
+    if is_asked("twins") {
+        failed |= !twins::check().unwrap_or_else(|error| {
+            println!("twins: {error}");
+            false
+        });
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
