@@ -12,12 +12,12 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Device, Module, Result, Tensor};
+use candle_core::{DType, Device, Module, Result, Tensor, Var};
 use candle_nn::{Optimizer, SGD};
-use memtrace::analysis::checkpoints;
+use memtrace::analysis::{Key, Part, checkpoints};
 use memtrace::candle::Traced;
 use memtrace::{DeviceView, Snapshot};
-use networks::{Network, Part};
+use networks::Network;
 use wrapper::{Checkpointed, Gradients};
 
 #[global_allocator]
@@ -102,7 +102,29 @@ fn one(name: &str, way: &str, as_report: bool) -> Outcome<bool> {
         println!("{}", snapshot.report());
         return Ok(true);
     }
+    if way == "names" {
+        layers_have_their_parameters(&network, &snapshot)?;
+    }
     print(&snapshot, way)
+}
+
+/// Each part of the network that shares no variable has a row with the bytes of its variables.
+fn layers_have_their_parameters(network: &Network, snapshot: &Snapshot) -> Outcome<()> {
+    let device = snapshot.device(memtrace::Device::Cuda(0)).ok_or("the GPU was not recorded")?;
+    let view = DeviceView::of(snapshot, device);
+    let costs = view.at_peak().costs(Key::Layer);
+    let users =
+        |var: &Var| network.parts.iter().filter(|part| part.vars.iter().any(|own| own.id() == var.id())).count();
+    for part in network.parts.iter().filter(|part| !part.vars.is_empty() && part.vars.iter().all(|var| users(var) == 1))
+    {
+        let theory: usize = part.vars.iter().map(|var| var.elem_count() * var.dtype().size_in_bytes()).sum();
+        let row = costs.iter().find(|cost| cost.row.label == part.name).and_then(|cost| cost.parts);
+        let found = row.map(|parts| parts[Part::Parameters as usize]);
+        if found != Some(theory as u64) {
+            return Err(format!("{}: {found:?} bytes of parameters, in theory {theory}", part.name).into());
+        }
+    }
+    Ok(())
 }
 
 fn with_names(network: &Network, loss: &Tensor) -> Result<GradStore> {
@@ -150,7 +172,7 @@ fn train(network: &Network, by_hand: bool, backward: &dyn Fn(&Tensor) -> Result<
 }
 
 /// Checkpointed if its name has a number and there are gradients to put its own to.
-fn module(part: &Part, gradients: Option<&Gradients>) -> Box<dyn Module> {
+fn module(part: &networks::Part, gradients: Option<&Gradients>) -> Box<dyn Module> {
     let module = Traced::new(&part.name, part.module.clone());
     match gradients.filter(|_| part.name.contains(|c: char| c.is_ascii_digit())) {
         Some(gradients) => {
