@@ -9,7 +9,7 @@ use super::details::{Freed, details, freed_with_gradient, has_shared_gradients, 
 use super::steps::Steps;
 use crate::analysis::waste::replay::Stop;
 use crate::recording::DeviceView;
-use crate::snapshot::{NEVER, Record, RecordKind};
+use crate::snapshot::{Lifetime, RecordKind};
 
 /// The scalar of the pass within, and its gradient.
 const SCALAR: i64 = 4;
@@ -37,38 +37,28 @@ pub(super) struct Replayed {
 }
 
 impl Replayed {
+    /// `None` if its steps are not known, or nothing that leads to a variable came before it.
     pub(super) fn of(device: &DeviceView<'_>, steps: &Steps, call: &ModuleCall) -> Option<Self> {
-        let records = device.records.get(call.records.clone())?;
-        let own = records.iter().filter(|record| record.thread == call.thread);
-        let of = |kind| own.clone().filter(move |record| record.kind == kind);
-        let made: HashSet<NonZeroU64> = of(RecordKind::Alloc).filter_map(|record| record.alloc_seq).collect();
-        let (first, last, result) = steps.within(&made)?;
-        let lives = || of(RecordKind::Alloc).filter_map(|record| device.lifetimes().get(record.alloc_seq?));
-        let end = call.records.end;
-        let kept = || lives().filter(|life| life.to == NEVER || life.to as usize > end);
+        let made = Made::of(device, call)?;
+        let (first, last, result) = steps.within(&made.seqs)?;
         // The result is the last of what the backward pass knows, and lives on.
-        kept().filter(|life| steps.by_forward.contains_key(&life.seq)).last().filter(|life| life.seq == result)?;
+        let of_pass = made.kept().filter(|life| steps.by_forward.contains_key(&life.seq)).last();
+        let result = of_pass.filter(|life| life.seq == result)?;
         let (_, before) = *steps.all.get(steps.after(last))?;
         let input = device.lifetimes().get(before).filter(|life| (life.from as usize) <= call.records.start)?;
         let after = device.records.get(last + 1..)?.iter();
         let next = after.take_while(|record| record.kind != RecordKind::Alloc || record.thread != call.thread).count();
         let pass = first..last + 1 + next;
-        let change = |record: &&Record| match (record.kind, record.alloc_seq) {
-            (RecordKind::Alloc, _) => Some(size(record.size)),
-            (_, Some(seq)) if made.contains(&seq) => Some(-size(record.size)),
-            _ => None,
-        };
-        let result = device.lifetimes().get(result)?;
-        let mut details = details(device, call.thread, &pass, input.block.size);
         let gradient = steps.gradient_before(device, &pass, result.block.size);
+        let mut details = details(device, call.thread, &pass, input.block.size);
         details.extend(gradient.filter(|life| life.to as usize > pass.end).map(|life| Some(Freed::of(life))));
-        let places = steps.by_forward.get(&result.seq)?;
-        let (of_first, of_result) = ((first, *places.last()?), (gradient.map(|life| life.seq), result.block.size));
+        let of_first = (first, *steps.by_forward.get(&result.seq)?.last()?);
+        let of_result = (gradient.map(|life| life.seq), result.block.size);
         Some(Self {
-            end,
-            own: own.clone().filter_map(|record| change(&record)).collect(),
-            kept: kept().map(|life| size(life.block.size)).sum(),
-            activations: kept().filter(|life| life.seq != result.seq).map(Freed::of).collect(),
+            end: made.end,
+            kept: made.kept().map(|life| size(life.block.size)).sum(),
+            activations: made.kept().filter(|life| life.seq != result.seq).map(Freed::of).collect(),
+            own: made.own,
             of_result: freed_with_gradient(device, call.thread, of_first, of_result),
             is_exact: details.iter().all(Option::is_some) && !has_shared_gradients(device, &pass),
             details: details.into_iter().flatten().collect(),
@@ -93,5 +83,38 @@ impl Replayed {
         let freed = self.activations.iter().chain(&self.details).chain(of_result());
         let freed = freed.filter_map(|block| Some(Stop::with(block.at?, block.size)));
         again.into_iter().chain([copied]).chain(freed)
+    }
+}
+
+/// What a call allocates.
+struct Made<'d> {
+    end: usize,
+    seqs: HashSet<NonZeroU64>,
+    lives: Vec<&'d Lifetime>,
+    /// Its allocs, and frees of these, as changes of the total.
+    own: Vec<i64>,
+}
+
+impl<'d> Made<'d> {
+    fn of(device: &'d DeviceView<'_>, call: &ModuleCall) -> Option<Self> {
+        let end = call.records.end;
+        let (mut seqs, mut lives, mut own) = (HashSet::new(), Vec::new(), Vec::new());
+        let records = device.records.get(call.records.clone())?.iter();
+        for record in records.filter(|record| record.thread == call.thread) {
+            let Some(seq) = record.alloc_seq else { continue };
+            if record.kind == RecordKind::Alloc {
+                seqs.insert(seq);
+                lives.extend(device.lifetimes().get(seq));
+                own.push(size(record.size));
+            } else if seqs.contains(&seq) {
+                own.push(-size(record.size));
+            }
+        }
+        Some(Self { end, seqs, lives, own })
+    }
+
+    /// What is there when the call has ended.
+    fn kept(&self) -> impl Iterator<Item = &'d Lifetime> {
+        self.lives.iter().copied().filter(|life| life.to as usize > self.end)
     }
 }

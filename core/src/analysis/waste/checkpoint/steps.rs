@@ -8,6 +8,9 @@ use super::details::{is_detail, is_sum};
 use crate::recording::DeviceView;
 use crate::snapshot::Lifetime;
 
+/// More blocks than the steps have that may come between a gradient and its use.
+const NEAR: usize = 1024;
+
 /// The blocks of backward passes whose forward call is known, with the positions of their allocs.
 pub(super) struct Steps {
     pub(super) by_forward: HashMap<NonZeroU64, Vec<usize>>,
@@ -46,7 +49,7 @@ impl Steps {
         pass: &Range<usize>,
         size: u64,
     ) -> Option<&'d Lifetime> {
-        let before = self.all.get(..self.all.partition_point(|(at, _)| *at < pass.start))?.iter().rev();
+        let before = self.all.get(..self.all.partition_point(|(at, _)| *at < pass.start))?.iter().rev().take(NEAR);
         let lives = before.filter_map(|(at, _)| device.lifetimes().get(device.records.get(*at)?.alloc_seq?));
         let mut of_size = lives.filter(|life| life.block.size == size && life.to as usize > pass.start);
         of_size.find(|life| is_sum(device, life) && is_detail(device, life, pass.end) != Some(false))
