@@ -124,9 +124,14 @@ fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(u
 
 /// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
 fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedLifetime>> {
-    let (numbers, count) = repetitions(lives);
-    let (first, newest) = lives.first().zip(lives.last()).filter(|_| count >= PARTS)?;
+    let (first, newest) = lives.first().zip(lives.last())?;
     let stays = |one: &&Allocated<'_>| one.life.is_live_at(newest.life.from);
+    // One block at least of each part but the first must stay.
+    lives.iter().filter(stays).nth(PARTS - 2)?;
+    let (numbers, count) = repetitions(lives);
+    if count < PARTS {
+        return None;
+    }
     let since_first = |seq: u64| u128::from(seq.saturating_sub(first.life.seq.get()));
     let place =
         |life: &HintedLifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
