@@ -64,6 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn table(names: &[&str]) -> Outcome<bool> {
+    if let Some(unknown) = names.iter().find(|name| NETWORKS.iter().all(|(known, _)| known != *name)) {
+        return Err(format!("no network is called {unknown}").into());
+    }
     println!(
         "{:14} {:6} {:24} {:>11} {:>19} {:>11}",
         "network", "known", "checkpointed", "peak", "predicted", "by hand"
