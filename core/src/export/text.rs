@@ -8,7 +8,8 @@ use super::{Export, LeftOut};
 use crate::analysis::Part;
 use crate::error::Error;
 use crate::report::{
-    ALL_RANKS, CUMULATIVE, Cell, ITS_CHANGE, LARGEST_ROW, Report, ReportOptions, Section, device_memory, sampled,
+    ALL_RANKS, CUMULATIVE, Cell, ITS_CHANGE, LARGEST_ROW, Report, ReportOptions, Section, TEMPORARY, device_memory,
+    sampled,
 };
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
@@ -16,7 +17,7 @@ use crate::visible;
 
 /// Characters of a line from which on a table shows the columns that are not needed to read it.
 const ROOM_FOR_ALL: usize = 110;
-const NOT_NEEDED: [&str; 4] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS, ITS_CHANGE];
+const NOT_NEEDED: [&str; 5] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS, ITS_CHANGE, TEMPORARY];
 
 /// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
 #[derive(Clone, Debug)]
@@ -177,10 +178,13 @@ mod tests {
 
     #[test]
     fn a_table_of_all_parts_fits_on_a_terminal() {
-        let columns: Vec<&'static str> = Part::ALL.iter().map(|part| part.word()).chain(["Location"]).collect();
+        let columns: Vec<&'static str> =
+            Part::ALL.iter().map(|part| part.word()).chain([TEMPORARY, "Location"]).collect();
         let mut section = Section::of_columns("parts", "Parts", &columns);
-        section
-            .partial_row(vec![Cell::Sum(1023 << 20); Part::ALL.len()], "examples/resnet/model.rs:105 (forward)".into());
+        section.partial_row(
+            vec![Cell::Sum(1023 << 20); Part::ALL.len() + 1],
+            "examples/resnet/model.rs:105 (forward)".into(),
+        );
         let lines = |width: usize| {
             let options = Text { width, ..Text::default() };
             let mut page = Page { text: String::new(), options: &options };

@@ -35,7 +35,7 @@ pub(crate) use ranks::{ALL_RANKS, ITS_CHANGE, LARGEST_ROW};
 pub use ranks::{counted as counted_ranks, missing_ranks, rank_names};
 pub(crate) use rows::{NamedRows, Row};
 pub use section::{Cell, Section};
-pub(crate) use tables::{CUMULATIVE, shown_scopes};
+pub(crate) use tables::{CUMULATIVE, TEMPORARY, shown_scopes};
 pub use what_if::{packing_line, what_if_answer, what_if_choice, what_if_holders, what_if_notes, what_if_section};
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES};

@@ -17,7 +17,7 @@ const LINES: usize = 4;
 /// The sum of a row and of those above it.
 pub(crate) const CUMULATIVE: &str = "Cumulative";
 /// The largest temporary block of a row.
-const TEMPORARY: &str = "Temporary";
+pub(crate) const TEMPORARY: &str = "Temporary";
 
 /// The breakdown tables shown in these places.
 pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
@@ -100,10 +100,6 @@ fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options
         let temporary = has_temporaries.then(|| temporary(rows).map_or(Cell::Nothing, Cell::Bytes));
         [Cell::Sum(bytes), share].into_iter().chain(columns.iter().map(part)).chain(temporary).collect::<Vec<Cell>>()
     };
-    if has_temporaries {
-        section.about =
-            vec![format!("{TEMPORARY} is the largest block that was needed for a moment only; not in Mem.")];
-    }
     let rows = fold(&rows, options.rows, breakdown.total, |cost| cost.row.bytes);
     section.rows_and_more(rows, |cost| (None, &cost.row.label), cells);
     section.named = Some(NamedRows::Live(NamedRow::first(NamedRow::all_of(table, live), options.rows)));
