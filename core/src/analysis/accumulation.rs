@@ -31,16 +31,8 @@ pub struct AccumulatingLine {
 /// The lines at which memory accumulates, those with most bytes first. Blocks that a sample stands for do not count, nor
 /// do parameters, optimizer state, and caches of keys and values, which are meant to stay.
 pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
-    let categories = device.categories();
-    let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
-    let counts = |life: &HintedLifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
-    let mut labels = Labels::of_stacks(device.data(), line_label);
-    let mut by_line: Vec<Vec<Allocated>> = Vec::new();
-    for (life, _) in categories.lives().filter(|(life, category)| counts(life) && !is_meant(*category)) {
-        at(&mut by_line, labels.number_at(life.stack.0)).push(Allocated { life, pass: categories.pass_of(life) });
-    }
-    let last = categories.lives().last().map_or(0, |(life, _)| life.seq.get());
-    let line = |(line, lives): (&str, Vec<Allocated>)| {
+    let last = device.categories().lives().last().map_or(0, |(life, _)| life.seq.get());
+    let line = |(line, lives): (String, Vec<Allocated<'_>>)| {
         let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
         // An interpreter's blocks are objects of a program whose lines nobody knows.
         if module.is_some_and(is_interpreter) || !is_repeated(device.data(), &lives) {
@@ -49,17 +41,43 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
         let (repetitions, mut stays) = of_line(lives, last, module.is_none())?;
         stays.sort_unstable_by_key(|life| life.seq);
         let bytes = |of: &mut dyn Iterator<Item = &&HintedLifetime>| of.map(|life| life.size).sum();
-        Some(AccumulatingLine {
-            line: line.to_owned(),
-            repetitions,
-            stays: stays.iter().map(|life| block_of(device, life)).collect(),
-            bytes: bytes(&mut stays.iter()),
-            bytes_at_end: bytes(&mut stays.iter().filter(|life| life.to == NEVER)),
-        })
+        let bytes_at_end = bytes(&mut stays.iter().filter(|life| life.to == NEVER));
+        let bytes = bytes(&mut stays.iter());
+        let stays = stays.iter().map(|life| block_of(device, life)).collect();
+        Some(AccumulatingLine { line, repetitions, stays, bytes, bytes_at_end })
     };
-    let mut lines: Vec<AccumulatingLine> = labels.names().zip(by_line).filter_map(line).collect();
+    let mut lines: Vec<AccumulatingLine> = lines_that_go_on(device, last).into_iter().filter_map(line).collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
     lines
+}
+
+/// The allocations of the lines that may accumulate. Most lines leave nothing, so theirs are not gathered. `last` is the
+/// number of the last block of all.
+fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, Vec<Allocated<'a>>)> {
+    let categories = device.categories();
+    let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
+    let counts = |life: &HintedLifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
+    let lives = || categories.lives().filter(|(life, of)| counts(life) && !is_meant(*of)).map(|(life, _)| life);
+    let mut labels = Labels::of_stacks(device.data(), line_label);
+    let (mut of_lines, mut of_stacks): (Vec<Spread>, Vec<Spread>) = Default::default();
+    for life in lives() {
+        at(&mut of_lines, labels.number_at(life.stack.0)).allocates(life);
+        at(&mut of_stacks, life.stack.0 as usize).allocates(life);
+    }
+    for life in lives() {
+        of_lines[labels.number_at(life.stack.0)].is_left(life, last);
+        of_stacks[life.stack.0 as usize].is_left(life, last);
+    }
+    let mut by_line: Vec<Option<Vec<Allocated>>> = of_lines.iter().map(|line| line.goes_on().then(Vec::new)).collect();
+    for (stack, _) in of_stacks.iter().enumerate().filter(|(_, stack)| stack.goes_on()) {
+        by_line[labels.number_at(stack as u32)].get_or_insert_default();
+    }
+    for life in lives() {
+        if let Some(line) = &mut by_line[labels.number_at(life.stack.0)] {
+            line.push(Allocated { life, pass: categories.pass_of(life) });
+        }
+    }
+    labels.names().zip(by_line).filter_map(|(name, lives)| Some((name.to_owned(), lives?))).collect()
 }
 
 /// An allocation of a line.
@@ -68,6 +86,43 @@ struct Allocated<'a> {
     life: &'a HintedLifetime,
     /// The backward pass, or the step of an optimizer, that it is part of, by where that begins.
     pass: Option<LogPosition>,
+}
+
+/// In which parts of all allocations since its first a line, or a call stack, left something.
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    first: Option<u64>,
+    newest: LogPosition,
+    parts: [bool; PARTS],
+}
+
+impl Spread {
+    fn of(lives: &[Allocated<'_>], last: u64) -> Self {
+        let mut spread = Self::default();
+        lives.iter().for_each(|one| spread.allocates(one.life));
+        lives.iter().for_each(|one| spread.is_left(one.life, last));
+        spread
+    }
+
+    /// In the order of allocation.
+    fn allocates(&mut self, life: &HintedLifetime) {
+        self.first.get_or_insert(life.seq.get());
+        self.newest = life.from;
+    }
+
+    /// After all have been allocated: is it one that was live when the newest was? `last` is the number of the last block
+    /// of all.
+    fn is_left(&mut self, life: &HintedLifetime, last: u64) {
+        if let Some(first) = self.first.filter(|_| life.is_live_at(self.newest)) {
+            let since_first = |seq: u64| u128::from(seq.saturating_sub(first));
+            let part = since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1);
+            self.parts[(part as usize).min(PARTS - 1)] = true;
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.parts.iter().filter(|part| **part).count() >= MOST_PARTS
+    }
 }
 
 /// The number of each allocation's repetition, and how many there are. A pass is one, however often it allocates.
@@ -124,25 +179,21 @@ fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(u
 
 /// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
 fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedLifetime>> {
-    let (first, newest) = lives.first().zip(lives.last())?;
+    let newest = lives.last()?;
     let stays = |one: &&Allocated<'_>| one.life.is_live_at(newest.life.from);
-    // One block at least of each part but the first must stay.
-    lives.iter().filter(stays).nth(PARTS - 2)?;
+    if !Spread::of(lives, last).goes_on() {
+        return None;
+    }
     let (numbers, count) = repetitions(lives);
     if count < PARTS {
         return None;
     }
-    let since_first = |seq: u64| u128::from(seq.saturating_sub(first.life.seq.get()));
-    let place =
-        |life: &HintedLifetime| (since_first(life.seq.get()) * PARTS as u128 / (since_first(last) + 1)) as usize;
-    let (mut of_repetitions, mut of_all) = ([false; PARTS], [false; PARTS]);
-    for (number, one) in numbers.iter().zip(lives).filter(|(_, one)| stays(one)) {
-        of_repetitions[number * PARTS / count] = true;
-        of_all[place(one.life).min(PARTS - 1)] = true;
+    let mut parts = [false; PARTS];
+    for (number, _) in numbers.iter().zip(lives).filter(|(_, one)| stays(one)) {
+        parts[number * PARTS / count] = true;
     }
-    let goes_on =
-        of_repetitions.iter().skip(1).all(|part| *part) && of_all.iter().filter(|part| **part).count() >= MOST_PARTS;
-    if !goes_on {
+    // One block at least of each part but the first must stay.
+    if !parts.iter().skip(1).all(|part| *part) {
         return None;
     }
     let half: Vec<_> =

@@ -39,9 +39,12 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
             }
         }
     }
-    let works = |function: &Function<'_>| work.contains(function) && !do_more.contains(function);
+    work.retain(|function| !do_more.contains(function));
+    if work.is_empty() {
+        return;
+    }
     for life in lives {
-        life.of_stack.in_forward |= functions.get(life.stack).is_some_and(|function| works(&function));
+        life.of_stack.in_forward |= functions.get(life.stack).is_some_and(|function| work.contains(&function));
     }
 }
 
