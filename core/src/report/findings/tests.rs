@@ -196,14 +196,20 @@ fn one_long_statement_is_no_growth() {
 
 #[test]
 fn what_has_no_names_is_told_apart_by_its_call_stacks() {
-    let mut trace = Story::cpu();
-    trace.stacks(stacks(vec![Frame::default(); 2], [[0], [1]]));
-    for at in 0..40 {
-        trace.alloc(at, 1000).on(StackId(1)).alloc("other", 1000).on(StackId(2)).free("other");
-    }
-    let finding = found(&trace);
     let what = "memory accumulates: 40 of the 40 blocks allocated here stay, 1000 B each";
-    assert_eq!(finding.first().map(|finding| &*finding.what), Some(what), "{finding:?}");
+    for is_freed in [false, true] {
+        let mut trace = Story::cpu();
+        trace.stacks(stacks(vec![Frame::default(); 2], [[0], [1]]));
+        for at in 0..40 {
+            trace.alloc(at, 1000).on(StackId(1)).alloc("other", 1000).on(StackId(2)).free("other");
+        }
+        if is_freed {
+            (0..40).for_each(|at| _ = trace.free(at));
+            trace.alloc("other", 1000).on(StackId(2));
+        }
+        let finding = found(&trace);
+        assert_eq!(finding.first().map(|finding| &*finding.what), Some(what), "{is_freed}: {finding:?}");
+    }
 }
 
 #[test]
