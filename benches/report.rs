@@ -36,8 +36,8 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Mark, Record, RecordKind, Snapsh
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// How much longer reading and the report of a million records may take than reading alone. Of the report, two thirds are
-/// categories, which need each block's whole lifetime; the rest is one pass over the log for temporaries, one for blocks
+/// How much longer reading and the report of a million records may take than reading alone. Of the report, two fifths are
+/// categories, and one sixth are the lifetimes that they need; the rest is one pass over the log for temporaries, one for blocks
 /// that are live twice, and the names in tables.
 const MOST_TIMES_READING: f64 = 3.0;
 /// Bytes of the process that reports a million records.
