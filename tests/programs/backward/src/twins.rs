@@ -1,6 +1,8 @@
 //! Why nothing is paired without the order and without uses: two programs with the same log, whose backward passes go through their branches in
 //! another order.
 
+use std::collections::HashMap;
+
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor};
 use memtrace::snapshot::{Device, DeviceSnapshot, Lifetime, Record, RecordKind, SnapshotData, StackId};
@@ -9,8 +11,8 @@ use memtrace::{DeviceView, Snapshot};
 use crate::models::{Variables, data};
 use crate::truth::Truth;
 
-/// An event as the log has it: what happened, of how many bytes, by which frames.
-type Event = (RecordKind, u64, Vec<String>);
+/// An event as the log has it: what happened, to which block of the log, of how many bytes, by which frames.
+type Event = (RecordKind, usize, u64, Vec<String>);
 
 /// Prints how much of the backward pass is another call's in the other program; false if it is none, or if the logs differ.
 pub(crate) fn check() -> Result<bool> {
@@ -50,12 +52,19 @@ fn recorded(is_turned: bool) -> Result<(Vec<Event>, Vec<(u64, Option<usize>)>)> 
     };
     let owners = view.lifetimes().iter().filter_map(owner).collect();
     // What the truth itself allocates depends on the numbers of its nodes.
-    let is_programs = |(.., frames): &Event| {
+    let is_programs = |(.., frames): &(RecordKind, u64, Vec<String>)| {
         let is_of = |frame: &str, of: &str| frame.trim_start_matches('<').starts_with(of);
         let innermost = frames.iter().find(|frame| is_of(frame, "backward::") || is_of(frame, "candle_core::"));
         innermost.is_none_or(|frame| !is_of(frame, "backward::truth"))
     };
-    Ok((device.records.iter().map(event).filter(is_programs).collect(), owners))
+    let events =
+        device.records.iter().map(|record| (record.alloc_seq, event(record))).filter(|(_, event)| is_programs(event));
+    let mut places = HashMap::new();
+    let placed = |(block, (kind, size, frames))| {
+        let next = places.len();
+        (kind, *places.entry(block).or_insert(next), size, frames)
+    };
+    Ok((events.map(placed).collect(), owners))
 }
 
 fn frames(data: &SnapshotData, stack: StackId) -> Vec<String> {
