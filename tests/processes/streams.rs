@@ -242,7 +242,10 @@ fn a_small_disk_keeps_the_beginning_of_a_capture() {
         // SAFETY: limits this process's files.
         assert_eq!(unsafe { setrlimit(RLIMIT_FSIZE, &[ROOM, ROOM]) }, 0);
         let session = stream_to(&out());
-        (0..50_000).for_each(|_| drop(black_box(vec![0u8; 5000])));
+        for _ in 0..100 {
+            (0..500).for_each(|_| drop(black_box(vec![0u8; 5000])));
+            session.flush();
+        }
         assert!(session.end().is_err());
     });
     let dir = tempfile::tempdir().unwrap();

@@ -63,15 +63,19 @@ fn calls() -> Result<()> {
     Ok(())
 }
 
-/// Other operators that a call also needs, on the same line. The last three end with a tail call of the other operator,
+/// Other operators that a call also needs, on the same line. From `mul` on they end with a tail call of the other operator,
 /// which replaces their frame on the stack; `conv2d` on aarch64.
-const BESIDES: [(&str, &[&str]); 6] = [
+const BESIDES: [(&str, &[&str]); 10] = [
     ("where_cond", &["ge"]),
     ("gather", &["contiguous"]),
     ("cross_entropy", &["zeros"]),
     ("mul", &["affine"]),
     ("upsample_nearest2d", &["interpolate2d"]),
     ("conv2d", &["conv2d_with_algo"]),
+    ("eq", &["cmp"]),
+    ("sum_keepdim", &["sum"]),
+    ("max_keepdim", &["reduce"]),
+    ("argmax", &["reduce"]),
 ];
 
 #[test]

@@ -106,6 +106,7 @@ impl Raw {
         Self::with(Layout::from_size_align(size, 8).unwrap())
     }
 
+    #[inline(never)]
     pub(crate) fn with(layout: Layout) -> Self {
         assert!(layout.size() > 0);
         // SAFETY: the size is not zero.

@@ -41,4 +41,10 @@ impl<'a> FramePlace<'a> {
         let is_one = !name.is_empty() && rules.is_operator(package, file, name);
         if is_one { Some(name) } else { rules.method(package, file, name, SymbolName(function).type_name()) }
     }
+
+    /// The operator that the function implements: `sum` for `sum_impl`.
+    pub(super) fn implemented(&self, rules: &Rules) -> Option<&'a str> {
+        let name = self.function.strip_suffix("_impl")?;
+        rules.is_operator(&self.package, &self.file, name).then_some(name)
+    }
 }

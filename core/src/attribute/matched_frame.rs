@@ -114,6 +114,12 @@ impl<'a> MatchedFrame<'a> {
         self.known.is_operator.then(of_place).flatten()
     }
 
+    /// The operator that the function implements.
+    pub(super) fn implemented(self) -> Option<&'a str> {
+        let of_place = || FramePlace::of(self.frame).implemented(self.rules);
+        self.function().ends_with("_impl").then(of_place).flatten()
+    }
+
     pub(super) fn category(self) -> Option<Category> {
         self.known.category
     }

@@ -69,6 +69,9 @@ pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operato
         } else if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
+        } else {
+            // In an optimised program `zeros` may have jumped to `zeros_impl`, and left no frame.
+            weak = matched.implemented().or(weak);
         }
     }
     let (is_backward, backward_of) = (pass.is_some(), pass.flatten());
@@ -146,6 +149,25 @@ mod tests {
             [1, 2, 3].map(named),
             ["softmax_last_dim", "softmax_last_dim", "rope"].map(|name| Some(name.to_owned()))
         );
+    }
+
+    #[test]
+    fn what_implements_an_operator_names_it_where_the_operators_frame_is_lost() {
+        use crate::snapshot::testing::{Story, frame, stacks};
+        let core =
+            |function: &str, file: &str| frame(function, &registry(&format!("candle-core-0.11.1/src/{file}")), 1);
+        let frames = vec![
+            core("candle_core::tensor::Tensor::zeros_impl", "tensor.rs"),
+            core("candle_core::tensor::Tensor::zeros_like", "tensor.rs"),
+            core("candle_core::storage::Storage::binary_impl", "storage.rs"),
+            frame("net::zeros_impl", "/home/u/net/src/main.rs", 9),
+        ];
+        let mut story = Story::cpu();
+        story.stacks(stacks(frames, [&[0, 3][..], &[0, 1, 3], &[2, 3], &[3]]));
+        let data = story.build();
+        let named = |stack| operator(&Attribution::new(&data), StackId(stack)).map(|operator| operator.to_string());
+        let expected = [Some("zeros"), Some("zeros_like"), None, None];
+        assert_eq!([1, 2, 3, 4].map(named), expected.map(|name| name.map(str::to_owned)));
     }
 
     fn frame(function: &str, file: &str) -> Frame {
