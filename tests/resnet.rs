@@ -9,6 +9,8 @@ use memtrace::{DeviceView, scope};
 mod child;
 #[path = "../examples/resnet/model.rs"]
 mod model;
+#[path = "support/pytorchs_tools.rs"]
+mod pytorchs_tools;
 #[path = "../examples/resnet/sgd.rs"]
 mod sgd;
 
@@ -39,7 +41,9 @@ fn train() -> candle_core::Result<()> {
         optimizer.step(&loss.backward()?)?;
         println!("peak {}", memtrace::stats(memtrace::Device::Cpu).allocated_bytes.peak);
     }
-    check_sums(&session.snapshot());
+    let snapshot = session.snapshot();
+    check_sums(&snapshot);
+    pytorchs_tools::check(&snapshot, "step 5", tempfile::tempdir()?.path());
     Ok(())
 }
 

@@ -10,6 +10,8 @@ use memtrace::{Device, DeviceView, analysis};
 
 #[path = "../main.rs"]
 mod example;
+#[path = "../../../tests/support/pytorchs_tools.rs"]
+mod pytorchs_tools;
 
 /// Set in the child process that runs the example: its command line.
 const CHILD: &str = "MEMTRACE_TEST_LLAMA";
@@ -77,6 +79,7 @@ fn check_files(dir: &Path) {
     let report = std::fs::read(dir.join("report.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
     assert_eq!(report["devices"][0]["peak"]["total_bytes"], peak);
+    pytorchs_tools::check(&snapshot, "decode", dir);
     let in_attention = |row: &analysis::ScopeRow| row.path.ends_with("variables > decode > block[1] > attn[1]");
     assert!(
         analysis::scopes(&DeviceView::of(&snapshot, device)).iter().any(in_attention),

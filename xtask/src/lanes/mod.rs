@@ -94,6 +94,7 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "unmodified programs behave under the preloaded library as alone, and their recordings are right",
         owns: &[
             "tests/simulated/burn-perceptron",
+            "tests/simulated/candle-0.10",
             "tests/simulated/candle-0.9",
             "tests/simulated/candle-examples",
             "tests/simulated/cudarc-0.16-examples",

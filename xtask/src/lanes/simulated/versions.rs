@@ -1,4 +1,4 @@
-//! One training program on two versions of candle: it allocates the same bytes by line in both, at the peak and over time.
+//! One training program on three versions of candle: it allocates the same bytes by line in each, at the peak and over time.
 //! Only the CUDA stream differs: 0.9 allocates on the legacy stream (0), 0.11 on the per-thread default stream (2). Two
 //! other differences do not occur in this program: 0.11 copies strided ids before it adds gradients by index, and keeps
 //! small uploads for CUDA graphs.
@@ -30,16 +30,17 @@ pub(super) fn newest(lane: &mut Preloaded<'_>, train: &GpuCommand<'_>) -> Result
     version(lane, "candle-train", train).map(drop)
 }
 
-/// Runs the program on candle 0.9, and compares the tables of both.
+/// Runs the program on candle 0.9 and 0.10, and compares their tables with those of the newest.
 pub(super) fn older(lane: &mut Preloaded<'_>) -> Result<()> {
-    let manifest = lane.run.root.join("tests/simulated/candle-0.9/Cargo.toml");
-    let option = format!("--manifest-path={}", manifest.display());
-    let program = builds::with_toolkit(lane.run, &[&option])?;
-    let name = "candle-train-0-9";
-    let older = version(lane, name, &GpuCommand::of(lane.run, program.path(name)?))?;
-    let newest = JsonReport::read(&kept_report(lane, "candle-train")?)?;
-    let compared = same_rows(&rows(&newest)?, &rows(&older)?);
-    lane.checks.result("candle-train and candle-train-0-9: the same rows", compared);
+    let newest = rows(&JsonReport::read(&kept_report(lane, "candle-train")?)?)?;
+    for number in ["0.9", "0.10"] {
+        let manifest = lane.run.root.join(format!("tests/simulated/candle-{number}/Cargo.toml"));
+        let program = builds::with_toolkit(lane.run, &[&format!("--manifest-path={}", manifest.display())])?;
+        let name = format!("candle-train-{}", number.replace('.', "-"));
+        let older = version(lane, &name, &GpuCommand::of(lane.run, program.path(&name)?))?;
+        let compared = same_rows(&newest, &rows(&older)?);
+        lane.checks.result(&format!("candle-train and {name}: the same rows"), compared);
+    }
     Ok(())
 }
 
