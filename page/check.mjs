@@ -70,7 +70,7 @@ await open();
 console.log(`ready after ${Date.now() - began} ms`);
 const head = await page.evaluate(() => JSON.parse(document.getElementById("head").textContent));
 const recording = head.recordings[0];
-const names = { line: "peak_by_line", function: "peak_by_function", operator: "peak_by_operator", category: "peak_by_category", scope: "peak_by_scope", module: "peak_by_module", name: "peak_by_name" };
+const names = { line: "peak_by_line", "forward-line": "peak_by_forward_line", function: "peak_by_function", operator: "peak_by_operator", category: "peak_by_category", scope: "peak_by_scope", module: "peak_by_module", name: "peak_by_name" };
 
 for (const [number, device] of recording.devices.entries()) {
   const told = report?.devices.find((other) => other.device === device.name);

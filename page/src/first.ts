@@ -54,8 +54,9 @@ export class FirstScreen {
 
   private holder([label, sentence]: [string, string]): HTMLElement {
     const { app } = this;
-    const select = () => app.set({ at: "peak", key: "line", label, view: "table" });
-    const isSelected = app.state.key === "line" && app.state.label === label;
+    const key = app.head.holder_key;
+    const select = () => app.set({ at: "peak", key, label, view: "table" });
+    const isSelected = app.state.key === key && app.state.label === label;
     return h("li", {}, h("button", { class: "holder", "aria-pressed": String(isSelected), click: select }, h("span", {}, sentence), h("code", {}, label)));
   }
 

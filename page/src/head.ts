@@ -52,6 +52,8 @@ export interface DeviceHead {
   name: string;
   prefix: string;
   report: Report;
+  /** The key that the holders are rows of. */
+  holder_key: string;
   holders: [string, string][];
   start_ns: number;
   end_ns: number;

@@ -16,7 +16,7 @@ const WASTE: [string, string, string][] = [
 /** Keys of the timeline that a section's last column has. */
 function keyOf(section: Section): string | undefined {
   const names: Record<string, string> = {
-    peak_by_line: "line", peak_by_function: "function", peak_by_operator: "operator", peak_by_category: "category",
+    peak_by_line: "line", peak_by_forward_line: "forward-line", peak_by_function: "function", peak_by_operator: "operator", peak_by_category: "category",
     peak_by_module: "module", peak_by_name: "name", peak_by_scope: "scope", live_by_line: "line", temporaries: "line", live_twice: "line",
   };
   return names[section.key];

@@ -98,9 +98,13 @@ fn made_of(live: &LiveSet<'_>) -> Option<String> {
     is_told.then(|| format!("It was {}.", parts.join(", ")))
 }
 
+/// The key of lines that can be acted on: all that a backward pass allocates has one line, unless the forward calls are known.
+pub(crate) fn line_key(device: &DeviceView<'_>) -> Key {
+    if device.pairings().is_empty() { Key::Line } else { Key::ForwardLine }
+}
+
 fn largest(live: &LiveSet<'_>) -> Option<String> {
-    // Every step's gradients have the same line, unless the forward calls are known.
-    let key = if live.device.pairings().is_empty() { Key::Line } else { Key::ForwardLine };
+    let key = line_key(live.device);
     let Breakdown { rows, total } = &*live.by(key);
     let total = *total;
     let is_told = |row: &&Row| row.label != NOT_IN_SAMPLE && !row.label.starts_with("(blocks ");
@@ -152,11 +156,12 @@ pub(crate) struct Holder {
 
 /// The lines that held most of the peak, the largest first.
 pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
-    let (Breakdown { rows, total }, at_peak) = (device.by(Key::Line), device.at_peak());
+    let key = line_key(device);
+    let (Breakdown { rows, total }, at_peak) = (device.by(key), device.at_peak());
     let about = sampled::about(device.sample_interval());
     let holder = |row: &Row| {
         let operator =
-            operator_of_row(&at_peak, Key::Line, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+            operator_of_row(&at_peak, key, row).map_or(String::new(), |name| format!(", most of it by {name}"));
         let blocks = match row.count {
             Some(1) => " in 1 block".to_owned(),
             Some(count) => format!(" in {about}{} blocks", grouped(count)),

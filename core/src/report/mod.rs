@@ -23,7 +23,7 @@ mod summary;
 mod tables;
 mod what_if;
 
-pub(crate) use answer::holders;
+pub(crate) use answer::{holders, line_key};
 pub use diff::DiffOptions;
 pub use findings::{Confidence, Cost, Finding, FindingKind, findings, planned};
 pub use fit::{drift_section, fit_line, fit_section};

@@ -17,7 +17,7 @@ use crate::analysis::{KeySource, below_label, label_of_rest, log_start_ns};
 use crate::error::Error;
 use crate::export::LeftOut;
 use crate::recording::{DeviceView, Recording};
-use crate::report::{Report, ReportOptions, holders};
+use crate::report::{Report, ReportOptions, holders, line_key};
 use crate::snapshot::{Device, DeviceSnapshot, MADE_UP, SnapshotData, ThreadId};
 use crate::units::grouped;
 
@@ -148,6 +148,7 @@ pub(super) fn part(
         "name": device.device.to_string(),
         "prefix": prefix,
         "report": fixed_part.report,
+        "holder_key": line_key(device).word(),
         "holders": holders.iter().map(|holder| json!([holder.label, holder.sentence])).collect::<Vec<_>>(),
         "start_ns": start_ns,
         "end_ns": end_ns,

@@ -67,12 +67,15 @@ impl BlockKey {
     }
 }
 
-/// The keys of a device's blocks. Module, name and parameter are left out where no block has one, thread and stream where all
+/// The keys of a device's blocks. The line of the forward pass, module, name and parameter are left out where no block has one, thread and stream where all
 /// blocks have the same.
 pub(super) fn keys(device: &DeviceView<'_>, history: &PageHistory, stacks: &UsedStacks) -> Vec<BlockKey> {
     let by = |key| BlockKey::of(device, key, history, stacks);
     let mut keys: Vec<BlockKey> =
         [Key::Category, Key::Line, Key::Function, Key::Operator, Key::Scope].into_iter().map(by).collect();
+    if !device.pairings().is_empty() {
+        keys.push(by(Key::ForwardLine));
+    }
     if device.data().contexts.iter().any(|context| context.module) {
         keys.push(by(Key::Module));
     }
