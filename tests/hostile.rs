@@ -26,10 +26,9 @@ use seeds::input_of_parts;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// A real capture, as the input of [`capture_of`].
-static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::builder()));
-/// A real capture of a sample, whose blocks are large enough to be the test's own; half of them are certain to be
-/// sampled.
+/// A real capture, as the input of [`capture_of`], whose chunks are short: tests beside this one allocate no such blocks.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder()));
+/// A real capture of a sample; half of the blocks are certain to be sampled.
 static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
 
 /// The two newest parts of a real stream with a budget, the older one first.
