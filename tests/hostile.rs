@@ -15,7 +15,7 @@ mod seeds;
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
 use flate2::read::GzDecoder;
 use hostile::{capture_of, input_of, parts_of, read_and_use, read_and_use_parts};
@@ -26,21 +26,26 @@ use seeds::input_of_parts;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// A real capture, as the input of [`capture_of`], whose chunks are short: tests beside this one allocate no such blocks.
-static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder()));
-/// A real capture of a sample; half of the blocks are certain to be sampled.
-static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
+/// Real captures, as inputs of [`capture_of`].
+struct Inputs {
+    whole: Vec<u8>,
+    /// Of a sample, whose blocks are large enough to be the test's own; half of them are certain to be sampled.
+    sampled: Vec<u8>,
+    /// The two newest parts of a real stream with a budget, the older one first.
+    parts: [Vec<u8>; 2],
+    seeds: Vec<(String, Vec<u8>)>,
+}
 
-/// The two newest parts of a real stream with a budget, the older one first.
-static PARTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    let _alone = ALONE.lock().unwrap();
-    seeds::parts().unwrap()
+/// Every test asks for these first, so they are recorded while no test works: its blocks would be in them, and make chunks
+/// longer than an input can say.
+static INPUTS: LazyLock<Inputs> = LazyLock::new(|| Inputs {
+    whole: recorded(512, memtrace::builder()),
+    sampled: recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)),
+    parts: seeds::parts().unwrap(),
+    seeds: seeds::seeds().unwrap(),
 });
 
-static ALONE: Mutex<()> = Mutex::new(());
-
 fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
-    let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("whole.memtrace");
     let session = builder.min_size(smallest).context(StackContext::All).start().unwrap();
@@ -116,7 +121,7 @@ proptest! {
         again in prop::option::of(any::<prop::sample::Index>()),
         sampled in any::<bool>(),
     ) {
-        let mut chunks = chunks(if sampled { &SAMPLED } else { &WHOLE });
+        let mut chunks = chunks(if sampled { &INPUTS.sampled } else { &INPUTS.whole });
         for (chunk, (at, change)) in changes {
             let chunk = chunk.index(chunks.len());
             changed(&mut chunks[chunk].1, at, change);
@@ -132,7 +137,7 @@ proptest! {
     fn parts_may_contain_anything(
         changes in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), change()), 1..4),
     ) {
-        let mut parts = PARTS.each_ref().map(|part| chunks(part));
+        let mut parts = INPUTS.parts.each_ref().map(|part| chunks(part));
         for (newest, chunk, (at, change)) in changes {
             let part = &mut parts[usize::from(newest)];
             let chunk = chunk.index(part.len());
@@ -151,7 +156,7 @@ fn a_capture_without_chunks_is_accepted() {
 
 #[test]
 fn the_unchanged_parts_are_one_recording() {
-    let [older, newest] = &*PARTS;
+    let [older, newest] = &INPUTS.parts;
     let records = |parts: [&[u8]; 2]| {
         let snapshot = read_and_use_parts(&parts_of(&input_of_parts(parts))).unwrap();
         snapshot.devices[0].records.len()
@@ -161,23 +166,20 @@ fn the_unchanged_parts_are_one_recording() {
 
 #[test]
 fn the_unchanged_capture_is_accepted() {
-    let capture = capture_of(&WHOLE);
+    let capture = capture_of(&INPUTS.whole);
     // The test harness allocates meanwhile, so only this file's scope counts.
     let snapshot = Snapshot::parse(&capture).unwrap();
     assert_eq!(snapshot.devices[0].records.iter().filter(|r| r.context != Default::default()).count(), 8);
     read_and_use(&capture);
-    let sampled = capture_of(&SAMPLED);
+    let sampled = capture_of(&INPUTS.sampled);
     assert!(Snapshot::parse(&sampled).unwrap().devices[0].sampling.is_on());
     read_and_use(&sampled);
 }
 
 #[test]
 fn the_fuzzers_seeds_are_accepted() {
-    let seeds = {
-        let _alone = ALONE.lock().unwrap();
-        seeds::seeds().unwrap()
-    };
-    for (name, input) in &seeds {
+    let seeds = &INPUTS.seeds;
+    for (name, input) in seeds {
         println!("{name}");
         let capture = capture_of(input);
         assert!(name.ends_with("-half") || Snapshot::parse(&capture).is_ok(), "{name} is read");
@@ -200,6 +202,7 @@ fn fuzzed(target: &str, input: &[u8]) -> Vec<u8> {
 /// The inputs that together reach all code that fuzzing has reached. With `MEMTRACE_CASES` all of them, else every tenth.
 #[test]
 fn what_fuzzing_found_is_refused_or_safe() {
+    LazyLock::force(&INPUTS);
     let step = if std::env::var_os("MEMTRACE_CASES").is_some() { 1 } else { 10 };
     let packed = std::fs::File::open("fuzz/corpus.tar.gz").unwrap();
     let mut used = std::collections::BTreeMap::<String, u32>::new();

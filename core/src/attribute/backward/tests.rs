@@ -140,7 +140,11 @@ fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
     assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
     let holder =
         |data: &SnapshotData| crate::report::holders(&DeviceView::of(data, &data.devices[0]), 1)[0].label.clone();
-    assert_eq!([holder(&with_order), holder(&story.build())], [forward, train], "the page begins with what the answer names");
+    assert_eq!(
+        [holder(&with_order), holder(&story.build())],
+        [forward, train],
+        "the page begins with what the answer names"
+    );
 }
 
 /// Without spans, with names of a parameter and its gradient, and of a gradient whose call is not known.
