@@ -67,8 +67,8 @@ impl BlockKey {
     }
 }
 
-/// The keys of a device's blocks. The line of the forward pass, module, name and parameter are left out where no block has one, thread and stream where all
-/// blocks have the same.
+/// The keys of a device's blocks. The line of the forward pass, module, name and parameter are left out where no block has
+/// one, thread and stream where all blocks have the same.
 pub(super) fn keys(device: &DeviceView<'_>, history: &PageHistory, stacks: &UsedStacks) -> Vec<BlockKey> {
     let by = |key| BlockKey::of(device, key, history, stacks);
     let mut keys: Vec<BlockKey> =
