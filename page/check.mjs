@@ -283,11 +283,16 @@ check("selection: in the fragment", (await fragment()).includes("label="));
 check("selection: row marked", (await page.$$('.panel tr[aria-selected="true"]')).length === 1);
 if (main.report.findings.length > 0) check("findings: shown", (await page.$$(".findings li")).length === main.report.findings.length);
 
-if (!hasSources) check("source text: only if it was asked for", (await page.$$(".source")).length === 0);
+if (!hasSources) check("source text and links: only if they were asked for", (await page.$$(".source, a")).length === 0);
 else {
   await page.click(".holder");
   await settled();
   check("source text: beside the selected line, which is marked", (await page.$$(".panel .source mark")).length === 1);
+  const links = await page.$$eval(".panel a", (links) => links.map(({ href, textContent }) => [href, textContent]));
+  check("links: beside the selected line, to the file and the line", links.length === 1 && links[0][0].startsWith("vscode://file/") && links[0][0].endsWith(`/${links[0][1]}`), links.join());
+  await page.click(".panel .blocks button");
+  await settled();
+  check("links: in a stack", (await page.$$(".pinned a")).length > 0);
 }
 
 for (const scheme of ["light", "dark"]) {

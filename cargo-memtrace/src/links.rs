@@ -1,36 +1,36 @@
-//! Places in a terminal's text that can be clicked: `src/model.rs:7` becomes a hyperlink (OSC 8) to the file, if it is there.
+//! Clickable places in a terminal's text: `src/model.rs:7` becomes a hyperlink (OSC 8) to the file, if it exists.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The variable with the form of a link's address.
-const VARIABLE: &str = "MEMTRACE_HYPERLINKS";
-/// What terminals open with the program for that kind of file; kitty and others understand the line.
-const FILE: &str = "file://{host}{path}#{line}";
+use memtrace_core::export::LinkForm;
 
-/// Where links go, and the folders that relative paths may begin in.
+/// The variable that chooses the form of a link's address.
+const VARIABLE: &str = "MEMTRACE_HYPERLINKS";
+
+/// The form of the links, and the folders in which relative paths may begin.
 pub(crate) struct Links {
-    form: String,
+    form: LinkForm,
     host: String,
     folders: Vec<PathBuf>,
 }
 
 impl Links {
-    /// For a terminal; `None` if the environment wants none.
+    /// Links for a terminal; `None` if the environment turns them off.
     pub(crate) fn of_terminal(working_dir: Option<&str>) -> Option<Self> {
         let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
         let form = match std::env::var(VARIABLE) {
-            Ok(form) => form_of(&form)?,
+            Ok(word) => LinkForm::named(&word)?,
             Err(_) if is_dumb => return None,
-            Err(_) => FILE.to_owned(),
+            Err(_) => LinkForm::file(),
         };
         let current = std::env::current_dir().ok();
         let folders = working_dir.map(PathBuf::from).into_iter().chain(current).collect();
         Some(Self { form, host: rustix::system::uname().nodename().to_string_lossy().into_owned(), folders })
     }
 
-    /// The text with links. What is shown stays the same.
+    /// The text with links. The visible text stays the same.
     pub(crate) fn put_into(&self, text: &str) -> String {
         let (mut out, mut known) = (String::with_capacity(text.len()), HashMap::new());
         for word in text.split_inclusive(char::is_whitespace) {
@@ -40,7 +40,7 @@ impl Links {
             };
             match known.entry(path).or_insert_with(|| self.file(path)) {
                 Some(file) => {
-                    let address = self.address(file, line);
+                    let address = self.form.address(&self.host, file, line);
                     let _ = write!(out, "{before}\x1b]8;;{address}\x1b\\{path}:{line}\x1b]8;;\x1b\\{after}");
                 }
                 None => out.push_str(word),
@@ -49,31 +49,15 @@ impl Links {
         out
     }
 
-    /// The file of a path; nothing if it is not there.
+    /// The file of a path; `None` if it does not exist.
     fn file(&self, path: &str) -> Option<PathBuf> {
-        // Paths of a workspace's packages begin in its folder, above the package's.
+        // Paths of a workspace's packages begin in the workspace's folder, above the package's.
         let mut files = self.folders.iter().flat_map(|folder| folder.ancestors()).map(|folder| folder.join(path));
         files.find(|file| file.is_absolute() && file.is_file())
     }
-
-    fn address(&self, file: &Path, line: &str) -> String {
-        let path = escaped(&file.to_string_lossy());
-        self.form.replace("{host}", &escaped(&self.host)).replace("{line}", line).replace("{path}", &path)
-    }
 }
 
-/// The form of an address that a word asks for.
-fn form_of(word: &str) -> Option<String> {
-    match word {
-        "" | "none" => None,
-        "file" => Some(FILE.to_owned()),
-        "vscode" | "vscodium" | "cursor" | "windsurf" | "zed" => Some(format!("{word}://file{{path}}:{{line}}")),
-        // Nothing may end the sequence early.
-        form => Some(form.chars().filter(|char| !char.is_control()).collect()),
-    }
-}
-
-/// A word's path of a source file and its line, with what is before and after.
+/// The path of a source file and its line in a word, with the text before and after them.
 fn place(word: &str) -> Option<(&str, &str, &str, &str)> {
     let begins = word.find(|char: char| char != '(')?;
     let (before, rest) = word.split_at(begins);
@@ -86,26 +70,15 @@ fn place(word: &str) -> Option<(&str, &str, &str, &str)> {
     })
 }
 
-/// What may stand in an address, all else as `%` and two digits.
-fn escaped(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' | b'+' => out.push(byte.into()),
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-        out
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn links(folder: &Path, form: &str) -> Links {
-        Links { form: form_of(form).unwrap(), host: "my host".into(), folders: vec![folder.to_owned()] }
+        Links { form: LinkForm::named(form).unwrap(), host: "my host".into(), folders: vec![folder.to_owned()] }
     }
 
-    /// What a terminal shows: without the sequences.
+    /// The visible text: without the escape sequences.
     fn shown(text: &str) -> String {
         let mut parts = text.split("\x1b]8;;");
         let first = parts.next().unwrap().to_owned();
@@ -133,17 +106,6 @@ mod tests {
             .flat_map(|line| [format!("vscode://file{path}/src/model.rs:{line}"), String::new()])
             .collect();
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn an_address_has_nothing_that_ends_it() {
-        let folder = Path::new("/a b");
-        assert_eq!(
-            links(folder, "file").address(&folder.join("ü\x1b;.rs"), "7"),
-            "file://my%20host/a%20b/%C3%BC%1B%3B.rs#7"
-        );
-        assert_eq!(links(folder, "x:{line}\x1b\\{path}").address(&folder.join("c.rs"), "7"), "x:7\\/a%20b/c.rs");
-        assert!(form_of("none").is_none());
     }
 
     #[test]

@@ -43,12 +43,18 @@ export function sourceText(data: DeviceData, place: string): HTMLElement | null 
   return h("pre", { class: "source", tabindex: 0 }, ...lines.map(line));
 }
 
+/** A place as a link to an editor, if the page has one. */
+export function linked(data: DeviceData, place: string): HTMLElement | null {
+  const { links } = data.texts;
+  return links && Object.hasOwn(links, place) ? h("a", { href: links[place] }, place) : null;
+}
+
 /** The block with its stack. */
 export function blockDetails(data: DeviceData, row: number, nowNs: number): HTMLElement {
   const [title = "", ...lines] = blockLines(data, row, nowNs);
   const stack = (number: number) =>
     data.frames(number).map(([name, place, origin]) =>
-      h("li", { class: `frame whose-${origin}` }, h("span", {}, name || "(unknown function)"), h("small", {}, `${place} · ${WHOSE[origin]}`), sourceText(data, place)),
+      h("li", { class: `frame whose-${origin}` }, h("span", {}, name || "(unknown function)"), h("small", {}, linked(data, place) ?? place, ` · ${WHOSE[origin]}`), sourceText(data, place)),
     );
   const freed = data.blocks.freedAt[row]!;
   const freedFrames = stack(freed);

@@ -1,7 +1,7 @@
 // Table of a moment by a key: sort, search, select.
 
 import type { App } from "./app.ts";
-import { sourceText } from "./block.ts";
+import { linked, sourceText } from "./block.ts";
 import { paint } from "./colours.ts";
 import { h, replace } from "./dom.ts";
 import { bytes, grouped, percent } from "./format.ts";
@@ -52,7 +52,8 @@ export class BreakdownView {
       this.title.textContent += `; ${grouped(matching.size)} rows match: ${bytes(bytesOf)} (${percent(bytesOf, live.total)} %)`;
     }
     replace(this.elsewhere, ...(this.sheet.shown().length === 0 ? this.otherKeys() : []));
-    replace(this.source, sourceText(data, state.label.split(" (")[0]!));
+    const place = state.label.split(" (")[0]!;
+    replace(this.source, linked(data, place), sourceText(data, place));
     this.drawBlocks();
   }
 

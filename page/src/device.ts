@@ -78,6 +78,8 @@ interface Texts {
   calls: string[];
   /** Source text by file and line: the number of the first line, and the lines. */
   sources?: Record<string, [number, string[]]>;
+  /** Addresses that an editor opens, by file and line. */
+  links?: Record<string, string> | null;
 }
 
 export class DeviceData {

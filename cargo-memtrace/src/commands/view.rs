@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::slice;
 
 use clap::Args;
-use memtrace_core::export::HtmlPage;
+use memtrace_core::export::{HtmlPage, LinkForm};
 
 use crate::failure::CommandFailure;
 use crate::one_rank::{OneFile, RankArgs, one_of};
@@ -46,6 +46,10 @@ pub(crate) struct ViewArgs {
     /// Embed the source text around your own lines; anyone with the page can read it
     #[arg(long)]
     sources: bool,
+    /// Link your own lines to an editor: vscode, vscodium, cursor, windsurf, zed, file, or an address with {path} and {line};
+    /// anyone with the page can read where the files are
+    #[arg(long, value_name = "EDITOR", value_parser = link_form)]
+    links: Option<LinkForm>,
     #[command(flatten)]
     rank: RankArgs,
 }
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
         Some(after) => (after, Some(&first_read.data)),
         None => (&first_read, None),
     };
-    let page = HtmlPage { max_bytes: Some(args.max_size), before, sources: args.sources };
+    let page = HtmlPage { max_bytes: Some(args.max_size), before, sources: args.sources, links: args.links.clone() };
     let path = output::named(args.output.as_ref(), &shown.path, "html")?;
     let made = output::made(&shown.data, &page, &path)?;
     let wanted = args.open || !args.no_open && std::io::stdout().is_terminal() && has_display();
@@ -68,7 +72,12 @@ pub(crate) fn run(args: &ViewArgs) -> Result<(), CommandFailure> {
     second.map_or(Ok(()), |second| second.all_read).and(first.all_read)
 }
 
-/// The files to read. Of ranks before and after a change both are of one rank, which is chosen among those after it.
+fn link_form(word: &str) -> Result<LinkForm, String> {
+    LinkForm::named(word).ok_or_else(|| "names no editor".to_owned())
+}
+
+/// The files to read. For ranks before and after a change, both files are of the same rank, which is chosen among the
+/// ranks after it.
 fn sides(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
     let (before, after) = match (&args.files[..], &args.after[..]) {
         (files, []) if files.len() != 2 => return Ok((one_of(files, args.rank, None)?, None)),
@@ -77,7 +86,7 @@ fn sides(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> 
     };
     let are_several = |named: &[PathBuf]| input::files(named).map(|files| files.len() > 1);
     let (old, new) = (are_several(before)?, are_several(after)?);
-    // A file beside ranks is read whatever its rank is.
+    // If only one side has ranks, `--rank` does not apply to the other side's file.
     let chosen =
         |are_several, rank: Option<u32>| RankArgs { rank: rank.filter(|_| are_several || !old && !new), ..args.rank };
     let second = one_of(after, chosen(new, args.rank.rank), None)?;

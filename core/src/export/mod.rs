@@ -37,6 +37,7 @@ mod gathered;
 pub(crate) mod golden_tests;
 mod html;
 mod json;
+mod link;
 mod markdown;
 #[cfg(test)]
 mod naive_protobuf;
@@ -74,6 +75,7 @@ pub use format::Format;
 use format::MissingFlamegraph as Flamegraph;
 pub use html::HtmlPage;
 pub use json::{Json, growth_json, plan_json, ranks_diff_json, ranks_figures, ranks_json, report_json, what_if_json};
+pub use link::LinkForm;
 #[doc(hidden)]
 pub use markdown::code as markdown_code;
 #[doc(hidden)]
@@ -92,9 +94,9 @@ use crate::snapshot::SnapshotData;
 
 /// A format with its options.
 pub trait Export {
-    /// Writes the recording, and returns what it left out to keep to a size.
+    /// Writes the recording, and returns what it left out to fit a size limit.
     ///
     /// # Errors
-    /// If `out` fails, or there is nothing to draw.
+    /// If `out` fails, or if there is nothing to draw.
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error>;
 }

@@ -11,10 +11,7 @@ use crate::lane::{Run, both_streams, genuine_snapshots, said};
 
 /// The viewer as committed.
 const VIEWER: &str = "core/src/export/html/page.html";
-/// Sources, copied beside the installed packages.
-const SOURCES: [&str; 8] =
-    ["src", "test", "browser.mjs", "build.mjs", "check.mjs", "hostile.mjs", "test.mjs", "tsconfig.json"];
-/// The recording whose page has source text.
+/// The recording whose page has source text and links.
 const SOURCES_OF: &str = "uses";
 /// Findings that only a recording with uses has.
 const OF_USES: [&str; 3] = ["past_last_use", "never_used", "allocated_early"];
@@ -75,7 +72,7 @@ impl Background {
     }
 }
 
-fn chromium() -> Option<PathBuf> {
+pub(super) fn chromium() -> Option<PathBuf> {
     let named = std::env::var_os("MEMTRACE_CHROMIUM").map(PathBuf::from);
     Some(named.unwrap_or_else(|| "/usr/bin/chromium".into())).filter(|path| path.exists())
 }
@@ -108,7 +105,8 @@ fn page_of(run: &Run, folder: &Path, name: &str, files: &[PathBuf]) -> Result<St
     let (page, report) = (scratch.join(format!("{name}.html")), scratch.join(format!("{name}.json")));
     let (shell, program) = (&run.shell, run.target.join("debug/cargo-memtrace"));
     let last = files.last().context("a page has a recording")?;
-    let options: &[&str] = if name == SOURCES_OF { &["--sources"] } else { &[] };
+    let (options, checks): (&[&str], &[&str]) =
+        if name == SOURCES_OF { (&["--sources", "--links", "vscode"], &["--sources"]) } else { (&[], &[]) };
     said(cmd!(shell, "{program} memtrace view {files...} -o {page} --no-open {options...}"))?;
     said(cmd!(shell, "{program} memtrace export {last} --to json -o {report}"))?;
     if name == SOURCES_OF {
@@ -116,7 +114,7 @@ fn page_of(run: &Run, folder: &Path, name: &str, files: &[PathBuf]) -> Result<St
         let is_there = OF_USES.iter().any(|kind| text.contains(&format!("\"kind\": \"{kind}\"")));
         ensure!(is_there, "the recording with uses has no finding of uses");
     }
-    checked(run, folder, &page, &report, options)
+    checked(run, folder, &page, &report, checks)
 }
 
 /// What the browser finds on a page: its last line.
@@ -126,7 +124,7 @@ fn checked(run: &Run, folder: &Path, page: &Path, report: &Path, options: &[&str
 }
 
 /// The sources beside the packages of the lock file, which are installed once.
-fn folder(run: &Run) -> Result<PathBuf> {
+pub(super) fn folder(run: &Run) -> Result<PathBuf> {
     let (shell, page) = (&run.shell, run.root.join("page"));
     let folder = run.cache()?.join("page");
     let lock = shell.read_file(page.join("package-lock.json"))?;
@@ -140,10 +138,9 @@ fn folder(run: &Run) -> Result<PathBuf> {
         said(cmd!(shell, "npm ci --prefix {folder}"))?;
         shell.write_file(folder.join("installed.json"), &lock)?;
     }
-    for source in SOURCES {
-        shell.remove_path(folder.join(source))?;
-        let from = page.join(source);
-        cmd!(shell, "cp -r {from} {folder}").quiet().run()?;
+    for source in shell.read_dir(&page)?.into_iter().filter(|source| !source.ends_with("node_modules")) {
+        shell.remove_path(folder.join(source.file_name().context("a source has a name")?))?;
+        cmd!(shell, "cp -r {source} {folder}").quiet().run()?;
     }
     Ok(folder)
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
+use super::page;
 use crate::cached::python_environment;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams, genuine_snapshots, said};
@@ -30,6 +31,14 @@ assert kind == 'data:text/html;base64' and base64.b64decode(data) == html
 print('the frame has', len(html), 'bytes')
 ";
 
+/// A notebook whose only cell shows a snapshot.
+const NOTEBOOK: &str = r#"{
+    "cells": [{ "cell_type": "code", "execution_count": null, "id": "show", "metadata": {}, "outputs": [], "source": ["import tensor_memtrace\n", "tensor_memtrace.show('SNAPSHOT')"] }],
+    "metadata": { "kernelspec": { "display_name": "Python 3", "language": "python", "name": "python3" }, "language_info": { "name": "python" } },
+    "nbformat": 4,
+    "nbformat_minor": 5
+}"#;
+
 pub(crate) fn run(run: &Run) -> Result<String> {
     let wheel = make(run, &run.scratch("wheel")?)?;
     let mut user = User::new(run, &wheel)?;
@@ -43,6 +52,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         }
         user.python(HELPER, &[snapshot], "the frame has")?;
     }
+    user.notebook(run, &snapshots)?;
     let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(format!("{name}, {} snapshots: {}", snapshots.len(), user.checks.end()?))
 }
@@ -79,8 +89,7 @@ impl User {
         let (shell, environment) = (&run.shell, run.scratch("user")?.join("environment"));
         cmd!(shell, "python3 -m venv {environment}").run()?;
         let python = environment.join("bin/python");
-        // What shows the frame in notebooks.
-        cmd!(shell, "{python} -m pip install --quiet {wheel} ipython").run()?;
+        cmd!(shell, "{python} -m pip install --quiet {wheel} jupyterlab").run()?;
         Ok(Self { folder: run.scratch("here")?, environment, checks: Checks::default() })
     }
 
@@ -107,6 +116,25 @@ impl User {
         let text = both_streams(&output);
         self.checks.exit("python", output.status, output.status.success(), &text);
         self.checks.says("python", &text, says);
+        Ok(())
+    }
+
+    /// JupyterLab in a browser shows the pages, whole.
+    fn notebook(&mut self, run: &Run, snapshots: &[String]) -> Result<()> {
+        let Some(chromium) = page::chromium() else {
+            println!("notebooks NOT RUN: there is no /usr/bin/chromium");
+            return Ok(());
+        };
+        let script = page::folder(run)?.join("notebook.mjs");
+        for snapshot in snapshots {
+            run.shell.write_file(self.folder.join("show.ipynb"), NOTEBOOK.replace("SNAPSHOT", snapshot))?;
+            let mut node = self.command("/usr/bin/env");
+            let output =
+                node.arg("node").arg(&script).arg(&self.folder).env("MEMTRACE_CHROMIUM", &chromium).output()?;
+            let text = both_streams(&output);
+            self.checks.exit("node notebook.mjs", output.status, output.status.success(), &text);
+            self.checks.says("node notebook.mjs", &text, "views in a notebook, which they cannot reach");
+        }
         Ok(())
     }
 }

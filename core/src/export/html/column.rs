@@ -2,20 +2,20 @@
 
 use std::fmt::Write;
 
-/// Bytes of the page's columns, with the directory that the page reads them by.
+/// The columns of the page as script elements, which the page finds by their names.
 #[derive(Debug, Default)]
 pub(super) struct ColumnStore {
-    /// Script elements without code, one a column.
+    /// Script elements without code, one per column.
     pub(super) html: String,
     prefix: String,
 }
 
-/// How values become bytes.
+/// How values are encoded as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// The values.
+    /// The values themselves.
     Plain,
-    /// Differences to the value before, zigzag-coded: small if neighbours are alike.
+    /// Differences from the previous value, zigzag-coded. They are small if neighbours are similar.
     Delta,
 }
 
@@ -33,7 +33,7 @@ impl ColumnStore {
         self.planes(name, if coding == Coding::Delta { "delta" } else { "plain" }, &values);
     }
 
-    /// Differences that may be negative.
+    /// Values that may be negative.
     pub(super) fn signed(&mut self, name: &str, values: impl Iterator<Item = i64>) {
         self.planes(name, "signed", &values.map(zigzag).collect::<Vec<u64>>());
     }
@@ -70,7 +70,7 @@ fn deltas(values: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
     })
 }
 
-/// 0, -1, 1, -2, … as 0, 1, 2, 3, …
+/// Maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
 fn zigzag(change: i64) -> u64 {
     ((change << 1) ^ (change >> 63)).cast_unsigned()
 }
@@ -87,7 +87,7 @@ fn width_of(largest: u64) -> u32 {
 #[cfg(feature = "gzip")]
 fn deflated(bytes: &[u8]) -> (Vec<u8>, &'static str) {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = std::io::Write::write_all(&mut encoder, bytes);
     (encoder.finish().unwrap_or_default(), "deflate")
 }

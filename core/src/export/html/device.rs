@@ -11,7 +11,7 @@ use super::extras::Most;
 use super::history::{HistoryRow, PageHistory};
 use super::keys::{BlockKey, UsedStacks, keys};
 use super::levels::{self, BucketScale};
-use super::sources::SourceTexts;
+use super::sources::{FromFiles, SourceTexts, links};
 use super::{extras, words};
 use crate::analysis::{KeySource, below_label, label_of_rest, log_start_ns};
 use crate::error::Error;
@@ -21,18 +21,18 @@ use crate::report::{Report, ReportOptions, holders, line_key};
 use crate::snapshot::{Device, DeviceSnapshot, MADE_UP, SnapshotData, ThreadId};
 use crate::units::grouped;
 
-/// Lines of the first screen.
+/// Lines on the first screen.
 const HOLDERS: usize = 5;
-/// Bytes of a budget for what the head has beside the report and the series.
+/// Bytes of the budget that are reserved for the rest of the head, beside the report and the series.
 const OTHER_WORDS: usize = 4096;
-/// How often a budget is tried.
+/// The number of attempts to fit the budget.
 const TRIES: usize = 4;
 
 /// A device as a part of the page.
 pub(super) struct DevicePart {
     pub(super) device: Device,
     pub(super) peak: u64,
-    /// What the page reads first.
+    /// The data that the page reads first.
     pub(super) head: Value,
     /// Columns of the first picture.
     pub(super) curves: String,
@@ -42,23 +42,23 @@ pub(super) struct DevicePart {
 }
 
 impl DevicePart {
-    /// Adds sentences on what else was left out.
+    /// Adds sentences about what else was left out.
     pub(super) fn left_out_too(&mut self, words: impl Iterator<Item = String>) {
         if let Some(all) = self.head["left_out"].as_array_mut() {
             all.extend(words.map(Value::from));
         }
     }
 
-    /// Bytes of the page.
+    /// The bytes that it takes on the page.
     pub(super) fn size(&self) -> usize {
         self.curves.len() + self.columns.len() + self.head.to_string().len()
     }
 }
 
-/// What a device's part has beside its blocks, its curves and its keys.
+/// The parts of a device that do not depend on which blocks are kept.
 struct FixedPart {
     columns: ColumnStore,
-    /// The report in words.
+    /// The report as text.
     report: Value,
     calls: usize,
     calls_left_out: usize,
@@ -72,7 +72,7 @@ impl FixedPart {
         data: &Recording<'_>,
         device: &DeviceView<'_>,
         (stacks, keys, end_ns): (&UsedStacks, &[BlockKey], u64),
-        (prefix, has_sources): (&str, bool),
+        (prefix, wanted): (&str, FromFiles<'_>),
         most: Most,
     ) -> Result<Self, Error> {
         let options = ReportOptions { device: Some(device.device), rows: most.rows, ..ReportOptions::default() };
@@ -84,8 +84,9 @@ impl FixedPart {
         let segments_left_out = extras::segments(device, most.segments, &mut columns);
         let labels: serde_json::Map<String, Value> =
             keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
-        let sources = if has_sources { SourceTexts::of(data, stacks) } else { SourceTexts::default() };
-        let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place });
+        let sources = if wanted.sources { SourceTexts::of(data, stacks) } else { SourceTexts::default() };
+        let links = wanted.links.map(|form| links(data, stacks, form));
+        let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place, "links": links });
         columns.json("texts", &texts);
         let sources_left_out = sources.left_out;
         Ok(Self { columns, report, calls, calls_left_out, spans_left_out, segments_left_out, sources_left_out })
@@ -113,13 +114,13 @@ impl FixedPart {
     }
 }
 
-/// Packs a device into at most `max_bytes`, if its peak, its end and its curves leave room for more.
+/// Packs a device into at most `max_bytes`, unless its peak, its end and its curves alone need more.
 pub(super) fn part(
     data: &Recording<'_>,
     device: &DeviceView<'_>,
     prefix: &str,
     max_bytes: u64,
-    has_sources: bool,
+    wanted: FromFiles<'_>,
 ) -> Result<DevicePart, Error> {
     let history = PageHistory::of(device, device.lifetimes());
     let stacks = UsedStacks::of(&history);
@@ -133,7 +134,7 @@ pub(super) fn part(
     levels(device, &history, &scales, &mut first, &mut others);
     let series = json!(series(&history, &stacks, &keys, &scales, &mut first, &mut others));
     let room = max_bytes.saturating_sub((first.html.len() + others.html.len() + series.to_string().len()) as u64);
-    let fixed = |most| FixedPart::of(data, device, (&stacks, &keys, end_ns), (prefix, has_sources), most);
+    let fixed = |most| FixedPart::of(data, device, (&stacks, &keys, end_ns), (prefix, wanted), most);
     let mut fixed_part = fixed(Most::USUAL)?;
     if fixed_part.size() as u64 > room {
         fixed_part = fixed(Most::LEAST)?;
@@ -182,14 +183,15 @@ pub(super) fn part(
     Ok(DevicePart { device: device.device, peak: peak.total(), head, curves: first.html, columns, left_out })
 }
 
-/// The threads of a device's blocks. A recording may have as many threads as blocks, and many devices.
+/// The threads of a device's blocks. Only these are listed, because a recording may have as many threads as blocks, and
+/// many devices.
 fn threads(data: &SnapshotData, history: &PageHistory) -> Vec<Value> {
     let used: HashSet<ThreadId> = history.rows.iter().map(|row| row.block.thread).collect();
     let threads = data.process.threads.iter().filter(|thread| used.contains(&thread.number));
     threads.map(|thread| json!([thread.number.number(), thread.name])).collect()
 }
 
-/// All levels of the curves: the coarsest one belongs to the first picture.
+/// All levels of the curves. The coarsest level belongs to the first picture.
 fn levels(
     device: &DeviceSnapshot,
     history: &PageHistory,
@@ -209,7 +211,7 @@ fn levels(
     }
 }
 
-/// The keys with the labels that are series of the timeline. The series of the first key belong to the first picture.
+/// The keys, with the labels that are series of the timeline. The series of the first key belong to the first picture.
 fn series(
     history: &PageHistory,
     stacks: &UsedStacks,
@@ -238,7 +240,7 @@ struct PackedBlocks {
     peak_step: Option<usize>,
 }
 
-/// All rows if they fit, or else as many of the largest as do; rows of the peak and of the end stay.
+/// All rows if they fit, otherwise as many of the largest as fit. Rows of the peak and of the end stay.
 fn fitting(history: &PageHistory, max_bytes: u64, pack: impl Fn(&[bool]) -> PackedBlocks) -> (PackedBlocks, LeftOut) {
     let mut packed = pack(&vec![true; history.rows.len()]);
     let mut left_out = LeftOut::default();
@@ -265,7 +267,7 @@ fn fitting(history: &PageHistory, max_bytes: u64, pack: impl Fn(&[bool]) -> Pack
     (packed, left_out)
 }
 
-/// Which rows must stay, and the others, the largest first.
+/// Which rows must stay, and the other rows, the largest first.
 fn ranked(history: &PageHistory) -> (Vec<bool>, Vec<u32>) {
     let mut must: Vec<bool> = history.rows.iter().map(|row| row.freed_ns.is_none()).collect();
     history.peak.iter().for_each(|(row, _)| must[*row as usize] = true);

@@ -1,4 +1,4 @@
-//! Columns beside the blocks: stacks, scopes over time, segments, operator calls.
+//! Columns beside those of the blocks: stacks, scopes over time, segments, operator calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::snapshot::{
     ContextId, DeviceSnapshot, Frame, OpenStack, RecordKind, Segment, SnapshotData, SymbolName, ThreadId,
 };
 
-/// How much a device's part has beside its blocks, at most.
+/// Limits for the parts of a device other than its blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
     /// Rows of a table of the report.
@@ -29,13 +29,14 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// What a page has room for, in most cases.
+    /// The usual limits.
     pub(super) const USUAL: Self = Self { rows: 100, spans: 50_000, segments: 100_000, calls: 100_000 };
-    /// Where that is more than the budget.
+    /// The limits if the usual ones exceed the budget.
     pub(super) const LEAST: Self = Self { rows: 3, spans: 0, segments: 0, calls: 0 };
 }
 
-/// The stacks as numbers of frames, innermost first. Returns the frames: function, file and line, whose code.
+/// Writes the stacks as numbers of frames, innermost first. Returns the frames: function, file and line, and whose code
+/// it is.
 pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut ColumnStore) -> Value {
     let mut names = Numbered::<(String, String), Option<u8>>::default();
     let (mut calls, mut depths) = (Vec::new(), Vec::new());
@@ -64,7 +65,7 @@ pub(super) fn place(frame: &Frame, working_dir: &str) -> String {
     frame.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
-/// 0 the user's, 1 a library's, 2 a framework's, 3 anything else.
+/// 0 for the user's code, 1 for a library's, 2 for a framework's, 3 for anything else.
 fn origin(origin: Origin) -> u8 {
     match origin {
         Origin::Workspace => 0,
@@ -74,8 +75,8 @@ fn origin(origin: Origin) -> u8 {
     }
 }
 
-/// The scopes that were open over time: the outer ones and the long ones first, at most `most`. Returns how many are
-/// left out.
+/// Writes the scopes that were open over time, at most `most`: outer and long ones first. Returns how many are left
+/// out.
 pub(super) fn spans(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -110,8 +111,8 @@ pub(super) fn spans(
     left_out
 }
 
-/// The segments with their lifetimes, at most `most`, the largest first: `life` is 0 for those that exist at the end. Returns
-/// how many are left out.
+/// Writes the segments with their lifetimes, at most `most`, the largest first. `life` is 0 for segments that exist at
+/// the end. Returns how many are left out.
 pub(super) fn segments(device: &DeviceSnapshot, most: usize, columns: &mut ColumnStore) -> usize {
     let mut rows: Vec<(Segment, u64, u64)> = Vec::new();
     let mut there: HashMap<u64, usize> = HashMap::new();
@@ -149,8 +150,8 @@ pub(super) fn segments(device: &DeviceSnapshot, most: usize, columns: &mut Colum
     left_out
 }
 
-/// The operator calls, at most `most`: those that changed most. Returns their texts, how many are listed, and how many are
-/// left out.
+/// Writes the operator calls, at most `most`: those that changed the memory most. Returns their texts, how many are
+/// listed, and how many are left out.
 pub(super) fn calls(device: &DeviceView<'_>, most: usize, columns: &mut ColumnStore) -> (Value, usize, usize) {
     let mut calls = operators(device).calls;
     let left_out = calls.len().saturating_sub(most);

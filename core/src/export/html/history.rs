@@ -1,4 +1,4 @@
-//! Block history: one row a block with its lifetime, and the log as steps on these rows.
+//! Block history: one row per block with its lifetime, and the log as steps that refer to these rows.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -15,10 +15,10 @@ use crate::snapshot::{
 pub(super) struct HistoryRow {
     pub(super) block: Block,
     pub(super) weight: u64,
-    /// `None` if it is live at the end.
+    /// `None` if the block is live at the end.
     pub(super) freed_ns: Option<u64>,
     pub(super) freed_at: StackId,
-    /// Known from the peak only: it was freed before the log begins.
+    /// Known from the peak only, because it was freed before the log begins.
     pub(super) is_gone: bool,
 }
 
@@ -32,15 +32,16 @@ pub(super) struct HistoryStep {
     pub(super) total: u64,
 }
 
-/// All blocks that a device's log, its peak or its end know.
+/// All blocks of a device's log, its peak and its end.
 #[derive(Debug, Default)]
 pub(super) struct PageHistory {
-    /// Blocks from before the log first, those that are gone before all others; then in the order of their allocation.
+    /// Blocks from before the log come first, and among these the ones that are gone; then the others in the order of
+    /// their allocation.
     pub(super) rows: Vec<HistoryRow>,
-    /// How many rows are from before the log.
+    /// Number of rows from before the log.
     pub(super) early: usize,
     pub(super) steps: Vec<HistoryStep>,
-    /// The rows live at the peak, with their weights then.
+    /// The rows that were live at the peak, with their weights at that moment.
     pub(super) peak: Vec<(u32, u64)>,
     /// The number of steps up to the peak, if the log has it.
     pub(super) peak_step: Option<usize>,
@@ -81,7 +82,7 @@ impl PageHistory {
         self.add(device, life.block, life.free(device), [life.from, life.to]);
     }
 
-    /// Frees of blocks from before the recording.
+    /// Adds the frees of blocks from before the recording.
     fn add_unnumbered(&mut self, device: &DeviceSnapshot) {
         let records = device.records.iter().zip(1..NEVER);
         for (record, position) in records.filter(|(record, _)| record.alloc_seq.is_none()) {

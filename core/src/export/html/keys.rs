@@ -1,4 +1,4 @@
-//! Keys that blocks are grouped by, with the labels of core's tables: line, operator, category, scope, …
+//! Keys by which blocks are grouped, with the labels of the report's tables: line, operator, category, scope, …
 
 use super::history::{HistoryRow, PageHistory};
 use crate::analysis::{Key, KeySource, Labels, NO_PARAMETER};
@@ -12,7 +12,7 @@ pub(super) struct BlockKey {
     pub(super) name: &'static str,
     pub(super) source: KeySource,
     pub(super) labels: Vec<String>,
-    /// The label of each stack, context or row.
+    /// The number of the label of each stack, context or row.
     pub(super) numbers: Vec<u32>,
 }
 
@@ -27,7 +27,7 @@ impl BlockKey {
     }
 }
 
-/// The stacks that blocks have, numbered in the order of their first use.
+/// The stacks of the blocks, numbered in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct UsedStacks(Numbered<StackId>);
 
@@ -51,7 +51,7 @@ impl UsedStacks {
 }
 
 impl BlockKey {
-    /// The labels of the rows by a key, each made once.
+    /// The labels of the rows by a key, without duplicates.
     fn of(device: &DeviceView<'_>, key: Key, history: &PageHistory, stacks: &UsedStacks) -> Self {
         let mut labels = Labels::by(device, key, 0);
         let source = labels.source();
@@ -67,8 +67,8 @@ impl BlockKey {
     }
 }
 
-/// The keys of a device's blocks. The line of the forward pass, module, name and parameter are left out where no block has
-/// one, thread and stream where all blocks have the same.
+/// The keys of a device's blocks. The line of the forward pass, module, name and parameter are left out if no block has
+/// one. Thread and stream are left out if all blocks have the same.
 pub(super) fn keys(device: &DeviceView<'_>, history: &PageHistory, stacks: &UsedStacks) -> Vec<BlockKey> {
     let by = |key| BlockKey::of(device, key, history, stacks);
     let mut keys: Vec<BlockKey> =

@@ -1,20 +1,20 @@
-//! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and who held the highest.
+//! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and what held the highest.
 
 use super::history::{HistoryStep, PageHistory};
 use super::keys::{BlockKey, UsedStacks};
 use crate::analysis::reserved::Reserved;
 use crate::snapshot::DeviceSnapshot;
 
-/// Buckets of the coarsest level; a picture has fewer columns.
+/// Buckets of the coarsest level; a picture has fewer columns than this.
 const COARSE: u64 = 4096;
 /// Buckets of the finest level, at most.
 const FINE: u64 = 1 << 18;
 /// Each level has this many times the buckets of the one before.
 const FINER: u64 = 8;
-/// Series that a key has in the timeline; the others are one.
+/// Series of a key in the timeline; all others are merged into one.
 const SERIES: usize = 11;
 
-/// The time that levels cover, in buckets of whole nanoseconds.
+/// The time that the levels cover, divided into buckets of whole nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketScale {
     pub(super) start_ns: u64,
@@ -34,7 +34,7 @@ impl BucketScale {
     }
 }
 
-/// The scales of a log, coarse to fine: more buckets than twice the records show nothing new.
+/// The scales of a log, from coarse to fine. More than two buckets per record would show nothing new.
 pub(super) fn scales(history: &PageHistory, start_ns: u64, end_ns: u64) -> Vec<BucketScale> {
     let most = (2 * history.steps.len() as u64).min(FINE);
     let finer = std::iter::successors(Some(COARSE), |buckets| Some(buckets * FINER).filter(|next| *next <= most));
@@ -50,14 +50,14 @@ pub(super) struct CurveBuckets {
 }
 
 impl CurveBuckets {
-    /// Appends buckets with this value until there are `buckets`.
+    /// Appends buckets with this value until there are `buckets` of them.
     fn fill(&mut self, buckets: usize, value: u64) {
         for column in [&mut self.lowest, &mut self.highest, &mut self.last] {
             column.resize(buckets.max(column.len()), value);
         }
     }
 
-    /// The value changes in the last bucket; true if it is the highest there.
+    /// Changes the value within the last bucket. Returns true if it is the bucket's highest.
     fn set(&mut self, value: u64) -> bool {
         let (Some(lowest), Some(highest), Some(last)) =
             (self.lowest.last_mut(), self.highest.last_mut(), self.last.last_mut())
@@ -108,13 +108,13 @@ pub(super) fn reserved(device: &DeviceSnapshot, scale: BucketScale) -> Option<Cu
 /// The largest series of a key, and their bytes at the highest moment of each bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeriesMix {
-    /// Labels, the one with the highest maximum first.
+    /// Their labels, the one with the highest maximum first.
     pub(super) labels: Vec<u32>,
-    /// The bytes of each series, bucket after bucket.
+    /// The bytes of each series in each bucket.
     pub(super) bytes: Vec<Vec<u64>>,
 }
 
-/// A key's series over the log.
+/// Computes a key's series over the log.
 pub(super) fn mix(history: &PageHistory, key: &BlockKey, stacks: &UsedStacks, scale: BucketScale) -> SeriesMix {
     let of_rows: Vec<u32> = history.rows.iter().zip(0..).map(|(row, at)| key.of_row(stacks, at, row) as u32).collect();
     let label = |row: u32| of_rows.get(row as usize).map_or(0, |label| *label as usize);
@@ -147,7 +147,7 @@ pub(super) fn mix(history: &PageHistory, key: &BlockKey, stacks: &UsedStacks, sc
 }
 
 impl SeriesMix {
-    /// Appends buckets with these values; true if there were any.
+    /// Appends buckets with these values. Returns true if it appended any.
     fn fill(&mut self, buckets: usize, now: &[u64]) -> bool {
         let before = self.bytes.first().map_or(buckets, Vec::len);
         self.bytes.iter_mut().zip(now).for_each(|(series, now)| series.resize(buckets.max(before), *now));
@@ -168,7 +168,7 @@ fn change(sum: &mut u64, history: &PageHistory, step: &HistoryStep) {
     *sum = if step.is_free { sum.saturating_sub(weight) } else { sum.saturating_add(weight) };
 }
 
-/// The labels whose own maximum is highest.
+/// The labels with the highest maxima of their own.
 fn largest(history: &PageHistory, at_start: &[u64], label: &impl Fn(u32) -> usize) -> Vec<u32> {
     let (mut now, mut most) = (at_start.to_vec(), at_start.to_vec());
     for step in &history.steps {

@@ -1,7 +1,9 @@
-//! Offline page: one HTML file with the report in words, the columns of the recording, and a viewer without network access.
+//! Offline page: one HTML file with the report as text, the columns of the recording, and a viewer that needs no
+//! network access.
 //!
-//! The viewer is built from the folder `page` (`cargo xtask page` builds it again and compares). Columns are numbers as
-//! little-endian byte planes ([`column`]), deflated and in base64, in script elements that no browser runs; texts are JSON.
+//! The viewer is built from the folder `page`; `cargo xtask page` builds it again and compares. Columns are numbers as
+//! little-endian byte planes ([`column`]), deflated and base64-encoded, in script elements that browsers do not run.
+//! Texts are JSON.
 
 mod column;
 mod device;
@@ -23,7 +25,8 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use self::device::DevicePart;
-use super::{Export, LeftOut};
+use self::sources::FromFiles;
+use super::{Export, LeftOut, LinkForm};
 use crate::analysis::{device_or_main, main_device};
 use crate::error::Error;
 use crate::recording::{DeviceView, Recording};
@@ -32,35 +35,37 @@ use crate::snapshot::{ContextNode, Device, DeviceSnapshot, SnapshotData};
 use crate::units::grouped;
 use crate::visible;
 
-/// The viewer, with marks where the data goes: before its script what the first picture needs, behind it all else.
+/// The viewer, with marks for the data: what the first picture needs goes before its script, everything else after it.
 const PAGE: &str = include_str!("page.html");
 const MARKS: [&str; 2] = ["<!--first-->", "<!--data-->"];
-/// Changes of fewer bytes are folded.
+/// Rows that changed by fewer bytes are folded.
 const CHANGED: u64 = 1;
-/// The share of the room that even a device with few records gets, as a divisor.
+/// Divisor: even a device with few records gets this share of the room.
 const LEAST_SHARE: u64 = 16;
-/// Bytes of a scope without its name.
+/// Bytes that a scope takes without its name.
 const CONTEXT: u64 = 20;
-/// In place of a scope's name.
+/// Replaces a scope's name that was left out.
 const LEFT_OUT: &str = "…";
 
-/// The recording as one HTML file for a browser, without network access: the report in words, memory over time, what held it
-/// at any moment, blocks, segments and operator calls.
+/// The recording as one HTML file for a browser, without network access. It shows the report, memory over time, what
+/// held it at any moment, blocks, segments and operator calls.
 #[derive(Clone, Debug)]
 pub struct HtmlPage<'a> {
-    /// The size to keep to: beyond it, the smallest blocks that are neither live at the peak nor at the end are left out, and
-    /// the page says so. No limit if `None`.
+    /// The size limit. Beyond it, the smallest blocks that are live neither at the peak nor at the end are left out,
+    /// and the page says so. No limit if `None`.
     pub max_bytes: Option<u64>,
     /// An earlier recording to compare with.
     pub before: Option<&'a SnapshotData>,
-    /// Embeds the source text around the program's own lines, from the files of this machine: files that are newer than the
-    /// recording are left out. Whoever gets the page can read that text.
+    /// Embeds the source text around the program's own lines, from the files of this machine. Files that were changed
+    /// after the recording began are left out. Whoever gets the page can read that text.
     pub sources: bool,
+    /// Makes the program's own lines links that open in an editor. Whoever gets the page can read where the files are.
+    pub links: Option<LinkForm>,
 }
 
 impl Default for HtmlPage<'_> {
     fn default() -> Self {
-        Self { max_bytes: Some(32 << 20), before: None, sources: false }
+        Self { max_bytes: Some(32 << 20), before: None, sources: false, links: None }
     }
 }
 
@@ -70,7 +75,7 @@ impl Export for HtmlPage<'_> {
         let (script, end) = rest.split_once(MARKS[1]).unwrap_or((rest, ""));
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
         let (mut filled, mut over) = (self.filled(data, max_bytes)?, 0);
-        // Commas, sentences and escapes are counted when they are there.
+        // The size of commas, sentences and escapes is known only once they are written.
         for _ in 0..TRIES {
             match filled.size().saturating_sub(max_bytes) {
                 0 => break,
@@ -86,12 +91,12 @@ impl Export for HtmlPage<'_> {
     }
 }
 
-/// The element around the head.
+/// The element that contains the head.
 const HEAD: &str = "<script type=\"application/json\" id=\"head\">";
-/// How often a page that turned out too large is made again.
+/// How often a page that is too large is made again.
 const TRIES: usize = 3;
 
-/// What goes between the parts of the viewer.
+/// The data that goes between the parts of the viewer.
 struct Filled {
     head: String,
     curves: String,
@@ -108,7 +113,7 @@ impl Filled {
 }
 
 impl HtmlPage<'_> {
-    /// The page's content, of about `max_bytes` with the viewer.
+    /// The page's content. Together with the viewer it has about `max_bytes`.
     fn filled(&self, data: &SnapshotData, max_bytes: u64) -> Result<Filled, Error> {
         let mut curves = String::new();
         let mut columns = String::new();
@@ -145,8 +150,8 @@ impl HtmlPage<'_> {
         Ok(Filled { head, curves, columns, left_out })
     }
 
-    /// The devices as parts of at most `room` bytes together. Devices with few records come first, and the largest one has what
-    /// they leave.
+    /// The devices as parts of at most `room` bytes together. Devices with few records come first, and the largest one
+    /// gets the room that they leave.
     fn parts(
         &self,
         recording: &Recording<'_>,
@@ -157,11 +162,12 @@ impl HtmlPage<'_> {
         let mut order: Vec<(usize, &DeviceView<'_>)> = used.iter().copied().enumerate().collect();
         order.sort_by_key(|(_, device)| device.records.len());
         let mut records: u64 = used.iter().map(|device| weight(device)).sum();
+        let wanted = FromFiles { sources: self.sources, links: self.links.as_ref() };
         let mut parts = Vec::new();
         for (at, device) in order {
             let share = (u128::from(room) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
             let least = share.max(room / LEAST_SHARE);
-            let part = device::part(recording, device, &format!("{number}.{at}."), least, self.sources)?;
+            let part = device::part(recording, device, &format!("{number}.{at}."), least, wanted)?;
             room = room.saturating_sub(part.size() as u64);
             records = records.saturating_sub(weight(device));
             parts.push((at, part));
@@ -170,7 +176,7 @@ impl HtmlPage<'_> {
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
 
-    /// The parts that fit: those with the largest peaks, and in any case that of the main device.
+    /// The parts that fit: that of the main device in any case, then those with the largest peaks.
     fn kept(&self, data: &SnapshotData, parts: Vec<DevicePart>, room: u64) -> Vec<DevicePart> {
         let main = main_device(data);
         let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -195,12 +201,12 @@ fn used<'r>(recording: &'r Recording<'_>) -> Vec<&'r DeviceView<'r>> {
     recording.devices().iter().filter(|device| device.peak.total() > 0 || !device.records.is_empty()).collect()
 }
 
-/// What a device needs of the budget.
+/// The weight by which a device gets its share of the budget.
 fn weight(device: &DeviceSnapshot) -> u64 {
     1 + device.records.len() as u64
 }
 
-/// The scopes with their parents. Beyond `max_bytes` names are left out, which the sentence says.
+/// The scopes with their parents. Beyond `max_bytes` names are left out; the returned sentence says so.
 fn contexts(data: &SnapshotData, max_bytes: u64) -> (Value, Option<String>) {
     let (mut taken, mut unnamed) = (0, 0u64);
     let mut context = |node: &ContextNode| {
@@ -234,12 +240,12 @@ fn size(value: &Value) -> u64 {
     value.to_string().len() as u64
 }
 
-/// The words of a recording without memory.
+/// The texts of a recording without memory.
 fn empty(data: &SnapshotData) -> Value {
     Report::of(data, &ReportOptions::default()).map_or(Value::Null, |report| words::report(&report))
 }
 
-/// JSON that ends no script element, and is safe to print, whatever its texts are.
+/// JSON that is safe to print and cannot end a script element, whatever texts it has.
 fn harmless(value: &Value) -> String {
     visible::json(value.to_string()).replace('<', "\\u003c")
 }

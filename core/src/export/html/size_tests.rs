@@ -1,4 +1,4 @@
-//! A page keeps to its size whatever a recording has most of. Sizes are those of deflated columns.
+//! A page keeps to its size limit, whatever a recording has most of. The sizes are those of deflated columns.
 
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ fn without_room_segments_are_left_out_before_the_page_is_too_large() {
     assert!(said(device, "19,999 small segments are not shown."), "{}", device["left_out"]);
 }
 
-/// The frame around parts, and what escapes add, are within the size, too: whatever it is.
+/// The size limit also includes the frame around the parts, and what escapes add.
 #[test]
 fn a_page_is_never_larger_than_asked_if_it_can_be() {
     let device = |ordinal: u32| -> DeviceSnapshot {

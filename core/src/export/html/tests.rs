@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
-use super::sources::{SourceTexts, source};
+use super::sources::{SourceTexts, links, source};
 use super::{levels, *};
 use crate::analysis::{Key, log};
 use crate::recording::DeviceView;
@@ -26,9 +26,9 @@ fn head(page: &str) -> Value {
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Many blocks that grow, one of them freed at every turn.
+/// Many growing blocks, of which one is freed at every turn.
 fn busy(blocks: u64) -> SnapshotData {
-    // Numbers that no compression finds.
+    // Numbers that no compression makes smaller.
     let noise = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let mut story = Story::cpu();
     for at in 0..blocks {
@@ -217,6 +217,14 @@ fn source_text_is_embedded_on_request_only() {
         out.len()
     };
     assert!(texts(true) > texts(false));
+
+    // Links lead to the same lines, even in files newer than the recording, as long as the files exist.
+    let form = LinkForm::named("vscode").unwrap();
+    let linked = links(&newer, &stacks, &form);
+    assert_eq!(linked["src/main.rs:9"].as_str(), Some(format!("vscode://file{}:9", file.display()).as_str()));
+    assert!(linked.keys().eq(found.by_place.keys()), "{linked:?}");
+    std::fs::remove_file(&file).unwrap();
+    assert!(links(&newer, &stacks, &form).is_empty());
 }
 
 #[test]

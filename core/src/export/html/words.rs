@@ -1,4 +1,4 @@
-//! The page's words: core's report, its cells as text beside the number to sort by.
+//! The page's texts: the report, with each table cell as text and as the number to sort by.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn section(section: &Section) -> Value {
     })
 }
 
-/// The number that a column sorts by; `null` for texts.
+/// The number by which a column is sorted; `null` for texts.
 fn number(cell: &Cell) -> Value {
     match cell {
         Cell::Nothing | Cell::Unknown | Cell::Text(_) | Cell::Share { whole: 0, .. } => Value::Null,
