@@ -99,14 +99,18 @@ pub(super) fn server(
     arguments: &[&str],
 ) -> Result<(PathBuf, String)> {
     let (recording, scripts) = (scratch.join(format!("{name}.memtrace")), run.root.join("xtask/consumers"));
-    let target = run.target.join("server");
-    let manifest = run.root.join("examples/server/Cargo.toml");
-    cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
-    let program = target.join("debug/server");
+    let program = server_program(run)?;
     let variable = format!("MEMTRACE_OUT={}", recording.display());
     let node =
         cmd!(run.shell, "node {scripts}/server.mjs {end} {scratch} env {variable} {program} --port 0 {arguments...}");
     Ok((recording, said(node.envs(run.simulated_gpu()?.variables()))?))
+}
+
+/// Builds the example server.
+pub(super) fn server_program(run: &Run) -> Result<PathBuf> {
+    let (target, manifest) = (run.target.join("server"), run.root.join("examples/server/Cargo.toml"));
+    cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
+    Ok(target.join("debug/server"))
 }
 
 /// Installs the consumers from npm into the cache; the small form needs none.

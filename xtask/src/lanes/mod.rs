@@ -28,6 +28,7 @@ mod report;
 mod scripts;
 mod shared_lines;
 mod simulated;
+mod soak;
 mod tables;
 mod tests;
 mod tutorial;
@@ -312,6 +313,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "random programs and parallel tests pass many times over",
         owns: &[],
         run: tests::stress,
+    },
+    Lane {
+        name: "soak",
+        tier: Tier::Full,
+        holds: "a server that is recorded for long keeps to its memory and its stream's budget, and its figures are exact",
+        owns: &[],
+        run: soak::run,
     },
     Lane {
         name: "verdicts",
