@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "cudarc")]
 use ::cudarc::driver;
-// The same crate, re-exported by candle.
+// The same crate as cudarc, re-exported by candle.
 #[cfg(not(feature = "cudarc"))]
 use candle_core::cuda_backend::cudarc::driver;
 use driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, HostSlice, ValidAsZeroBits};
@@ -26,7 +26,8 @@ use memtrace_core::snapshot::{Device, SymbolName};
 use crate::name::{Address, name_on};
 use crate::record::own;
 
-/// Allocations of a CUDA stream with names. The allocation succeeds even if the block is not recorded and gets no name.
+/// Allocations of a CUDA stream with names. If the block is not recorded, the allocation succeeds and the block gets no
+/// name.
 pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// `CudaStream::alloc` with a name: `len` uninitialized elements.
     ///
@@ -106,7 +107,7 @@ pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
 }
 
 pub(crate) fn address<T>(slice: &CudaSlice<T>) -> Address {
-    // Nothing is read here, so the guard must not record a read on the stream when it is dropped.
+    // Nothing is read here, so dropping the guard must not record a read on the stream.
     let (address, read) = slice.device_ptr(slice.stream());
     std::mem::forget(read);
     address.into()

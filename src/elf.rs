@@ -15,8 +15,8 @@ pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
 }
 
-/// Calls `visit` for each loaded object, first the program, until it breaks. The loader is locked meanwhile, and keeps
-/// all of them loaded. Calls nothing in a forked child in which the loader may be locked for ever.
+/// Calls `visit` for each loaded object, the program first, until it breaks. Meanwhile the loader is locked, so all of
+/// them stay loaded. In a forked child in which the loader may be locked for ever, nothing is called.
 pub(crate) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
     /// # Safety
     /// `info` is the loader's record, and `visit` points to an `F`.
@@ -58,13 +58,13 @@ pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
     note(info, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default()
 }
 
-/// The description of the note with this name and type.
+/// The descriptor of the note with this name and type.
 pub(crate) fn note<'a>(info: &'a libc::dl_phdr_info, name: &[u8], kind: u32) -> Option<&'a [u8]> {
     let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE);
     notes.filter_map(|note| content(bytes(info, note)?, name, kind)).next()
 }
 
-/// The bytes of a segment, if a readable mapping of the file contains it: headers may hold anything.
+/// The bytes of a segment, if a readable mapping of the file contains it. Headers may have any content.
 fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'a [u8]> {
     let end = part.p_vaddr.checked_add(part.p_memsz)?;
     let holds = |header: &libc::Elf64_Phdr| {
@@ -81,8 +81,8 @@ fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'
 
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// Finds the description of a note. A note is three 32-bit words (name length, description length, type), then the name
-/// and the description, each padded to four bytes.
+/// Finds the descriptor of a note. A note is three 32-bit words (name length, descriptor length, type), then the name
+/// and the descriptor, each padded to four bytes.
 fn content<'a>(mut notes: &'a [u8], wanted: &[u8], kind: u32) -> Option<&'a [u8]> {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);

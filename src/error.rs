@@ -17,7 +17,7 @@ pub(crate) const CANNOT_MEASURE: &str = "cannot measure here: there is no memory
 
 /// What failed, in a sentence that names the next step.
 ///
-/// The kinds are private, so that they can grow. The underlying I/O error, if there is one, is the
+/// The kinds are private, so that new ones can be added. The underlying I/O error, if there is one, is the
 /// [`source`](StdError::source). `Debug` prints the same as `Display`, so that an error returned from `main` is
 /// readable.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Error {
         memtrace_core::Error::input(path, source).into()
     }
 
-    /// Adds the consequence to an error of reading or writing.
+    /// Adds a consequence to an error of reading or writing.
     #[must_use]
     pub(crate) fn and(self, then: &'static str) -> Self {
         match self.kind {
@@ -90,7 +90,7 @@ impl fmt::Display for Error {
                 "a memtrace session is already recording; drop it before starting another \
                  (sessions may follow one another, but not overlap)",
             ),
-            // Our own text may have lines; one that was put together has names.
+            // memtrace's own text may have several lines. A formatted text contains names, so it is kept on one line.
             ErrorKind::Wrong(Cow::Borrowed(message)) => f.write_str(message),
             ErrorKind::Wrong(Cow::Owned(message)) => f.write_str(&visible::line(message)),
             ErrorKind::Core(error) => error.fmt(f),

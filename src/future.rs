@@ -9,8 +9,8 @@ use crate::scope::Context;
 
 /// Attaches a scope to a future, as `tracing`'s `Instrument` attaches a span.
 pub trait FutureExt: Future + Sized {
-    /// Runs this future in a scope called `name`, inside the scopes that are open where this is called, on whatever
-    /// thread it is polled.
+    /// Runs this future in a scope called `name`, on whatever thread it is polled. The scope is inside the scopes that
+    /// are open where this method is called.
     ///
     /// ```
     /// use memtrace::FutureExt;

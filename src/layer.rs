@@ -21,22 +21,22 @@ use crate::record::guard::Own;
 use crate::record::{Leaves, fork, own, recorder};
 use crate::scope::{self, LastPath, SpanKey};
 
-/// A layer that makes every span a scope: allocations made while a span is entered carry its name, inside the spans and
+/// A layer that makes every span a scope. Allocations made while a span is entered carry its name, inside the spans and
 /// scopes that are open on the thread.
 ///
-/// Install it **before the model is loaded**: candle's models create their spans when they are loaded, and a span
+/// Install it **before the model is loaded**. candle's models create their spans when they are loaded, and a span
 /// created without a subscriber can never be entered. candle's spans have level TRACE, so this layer brings its own
-/// filter, which accepts spans of every level. Give other layers their filters with `with_filter`: a filter on the
-/// whole subscriber silences this layer, too. The report warns if a model of candle-transformers ran and its spans did
-/// not reach the layer.
+/// filter, which accepts spans of every level. Give other layers their filters with `with_filter`, because a filter on
+/// the whole subscriber silences this layer, too. The report warns if a model of candle-transformers ran and its spans
+/// did not reach the layer.
 ///
-/// Spans of level TRACE are parts of a model, as candle's. Those with the same name that exist at the same time are
-/// numbered in the order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a server's
-/// concurrent requests; those with the same name are one scope.
+/// Spans of level TRACE are parts of a model, as candle's are. If several with the same name exist at the same time,
+/// they are numbered in the order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a
+/// server's concurrent requests; those with the same name are one scope.
 ///
-/// A span that declares the field `memtrace.cpu.peak_bytes` or `memtrace.cuda0.peak_bytes` gets the most bytes that were live
-/// on the device while it was entered, blocks below the threshold left out. Layers that show fields show it, too, if they are
-/// added after this one.
+/// A span may declare the field `memtrace.cpu.peak_bytes` or `memtrace.cuda0.peak_bytes`. The field gets the most bytes
+/// that were live on the device while the span was entered, without blocks below the threshold. Layers that show fields
+/// show this one, too, if they are added after this layer.
 ///
 /// ```
 /// let request = tracing::info_span!("request", memtrace.cpu.peak_bytes = tracing::field::Empty);
@@ -60,13 +60,13 @@ fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span()
 }
 
-/// Whether the span is a part of a model, so that spans of one name are numbered.
+/// Whether the span is a part of a model, so that spans of the same name are numbered.
 fn is_part(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::TRACE
 }
 
-/// Whether the span belongs to one of candle's models. The rules table says so as well, but parsing it here would cost
-/// the program time.
+/// Whether the span belongs to one of candle's models. The rules table also has this information, but parsing it here
+/// would take the program's time.
 fn is_model(metadata: &Metadata<'_>) -> bool {
     metadata.target().split("::").next() == Some("candle_transformers")
 }
@@ -87,7 +87,7 @@ pub(crate) fn trace_is_silenced() -> bool {
 /// The layer behind [`layer`], which adds a filter.
 #[derive(Debug)]
 pub struct SpanLayer {
-    /// Distinguishes this layer's spans from another layer's: each subscriber numbers its own.
+    /// Distinguishes this layer's spans from another layer's, because each subscriber numbers its own spans.
     number: u64,
     /// The numbers in use at each callsite.
     taken: Own<Mutex<HashMap<Identifier, SpanNumbers>>>,
@@ -126,10 +126,10 @@ impl SpanNumbers {
 /// The layer's data on a span.
 #[derive(Debug)]
 struct SpanLabel {
-    /// The layer that labelled the span; a second layer on the same subscriber ignores it.
+    /// The layer that labelled the span. A second layer on the same subscriber ignores the span.
     layer: u64,
     number: usize,
-    /// Made at the first entry, when it is known whether there are several spans.
+    /// Made at the first entry, when it is known whether there are several such spans.
     name: Option<Own<String>>,
     last: LastPath,
     peaks: Option<PeakFields>,
@@ -174,7 +174,7 @@ impl SpanLayer {
         else {
             return;
         };
-        // Other layers lock the span to note the fields.
+        // Other layers lock the span when they note the fields.
         drop(extensions);
         if let Some(subscriber) = self.subscriber.get().and_then(WeakDispatch::upgrade) {
             peaks::record(&raised, span.metadata(), id, &subscriber);
@@ -202,7 +202,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             let number = if is_part(metadata) { self.with_numbers(metadata, SpanNumbers::take) } else { 0 };
             let peaks = peaks::declared(metadata);
             if peaks.is_some() {
-                // Relaxed: the span reaches other threads by means that order this before their exits.
+                // Relaxed: whatever passes the span to another thread also orders this store before the exits there.
                 self.records_peaks.store(true, Relaxed);
             }
             extensions.insert(SpanLabel { layer: self.number, number, name: None, last: LastPath::default(), peaks });

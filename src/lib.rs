@@ -1,5 +1,5 @@
-//! Memory profiler for Rust tensor programs: who held the memory at the peak, on the CPU and on CUDA devices, by source
-//! line, function and scope, to the byte.
+//! Memory profiler for Rust tensor programs. It shows which source lines, functions and scopes held the memory at the
+//! peak, on the CPU and on CUDA devices, to the byte.
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -36,15 +36,15 @@
 //! static ALLOC: memtrace::Alloc = memtrace::Alloc::system(); // or `Alloc::new(other)` around any other allocator
 //! ```
 //!
-//! CUDA memory needs no allocator. On Linux with glibc on x86-64 or aarch64, memtrace replaces the CUDA driver's functions in the
-//! running program, so it sees every allocation of candle, cudarc, cuBLAS and any other library. Nothing has to be
-//! installed.
+//! CUDA memory needs no allocator. On Linux with glibc on x86-64 or aarch64, memtrace replaces the CUDA driver's
+//! functions in the running program, so it sees every allocation of candle, cudarc, cuBLAS and any other library.
+//! Nothing has to be installed.
 //!
 //! # The session
-//! A [`Session`] is one recording: from [`start`], or [`builder`] for other [options](Builder), until it is dropped. A
-//! process has at most one at a time. While it is active, each allocation, reallocation and free is a *record*, with
-//! its stack, scopes, thread and time, in a log that keeps the newest [`max_entries`](Builder::max_entries). Blocks
-//! smaller than [`min_size`](Builder::min_size) (1 KiB) are only counted.
+//! A [`Session`] is one recording. [`start`] begins it, or [`builder`] with other [options](Builder); dropping the
+//! session ends it. A process has at most one at a time. While it is active, each allocation, reallocation and free is
+//! a *record*, with its stack, scopes, thread and time, in a log that keeps the newest
+//! [`max_entries`](Builder::max_entries). Blocks smaller than [`min_size`](Builder::min_size) (1 KiB) are only counted.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -82,17 +82,17 @@
 //! let shard = std::thread::spawn(move || here.scope(|| vec![0u8; 4096])).join().unwrap();
 //! ```
 //!
-//! A future keeps its context on whatever thread it is polled: `task.memtrace("request")`, from `FutureExt`.
+//! `task.memtrace("request")`, from `FutureExt`, gives a future a context, which it keeps on whatever thread polls it.
 //!
 //! # The device
 //! Each [`Device`] has an account of its own: the heap ([`Device::Cpu`]), each GPU ([`Device::Cuda`]), and pinned,
-//! managed and imported memory. Limits, peaks and tables are per device and never added up, because a GPU's memory ends
-//! where its card's does. With the feature `candle`, `&candle_core::Device` works wherever a device is expected.
+//! managed and imported memory. Limits, peaks and tables are per device and never added up, because one GPU cannot use
+//! another one's memory. With the feature `candle`, `&candle_core::Device` works wherever a device is expected.
 //!
 //! # The peak
 //! The peak is the high-water mark of a device: the most bytes that were live at once. It decides whether the program
-//! fits, so reports are about that moment: which blocks were live, who allocated them, and what for. memtrace notes the
-//! peak while it records, so it stays exact when older records are overwritten.
+//! fits on the device, so reports are about that moment: which blocks were live, who allocated them, and what for.
+//! memtrace notes the peak while it records, so it stays exact when older records are overwritten.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -130,22 +130,26 @@
 //!   free and an allocation.
 //! * Every allocation and free of the CUDA driver. [`snapshot::CudaHooks`] says what the hooks reached.
 //!
-//! **Not seen** are memory that C libraries take with `malloc`, mapped files, and thread stacks; the calls that
-//! [`snapshot::CudaHooks::unseen_calls`] counts; and what the CUDA driver allocates for itself.
+//! memtrace does **not see**:
+//! * memory that C libraries take with `malloc`, mapped files, and thread stacks
+//! * the calls that [`snapshot::CudaHooks::unseen_calls`] counts
+//! * what the CUDA driver allocates for itself
 //!
 //! # What is exact
-//! The peak, what was live at it, the counters and the sum of every table are exact to the byte, whatever the log has
-//! overwritten. Bytes below the threshold are exact for each thread, and threads are read one after another.
+//! The peak, what was live at it, the counters and the sum of every table are exact to the byte, even if the log has
+//! overwritten records. Bytes below the threshold are exact for each thread, but memtrace reads the threads one after
+//! another.
 //!
 //! With [`sample_interval`](Builder::sample_interval), live bytes are counted and the peak is the highest count at a
-//! recorded block. The heap's other figures are estimates and marked as such; sums still hold to the byte.
+//! recorded block. The heap's other figures are estimates and marked as such; the rows of a table still add up to the
+//! byte.
 //!
 //! # Tests
 //! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`],
-//! [`assert_no_growth!`] and [`assert_scaling!`] check it. They need the allocator but no session, and are right when
-//! tests run side by side. [`assert_no_waste!`] checks what nothing uses at a GPU's peak; it records meanwhile, so it
-//! needs the GPU alone. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for
-//! work on rayon's threads. `docs/testing.md` in the repository has recipes.
+//! [`assert_no_growth!`] and [`assert_scaling!`] check it. They need the allocator but no session, and give the same
+//! results when tests run in parallel. [`assert_no_waste!`] checks how much of a GPU's peak nothing uses. It records
+//! meanwhile, so no other test may use the GPU. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool`
+//! (feature `rayon`) for work on rayon's threads. `docs/testing.md` in the repository has recipes.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -157,10 +161,11 @@
 //! ```
 //!
 //! # When the program dies
-//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`open`] reads
-//! it, later and on other machines, too. [`Builder::dump_on_panic`], [`dump_on_signal`](Builder::dump_on_signal),
-//! [`dump_at_end`](Builder::dump_at_end) and [`dump_on_oom`](Builder::dump_on_oom) write snapshots. The first refused
-//! allocation of a recording is explained on stderr in any case.
+//! [`Builder::stream`] appends to a capture, memtrace's file format, while the program runs. The capture survives
+//! `kill -9`, and [`open`] reads it later, also on other machines. [`Builder::dump_on_panic`],
+//! [`dump_on_signal`](Builder::dump_on_signal), [`dump_at_end`](Builder::dump_at_end) and
+//! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. In any case, the first refused allocation of a recording is
+//! explained on stderr.
 //!
 //! # Environment variables
 //! Variables override the code. [`init`] records programs that start no session of their own, if `MEMTRACE` or
@@ -261,11 +266,11 @@ pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, ScopedFuture};
 pub use hook::Alloc;
-/// What the functions that a preloaded library puts before C's report.
+/// Reports of C's allocator functions, from a preloaded library that interposes them.
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 #[doc(hidden)]
 pub use hook::malloc;
-/// What those that it puts before `mmap` report.
+/// Reports of `mmap` and the like, from a preloaded library that interposes them.
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 #[doc(hidden)]
 pub use hook::mappings;
@@ -277,11 +282,11 @@ pub use memtrace_core::{DeviceView, Recording, analysis, attribute, export, repo
 pub use name::{Address, name, name_as, name_on};
 #[doc(hidden)]
 pub use record::unwind::take_stack;
-/// What NVTX and its tools give each other.
+/// The tables that NVTX and its tools exchange.
 #[cfg(any(all(feature = "nvtx", unix), feature = "preload"))]
 #[doc(hidden)]
 pub use scope::nvtx_tables;
-/// Ranges that a preloaded library hears of from NVTX.
+/// Ranges that NVTX reports to a preloaded library.
 #[cfg(feature = "preload")]
 #[doc(hidden)]
 pub use scope::range;

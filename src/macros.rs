@@ -3,8 +3,8 @@
 /// Evaluates an expression and panics if its memory peak exceeds a limit.
 ///
 /// The limit is text like `"512 MiB"` or a number of bytes, and applies to each device by itself. It counts what
-/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression; with `.await`, other work that
-/// the thread does meanwhile counts as well ([`measure_async`](fn@crate::measure_async) measures a future alone). A
+/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression. With `.await`, other work that
+/// the thread does meanwhile counts as well; [`measure_async`](fn@crate::measure_async) measures a future alone. A
 /// failure's message has the limit, the peak, the lines, operators and scopes that held it, and the path of a snapshot.
 ///
 /// ```
@@ -45,13 +45,13 @@ macro_rules! assert_peak {
     };
 }
 
-/// Evaluates an expression and panics if more than the limit of a GPU's peak is wasted: blocks past their last use by a
-/// kernel, copy or fill, and blocks that nothing ever uses. The message is the advice: lines, kernels, and the peak
-/// without the waste.
+/// Evaluates an expression and panics if more of a GPU's peak is wasted than the limit allows. A block is wasted if it
+/// is past its last use by a kernel, copy or fill, or if nothing ever uses it. The message says what to change: lines,
+/// kernels, and the peak without the waste.
 ///
-/// The limit is text like `"1 MiB"` or a number of bytes. Options of [`NoWaste`](crate::NoWaste) go before the expression:
-/// a baseline in addition to the limit or instead of it, its tolerance, a device. Records the whole process, with uses
-/// ([`Builder::uses`](crate::Builder::uses)); assertions of several threads take turns.
+/// The limit is text like `"1 MiB"` or a number of bytes. Options of [`NoWaste`](crate::NoWaste) go before the
+/// expression: a baseline in addition to the limit or instead of it, its tolerance, a device. The assertion records the
+/// whole process, with uses ([`Builder::uses`](crate::Builder::uses)). Assertions of several threads take turns.
 ///
 /// ```no_run
 /// # fn forward() {}
@@ -81,8 +81,9 @@ macro_rules! assert_no_waste {
 /// Evaluates an expression and panics if it does not fit on a GPU, or if that is undecided.
 ///
 /// The GPU is a name such as `"RTX 4090"`, or its memory as CUDA reports it, such as `"22.5 GiB"`. Options of
-/// [`Fits`](crate::Fits) go before the expression: what others use of the GPU, a device. Records the whole process; assertions of several
-/// threads take turns. The message has what is needed, row by row, and the lines, operators and scopes that hold it.
+/// [`Fits`](crate::Fits) go before the expression: what others use of the GPU, a device. The assertion records the
+/// whole process. Assertions of several threads take turns. The message has what is needed, row by row, and the lines,
+/// operators and scopes that hold it.
 ///
 /// ```no_run
 /// # fn forward() {}

@@ -1,7 +1,7 @@
 //! Gauges of live bytes and peaks for the facade `metrics`, by device and by scope.
 //!
-//! Recording does not feed the gauges: the two functions read the recorder's counters when the program calls them, before
-//! each scrape or every few seconds. They do nothing without an active session.
+//! Recording does not update the gauges. The two functions read the recorder's counters when the program calls them,
+//! before each scrape or every few seconds. They do nothing without an active session.
 //!
 //! | gauge | labels | value |
 //! |---|---|---|
@@ -33,7 +33,7 @@ pub const SCOPE_LIVE_BYTES: &str = "memtrace_scope_live_bytes";
 /// High-water mark of [`SCOPE_LIVE_BYTES`].
 pub const SCOPE_PEAK_BYTES: &str = "memtrace_scope_peak_bytes";
 
-/// Gives the exporter units and texts of the gauges.
+/// Registers the units and descriptions of the gauges with the exporter.
 pub fn describe() {
     describe_gauge!(LIVE_BYTES, Unit::Bytes, "Live bytes of a device");
     describe_gauge!(PEAK_BYTES, Unit::Bytes, "High-water mark of a device's live bytes");
@@ -49,8 +49,8 @@ pub fn record_devices() {
     }
 }
 
-/// Sets the gauges of scopes that are at most `depth` deep; 1 leaves out scopes inside others. Each path is a gauge of its
-/// own, so keep numbers of steps or requests out of the labels.
+/// Sets the gauges of scopes that are at most `depth` deep; 1 leaves out scopes inside others. Each path is a gauge of
+/// its own, so keep numbers of steps or requests out of the scopes' labels.
 pub fn record_scopes(depth: usize) {
     for device in devices().iter() {
         for scope in device.scopes.iter().filter(|scope| scope.depth <= depth) {
@@ -75,7 +75,7 @@ struct ScopeGauges {
     peak: u64,
 }
 
-/// Read as own work; the program's recorder then gets copies, which are the program's memory.
+/// The counters are read as own work. The program's recorder then gets copies, which are the program's memory.
 fn devices() -> Own<Vec<DeviceGauges>> {
     Own::make(|| {
         // A forked child may not take locks.

@@ -1,5 +1,5 @@
-//! Environment variables, ignored in privileged programs (set-user-id, set-group-id, file capabilities): the user who
-//! starts one could otherwise make it read and write files with its privileges.
+//! Environment variables. Privileged programs (set-user-id, set-group-id, file capabilities) ignore them. Otherwise the
+//! user who starts such a program could make it read and write files with its privileges.
 #![cfg_attr(unix, expect(unsafe_code, reason = "queries process credentials with C functions"))]
 
 use std::env;

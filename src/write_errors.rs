@@ -9,14 +9,14 @@
 #[derive(Debug)]
 pub(crate) struct ErrorsOnly {
     before: [SignalState; signal::KINDS.len()],
-    /// Signal masks belong to a thread.
+    /// Makes the type neither `Send` nor `Sync`, because signal masks belong to a thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SignalState {
     was_blocked: bool,
-    /// The program already had such a signal pending.
+    /// The program already had such a signal pending before.
     was_pending: bool,
 }
 

@@ -108,12 +108,12 @@ pub(crate) struct SourceArgs {
     pub(crate) debug_dir: Vec<PathBuf>,
 }
 
-/// What a table is by, as a word of [`Key`].
+/// Parses what a table is by: one of the words of [`Key`].
 pub(crate) fn key() -> impl TypedValueParser<Value = Key> {
     one_of(Key::ALL.to_vec())
 }
 
-/// The same over time, where a block's age is another one at each moment.
+/// Likewise, for tables over time. A block's age is not among these keys, because it changes from moment to moment.
 pub(crate) fn key_over_time() -> impl TypedValueParser<Value = Key> {
     one_of(Key::ALL.into_iter().filter(|key| *key != Key::Age).collect())
 }

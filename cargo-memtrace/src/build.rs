@@ -18,7 +18,7 @@ pub(crate) struct Built {
     pub(crate) path: PathBuf,
 }
 
-/// Builds what the arguments select, which must be one program.
+/// Builds the selected target, which must be one program.
 pub(crate) fn program(args: &CargoArgs, environment: &[(&str, OsString)]) -> Result<Built, CommandFailure> {
     if !is_named(args) {
         name_one(programs(args), args)?;
@@ -53,7 +53,8 @@ pub(crate) fn depends_on(args: &CargoArgs, name: &str) -> bool {
     selected(args).iter().flat_map(|package| &package.dependencies).any(|dependency| dependency.name == name)
 }
 
-/// The variables with which a profile keeps the names of functions and lines, whatever Cargo.toml says. The user's own go first.
+/// The variables that make a profile keep the names of functions and lines, whatever Cargo.toml says. Variables that
+/// the user has set are left out.
 pub(crate) fn with_names(profile: &str) -> impl Iterator<Item = (String, &'static str)> {
     let profile = profile.to_uppercase().replace('-', "_");
     let variables = [("DEBUG", "line-tables-only"), ("STRIP", "none")];
@@ -61,7 +62,7 @@ pub(crate) fn with_names(profile: &str) -> impl Iterator<Item = (String, &'stati
     variables.into_iter().filter(|(variable, _)| std::env::var_os(variable).is_none())
 }
 
-/// The profile's name in variables.
+/// The profile's name, as cargo's variables spell it.
 fn profile(args: &CargoArgs) -> &str {
     match (&args.profile, args.release) {
         (Some(profile), _) if profile != "dev" => profile,
@@ -71,7 +72,7 @@ fn profile(args: &CargoArgs) -> &str {
     }
 }
 
-/// A benchmark is built as `cargo bench` builds it, if nothing else is said.
+/// Whether a benchmark is built with the profile of `cargo bench`, because no other profile is chosen.
 fn is_plain_bench(args: &CargoArgs) -> bool {
     args.bench.is_some() && args.profile.is_none() && !args.release
 }
@@ -110,20 +111,20 @@ pub(crate) fn selection(args: &CargoArgs) -> Vec<String> {
 fn executable(message: Message, args: &CargoArgs) -> Option<Built> {
     let Message::CompilerArtifact(artifact) = message else { return None };
     let target = &artifact.target;
-    // A benchmark's package has its programs built, too.
+    // For a benchmark, cargo also builds the programs of its package.
     let is_program = if args.bench.is_some() { target.is_bench() } else { target.is_bin() || target.is_example() };
     let path = artifact.executable.filter(|_| is_program)?;
     Some(Built { name: artifact.target.name, path: path.into() })
 }
 
-/// As `cargo run`: one program, or the package's default.
+/// Selects one program as `cargo run` does: the only one, or the package's default.
 fn one(built: Vec<Built>, args: &CargoArgs) -> Result<Built, CommandFailure> {
     let name = name_one(built.iter().map(|built| built.name.clone()).collect(), args)?;
     let named = name.and_then(|name| built.into_iter().find(|built| built.name == name));
     named.ok_or_else(|| CommandFailure::usage("the build made no program; name one with --bin, --example or --bench"))
 }
 
-/// The one of these programs that is meant.
+/// The name of the selected program.
 fn name_one(mut programs: Vec<String>, args: &CargoArgs) -> Result<Option<String>, CommandFailure> {
     let default = || selected(args).iter().find_map(|package| package.default_run.clone());
     if programs.len() < 2 {
@@ -137,7 +138,7 @@ fn name_one(mut programs: Vec<String>, args: &CargoArgs) -> Result<Option<String
     Err(CommandFailure::usage(format!("there are several programs, name one with --bin: {names}")))
 }
 
-/// The programs that cargo would build for sure: no feature decides.
+/// The programs that cargo would build with any features.
 fn programs(args: &CargoArgs) -> Vec<String> {
     let packages = selected(args);
     let targets = packages.iter().flat_map(|package| &package.targets);

@@ -1,4 +1,5 @@
-//! What users call this program: `cargo memtrace`, or `memtrace` where its file is called so, as in the wheel for Python.
+//! The name by which users call this program: `cargo memtrace`, or `memtrace` if its file has that name, as in the
+//! wheel for Python.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::sync::OnceLock;
 
 use clap::Command;
 
-/// The name in texts that are written for cargo.
+/// The program's name in texts that are written for cargo.
 const BY_CARGO: &str = "cargo memtrace";
 const ALONE: &str = "memtrace";
 
@@ -25,7 +26,7 @@ fn name_for(program: Option<&OsStr>) -> &'static str {
     if file.is_some_and(|file| file == ALONE) { ALONE } else { BY_CARGO }
 }
 
-/// Has the help of a command and of all below it name the program so.
+/// Replaces the program's name in the help of a command and of all its subcommands.
 pub(crate) fn in_help(command: Command) -> Command {
     if is_alone() { renamed(command.name(ALONE).bin_name(ALONE)) } else { command }
 }

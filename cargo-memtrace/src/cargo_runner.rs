@@ -1,14 +1,14 @@
-//! The program that cargo's configuration puts in front of programs, and that the commands here do not call.
+//! Detects a runner: a program that cargo's configuration puts in front of programs. The commands here do not call it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use memtrace_core::input::text_of;
 
-/// No configuration is larger.
+/// The largest configuration that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
-/// Where a runner is configured: a file, or a variable of the environment.
+/// Where a runner is configured: a file, or an environment variable.
 pub(crate) fn configured() -> Option<String> {
     let is_runners = |name: &str| name.starts_with("CARGO_TARGET_") && name.ends_with("_RUNNER");
     let variables = std::env::vars_os().filter_map(|(name, _): (OsString, _)| name.into_string().ok());
@@ -27,7 +27,7 @@ fn has_runner_in(file: &Path) -> bool {
     text_of(file, MOST).is_ok_and(|text| has_runner(&text))
 }
 
-/// As cargo reads it: a key `runner` of a table `target.…`.
+/// Whether a configuration has what cargo looks for: a key `runner` in a table `target.…`.
 fn has_runner(config: &str) -> bool {
     let mut is_target = false;
     config.lines().map(str::trim).any(|line| {

@@ -1,4 +1,4 @@
-//! What a program's ELF file says of it: memtrace, line tables, libraries.
+//! What a program's ELF file shows: memtrace, line tables, libraries.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
-/// Libraries that take the place of C's allocator, by the beginnings of their names: the preload library records none of them.
+/// Libraries that replace C's allocator, by the beginnings of their names. The preload library does not record them.
 const ALLOCATORS: [&str; 7] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"];
-/// Of these the sanitizers', some of which do not start behind another library.
+/// The sanitizers' libraries among these. Some of them do not start behind another library.
 const SANITIZERS: &[&str] = ALLOCATORS.last_chunk::<4>().expect("there are more").as_slice();
 
-/// The first of these libraries, given as names or paths, that takes the place of C's allocator.
+/// The first of these libraries, given as names or paths, that replaces C's allocator.
 pub(crate) fn other_allocator<'a>(libraries: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = |library: &'a str| library.rsplit('/').next().unwrap_or(library);
     libraries.into_iter().map(name).find(|name| is_one_of(&ALLOCATORS, name))
@@ -37,20 +37,20 @@ fn is_one_of(libraries: &[&str], name: &str) -> bool {
 /// A program's file.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramFile {
-    /// memtrace is linked in: the file then has a note of that name.
+    /// memtrace is linked in; the file then has a note of that name.
     pub(crate) has_memtrace: bool,
-    /// rustc built it, and said so.
+    /// rustc built the file and left its mark.
     pub(crate) is_rust: bool,
     pub(crate) is_dynamic: bool,
-    /// Of an architecture on which the driver has hooks.
+    /// The architecture is one on which memtrace can hook the CUDA driver.
     pub(crate) has_hooks: bool,
     pub(crate) has_lines: bool,
     pub(crate) has_symbols: bool,
-    /// Its own allocator instead of C's, as far as symbols tell: what that takes is not seen from outside.
+    /// The allocator that the program uses instead of C's, as far as symbols show. Its memory is not seen from outside.
     pub(crate) own_allocator: Option<&'static str>,
-    /// A library that takes the place of C's allocator.
+    /// A library that replaces C's allocator.
     pub(crate) linked_allocator: Option<String>,
-    /// Those it does not start without.
+    /// CUDA libraries without which the program does not start.
     pub(crate) cuda_libraries: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ impl ProgramFile {
         Some(format!("it has an allocator of its own in it ({allocator}), so it does not call C's"))
     }
 
-    /// The program's file. Of one that cannot be read nothing is known: running it gives the better error, and a script is recorded
-    /// through what executes it.
+    /// The program's file; without information if it cannot be read. Running it then gives the better error message,
+    /// and a script is recorded through its interpreter.
     pub(crate) fn or_script(program: &Path) -> Self {
         Self::read(program).unwrap_or(Self { is_dynamic: true, ..Self::default() })
     }
@@ -76,7 +76,7 @@ impl ProgramFile {
     pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
         let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
         let opened = memtrace_core::input::open_regular(program).map_err(|error| failed(error.to_string()))?;
-        // Only what is asked for is read: the file may be of another kind, and of any size.
+        // Only the needed parts are read, because the file may be of another kind, and of any size.
         let bytes = &ReadCache::new(opened);
         let file = object::File::parse(bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
         let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
@@ -98,7 +98,7 @@ impl ProgramFile {
     }
 }
 
-/// By the functions that Rust's packages for these allocators link in.
+/// Recognizes the allocator by the functions that its Rust package links in.
 fn own_allocator<'a>(file: &impl Object<'a>) -> Option<&'static str> {
     let named = |symbol: &str| match symbol {
         "mi_malloc" => Some("mimalloc"),
@@ -111,7 +111,7 @@ fn own_allocator<'a>(file: &impl Object<'a>) -> Option<&'static str> {
     defined.filter_map(|symbol| named(symbol.name().ok()?)).next()
 }
 
-/// The libraries of the dynamic table.
+/// The libraries in the dynamic table.
 fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;

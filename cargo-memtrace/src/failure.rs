@@ -1,4 +1,4 @@
-//! Exit codes: 0 for success, 1 for a check that failed, 2 for wrong use or unreadable input, 3 for a check that is undecided.
+//! Exit codes: 0 for success, 1 for a check that failed, 2 for wrong use or unreadable input, 3 for an undecided check.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 /// Why a command ends without success.
 #[derive(Debug)]
 pub(crate) enum CommandFailure {
-    /// Checks that did not hold.
+    /// Checks that failed.
     Check(Vec<String>),
-    /// Checks that neither held nor failed, because the recording does not tell.
+    /// Checks that are undecided, because the recording does not have the answer.
     Undecided(Vec<String>),
-    /// Wrong use, or input or output that does not work.
+    /// Wrong use, or input or output that failed.
     Use(String),
 }
 
@@ -23,7 +23,7 @@ impl CommandFailure {
         })
     }
 
-    /// What the lines begin with.
+    /// The word with which the lines begin.
     pub(crate) fn word(&self) -> &'static str {
         if let Self::Undecided(_) = self { "undecided" } else { "error" }
     }

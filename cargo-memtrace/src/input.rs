@@ -1,4 +1,5 @@
-//! Recordings: the named file, the only one of a folder, or the newest one under cargo's target folder.
+//! Finding and reading recordings: the named file, the only one of a folder, or the newest one under cargo's target
+//! folder.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub(crate) struct RecordingFile {
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads a recording to answer a question about it: all of it, or the time window that `--from` and `--to` select. About a
-/// recording in which nothing was recorded there is nothing to answer; [`read`] reads it for a file to be written.
+/// Reads a recording to answer a question about it: all of it, or the time window that `--from` and `--to` select. An
+/// empty recording is an error, because it has no answer. [`read`] reads a recording to write it to a file.
 pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
     let recording = read_with(file, sources(&selection.sources)?)?;
     if main_device(&recording.data).is_none() {
@@ -34,7 +35,7 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
     windowed(recording, selection)
 }
 
-/// The same for one of several: there, one in which nothing was recorded is an answer, too.
+/// Like [`read_selected`], for one of several recordings. Among these, an empty one is not an error.
 pub(crate) fn read_one_of_several(
     file: &Path,
     selection: Option<&SelectionArgs>,
@@ -44,7 +45,7 @@ pub(crate) fn read_one_of_several(
     if main_device(&recording.data).is_none() { Ok(recording) } else { windowed(recording, selection) }
 }
 
-/// The files of a user's arguments, which must be there.
+/// The files that the user's arguments name, which must exist.
 pub(crate) fn sources(args: &SourceArgs) -> Result<SymbolSources, CommandFailure> {
     let sources = SymbolSources { binaries: args.binary.clone(), debug_dirs: args.debug_dir.clone() };
     for path in sources.binaries.iter().chain(&sources.debug_dirs) {
@@ -55,7 +56,7 @@ pub(crate) fn sources(args: &SourceArgs) -> Result<SymbolSources, CommandFailure
     Ok(sources)
 }
 
-/// The device of the user's arguments, which must be in the recording.
+/// The device in the user's arguments, which must be in the recording.
 pub(crate) fn device_of<'v, 'd>(
     views: &'v Recording<'d>,
     selection: &SelectionArgs,
@@ -80,7 +81,7 @@ fn windowed(recording: RecordingFile, selection: &SelectionArgs) -> Result<Recor
     Ok(RecordingFile { path, notes: window_notes(&data, from, to), data: window(&data, from, to)? })
 }
 
-/// Reads a recording, with its progress on a terminal if it takes a while.
+/// Reads a recording. If it takes a while, a terminal shows the progress.
 pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure> {
     read_with(file, SymbolSources::default())
 }
@@ -120,7 +121,7 @@ fn none_in(folder: &Path) -> CommandFailure {
     CommandFailure::usage(format!("there is no recording (.memtrace) in {}", folder.display()))
 }
 
-/// A folder's recordings may be ranks of a job, so none of several is taken for what was meant.
+/// The only recording of a folder. Several may be ranks of a job, so none of them is chosen.
 fn the_one_in(folder: &Path) -> Result<PathBuf, CommandFailure> {
     match &recordings_in(folder)?[..] {
         [one] => Ok(one.clone()),
@@ -132,7 +133,7 @@ fn the_one_in(folder: &Path) -> Result<PathBuf, CommandFailure> {
     }
 }
 
-/// The recordings of a folder, by their names, in the order of these.
+/// The recordings of a folder, sorted by name.
 pub(crate) fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     let unreadable = |error| CommandFailure::usage(format!("cannot read {}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
@@ -143,7 +144,7 @@ pub(crate) fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>, CommandFailur
     if all.is_empty() { Err(none_in(folder)) } else { Ok(all) }
 }
 
-/// The files that are named, and those of folders that are named.
+/// The named files, and the recordings of the named folders.
 pub(crate) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
     let mut files = Vec::new();
     for path in named {
@@ -152,7 +153,7 @@ pub(crate) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
     Ok(files)
 }
 
-/// The names of files without their folders, if they differ.
+/// The files' names without their folders, if the names differ.
 pub(crate) fn names_of(files: &[PathBuf]) -> Vec<String> {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names: Vec<String> = files.iter().map(name).collect();
@@ -183,7 +184,7 @@ fn is_named(path: &Path, extension: &str) -> bool {
     name.strip_suffix(".gz").unwrap_or(&name).ends_with(extension)
 }
 
-/// Cargo's target folder here, as cargo says; `target` outside of packages.
+/// Cargo's target folder here, as cargo reports it; `target` outside of packages.
 pub(crate) fn target_dir() -> PathBuf {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
     metadata.map_or_else(|_| PathBuf::from("target"), |metadata| metadata.target_directory.into())

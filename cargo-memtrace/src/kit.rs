@@ -1,8 +1,9 @@
-//! What programs need that do not contain memtrace, or have no GPU: the parts of the kit, built once into the cache.
+//! The parts of the kit, built once into the cache. Programs need them if they do not contain memtrace, or if there is
+//! no GPU.
 //!
-//! Their sources are the packages that were published with this one. Cargo fetches them like any dependency; a copy of
-//! them, laid out like memtrace's repository, is built in the cache. A `cargo-memtrace` that was built in the repository
-//! uses the repository. A part that was installed with this program is used as it is.
+//! The sources of the parts are packages that were published with this one. Cargo fetches them like any dependency. A
+//! copy of them, laid out like memtrace's repository, is built in the cache. A `cargo-memtrace` that was built in the
+//! repository uses the repository. A part that was installed with this program is used as it is.
 
 mod installed;
 mod sources;
@@ -30,12 +31,13 @@ fn file_of(part: &KitPart, adapted: fn(Kit) -> Kit) -> Result<PathBuf, CommandFa
     }
 }
 
-/// The preload library: built when it is needed, or from before that, while cargo builds the program.
+/// The preload library. It is built when it is needed, or earlier in the background, while cargo builds the program.
 #[derive(Default)]
 pub(crate) struct PreloadLibrary(Option<JoinHandle<Result<PathBuf, CommandFailure>>>);
 
 impl PreloadLibrary {
-    /// If the program's build fails, cargo goes on with the library, and the next command finds it.
+    /// Begins to build the library. If the program's build fails, cargo continues to build the library, and the next
+    /// command finds it.
     pub(crate) fn begin() -> Self {
         Self(Some(thread::spawn(|| file_of(&PRELOAD_LIBRARY, Kit::quiet))))
     }
@@ -50,7 +52,7 @@ impl PreloadLibrary {
     }
 }
 
-/// What was installed or is built on first use, and which of both.
+/// The parts, with whether each was installed or is built on first use.
 pub(crate) fn parts() -> impl Iterator<Item = (&'static str, String)> {
     let kit = sources::root_at_hand().and_then(|root| Kit::of(&root).ok());
     let state = move |part| match installed::part(part) {
@@ -64,7 +66,8 @@ pub(crate) fn parts() -> impl Iterator<Item = (&'static str, String)> {
         .map(move |part| (part.name, state(part)))
 }
 
-/// The variables with which programs find a simulated GPU and, if one `is_built`, are built for it. One size a GPU.
+/// The variables with which programs find a simulated GPU. If `is_built`, programs are also built for it. There is one
+/// memory size for each GPU.
 pub(crate) fn simulated_gpu(memory: &str, is_built: bool) -> Result<Variables, CommandFailure> {
     let sizes: Vec<&str> = memory.split(',').collect();
     for size in &sizes {

@@ -1,5 +1,5 @@
-//! `cargo memtrace`: records programs, and reads, compares and checks recordings. The whole program is a library because two
-//! programs are made of it: `cargo-memtrace`, which cargo starts, and `memtrace` in Python's wheel, which needs no cargo.
+//! `cargo memtrace`: records programs, and reads, compares and checks recordings. The program is a library because two
+//! executables use it: `cargo-memtrace`, which cargo starts, and `memtrace` in Python's wheel, which needs no cargo.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "names become visible in `output`")]
 
 mod arguments;
@@ -30,7 +30,7 @@ use memtrace_core::visible;
 
 use crate::failure::CommandFailure;
 
-/// The whole program. What help and messages call it follows from the name of the file that was started.
+/// The whole program. Help and messages call it by the name of the file that was started.
 pub fn main() -> ExitCode {
     signals::files_too_large_are_errors();
     let command = match commands::understood(arguments()) {
@@ -48,8 +48,8 @@ fn ended(failure: &CommandFailure) -> ExitCode {
     failure.code()
 }
 
-/// Help and versions are no errors: clap prints them to the standard output. An error quotes arguments, which may come from names
-/// of files: of visible ones clap says the same.
+/// Prints what clap reports. Help and versions are no errors; clap prints them to the standard output. An error quotes
+/// arguments, which may come from file names, so they are made visible first.
 fn not_understood(error: clap::Error) -> ExitCode {
     let visible = arguments().map(|argument| visible::line(&argument.to_string_lossy()).into_owned());
     let printed = commands::understood(visible).err().unwrap_or_else(|| clap::Error::new(error.kind())).print();
@@ -62,7 +62,7 @@ fn not_understood(error: clap::Error) -> ExitCode {
     }
 }
 
-/// Cargo starts `cargo-memtrace memtrace …`; started by hand it is `cargo-memtrace …`.
+/// The arguments. Cargo starts `cargo-memtrace memtrace …`, a user starts `cargo-memtrace …`.
 fn arguments() -> impl Iterator<Item = OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.get(1).is_some_and(|first| first == "memtrace") {

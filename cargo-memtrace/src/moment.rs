@@ -3,7 +3,7 @@
 use memtrace_core::analysis::Moment;
 use memtrace_core::{Device, parse_bytes};
 
-/// `peak`, `end`, `1.5` (seconds), `step:3`, `scope:forward`.
+/// Parses `peak`, `end`, `1.5` (seconds), `step:3`, `scope:forward`.
 pub(crate) fn parse(text: &str) -> Result<Moment, String> {
     if let Some(name) = text.strip_prefix("scope:") {
         return Ok(Moment::Scope(name.to_owned()));
@@ -38,7 +38,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
-/// `1%` or `1`.
+/// Parses `1%` or `1`.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     number

@@ -1,4 +1,4 @@
-//! One rank of several, for commands that read one recording.
+//! One of several ranks, for commands that read one recording.
 
 use std::path::{Path, PathBuf};
 
@@ -24,15 +24,15 @@ pub(crate) struct RankArgs {
 
 /// The recording that a command reads.
 pub(crate) struct OneFile {
-    /// `None`: the newest one.
+    /// `None` stands for the newest one.
     pub(crate) path: Option<PathBuf>,
     /// Its rank, if it was chosen from several.
     pub(crate) rank: Option<u32>,
-    /// For the end of the command: another rank may be the worst if a file was not read.
+    /// An error to return at the end of the command if a file was not read, because another rank may then be the worst.
     pub(crate) all_read: Result<(), CommandFailure>,
 }
 
-/// The file that is named, or of several, or a folder with several, that of one rank. Says which one that is.
+/// The named file, or the file of one rank if there are several. Says which rank it is.
 pub(crate) fn one_of(
     named: &[PathBuf],
     args: RankArgs,
@@ -57,7 +57,7 @@ fn of_several(files: &[PathBuf], args: RankArgs, selection: Option<&SelectionArg
         None => found.worst().ok_or_else(|| CommandFailure::usage("no rank could be read")),
     };
     let all_read = match (args.rank, &rank) {
-        // What the other files hold does not matter.
+        // The other files do not matter.
         (Some(_), Ok(_)) => Ok(()),
         _ => {
             output::tell(found.unread.iter().map(|unread| format!("error: {}", unread.reason)));

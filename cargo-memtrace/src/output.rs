@@ -1,5 +1,5 @@
-//! Where output goes: the standard output, the standard error, or a new file. All text leaves here, with the names in it
-//! visible: a line that is given to these functions is one line, whatever is in it.
+//! Output to the standard output, the standard error, or a new file. All text is printed here, with the names in it
+//! made visible. A line that is passed to these functions is printed as one line, whatever it contains.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -14,7 +14,8 @@ use crate::arguments::{ColorWhen, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::links::Links;
 
-/// Prints a report as text or JSON. A report of a recording comes with it: its JSON has the tables whole.
+/// Prints a report as text or JSON. For a report on a recording, the recording is passed, so that the JSON has complete
+/// tables.
 pub(crate) fn print(
     report: &Report,
     of: Option<(&SnapshotData, &ReportOptions)>,
@@ -27,12 +28,12 @@ pub(crate) fn print(
     print_linked(&text.show(report), text.color, of.map(|(data, _)| &*data.process.working_dir))
 }
 
-/// Prints a report as text, in colours if this is a terminal.
+/// Prints a report as text, in colours if the output is a terminal.
 pub(crate) fn print_report(report: &Report) -> Result<(), CommandFailure> {
     print_linked(&Text { width: columns(), ..Text::default() }.show(report), has_color(ColorWhen::Auto), None)
 }
 
-/// Prints a rendered report; on a terminal its places can be clicked.
+/// Prints a rendered report. On a terminal, places in the source are clickable.
 fn print_linked(text: &str, has_color: bool, working_dir: Option<&str>) -> Result<(), CommandFailure> {
     let is_plain = !has_color || !io::stdout().is_terminal();
     match Links::of_terminal(working_dir).filter(|_| !is_plain) {
@@ -50,14 +51,14 @@ pub(crate) fn print_json(json: String) -> Result<(), CommandFailure> {
     print_shown(&visible::json(json))
 }
 
-/// Prints text whose names are visible: a rendered report, or our own words. A reader that went away, such as `head`, is no
-/// error.
+/// Prints text whose names are already visible: a rendered report, or memtrace's own words. A reader that has gone
+/// away, such as `head`, is no error.
 pub(crate) fn print_shown(text: &str) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// What became of text for the standard output.
+/// The result of writing text to the standard output.
 pub(crate) fn printed(written: io::Result<()>) -> Result<(), CommandFailure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -67,7 +68,7 @@ pub(crate) fn printed(written: io::Result<()>) -> Result<(), CommandFailure> {
     }
 }
 
-/// Says a line on the standard error.
+/// Prints a line on the standard error.
 pub(crate) fn say(line: impl Display) {
     tell([format!("memtrace: {line}")]);
 }
@@ -75,7 +76,7 @@ pub(crate) fn say(line: impl Display) {
 /// Prints lines on the standard error.
 pub(crate) fn tell(lines: impl IntoIterator<Item = impl AsRef<str>>) {
     let text: String = lines.into_iter().map(|line| visible::line(line.as_ref()).into_owned() + "\n").collect();
-    // Nobody may be reading, or the disk be full: that must not change the exit code.
+    // If nobody reads this, or the disk is full, the exit code must not change.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
@@ -99,20 +100,20 @@ fn has_color(when: ColorWhen) -> bool {
     }
 }
 
-/// Columns of a picture in the terminal.
+/// The number of columns for a picture in the terminal.
 pub(crate) fn columns() -> usize {
     let width = width(io::stdout().is_terminal());
     if width == usize::MAX { 80 } else { width }
 }
 
-/// `PROGRAM-3.svg` beside `PROGRAM-3.memtrace`.
+/// For instance `PROGRAM-3.svg` beside `PROGRAM-3.memtrace`.
 pub(crate) fn beside(recording: &Path, extension: &str) -> PathBuf {
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
     recording.with_file_name(stem.strip_suffix(".memtrace").unwrap_or(stem).to_owned() + "." + extension)
 }
 
-/// Of a terminal its columns, or `COLUMNS`; files and pipes are not cut.
+/// The width of a terminal, or `COLUMNS`. Lines in files and pipes are not cut.
 pub(crate) fn width(is_terminal: bool) -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns
@@ -120,7 +121,7 @@ pub(crate) fn width(is_terminal: bool) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// The file that is asked for, whose name must not say that it is something else, or the one beside the recording.
+/// The requested file, or the one beside the recording. The requested name must not have another format's extension.
 pub(crate) fn named(asked: Option<&PathBuf>, recording: &Path, extension: &str) -> Result<PathBuf, CommandFailure> {
     let kind = extension.rsplit('.').next().unwrap_or(extension);
     let Some(path) = asked else { return Ok(beside(recording, extension)) };
@@ -133,7 +134,7 @@ pub(crate) fn named(asked: Option<&PathBuf>, recording: &Path, extension: &str) 
     Ok(path.clone())
 }
 
-/// Writes a recording to a file, or to the standard output for `-`. Says where it is.
+/// Writes a recording to a file, or to the standard output for `-`. Says where the file is.
 pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), CommandFailure> {
     made(data, format, path).map(drop)
 }
@@ -156,7 +157,7 @@ pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Res
     Ok(Some(path))
 }
 
-/// The standard output, and why it could not be written to: a format's error does not name it.
+/// The standard output, with the reason why it could not be written to, because a format's error does not have it.
 struct StandardOutput {
     out: io::StdoutLock<'static>,
     failed: Option<io::Error>,

@@ -11,12 +11,12 @@ use memtrace_core::visible;
 /// Shows what the command is doing, until it is dropped.
 pub(crate) struct Progress {
     words: Arc<Mutex<String>>,
-    /// The thread that writes ends when the sender is dropped.
+    /// The thread that writes. It ends when the sender is dropped.
     writer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// On the standard error, if that is a terminal.
+    /// On the standard error, if it is a terminal.
     pub(crate) fn of(words: impl Into<String>) -> Self {
         let words = Arc::new(Mutex::new(words.into()));
         let is_terminal = std::io::stderr().is_terminal();
@@ -24,7 +24,7 @@ impl Progress {
         Self { words, writer }
     }
 
-    /// What it is doing from now on.
+    /// Changes the text.
     pub(crate) fn now(&self, words: String) {
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = words;
     }
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// What a terminal gets of work that ends once it has got so many bytes.
+    /// The bytes that a terminal gets while some work runs. The work ends once the terminal has this many bytes.
     fn screen(begin_after: Duration, bytes: usize) -> String {
         let terminal = Terminal::default();
         let words = Arc::new(Mutex::new("reading a\u{1b}[2J\nb".to_owned()));

@@ -1,4 +1,4 @@
-//! Several recordings as the ranks of a job: each is read, reduced, and dropped before the next one is read.
+//! Several recordings as the ranks of a job. Each is read, reduced, and dropped before the next one is read.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use crate::arguments::{RanksArgs, SelectionArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
-/// Jobs that an error lists.
+/// The most jobs that an error lists.
 const MOST_JOBS: usize = 8;
 
-/// Which job of several is read.
+/// Which of several jobs is read.
 #[derive(Clone, Copy)]
 pub(crate) struct JobChoice {
     pub(crate) number: Option<u32>,
-    /// How a user chooses one, after "choose one with".
+    /// How a user chooses a job, as text after "choose one with".
     pub(crate) how: &'static str,
 }
 
@@ -28,7 +28,8 @@ impl JobChoice {
     }
 }
 
-/// Reads the files as the ranks of the chosen job, or of the only one. `reduce` gets each recording with its file's name.
+/// Reads the files as the ranks of the chosen job, or of the only one. `reduce` gets each recording with its file's
+/// name.
 pub(crate) fn read(
     files: &[PathBuf],
     selection: Option<&SelectionArgs>,
@@ -46,7 +47,7 @@ pub(crate) fn read(
     Ok(Ranks::of(of_one_job(summaries, job)?, keys.to_vec(), unread))
 }
 
-/// An error if a file was not read: the rest is printed, but a script must not take it for the whole.
+/// An error if a file was not read. The rest is printed, but a script must not mistake it for the whole.
 pub(crate) fn all_read(unread: usize, files: usize) -> Result<(), CommandFailure> {
     match unread {
         0 => Ok(()),
@@ -79,7 +80,7 @@ fn of_one_job(summaries: Vec<RankSummary>, chosen: JobChoice) -> Result<Vec<Rank
     Ok(summaries.into_iter().enumerate().filter(|(at, _)| job.contains(at)).map(|(_, summary)| summary).collect())
 }
 
-/// Names the processes that are not of this job.
+/// Names the processes that do not belong to this job.
 fn say_what_is_beside(summaries: &[RankSummary], jobs: &[Vec<usize>], chosen: usize) {
     for (job, number) in jobs.iter().zip(1..).filter(|(_, number)| *number != chosen + 1) {
         for one in job.iter().filter_map(|at| summaries.get(*at)) {
@@ -89,7 +90,7 @@ fn say_what_is_beside(summaries: &[RankSummary], jobs: &[Vec<usize>], chosen: us
     }
 }
 
-/// `1 (train, 8 files from rank0.memtrace on), 2 (…)`
+/// For instance `1 (train, 8 files from rank0.memtrace on), 2 (…)`.
 fn listed(summaries: &[RankSummary], jobs: &[Vec<usize>]) -> String {
     let first_began = summaries.iter().filter(|one| one.has_process()).map(|one| one.process.started_unix_us).min();
     let job = |(job, number): (&Vec<usize>, u32)| {

@@ -1,7 +1,9 @@
-//! Names of recordings, each reserved for one `run`, and the lists in which programs say what they write.
+//! Names of recordings, each reserved for one `run`, and the lists in which programs announce the files that they
+//! write.
 //!
-//! `run` makes the list `.NAME.run` beside the recording NAME, and holds its lock: as long as it does, the name is its own. The
-//! recorded processes add `PID PATH\0` for each file that they create, so `run` never takes another's file for its program's.
+//! `run` makes the list `.NAME.run` beside the recording NAME and holds its lock. While it holds the lock, the name
+//! belongs to it. The recorded processes add `PID PATH\0` for each file that they create. So `run` never mistakes
+//! another program's file for its own program's.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,13 +16,13 @@ use rustix::fs::OFlags;
 use crate::failure::CommandFailure;
 use crate::input::target_dir;
 
-/// How a list begins; other files are nobody's to take over.
+/// How a list begins. No `run` takes over a file that begins differently.
 const HEAD: &[u8] = b"memtrace run\0";
 
-/// Larger numbers are not ours.
+/// Recordings with larger numbers are not memtrace's.
 const LARGEST: u64 = 1 << 40;
 
-/// Neither a link nor a pipe is what it seems.
+/// Does not follow links and does not wait for pipes, because a link or a pipe may have the file's name.
 const NO_LINK_NO_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
 /// A recording's name, reserved until this is dropped.
@@ -30,7 +32,7 @@ pub(crate) struct ReservedName {
     file: File,
 }
 
-/// A file that a process of the program said it writes.
+/// A file that a process of the program has announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub(crate) pid: u32,
@@ -46,7 +48,7 @@ impl ReservedName {
                 "{path} exists, or another run records to it; give another name, or remove it"
             ))
         };
-        // Each process fills in a pattern for itself, and makes the file as its own.
+        // Each process fills in a pattern for itself, and creates its own file.
         if path.to_string_lossy().contains('%') {
             let list = list_of(path).with_added_extension(std::process::id().to_string());
             return reserve_list(path, &list)?.ok_or_else(taken);
@@ -54,7 +56,7 @@ impl ReservedName {
         reserve(path)?.ok_or_else(taken)
     }
 
-    /// Reserves the next number of a program. Of its older recordings at most `keep - 1` stay.
+    /// Reserves the next number of a program. At most `keep - 1` of its older recordings stay.
     pub(crate) fn next(program: &str, keep: usize) -> Result<Self, CommandFailure> {
         let folder = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir()).join("memtrace");
         let mut numbers = numbers(&folder, program);
@@ -73,13 +75,13 @@ impl ReservedName {
         Ok(reserved)
     }
 
-    /// The list for the program.
+    /// The list in which the program announces its files.
     pub(crate) fn list(&self) -> &Path {
         &self.list
     }
 
-    /// What the program's processes have said so far; of one that could not say it, as on a full disk, the file with the reserved
-    /// name. `pid` is the program's.
+    /// What the program's processes have announced so far. If nothing could be announced, as on a full disk, this is
+    /// the file with the reserved name. `pid` is the program's.
     pub(crate) fn announced(&self, pid: u32) -> Vec<Announced> {
         let said = self.said();
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
@@ -87,7 +89,7 @@ impl ReservedName {
         said.into_iter().chain(unsaid.then_some(Announced { pid, path })).collect()
     }
 
-    /// The list's whole entries: the last may be torn.
+    /// The list's complete entries. The last entry may be incomplete.
     fn said(&self) -> Vec<Announced> {
         let text = fs::read(&self.list).unwrap_or_default();
         let whole = text.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
@@ -109,12 +111,12 @@ impl Drop for ReservedName {
     }
 }
 
-/// Whether nobody writes a recording any more: it has its end, or nobody holds its lock.
+/// Whether no process writes a recording any more: it has its end mark, or no process holds its lock.
 pub(crate) fn has_ended(path: &Path) -> bool {
     memtrace_core::has_ended(path) || !is_in_use(path)
 }
 
-/// The newest part of a recording and its length, which change whenever something is written.
+/// The newest part of a recording and its length. They change whenever something is written.
 pub(crate) fn length_of(path: &Path) -> (PathBuf, u64) {
     let newest = memtrace_core::parts_of(path).pop().unwrap_or_else(|| path.to_owned());
     let length = newest.metadata().map_or(0, |data| data.len());
@@ -127,8 +129,8 @@ fn remove(path: &Path) {
     parts.iter().map(PathBuf::as_path).chain([path]).for_each(|file| _ = fs::remove_file(file));
 }
 
-/// Whether a process is writing this file: it holds the file's lock, as do its children until they execute something else.
-/// Without locks on its file system, nobody knows.
+/// Whether a process is writing this file. The process holds the file's lock, and so do its children until they execute
+/// something else. If the file system has no locks, this is unknown.
 fn is_in_use(path: &Path) -> bool {
     let opened = File::options().read(true).custom_flags(NO_LINK_NO_WAIT).open(path);
     opened.is_ok_and(|file| file.try_lock().is_err())
@@ -137,11 +139,11 @@ fn is_in_use(path: &Path) -> bool {
 /// Reserves a name; `None` if the file exists, or another `run` has reserved it.
 fn reserve(path: &Path) -> Result<Option<ReservedName>, CommandFailure> {
     let reserved = reserve_list(path, &list_of(path))?;
-    // After the reservation: an earlier run may just have finished with the name.
+    // Checked after the reservation, because an earlier run may just have finished with the name.
     Ok(reserved.filter(|_| path.symlink_metadata().is_err()))
 }
 
-/// Makes the list of a name; `None` if another `run` has it.
+/// Makes the list for a name; `None` if another `run` has it.
 fn reserve_list(path: &Path, list: &Path) -> Result<Option<ReservedName>, CommandFailure> {
     let list = std::path::absolute(list).unwrap_or_else(|_| list.to_owned());
     let folder = list.parent().unwrap_or(Path::new("/"));
@@ -151,15 +153,15 @@ fn reserve_list(path: &Path, list: &Path) -> Result<Option<ReservedName>, Comman
     Ok(Some(ReservedName { path: path.to_owned(), list, file }))
 }
 
-/// Makes a list and locks it, or takes over that of a `run` that was killed.
+/// Makes a list and locks it, or takes over the list of a `run` that was killed.
 fn lock(list: &Path) -> io::Result<Option<File>> {
     loop {
         match File::options().read(true).append(true).create_new(true).open(list) {
             Ok(mut file) => {
-                // Some file systems have no locks. There nobody takes the list over if this `run` is killed.
+                // Some file systems have no locks. On these, nobody takes over the list if this `run` is killed.
                 let _ = file.lock();
                 let written = file.write_all(HEAD);
-                // A list without its head would be nobody's.
+                // No `run` could take over a list without its head.
                 return written.map(|()| Some(file)).inspect_err(|_| _ = fs::remove_file(list));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -175,7 +177,7 @@ fn lock(list: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// A list that exists, locked and emptied; `None` if it is another's, or no list.
+/// Opens an existing list, locks it and empties it. `None` if another `run` has it, or if it is no list.
 fn left_behind(list: &Path) -> io::Result<Option<File>> {
     let file = File::options().read(true).append(true).custom_flags(NO_LINK_NO_WAIT).open(list)?;
     if !file.metadata()?.is_file() {
@@ -214,14 +216,14 @@ pub(crate) fn remove_own(path: &Path) {
     }
 }
 
-/// Removes a recording of ours that nobody writes or reads any more. What cannot be removed stays.
+/// Removes a recording of memtrace's that nobody writes or reads any more. If it cannot be removed, it stays.
 fn remove_finished(path: &Path) {
     if !is_unused(path) {
         return;
     }
     let list = list_of(path);
     if list.symlink_metadata().is_ok() {
-        // Of a `run` that goes on, or of one that was killed.
+        // The list of a `run` that is still active, or of one that was killed.
         let Ok(Some(_locked)) = left_behind(&list) else { return };
         let _ = fs::remove_file(&list);
     }
@@ -291,7 +293,7 @@ mod tests {
             let take = || {
                 let one = || names.iter().find_map(|name| reserve(name).unwrap());
                 let reserved: Vec<ReservedName> = (0..5).filter_map(|_| one()).collect();
-                // Recorded, and given back: the name stays taken.
+                // Each recording was made and its name given back; the name stays taken.
                 reserved.iter().for_each(|one| fs::write(&one.path, "").unwrap());
                 reserved.iter().map(|one| one.path.clone()).collect()
             };
@@ -366,7 +368,7 @@ mod tests {
         drop(writer);
         remove_finished(&written);
         assert!(!written.exists());
-        // Now the `run` that read this one was killed.
+        // From here on, the `run` that read this recording is gone, as if it was killed.
         drop(reader);
         remove_finished(&read);
         assert!(!read.exists() && !list_of(&read).exists());

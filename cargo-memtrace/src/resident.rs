@@ -1,21 +1,21 @@
-//! Resident set size (RSS) of a running program, sampled from `/proc`: what can be had of any program.
+//! Resident set size (RSS) of a running program, sampled from `/proc`. It is available for every program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Between two readings.
+/// Time between two readings.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// High-water marks of a program's physical memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResidentMemory {
-    /// Kept by the kernel, so exact up to the last reading.
+    /// The kernel keeps this mark, so it is exact up to the last reading.
     pub(crate) most: u64,
     /// The largest of the readings.
     pub(crate) files: u64,
-    /// What the largest process that the program started held, and its name.
+    /// The most that a process started by the program held, and that process's name.
     pub(crate) of_child: u64,
     pub(crate) child: String,
 }
@@ -50,7 +50,7 @@ impl ResidentSampler {
 }
 
 impl ResidentMemory {
-    /// With another reading. A program that has ended has no such lines.
+    /// Includes another reading. A program that has ended has no such lines.
     fn after(self, status: &str) -> Self {
         let (most, files) = (bytes(status, "VmHWM:"), bytes(status, "RssFile:"));
         Self { most: self.most.max(most), files: self.files.max(files), ..self }
@@ -64,7 +64,7 @@ impl ResidentMemory {
         }
     }
 
-    /// Whether the program only started what it is about.
+    /// Whether the program mainly started another process, which held the memory.
     pub(crate) fn is_mostly_a_childs(&self) -> bool {
         self.of_child > 2 * self.most && self.of_child > 16 << 20
     }
@@ -83,7 +83,7 @@ fn bytes(status: &str, name: &str) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// Calls `each` with the processes that a process's threads have started, and theirs.
+/// Calls `each` with the processes that a process's threads have started, and with the descendants of these.
 fn each_descendant(process: u32, each: &mut impl FnMut(u32)) {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     for thread in threads.flatten() {

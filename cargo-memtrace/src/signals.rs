@@ -21,7 +21,7 @@ impl Drop for Forwarded {
     }
 }
 
-/// Signals for this process go to the program, too. A terminal sends Ctrl-C and Ctrl-\ to both already.
+/// Passes signals for this process on to the program, too. A terminal already sends Ctrl-C and Ctrl-\ to both.
 pub(crate) fn forward_to(program: u32) -> io::Result<Forwarded> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT])?;
     let handle = signals.handle();
@@ -42,22 +42,23 @@ pub(crate) fn forward_to(program: u32) -> io::Result<Forwarded> {
     Ok(Forwarded(handle))
 }
 
-/// A file that reaches the limit on sizes (`ulimit -f`) is an error of the write, instead of a signal that ends this command and
-/// leaves temporary files. Programs that it runs have the signal as ever.
+/// Makes a write fail if a file reaches the size limit (`ulimit -f`). Otherwise a signal would end this command, which
+/// would leave temporary files. Programs that this command runs still get the signal.
 pub(crate) fn files_too_large_are_errors() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Ends this process as the program ended, by a signal too: to whoever started it, it stands for the program. The launcher of
-/// MPICH ends the other ranks of a job if one was ended by a signal, and waits for them if it left with 128 and the signal's number.
+/// Ends this process as the program ended, also by a signal, because it stands for the program. The launcher of MPICH
+/// ends the other ranks of a job if a signal ended one. It waits for them if that rank exited with 128 plus the
+/// signal's number.
 pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
-        // A core file would be this command's.
+        // A core file would show this command, not the program.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let _ = emulate_default_handler(signal);
     }
-    // As a shell says it, of a real-time signal, which `emulate_default_handler` does not know.
+    // As shells do for a real-time signal, which `emulate_default_handler` does not know.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

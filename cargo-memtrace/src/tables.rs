@@ -1,6 +1,6 @@
-//! Tables of a recording, as Parquet or CSV files: one folder a run, which readers of many runs see as one table each.
+//! Tables of a recording, as Parquet or CSV files. Each run has one folder; readers of many runs see each table as one.
 //!
-//! `docs/parquet.md` describes the tables. A change of a column is a new [`run::VERSION`].
+//! `docs/parquet.md` describes the tables. If a column changes, [`run::VERSION`] changes.
 
 mod columns;
 mod csv;
@@ -30,7 +30,7 @@ pub(crate) enum TableFormat {
 impl TableFormat {
     pub(crate) const ALL: [Self; 2] = [Self::Parquet, Self::Csv];
 
-    /// On the command line, and the files' extension.
+    /// The format's name on the command line, and the files' extension.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -73,7 +73,7 @@ impl RunTables<'_> {
         let temporary = new_folder(folder).map_err(failed)?;
         self.fill(format, &name, temporary.path()).map_err(failed)?;
         fs::rename(temporary.path(), &path).map_err(failed)?;
-        // It has moved away: there is nothing to remove.
+        // The folder was renamed, so there is nothing to remove.
         let _ = temporary.keep();
         Ok(path)
     }

@@ -1,5 +1,5 @@
-//! Text format of baseline files: one file next to each source file, meant for review. Tests write them, and
-//! `cargo memtrace baselines` reviews them.
+//! Text format of baseline files. Tests write one file next to each source file, and `cargo memtrace baselines` reviews
+//! them.
 //!
 //! ```text
 //! [forward] cuda:0
@@ -38,10 +38,10 @@ pub struct BaselineEntry {
 pub struct Baselines(Vec<BaselineEntry>);
 
 impl Baselines {
-    /// Parses a file's text; the error names the line.
+    /// Parses a file's text. An error names the line.
     ///
     /// # Errors
-    /// If a line is not of the format.
+    /// If a line does not have the format.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut entries: Vec<BaselineEntry> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -56,7 +56,7 @@ impl Baselines {
         Ok(Self(entries))
     }
 
-    /// The entry of a name and a device.
+    /// The entry with this name and device.
     pub fn get(&self, name: &str, device: &str) -> Option<&BaselineEntry> {
         self.0.iter().find(|entry| entry.name == name && entry.device == device)
     }
@@ -66,7 +66,7 @@ impl Baselines {
         &self.0
     }
 
-    /// Removes the entry of a name and a device, if there is one.
+    /// Removes the entry with this name and device, if there is one.
     pub fn remove(&mut self, name: &str, device: &str) -> Option<BaselineEntry> {
         let at = self.0.iter().position(|entry| entry.name == name && entry.device == device)?;
         Some(self.0.remove(at))
@@ -153,7 +153,7 @@ pub fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> 
     rows
 }
 
-/// The first line of the same function.
+/// The first line of the same function in `old`.
 fn first_of(old: &[(u64, &str)], line: &str) -> Option<usize> {
     let candidates = old.iter().enumerate().filter(|(_, (_, other))| function(other) == function(line));
     candidates.min_by_key(|(_, (_, other))| line_number(other)).map(|(at, _)| at)

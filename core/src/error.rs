@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use crate::visible;
 
-/// An error whose message names the next step.
+/// An error whose message names what to do next.
 ///
-/// Its kind is private, so that it can grow. Its [`source`](StdError::source) is the underlying I/O error, if there is one.
+/// Its kind is private, so new kinds can be added. Its [`source`](StdError::source) is the underlying I/O error, if
+/// there is one.
 #[derive(Clone)]
 pub struct Error {
     kind: Kind,
 }
 
-/// As `Display`, because `main` prints its error with `Debug`.
+/// Prints the same as `Display`, because a `main` that returns an error prints it with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -100,7 +101,7 @@ impl Error {
         Kind::Message(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
     }
 
-    /// Of a format with its article; the path follows.
+    /// A parse error. `format` is the format's name with its article; [`at`](Self::at) adds the path.
     pub(crate) fn parse(format: &'static str, reason: String, next: impl Into<String>) -> Self {
         Kind::Parse { path: PathBuf::new(), format, reason, next: next.into() }.into()
     }
@@ -118,7 +119,7 @@ impl Error {
         .into()
     }
 
-    /// Adds the consequence for the file that could not be written.
+    /// Adds what the failure means for the file that could not be written.
     #[doc(hidden)]
     #[must_use]
     pub fn and(mut self, meaning: &'static str) -> Self {
@@ -128,13 +129,13 @@ impl Error {
         self
     }
 
-    /// True if the output path exists. Nothing was written, and the old file is untouched.
+    /// True if the output path already existed. Then nothing was written, and the old file is untouched.
     pub fn is_already_exists(&self) -> bool {
         matches!(self.kind, Kind::Exists(_))
     }
 }
 
-/// One line: names and paths in it are visible.
+/// Prints one line. Control characters in names and paths are escaped.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&visible::line(&self.kind.to_string()))

@@ -1,7 +1,7 @@
 //! Parts of JSON documents.
 
-/// Declares the type of a part with the function `of` that makes it: of each key its meaning, its type and its value, which may
-/// use what `let` finds first.
+/// Declares the type of a part and its function `of`, which makes the part. Each key is declared with its meaning, type
+/// and value. Values may use what `let` computes first.
 macro_rules! figures {
     ($(
         $(#[$about:meta])*

@@ -1,5 +1,5 @@
-//! Hash maps with foldhash: a log has millions of blocks, and their numbers are no keys that an attacker would gain by.
-//! The hash is seeded for each map.
+//! Hash maps with foldhash, which is fast: a log has millions of blocks. The keys are numbers of blocks, which give an
+//! attacker nothing to gain. Each map has a seed of its own.
 
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 pub(crate) type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;

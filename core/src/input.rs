@@ -1,7 +1,8 @@
-//! Files that somebody names, read with care: only regular ones, by their first bytes, decompressed, and of a bounded length.
+//! Reads files that a user names, with care: only regular files whose first bytes match the format. It decompresses
+//! them and limits their length.
 //!
-//! A device or a pipe may have no end, or no writer; a file of another kind may be larger than memory; a compressed one may be
-//! a decompression bomb.
+//! A device or a pipe may have no end, or no writer. A file of another kind may be larger than memory. A compressed
+//! file may be a decompression bomb.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,12 +10,12 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Bytes that are decompressed whatever their ratio.
+/// Up to this many decompressed bytes, any compression ratio is accepted.
 #[cfg(feature = "gzip")]
 const FREE: u64 = 32 << 20;
 
-/// The most decompressed bytes for a compressed one, beyond [`FREE`]. A capture of one line that allocates in a loop has
-/// eleven, a bomb has a thousand.
+/// The most decompressed bytes per compressed byte, beyond [`FREE`]. A capture of one line that allocates in a loop has
+/// a ratio of eleven, a bomb of a thousand.
 #[cfg(feature = "gzip")]
 const MOST_FOR_ONE: u64 = 100;
 
@@ -22,19 +23,19 @@ const MOST_FOR_ONE: u64 = 100;
 #[cfg(feature = "gzip")]
 const PORTION: u64 = 1 << 20;
 
-/// Bytes that are read before a file is known to be one of ours.
+/// Bytes that are read before the kind of a file is known.
 const BEGINNING: u64 = 64;
 
 /// What a reader wants from a file.
 pub(crate) struct Wanted {
-    /// Whether a file of the format begins so.
+    /// Whether a file of the format begins with these bytes.
     pub(crate) begins: fn(&[u8]) -> bool,
     /// The most bytes of a file that is not compressed.
     pub(crate) most: u64,
-    /// The most bytes of a compressed one, decompressed.
+    /// The most decompressed bytes of a compressed file.
     #[cfg_attr(not(feature = "gzip"), expect(dead_code, reason = "nothing is decompressed"))]
     pub(crate) most_unpacked: u64,
-    /// The format's error for a reason.
+    /// Makes the format's error from a reason.
     pub(crate) refused: fn(String) -> Error,
 }
 
@@ -47,11 +48,11 @@ pub(crate) struct FileContent {
 }
 
 impl Wanted {
-    /// Reads a file. One of another kind is not read beyond its beginning; the parser says what is wrong with that.
+    /// Reads a file. Of a file of another kind it reads only the beginning, and the parser reports what is wrong.
     pub(crate) fn read(&self, path: &Path) -> Result<FileContent, Error> {
         let unreadable = |error| Error::input(path, error);
         let mut file = open_regular(path).map_err(unreadable)?;
-        // A capture may grow meanwhile.
+        // A capture may grow while it is read.
         let stored = file.metadata().map_err(unreadable)?.len();
         let mut bytes = Vec::new();
         file.by_ref().take(BEGINNING.min(stored)).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -120,7 +121,7 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// What a file is that somebody may take for a recording, by its first bytes.
+/// The kind of a file that a user may take for a recording, found by its first bytes.
 pub(crate) fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     const KINDS: [(&[u8], &str); 7] = [
         (b"memtrace: ", "it is a report as text, made from a recording"),
@@ -150,7 +151,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// The content of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// If it is not a regular file, larger, or cannot be read.
+/// If the file is not regular, is larger, or cannot be read.
 #[doc(hidden)]
 pub fn bytes_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -163,7 +164,7 @@ pub fn bytes_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// [`bytes_of`] as text.
 ///
 /// # Errors
-/// As those of [`bytes_of`], and if it is not UTF-8.
+/// Those of [`bytes_of`], and if the content is not UTF-8.
 #[doc(hidden)]
 pub fn text_of(path: &Path, most: u64) -> io::Result<String> {
     let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
@@ -266,7 +267,7 @@ mod tests {
 
         #[test]
         fn other_content_is_refused_by_its_beginning() {
-            // Nobody reads as far as the missing end.
+            // The reader stops before it reaches the missing end.
             let bomb = packed(&vec![0; 1 << 20]);
             assert!(says(read(&wanted(is_x, u64::MAX), &bomb[..bomb.len() / 2]), "something else"));
         }

@@ -1,8 +1,9 @@
-//! Recordings of [memtrace](https://docs.rs/candle-memtrace), the memory profiler for Rust tensor programs: read them, analyze
-//! them, export them.
+//! Reads, analyzes and exports recordings of [memtrace](https://docs.rs/candle-memtrace), the memory profiler for Rust
+//! tensor
+//! programs.
 //!
-//! `candle-memtrace` makes recordings, inside the watched program. This crate reads them, anywhere: it has no allocator, no
-//! hooks, no threads and no unsafe code.
+//! `candle-memtrace` makes recordings inside the profiled program. This crate reads them on any machine. It has no
+//! allocator, no hooks, no threads and no unsafe code.
 //!
 //! # What is a recording?
 //! [`SnapshotData`] is plain data. It has a [`DeviceSnapshot`](snapshot::DeviceSnapshot) for each device (the CPU's heap, each
@@ -12,7 +13,8 @@
 //! blocks and counters are complete.
 //!
 //! # How do I read one?
-//! [`open`] reads a `.memtrace` file, compressed or not, also of a program that was killed, and PyTorch's memory snapshots.
+//! [`open`] reads `.memtrace` files, compressed or not, even if the program was killed. It also reads PyTorch's memory
+//! snapshots.
 //!
 //! ```
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
@@ -26,8 +28,8 @@
 //! ```
 //!
 //! # What held the peak?
-//! A [`Recording`] has what is known of one: a view of each device, with tables by line, function, operator, scope, category and
-//! more ([`analysis::Key`]). Their rows add up to the total, to the byte.
+//! A [`Recording`] has the analyses: a view of each device, with tables by line, function, operator, scope, category
+//! and more ([`analysis::Key`]). The rows of a table add up to the total, to the byte.
 //!
 //! ```
 //! use memtrace_core::analysis::Key;
@@ -89,7 +91,8 @@
 //! ```
 //!
 //! # Parts
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`export::read_operators`] and [`export::file`] touch files.
+//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`export::read_operators`] and
+//! [`export::file`] touch files.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,11 +1,11 @@
-//! Things numbered in the order of their first use.
+//! Keys numbered in the order of their first use.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
-/// Map that numbers its keys from 0 in the order of first use.
+/// A map that numbers its keys from 0, in the order of first use.
 #[derive(Debug)]
 pub(crate) struct Numbered<K, V = ()> {
     numbers: HashMap<K, usize, RandomState>,
@@ -19,7 +19,7 @@ impl<K, V> Default for Numbered<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
-    /// The key's number.
+    /// The key's number. Adds the key if it is new.
     pub(crate) fn number(&mut self, key: K) -> usize {
         let (next, rows) = (self.rows.len(), &mut self.rows);
         *self.numbers.entry(key).or_insert_with_key(|key| {
@@ -28,12 +28,12 @@ impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
         })
     }
 
-    /// The number of a key that is there.
+    /// The number of a key that is in the map.
     pub(crate) fn get(&self, key: &K) -> Option<usize> {
         self.numbers.get(key).copied()
     }
 
-    /// Changes the key's value.
+    /// Changes the key's value. Adds the key if it is new.
     pub(crate) fn update(&mut self, key: K, change: impl FnOnce(&mut V)) {
         let number = self.number(key);
         self.update_row(number, change);

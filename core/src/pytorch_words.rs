@@ -1,6 +1,6 @@
-//! Keys and values of PyTorch's snapshots that are written or read, by their indices.
+//! Keys and values of PyTorch's snapshots, by index. The reader and the writer use them.
 
-/// A constant for each word, and all words in the order of their indices.
+/// Declares a constant for each word, and all words in the order of their indices.
 macro_rules! words {
     ($($name:ident: $text:literal,)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "named after the constants")]

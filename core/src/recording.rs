@@ -1,5 +1,5 @@
-//! A finished recording with what is known of it. Whoever asks for an analysis of a whole device gets the same one, computed
-//! when somebody asked first.
+//! A finished recording with its analyses. An analysis of a whole device that several readers need is computed at its
+//! first use, and then shared.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, Range};
@@ -29,7 +29,7 @@ pub struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Computes nothing yet.
+    /// Creates the views; computes no analysis yet.
     pub fn new(data: &'a SnapshotData) -> Self {
         let attribution = Rc::new(Attribution::new(data));
         let devices = data.devices.iter().map(|device| DeviceView::new(attribution.clone(), device)).collect();
@@ -41,12 +41,13 @@ impl<'a> Recording<'a> {
         &self.devices
     }
 
-    /// The view of a device; `None` if the program did not use it.
+    /// The view of a device, or `None` if the program did not use the device.
     pub fn device(&self, device: Device) -> Option<&DeviceView<'a>> {
         self.devices.iter().find(|view| view.snapshot.device == device)
     }
 
-    /// The view of a device, or of the main one: that with the largest peak, CUDA devices before host memory.
+    /// The view of a device. Without a device, that of the main one: the largest peak among CUDA devices, or else among
+    /// the others.
     pub fn device_or_main(&self, device: Option<Device>) -> Option<&DeviceView<'a>> {
         self.device(device.or_else(|| main_device(self))?)
     }
@@ -60,7 +61,7 @@ impl<'a> Deref for Recording<'a> {
     }
 }
 
-/// A device of a recording. It is its [`DeviceSnapshot`], with the analyses of it that several readers ask for.
+/// A device of a recording. It dereferences to its [`DeviceSnapshot`] and adds the analyses that several readers need.
 #[derive(Debug)]
 pub struct DeviceView<'a> {
     data: Rc<Attribution<'a>>,
@@ -103,8 +104,9 @@ impl<'a> DeviceView<'a> {
         self.lifetimes.get_or_init(|| Rc::new(Lifetimes::of(self.snapshot)))
     }
 
-    /// When a block was live, in nanoseconds since the recording began: from its alloc, or the beginning of the log if that is not
-    /// known, to its free, or the end of the recording.
+    /// The time in which a block was live, in nanoseconds since the recording began. It begins at the block's alloc, or
+    /// at the beginning of the log if the alloc is unknown. It ends at the block's free, or at the end of the
+    /// recording.
     pub fn span_ns(&self, life: &Lifetime) -> Range<u64> {
         let from = life.alloc(self).map_or(life.block.time_ns, |alloc| alloc.time_ns);
         let from = if from == 0 && life.from == 0 { log::start_ns(self) } else { from };
@@ -117,7 +119,7 @@ impl<'a> DeviceView<'a> {
         self.categories.get_or_init(|| Categories::of(&self.data, self.snapshot, self.lifetimes()))
     }
 
-    /// The calls of the forward pass that the blocks of backward passes belong to.
+    /// Pairs the blocks of backward passes with the calls of the forward pass that they belong to.
     pub fn pairings(&self) -> &Pairings {
         self.pairings.get_or_init(|| Pairings::of(&self.data, self.snapshot, self.lifetimes()))
     }
@@ -127,12 +129,14 @@ impl<'a> DeviceView<'a> {
         self.twice.get_or_init(|| live_twice(&self.data, self))
     }
 
-    /// Bytes with which the driver's pool gets by, by its model; `None` if it is not known.
+    /// The least memory that is enough for the device, according to the model of the driver's pool; `None` if it is
+    /// unknown.
     pub(crate) fn least_room(&self) -> Option<u64> {
         *self.least_room.get_or_init(|| least_room(self))
     }
 
-    /// What graphs keep in vain; nothing in programs without variables, and if the log has lost records.
+    /// Blocks that autograd graphs keep alive although nothing needs them. Empty for programs without variables, and if
+    /// the log has lost records.
     pub(crate) fn graphs(&self) -> &Graphs {
         self.graphs.get_or_init(|| Graphs::of(&self.data, self.snapshot, self.lifetimes()))
     }

@@ -23,7 +23,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut unit = 0;
         let mut value = self.0 as f64;
-        // 1023.95 would print as "1024": it belongs to the next unit.
+        // 1023.95 would print as "1024", so it takes the next unit.
         while value >= 1023.95 && unit + 1 < IEC.len() {
             value /= 1024.0;
             unit += 1;
@@ -75,8 +75,8 @@ pub fn grouped(number: u64) -> String {
 
 /// Parses a size: `4096`, `64 KiB`, `1.5 GiB` (powers of 1024) or `500 MB`, `10 kB` (powers of 1000).
 ///
-/// An own parser, because libraries are lenient: it refuses a unit without `B` (`512M`), which means 10⁶ to half of the tools
-/// and 2²⁰ to the others. A fraction must be a whole number of bytes.
+/// It refuses a unit without `B`, such as `512M`: half of the tools mean 10⁶ by it, the others 2²⁰. Library parsers
+/// accept it. A fraction must be a whole number of bytes.
 ///
 /// # Errors
 /// If the text is not a size.
@@ -127,7 +127,7 @@ fn factor(unit: &str) -> Option<u128> {
     })
 }
 
-/// The text as a sentence begins.
+/// The text with its first letter in upper case.
 pub(crate) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())

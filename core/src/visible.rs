@@ -1,14 +1,14 @@
-//! Visible text: the one definition of the characters that a reader would obey or not see, and their escapes.
+//! Visible text: defines which characters control a terminal or are invisible, and how they are escaped.
 //!
-//! Names of a recording come from any program and any file. They stay as they are in data, and become visible where text
-//! leaves: in reports, errors, messages and SVG. Escapes are those of Rust's literals, `\n` or `\u{202e}`, because readers
-//! know them and can search for them. A backslash stays, so that paths stay: the text is for people, and JSON has the exact
-//! one.
+//! Names in a recording come from any program and any file. Data keeps them unchanged. They are escaped where text is
+//! output: in reports, errors, messages and SVG. The escapes are those of Rust's literals, `\n` or `\u{202e}`, which
+//! readers know and can search for. Backslashes are not escaped, so that paths stay readable. JSON has the exact name.
 
 use std::borrow::Cow;
 
-/// True for what moves a cursor, commands a terminal, ends a line, or reorders or hides text: Unicode's categories Cc, Cf, Zl
-/// and Zp, its default ignorable characters and its noncharacters. XML forbids some of them and needs none.
+/// True for characters that move a cursor, control a terminal, end a line, or reorder or hide text. These are Unicode's
+/// categories Cc, Cf, Zl and Zp, its default ignorable characters and its noncharacters. XML forbids some of them and
+/// needs none.
 pub fn is_obeyed(c: char) -> bool {
     // Default ignorable characters that are letters or marks.
     let is_ignored = matches!(c, '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -21,7 +21,8 @@ pub fn is_obeyed(c: char) -> bool {
     c.is_control() || is_format || is_ignored || is_no_character
 }
 
-/// A text of one line, such as a name: line feeds and tabs are visible, too, and it is no command for GitHub's runners (`::error::`).
+/// Escapes a text of one line, such as a name, line feeds and tabs included. The result is never a workflow command of
+/// GitHub's runners (`::error::`).
 pub fn line(text: &str) -> Cow<'_, str> {
     match text.trim_start().strip_prefix("::") {
         Some(rest) => Cow::Owned(format!("\\u{{3a}}:{}", shown(rest, is_obeyed))),
@@ -29,12 +30,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text of ours with lines of its own, which holds visible values.
+/// Escapes a text that memtrace made from lines, whose line feeds and tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     shown(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// JSON of the same value in characters that are safe to print. Beyond ASCII they occur in strings only.
+/// Escapes JSON so that it is safe to print; its value stays the same. Non-ASCII characters occur in strings only.
 pub fn json(json: String) -> String {
     let is_escaped = |c| is_obeyed(c) && c >= '\u{7f}';
     if json.is_ascii() && !json.contains('\u{7f}') {
@@ -52,7 +53,7 @@ pub fn json(json: String) -> String {
 }
 
 fn shown(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Most texts are ASCII, and all names of a recording pass here.
+    // The fast path: most texts are ASCII, and every name of a recording goes through here.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
@@ -87,7 +88,7 @@ mod tests {
         for c in '\0'..=char::MAX {
             let is_xml = matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
             assert!(is_obeyed(c) || is_xml, "{c:?}");
-            // Rust's own escapes know the categories, but also escape marks, spaces and what is not assigned.
+            // Rust's own escapes cover these categories, but also marks, spaces and unassigned characters.
             assert!(is_obeyed(c) || !c.is_control(), "{c:?}");
         }
         let [lowest, highest] = ['\u{200b}', '\u{206f}'];

@@ -18,15 +18,16 @@ pub enum Fill {
     Random,
 }
 
-/// What a copy to the host gives where the memory holds only zeros: nothing was written there, or kernels would have computed it.
+/// What a copy to the host returns if the memory has only zeros. Either nothing was written there, or kernels would
+/// have computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Results {
     /// The zeros.
     #[default]
     Zeros,
-    /// 32-bit floats from 0.5 to 1, other ones at each copy.
+    /// 32-bit floats from 0.5 to 1, different at each copy.
     Floats,
-    /// 32-bit integers from 11 to 14, other ones at each copy.
+    /// 32-bit integers from 11 to 14, different at each copy.
     Integers,
 }
 
@@ -55,7 +56,7 @@ pub struct Config {
     pub capability: (i32, i32),
     /// Bytes of memory of each GPU.
     pub memory: u64,
-    /// Whether the memory of the GPUs is the host's.
+    /// Whether the GPUs use the host's memory.
     pub integrated: bool,
     /// Bytes of the page cache that integrated GPUs count as used; `None` for the host's page cache.
     pub page_cache: Option<u64>,
@@ -69,7 +70,7 @@ pub struct Config {
     pub pools: bool,
     /// The contents of new memory.
     pub fill: Fill,
-    /// What copies to the host give for results.
+    /// The results that copies to the host return.
     pub results: Results,
     /// Injected faults.
     pub faults: Faults,
@@ -136,7 +137,7 @@ impl Config {
     }
 }
 
-/// `9.0`, or `90` as nvcc writes it.
+/// Parses `9.0`, or `90` as nvcc writes it.
 fn capability(text: &str) -> Option<(i32, i32)> {
     if let Some((major, minor)) = text.split_once('.') {
         return Some((major.parse().ok()?, minor.parse().ok()?));
@@ -158,7 +159,7 @@ fn size(text: &str) -> Option<u64> {
     bytes(text).filter(|size| *size <= 1 << 42)
 }
 
-/// One size for all GPUs, or a list with one for each, from the first.
+/// Parses one size for all GPUs, or a list with one for each, from the first.
 fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
     if let Some(all) = size(text) {
         return Some([all; MAX_DEVICES]);

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Without `when` every such call fails. `oom` returns 2, `fail` returns 999 (unknown error) or the given code.
-//! `oom@size>=1GiB` means `oom@alloc>=1GiB`. `slow` delays a call before it does anything, `late` once it is done and
-//! before it returns.
+//! `oom@size>=1GiB` means `oom@alloc>=1GiB`. `slow` delays a call before it does anything. `late` delays it after its
+//! work, before it returns.
 
 use std::time::Duration;
 

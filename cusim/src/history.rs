@@ -18,7 +18,7 @@
 //! void memtrace_cusim_foreign_handle(uint64_t size, void *handle); // another process's, for cuIpcOpenMemHandle
 //! ```
 //!
-//! Where any of these exists, the driver is the simulated one.
+//! If any of these exists, the driver is the simulated one.
 
 use std::fmt::Write as _;
 
@@ -130,7 +130,7 @@ impl History {
     /// Numbers a record and stores it.
     pub(crate) fn add(&mut self, mut record: HistoryRecord) {
         record.number = self.count() + 1;
-        // SAFETY: returns a number.
+        // SAFETY: it only returns a number.
         record.thread = unsafe { libc::gettid() } as u64;
         if self.file.is_some() {
             let mut line = StackText::new();
@@ -173,7 +173,7 @@ fn file_name(path: &str) -> StackText {
 }
 
 impl HistoryRecord {
-    /// Without a device, the record is of the host.
+    /// A record. Without a device, it belongs to the host.
     pub(crate) fn new(op: Op, kind: BlockKind, device: impl Into<Option<usize>>) -> Self {
         Self { op, kind, device: device.into().map_or(-1, |device| device as i32), ..Self::default() }
     }

@@ -1,39 +1,48 @@
 //! Simulated NVIDIA driver (`libcuda.so.1`) for tests of programs that use CUDA memory, on machines without a GPU.
 //!
-//! The package's dynamic library replaces `libcuda.so.1`. Installed under that name (see `memtrace-runner
-//! --simulate`), it runs unchanged programs on candle or cudarc to their end. Memory behaves like a GPU's;
-//! kernels do nothing.
+//! The package's dynamic library replaces `libcuda.so.1`. When it is installed under that name (see
+//! `memtrace-runner --simulate`), unchanged programs that use candle or cudarc run to their end. Memory behaves like a
+//! GPU's; kernels do nothing.
 //!
 //! # What is simulated
-//! Device memory (stream-ordered pools, classic, managed, virtual memory, arrays), pinned host memory, copies and
-//! fills, contexts, streams, events, modules, libraries, kernel launches without effect, graphs and stream captures
-//! (whose allocation and free nodes have an effect), memory of other processes and libraries (IPC handles, files,
-//! pointers of pools), and `cuGetProcAddress`. Every other function of the driver exists, prints a line to stderr at
-//! its first call and returns 801 (not supported).
+//! * device memory: stream-ordered pools, classic, managed and virtual memory, arrays
+//! * pinned host memory, copies and fills
+//! * contexts, streams, events, modules, libraries, and kernel launches without effect
+//! * graphs and stream captures, whose allocation and free nodes have an effect
+//! * memory of other processes and libraries: IPC handles, files, pointers of pools
+//! * `cuGetProcAddress`
+//!
+//! Every other function of the driver exists, prints a line to stderr at its first call and returns 801 (not
+//! supported).
 //!
 //! # How memory behaves
-//! * Memory takes no host memory until it is touched, and none after it is freed, so any machine can simulate an 80 GiB GPU.
-//!   The capacity is enforced.
+//! * Memory takes no host memory until it is touched, and none after it is freed, so any machine can simulate an 80 GiB
+//!   GPU. The capacity is enforced.
 //! * New memory reads as zero, unless `MEMTRACE_CUSIM_FILL` says otherwise.
-//! * A pool grows in steps of 32 MiB (of 2 MiB where there is no room for more; assumed). A synchronization releases what
-//!   it does not use, down to its release threshold. Blocks are multiples of 512 bytes (assumed). `cuMemAlloc` takes 2 MiB at a
-//!   time.
-//! * An allocation node of a graph has an address of its own. A launch runs the nodes in the order in which they were added and
-//!   takes memory then (assumed), 2 MiB at a time, from what the device reserves for graphs. `cuDeviceGraphMemTrim` releases
-//!   that, and so does a device that runs out of other memory.
-//! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping has bytes of its own, zero when it is mapped.
-//! * Arrays take what their elements take, tightly packed (a GPU takes more). They have no contents. Sparse arrays have tiles of 64 KiB (assumed), which
-//!   memory is mapped to; an array's end unmaps them (assumed).
+//! * A pool grows in steps of 32 MiB (of 2 MiB if there is no room for more; assumed). A synchronization releases the
+//!   pool's unused memory, down to its release threshold. Blocks are multiples of 512 bytes (assumed). `cuMemAlloc`
+//!   takes 2 MiB at a time.
+//! * An allocation node of a graph has an address of its own. A launch runs the nodes in the order in which they were
+//!   added. It takes memory then (assumed), 2 MiB at a time, from the memory that the device reserves for graphs.
+//!   `cuDeviceGraphMemTrim` releases that memory, and so does a device that runs out of other memory.
+//! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping has bytes of its own, zero when it is
+//!   mapped.
+//! * An array takes the sum of its elements' sizes, tightly packed (a GPU takes more). Arrays have no contents. Memory
+//!   is mapped to the tiles of sparse arrays, which have 64 KiB (assumed). The end of an array unmaps them (assumed).
 //! * Memory of other processes has the size that its handle states, takes no memory of the device and reads as zero.
-//! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at once on
-//!   any other.
-//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros; `MEMTRACE_CUSIM_RESULTS` gives programs that read them other ones. The libraries launch what the real ones launch, as empty kernels.
+//! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at
+//!   once on any other.
+//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros. `MEMTRACE_CUSIM_RESULTS` gives other results to
+//!   programs that read them. The libraries launch the same kernels as the real ones, but empty.
 //!
 //! # Integrated GPUs
-//! One whose memory is the host's says so by its attribute 18. What `cuMemGetInfo` calls free there is all memory without what programs hold
-//! on the device and without the page cache. The page cache refuses no allocation: Linux gives it back. Both are assumed, from what is
-//! said of DGX Spark and Jetson; so is that the page cache is `Buffers` and `Cached` of `/proc/meminfo` without `Shmem`. What programs hold outside
-//! the device, and what Linux keeps for itself, are not taken off.
+//! A GPU that uses the host's memory reports this in its attribute 18. There, `cuMemGetInfo` counts as free all memory
+//! except what programs hold on the device, and except the page cache. The page cache never causes a refused
+//! allocation, because Linux gives it back.
+//!
+//! Both are assumed, based on reports about DGX Spark and Jetson. Another assumption is that the page cache is
+//! `Buffers` and `Cached` of `/proc/meminfo` without `Shmem`. What programs hold outside the device, and what Linux
+//! keeps for itself, are not subtracted.
 //!
 //! # Variables
 //! | `MEMTRACE_CUSIM_…` | default | meaning |
@@ -42,14 +51,14 @@
 //! | `NAME` | `memtrace simulated GPU` | their name |
 //! | `CAPABILITY` | `9.0` | compute capability, also as `90` |
 //! | `MEMORY` | `80GiB` | memory of each GPU |
-//! | `INTEGRATED` | `0` | `1`: the GPUs are integrated ones, whose memory is the host's; `MEMORY` is then the host's by default |
-//! | `PAGE_CACHE` | the host's | what an integrated GPU counts as used for the page cache |
-//! | `OTHERS` | `0` | memory of each GPU that other processes use; or a list with one for each: `1GiB,0` |
-//! | `CONTEXT` | `0` | memory of each active context; one that does not fit is refused |
+//! | `INTEGRATED` | `0` | `1`: the GPUs are integrated and use the host's memory; `MEMORY` is then the host's by default |
+//! | `PAGE_CACHE` | the host's | bytes that an integrated GPU counts as used for the page cache |
+//! | `OTHERS` | `0` | memory of each GPU that other processes use; or a list with one size for each: `1GiB,0` |
+//! | `CONTEXT` | `0` | memory of each active context; a context that does not fit is refused |
 //! | `MODULE` | `0` | memory of each module or library, until it is unloaded or its context ends |
 //! | `POOLS` | `1` | `0`: no stream-ordered memory |
 //! | `FILL` | `zeros` | contents of new memory: `zeros`, `ones` (0xFF), `random` (the same in each run) |
-//! | `RESULTS` | `zeros` | what a copy to the host gives where all is zero: `zeros`, `floats` (from 0.5 to 1), `integers` (11 to 14) |
+//! | `RESULTS` | `zeros` | what a copy to the host returns if the memory has only zeros: `zeros`, `floats` (from 0.5 to 1), `integers` (11 to 14) |
 //! | `FAULTS` | | injected faults, see [`faults`] |
 //! | `LOG` | | a file that gets one line for each allocation and free, see [`history`] |
 //! | `CUBLAS_WORKSPACE` | `0` | bytes that each cuBLAS handle allocates, as the real one does |
@@ -73,11 +82,11 @@
 //! ```
 //!
 //! # Structure
-//! `machine` is the simulator as a value, `memory` its address ranges, segments and pools, `driver` the C functions
-//! over one machine for the process. `build.rs` reads `symbols/*.txt`, generates a stub for each function that no
-//! source file defines, and the table behind `cuGetProcAddress`. To simulate a further function, write it in a `driver!
-//! { … }` block. Memory comes from the kernel (`own`), because the program under test may watch `malloc`. The package
-//! knows nothing of memtrace.
+//! `machine` is the simulator as a value, `memory` has its address ranges, segments and pools, and `driver` has the C
+//! functions over one machine for the process. `build.rs` reads `symbols/*.txt`. It generates a stub for each function
+//! that no source file defines, and the table behind `cuGetProcAddress`. To simulate a further function, write it in a
+//! `driver! { … }` block. Memory comes from the kernel (`own`), because the program under test may watch `malloc`. The
+//! package knows nothing of memtrace.
 //!
 //! `libraries/` has stand-ins for cuBLAS, cuBLASLt, cuRAND, NVRTC and the CUDA runtime. They know nothing of the
 //! driver's code, and find its functions by name.

@@ -1,4 +1,5 @@
-//! The host's memory, of which an integrated GPU's is. Read without the heap, because the program under test may watch it.
+//! The host's memory, which an integrated GPU uses. It is read without the heap, because the program under test may
+//! watch the heap.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +9,7 @@ pub(crate) fn total() -> u64 {
     read(|text| bytes(text, "MemTotal"))
 }
 
-/// The page cache without memory that programs share, which Linux does not give back.
+/// The page cache, without the programs' shared memory, which Linux does not give back.
 pub(crate) fn page_cache() -> u64 {
     read(|text| (bytes(text, "Buffers") + bytes(text, "Cached")).saturating_sub(bytes(text, "Shmem")))
 }
@@ -22,7 +23,7 @@ fn read(figure: impl FnOnce(&str) -> u64) -> u64 {
     std::str::from_utf8(&text[..length]).map_or(0, figure)
 }
 
-/// A line such as `MemTotal:  16 kB`, in bytes.
+/// Parses a line such as `MemTotal:  16 kB`, in bytes.
 fn bytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());

@@ -1,5 +1,5 @@
-//! Collections on an `mmap` allocator: the program under test may watch its own `malloc`, where the simulator must not
-//! show up.
+//! Collections with an `mmap` allocator, because the program under test may watch its own `malloc`. The simulator must
+//! not show up there.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -42,7 +42,7 @@ pub(crate) const PAGE: usize = 4096;
 /// A private mapping, which takes no memory until it is touched and reads as zero.
 pub(crate) fn map(length: usize, protection: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: it makes a new mapping at an address that the kernel chooses.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }

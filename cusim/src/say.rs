@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A text buffer on the stack, which truncates what does not fit.
+/// A text buffer on the stack. Text that does not fit is cut off.
 pub(crate) struct StackText {
     bytes: [u8; 1024],
     length: usize,
@@ -43,13 +43,13 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
 /// Prints the reason and aborts, because a misconfigured simulator must not be mistaken for a working one.
 pub(crate) fn give_up(message: fmt::Arguments<'_>) -> ! {
     say(message);
-    // SAFETY: takes no arguments.
+    // SAFETY: it takes no arguments.
     unsafe { libc::abort() }
 }
 
 pub(crate) fn write_all(file: i32, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        // SAFETY: reads from a slice.
+        // SAFETY: it reads from a slice.
         let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
         match usize::try_from(written).ok().and_then(|written| bytes.get(written..)) {
             Some(rest) => bytes = rest,

@@ -42,7 +42,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!number.is_empty()).then_some((number, unit.trim()))
 }
 
-/// Only whole results: `1.5 B` has none.
+/// Scales a number. Only whole results count: `1.5 B` has none.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     if !number.contains('.') {
         return number.parse::<u64>().ok()?.checked_mul(unit);

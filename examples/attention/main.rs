@@ -1,4 +1,4 @@
-//! Records attention with a softmax written out, to hold it against a PyTorch snapshot of the same model: see docs/pytorch.md.
+//! Records attention with a written-out softmax, to compare it with PyTorch's snapshot: see docs/pytorch.md.
 
 mod args;
 mod model;

@@ -55,7 +55,7 @@ impl Generation {
         Ok((next, began.elapsed()))
     }
 
-    /// Decodes `tokens` more after `first`, which is at `position`; returns the time.
+    /// Decodes `tokens` more tokens after `first`, which is at `position`; returns the time.
     pub(crate) fn decode(&mut self, first: u32, position: usize, tokens: usize) -> Result<Duration> {
         self.live = Vec::with_capacity(tokens);
         let began = Instant::now();
@@ -67,8 +67,8 @@ impl Generation {
         Ok(began.elapsed())
     }
 
-    /// Bytes that each token added, sorted. Without the first token, which also allocates buffers that all tokens
-    /// share.
+    /// Bytes that each token added, sorted. The first token is left out, because it also allocates buffers that all
+    /// tokens share.
     pub(crate) fn growth(&self) -> Vec<i64> {
         let mut growth: Vec<i64> = self.live.windows(2).map(|pair| pair[1] as i64 - pair[0] as i64).collect();
         growth.sort_unstable();

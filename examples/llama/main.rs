@@ -39,7 +39,7 @@ fn main() {
 pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
     let Some(args) = Args::parse(line)? else { return Ok(()) };
     let config = config(&args)?;
-    // Before the model, which creates its spans when it is loaded: a span created without a layer stays disabled.
+    // First, because a model creates its spans when it is loaded. A span created without a layer stays disabled.
     tracing_subscriber::registry().with(memtrace::layer()).init();
     let session =
         options::record(args.max_entries, (args.min_size.as_deref(), "1KiB"), args.sample_interval.as_deref())?;
@@ -53,11 +53,11 @@ pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
     drop(session);
     println!("{}", snapshot.report());
     let written = output::write(&snapshot, &out);
-    // The run's error comes before errors of its output files.
+    // If both failed, the run's error is returned.
     generated.and(written)
 }
 
-/// Generates with plain tensors, and with variables if requested; returns what must live until the snapshot.
+/// Generates with plain tensors, and with variables if requested. Returns what must live until the snapshot.
 fn generate(args: &Args, config: &Config) -> Outcome<Generation> {
     let device = args.device.open()?;
     let theory = Theory::of(config, args.dtype);

@@ -53,7 +53,7 @@ impl Theory {
     }
 }
 
-/// Random weights as plain tensors: those that a `VarMap` would create, but not variables.
+/// Random weights as plain tensors. A `VarMap` would create the same ones as variables.
 pub(crate) struct RandomTensors;
 
 impl SimpleBackend for RandomTensors {

@@ -1,1 +1,1 @@
-//! An empty target: a package needs one besides its examples and tests.
+//! An empty target, because a package needs one besides its examples and tests.

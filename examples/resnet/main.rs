@@ -51,7 +51,7 @@ fn run() -> Outcome<()> {
     drop(session);
     println!("{}", snapshot.report());
     let written = output::write(&snapshot, &out);
-    // The run's error comes before errors of its output files.
+    // If both failed, the run's error is returned.
     trained.and(written)
 }
 
@@ -86,7 +86,7 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
         let logits = model.forward(images)?;
         candle_nn::loss::cross_entropy(&logits, labels)
     })?;
-    // A GPU runs asynchronously.
+    // A GPU runs asynchronously, so each phase waits for it.
     let device = images.device();
     device.synchronize()?;
     let forward = began.elapsed();
@@ -103,7 +103,7 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
     Ok(format!("loss {loss:.4}, forward {forward}, backward {backward}, optimizer {step}"))
 }
 
-/// The variables by name: the order of `VarMap` differs between runs.
+/// The variables sorted by name, because the order of `VarMap` differs between runs.
 fn sorted_vars(varmap: &VarMap) -> Outcome<Vec<Var>> {
     let named = varmap.data().lock().map_err(|_| "a thread panicked while it held the variables")?;
     let mut names: Vec<&String> = named.keys().collect();

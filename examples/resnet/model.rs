@@ -145,7 +145,7 @@ fn conv(cin: usize, cout: usize, kernel: usize, stride: usize, vb: VarBuilder) -
 /// 3x3 max pool with stride 2 and padding 1, built from differentiable operations: candle's `max_pool2d` has no
 /// backward pass unless kernel == stride.
 ///
-/// Pads with zeros instead of -inf, which is the same for values that are not negative, as after relu.
+/// Pads with zeros instead of -inf. For values that are not negative, as after relu, this is the same.
 pub(crate) fn max_pool_3x3_s2(x: &Tensor) -> Result<Tensor> {
     let rows = max_pool_along(x, 2)?;
     max_pool_along(&rows, 3)

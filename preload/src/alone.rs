@@ -1,5 +1,5 @@
-//! Calls that the kernel refuses to a process with more threads, or that restrict the calling thread alone: what the program may do
-//! then, memtrace's threads and hooks must not decide. The recording ends before them.
+//! Calls that the kernel refuses to a process with several threads, or that restrict only the calling thread.
+//! memtrace's threads and hooks must not change what such a call allows. So the recording ends before it.
 #![expect(unsafe_code, reason = "functions of C")]
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
@@ -10,7 +10,8 @@ use crate::{mode, next};
 const RESTRICTING: [c_int; 5] =
     [libc::PR_SET_SECCOMP, libc::PR_SET_SECUREBITS, libc::PR_SET_KEEPCAPS, libc::PR_CAPBSET_DROP, libc::PR_CAP_AMBIENT];
 
-/// System calls that C's functions make for all threads, or not at all, and a call by number for one.
+/// System calls that C's functions either apply to all threads or do not offer. Called by number, they apply to one
+/// thread.
 const FOR_ONE_THREAD: [c_long; 12] = [
     libc::SYS_seccomp,
     libc::SYS_capset,
@@ -27,13 +28,13 @@ const FOR_ONE_THREAD: [c_long; 12] = [
 ];
 
 /// # Safety
-/// As C's function of this name; so are the others.
+/// The contract of C's function of this name. The same is true of the functions below.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
     if RESTRICTING.contains(&option) {
         end_recording();
     }
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::prctl::call(option, a, b, c, d) }
 }
 
@@ -55,14 +56,14 @@ unsafe extern "C" fn syscall(
     if restricts {
         end_recording();
     }
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::syscall::call(number, a, b, c, d, e, f) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     end_recording();
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::capset::call(header, data) }
 }
 
@@ -71,23 +72,24 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     if is_for_one_thread(flags) {
         end_recording();
     }
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::unshare::call(flags) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
     end_recording();
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::setns::call(descriptor, kind) }
 }
 
-/// Whether `unshare` needs a process of one thread, or changes what files there are: threads have own tables for other reasons.
+/// Whether `unshare` needs a process with one thread, or changes which files exist. Threads get their own tables for
+/// other reasons, too, so these flags do not count.
 fn is_for_one_thread(flags: c_int) -> bool {
     flags & !(libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM) != 0
 }
 
-/// Ends the recording for good: a hook might make a system call that a filter does not know.
+/// Ends the recording for good, because a hook might make a system call that a filter does not allow.
 #[cold]
 fn end_recording() {
     let _errno = memtrace::keep_errno();

@@ -1,4 +1,5 @@
-//! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and its ranges are scopes. See the README.
+//! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and NVTX's ranges become scopes.
+//! See the README.
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -26,29 +27,30 @@ use std::sync::{Mutex, PoisonError};
 
 use memtrace::Session;
 
-/// memtrace's own memory is apart from the program's.
+/// Keeps memtrace's own memory apart from the program's.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static OWN: memtrace::malloc::System = memtrace::malloc::System;
 
 #[used]
-// SAFETY: the loader calls the functions in this section; this one stores a function.
+// SAFETY: the loader calls the functions whose addresses are in this section. This one does not unwind.
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
 
-/// The session, until the process ends: its exit writes the snapshot.
+/// The session. It lasts until the process ends, and the process's exit writes the snapshot.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
-/// Set by the constructor, before anything else is called here.
+/// Set by the constructor, before any other function of this library is called.
 static MAY_RECORD: AtomicBool = AtomicBool::new(false);
 
-/// Whether this copy of memtrace records, now or from the first `cuInit` on. False if the program has its own.
+/// Whether this copy of memtrace records, now or from the first `cuInit` on. False if the program contains memtrace.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn may_record() -> bool {
     MAY_RECORD.load(Relaxed)
 }
 
-/// Records the process that `cargo memtrace run` has started from here on, others from their first `cuInit`.
+/// If `cargo memtrace run` started the process, records it from here on. Records other processes from their first
+/// `cuInit` on.
 extern "C" fn construct() {
     let _errno = memtrace::keep_errno();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -68,14 +70,14 @@ extern "C" fn construct() {
     }
 }
 
-/// Whether every process is to be recorded, or the parent is the process that the variable names; a program that the
-/// process executes has the same parent.
+/// Whether every process is to be recorded, or the parent is the process that the variable names. If the process
+/// executes another program, the parent stays the same.
 fn is_started_by_run() -> bool {
     let Ok(run) = std::env::var("MEMTRACE_RUN") else { return false };
     run == "all" || run.parse() == Ok(std::os::unix::process::parent_id())
 }
 
-/// Records the heap, too, from here on, if that is possible.
+/// Records the heap as well from here on, if that is possible.
 fn record_all() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     match mode::refused() {
@@ -93,7 +95,7 @@ fn record() {
     match memtrace::builder().dump_at_end(true).start() {
         Ok(session) => {
             *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
-            // The first one needs much more stack, of which a signal handler may have little.
+            // The first stack needs much more stack memory, of which a signal handler may have little.
             memtrace::take_stack();
         }
         Err(error) => memtrace::tell(&format!("nothing is recorded: {error}")),

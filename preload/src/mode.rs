@@ -1,4 +1,4 @@
-//! What is done with a request to the allocator, from the first one of the process on.
+//! What happens with requests to the allocator, from the process's first one on.
 #![expect(unsafe_code, reason = "a constructor, and functions by their names")]
 
 use std::ffi::c_void;
@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use crate::next;
 
 static MODE: AtomicU8 = AtomicU8::new(EARLY);
-/// It is counted without thread-local variables, for which the loader may have to allocate.
+/// Requests are counted without thread-local variables, because the loader may have to allocate these.
 const EARLY: u8 = 0;
 const REPORTED: u8 = 1;
 const PASSED_ON: u8 = 2;
 
-/// How often nothing was freed before the constructor.
+/// How often null was freed before the constructor ran.
 static EARLY_FREES: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: OnceLock<Option<String>> = OnceLock::new();
 
 #[used]
-// SAFETY: the loader calls the functions in this section, this one before the others of this library; it stores a number.
+// SAFETY: the loader calls the functions whose addresses are in this section, this one before the library's others. It
+// does not unwind.
 #[unsafe(link_section = ".init_array.00100")]
 static CONSTRUCTOR: extern "C" fn() = start;
 
@@ -32,7 +33,7 @@ extern "C" fn start() {
     }
 }
 
-/// Why requests are only passed on from the start, if they are.
+/// The reason why requests are only passed on from the start, if they are.
 pub(crate) fn refused() -> Option<&'static str> {
     REFUSED.get()?.as_deref()
 }
@@ -46,7 +47,7 @@ fn reason_to_pass_on() -> Option<String> {
     // SAFETY: no thread changes the environment before `main`.
     let is_audited = unsafe { !libc::getenv(c"LD_AUDIT".as_ptr()).is_null() };
     if is_audited {
-        // Each thread's variables are allocated at their first use then.
+        // With it, each thread's variables are allocated at their first use.
         return Some("LD_AUDIT is set".to_owned());
     }
     if !is_called() {
@@ -55,10 +56,11 @@ fn reason_to_pass_on() -> Option<String> {
     next::is_recordable().err().map(|file| format!("{file} has an allocator in C's place"))
 }
 
-/// Whether programs reach these functions: a program that has a `malloc` itself goes before every library. Where its address is says
-/// less, as a program may have a stub of that name.
+/// Whether calls of the program reach these functions. A program's own `malloc` and `free` take precedence over every
+/// library's. So this tries a `free` of null. The address of `free` is no evidence, because it may be that of a PLT
+/// stub in the program.
 fn is_called() -> bool {
-    // SAFETY: the name is a string of C's.
+    // SAFETY: the name ends with a zero.
     let free = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
     let before = EARLY_FREES.load(Relaxed);
     // SAFETY: a function of this name has this type.

@@ -1,11 +1,12 @@
-//! The functions that the program would call without this library: of each the next definition that the loader knows after this one.
+//! The functions that the program would call without this library. For each, this is the next definition that the
+//! loader knows after this library's.
 #![expect(unsafe_code, reason = "calls functions by address")]
 
 use std::ffi::{CStr, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
-/// For each function one that calls the next definition, which the first call looks up.
+/// Defines for each function one that calls the next definition. The first call looks the definition up.
 macro_rules! functions {
     ($all:ident: $($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty, or $none:expr)?;)*) => {
         $(pub(crate) mod $name {
@@ -16,12 +17,12 @@ macro_rules! functions {
             pub(super) static NEXT: AtomicPtr<c_void> = AtomicPtr::new(FIRST);
 
             /// # Safety
-            /// As C's function of this name.
+            /// The contract of C's function of this name.
             #[inline(always)]
             pub(crate) unsafe fn call($($argument: $kind),*) $(-> $result)? {
-                // SAFETY: the address is that of a function of this name.
+                // SAFETY: the address is that of a function of this name, so it has this type.
                 let next = unsafe { std::mem::transmute::<*mut c_void, Function>(NEXT.load(Relaxed)) };
-                // SAFETY: the caller's arguments, unchanged.
+                // SAFETY: the caller's arguments are passed on unchanged.
                 unsafe { next($($argument),*) }
             }
 
@@ -30,14 +31,14 @@ macro_rules! functions {
                 if NEXT.load(Relaxed) == FIRST {
                     return $($none)?;
                 }
-                // SAFETY: the caller's arguments, unchanged.
+                // SAFETY: the caller's arguments are passed on unchanged.
                 unsafe { call($($argument),*) }
             }
         })*
 
         const $all: &[(&CStr, &AtomicPtr<c_void>)] = &[
             $((
-                // SAFETY: it ends with its only zero.
+                // SAFETY: the text ends with its only zero.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
                 &$name::NEXT,
             ),)*
@@ -71,7 +72,8 @@ functions! { CALLS:
     mremap(old: *mut u8, old_size: usize, size: usize, flags: c_int, new: *mut u8) -> *mut u8, or libc::MAP_FAILED.cast();
 }
 
-/// Looks the next definitions up. What the look-up itself may ask for (a buffer, in old versions of glibc) it does without.
+/// Looks up the next definitions. If the look-up itself requests memory (a buffer, in old versions of glibc), it gets
+/// none.
 #[cold]
 fn find_all() {
     static IS_LOOKING: AtomicBool = AtomicBool::new(false);
@@ -87,7 +89,7 @@ fn find_all() {
     IS_LOOKING.store(false, Relaxed);
 }
 
-/// Whether the next allocator is glibc's, which answers at any time; others may not be ready.
+/// Whether the next allocator is glibc's, which is ready at any time. Others may not be ready.
 pub(crate) fn is_glibc() -> bool {
     unsafe extern "C" {
         fn __libc_malloc(size: usize) -> *mut u8;
@@ -100,14 +102,15 @@ fn next_definition(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// Whether it is a sanitizer's, which takes what a library does before `main` for the program's mistakes.
+/// Whether the next allocator is a sanitizer's. A sanitizer reports what a library does before `main` as the program's
+/// mistakes.
 pub(crate) fn is_sanitizer() -> bool {
     let file = object_of(malloc::NEXT.load(Relaxed)).map_or(String::new(), |(_, file)| file);
     ["libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"].iter().any(|name| file.contains(name))
 }
 
-/// Whether the next allocator can be recorded: each of its functions is in one library, which has no operators of C++, that
-/// would allocate past this one. If not, the library's file.
+/// Whether the next allocator can be recorded. All its functions must be in one library, which must not have C++'s
+/// operators, because these would allocate past this library. If not, returns the library's file.
 pub(crate) fn is_recordable() -> Result<(), String> {
     find_all();
     let object = |function: &AtomicPtr<c_void>| object_of(function.load(Relaxed)).map(|(base, _)| base);
@@ -115,7 +118,7 @@ pub(crate) fn is_recordable() -> Result<(), String> {
     let has_operators = || {
         // SAFETY: the name ends with a zero.
         let new = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Znwm".as_ptr()) };
-        // SAFETY: clears the error if there was none.
+        // SAFETY: the function has no preconditions. It clears the error that the look-up may have left.
         unsafe { libc::dlerror() };
         !new.is_null() && object_of(new).map(|(base, _)| base) == first
     };
@@ -125,7 +128,7 @@ pub(crate) fn is_recordable() -> Result<(), String> {
     }
 }
 
-/// Where the object that contains an address begins, and its file.
+/// The base address and the file of the object that contains an address.
 pub(crate) fn object_of(address: *const c_void) -> Option<(usize, String)> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the place for the result is valid.

@@ -1,4 +1,4 @@
-//! `pthread_getattr_np`: it allocates under the thread's lock, for which the first stack of a thread waits as well.
+//! `pthread_getattr_np`. It allocates under the thread's lock, and a thread's first stack waits for the same lock.
 #![expect(unsafe_code, reason = "a function of C")]
 
 use std::cell::Cell;
@@ -7,19 +7,19 @@ use std::ffi::c_int;
 use crate::next;
 
 thread_local! {
-    /// The first stack of a thread calls this function itself.
+    /// True while a thread's first stack is taken, which calls this function itself.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// # Safety
-/// As C's function of this name.
+/// The contract of C's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_getattr_np(thread: libc::pthread_t, attributes: *mut libc::pthread_attr_t) -> c_int {
     if crate::may_record() && !IS_INSIDE.replace(true) {
-        // Later stacks of this thread need no lock.
+        // The first stack is taken here, before the lock. Later stacks of this thread need no lock.
         memtrace::take_stack();
         IS_INSIDE.set(false);
     }
-    // SAFETY: the caller's arguments, unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::pthread_getattr_np::call(thread, attributes) }
 }

@@ -21,7 +21,7 @@ pub(crate) enum GpuChoice {
     None(String),
 }
 
-/// Chooses for a program that is linked against these libraries of CUDA.
+/// Chooses a GPU for a program that is linked against these CUDA libraries.
 pub(crate) fn choose(preference: GpuPreference, needs: &[String]) -> Result<GpuChoice, String> {
     use GpuPreference::{Any, Real, Simulated};
     match (preference, query::installed_driver(preference != Simulated)?) {

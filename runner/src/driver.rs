@@ -25,7 +25,7 @@ pub(crate) enum DriverAnswer {
 /// Only the simulated driver exports this symbol.
 const ONLY_SIMULATED: &CStr = c"memtrace_cusim_event_count";
 
-/// Initializes a simulated driver in any case, a real one only if it is `wanted`.
+/// Initializes the driver if it is simulated, or if a real one is `wanted`.
 pub(crate) fn detect(wanted: bool) -> DriverAnswer {
     let library = match DriverLibrary::open(c"libcuda.so.1") {
         Ok(library) => library,
@@ -103,7 +103,7 @@ impl DriverLibrary {
         if code == 0 { Ok(()) } else { Err(format!("{call} of the NVIDIA driver returns {}", self.error_name(code))) }
     }
 
-    /// `CUDA_ERROR_NO_DEVICE` or the like, else the number.
+    /// `CUDA_ERROR_NO_DEVICE` or the like; the number if the code has no name.
     fn error_name(&self, code: c_int) -> String {
         let mut text = std::ptr::null();
         let get_name = function!(self, c"cuGetErrorName", c_int, &mut *const c_char);

@@ -1,5 +1,5 @@
-//! What is built once, and kept in the cache: the simulated GPU, the toolkit that programs for it are built with, the preload
-//! library, the test runner and the check of a real GPU.
+//! The kit: parts that are built once and kept in the cache. They are the simulated GPU, the toolkit for building
+//! programs for it, the preload library, the test runner and the check of a real GPU.
 
 mod part;
 mod simulated_gpu;

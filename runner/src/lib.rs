@@ -1,5 +1,5 @@
-//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md. [`kit`] builds the
-//! simulated GPU; `cargo memtrace` uses it, too.
+//! A runner for cargo and nextest. It chooses a real or a simulated GPU before a program starts; see README.md. [`kit`]
+//! builds the simulated GPU, also for `cargo memtrace`.
 
 #[cfg(target_os = "linux")]
 mod choice;
@@ -20,7 +20,8 @@ mod simulated;
 #[cfg(target_os = "linux")]
 mod skip;
 
-/// The whole program. It is a library because cargo fetches packages of libraries only, and `cargo memtrace` has it fetched.
+/// The whole program. It is a library because cargo fetches only packages with a library, and `cargo memtrace` lets
+/// cargo fetch this one.
 #[cfg(target_os = "linux")]
 pub fn main() -> std::process::ExitCode {
     run::main()

@@ -1,4 +1,4 @@
-//! The program of the package's library.
+//! The program; the package's library has its code.
 
 fn main() -> std::process::ExitCode {
     memtrace_runner::main()

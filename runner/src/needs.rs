@@ -10,10 +10,10 @@ use object::read::{ReadCache, ReadRef, Result};
 
 use crate::kit::simulated_libraries;
 
-/// Empty if the file is not a readable program; starting it gives the better error.
+/// The CUDA libraries; empty if the file is not a readable program. Starting it then gives the better error.
 pub(crate) fn cuda_libraries(program: &Path) -> Vec<String> {
     let libraries = File::open(program).ok().and_then(|file| needed(&ReadCache::new(file)).ok()).unwrap_or_default();
-    // Those that the simulated GPU replaces, in any version.
+    // The libraries that the simulated GPU replaces, in any version.
     libraries.into_iter().filter(|name| simulated_libraries().any(|library| name.starts_with(library))).collect()
 }
 

@@ -9,7 +9,7 @@ use std::{env, fmt};
 use crate::driver::{DetectedGpus, DriverAnswer, detect};
 use crate::kit::in_front;
 
-/// Makes this executable the child.
+/// The argument that makes this executable the child.
 pub(crate) const ARGUMENT: &str = "--query-driver";
 
 /// Queries the driver that the loader finds. A real driver is initialized only if it is `wanted`.
@@ -21,12 +21,12 @@ pub(crate) fn driver_in(folder: &Path) -> Result<DriverAnswer, String> {
     query(Some(&in_front("LD_LIBRARY_PATH", folder)?), false)
 }
 
-/// An error is a variable of the simulated driver with an invalid value.
+/// It is an error if a variable of the simulated driver has an invalid value.
 fn query(library_path: Option<&OsStr>, wanted: bool) -> Result<DriverAnswer, String> {
     let program = env::current_exe().map_err(|error| format!("cannot find its own executable: {error}"))?;
     let mut command = Command::new(program);
     command.arg(ARGUMENT).args(wanted.then_some("wanted"));
-    // Log and faults are for the program alone.
+    // The log and the faults are for the program alone.
     command.env_remove("MEMTRACE_CUSIM_LOG").env_remove("MEMTRACE_CUSIM_FAULTS");
     if let Some(path) = library_path {
         command.env("LD_LIBRARY_PATH", path);
@@ -65,13 +65,13 @@ fn parse(line: &str) -> Option<DriverAnswer> {
     }
 }
 
-/// The child's part.
+/// The code that runs in the child.
 pub(crate) fn child(argument: Option<OsString>) -> ExitCode {
     let line = format!("{}\n", detect(argument.is_some()));
     if io::stdout().write_all(line.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// One line, which [`parse`] reads.
+/// Formats one line, which [`parse`] reads.
 impl fmt::Display for DriverAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, gpus) = match self {

@@ -45,7 +45,7 @@ fn print(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Says a line on the standard error. Nobody may be reading, or the disk be full: the program starts all the same.
+/// Prints a line on the standard error. If nobody reads it, or the disk is full, the program still starts.
 fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "memtrace-runner: {line}");
 }
@@ -81,7 +81,7 @@ fn simulate(command: &OsString, arguments: impl Iterator<Item = OsString>) -> Re
     Err(format!("cannot start {}: {error}", command.display()))
 }
 
-/// Returns only if the program was not started.
+/// Returns only if the program could not be started.
 fn run(program: &Path, arguments: &[OsString]) -> Result<(), String> {
     let settings = RunnerSettings::from_env()?;
     let needs = needs::cuda_libraries(program);

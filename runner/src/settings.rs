@@ -34,7 +34,7 @@ impl RunnerSettings {
     }
 }
 
-/// Empty if it is not set.
+/// The value; empty if the variable is not set.
 fn variable(name: &str) -> String {
     env::var_os(name).unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -9,11 +9,11 @@ use crate::query;
 
 pub(crate) enum SimulatedDriver {
     Folder(PathBuf, DetectedGpus),
-    /// Why there is none, and the next step.
+    /// The reason why there is none, and the next step.
     Missing(String),
 }
 
-/// An error is a named or installed folder without the driver.
+/// It is an error if a named or installed folder has no driver.
 pub(crate) fn find() -> Result<SimulatedDriver, String> {
     if let Some(folder) = named_folder() {
         // The loader would resolve a relative folder in each process's current folder.

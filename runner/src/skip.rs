@@ -7,8 +7,8 @@ use std::path::Path;
 /// The test's name, also in lists, so that nextest counts it as skipped.
 const NAME: &str = "skipped_without_a_gpu";
 
-/// Whether this is a test and not a program of `cargo run`. Cargo appends a hash to the names of tests; rustdoc gives all
-/// its tests the same name.
+/// Whether this is a test, and not a program of `cargo run`. Cargo appends a hash to the names of tests. rustdoc gives
+/// all its tests the same name.
 pub(crate) fn is_test(program: &Path) -> bool {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);

@@ -1,7 +1,6 @@
 //! Baselines: peaks of earlier runs, stored in files next to the tests.
 //!
-//! They are text without hashes, and lines are matched by line number or by function, so that a review shows what
-//! changed.
+//! The files are text without hashes. Lines are matched by line number or by function. So a review shows what changed.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -71,8 +70,8 @@ impl Baseline {
         &self.name
     }
 
-    /// Compares a device's peak with the baseline, and if `all`, also those of other devices that have a baseline of
-    /// this name. Returns the baseline's bytes as well, as they were before.
+    /// Compares a device's peak with the baseline. If `all`, other devices that have a baseline of this name are
+    /// compared, too. Also returns the bytes that the baseline had before.
     pub(super) fn check(
         &self,
         all: bool,
@@ -136,8 +135,8 @@ impl Baseline {
         }
     }
 
-    /// Compares bytes other than a measured peak, such as wasted ones; `over` makes the failure. `row` is the second half of
-    /// the entry's key.
+    /// Compares bytes that are not a measured peak, such as wasted ones. `over` makes the failure. `row` is the second
+    /// half of the entry's key.
     pub(super) fn check_bytes(
         &self,
         row: &str,
@@ -172,7 +171,7 @@ impl Baseline {
         }
     }
 
-    /// Puts the measurement up for `cargo memtrace baselines review`.
+    /// Offers the measurement for `cargo memtrace baselines review`.
     fn put_up(&self, path: &Path, device: Device, held: &PeakCheck<'_>) {
         let key = (&**self.name, row_of(device, held));
         pending::put(path, entry(key, &held.needed().data, device, &root_of(path, self.source)));

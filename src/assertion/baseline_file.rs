@@ -1,4 +1,4 @@
-//! Files of baselines: read, and changed under a lock.
+//! Baseline files: reading them, and changing them under a lock.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use memtrace_core::export::file;
 use crate::error::Error;
 use crate::write_errors;
 
-/// Bytes of such a file, and of the lists of peaks: more than any has.
+/// The largest accepted size of a baseline file or a list of peaks.
 const LARGEST: u64 = 64 << 20;
 
 pub(super) fn entries_of(path: &Path) -> Result<Baselines, Error> {
@@ -50,7 +50,7 @@ pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
     locked.map(Some).map_err(|error| Error::output(file, error))
 }
 
-/// Waits for the lock of a file, also if signals of the program interrupt that.
+/// Waits for the lock of a file, even if the program's signals interrupt the wait.
 fn wait_for(file: &File) -> io::Result<()> {
     loop {
         match file.lock() {

@@ -17,7 +17,7 @@ use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
 use crate::variable;
 
-/// Rows of a table.
+/// The most rows of a table.
 pub(super) const ROWS: usize = 10;
 
 /// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory,
@@ -42,14 +42,15 @@ enum FailureKind {
 }
 
 impl Failure {
-    /// True if the code violates the assertion: a limit was exceeded, something leaked or grew. Otherwise the verdict
-    /// is undecided, or the assertion could not run, for instance for want of the allocator.
+    /// True if the code violates the assertion: a limit was exceeded, or something leaked or grew. Otherwise the
+    /// verdict is undecided, or the assertion could not run, for instance because the allocator is not installed.
     pub fn is_violation(&self) -> bool {
         self.0.verdict == FailureKind::Violated
     }
 
-    /// True if what is known neither satisfies nor violates the assertion: the measurement alone satisfies it, but not together
-    /// with work that other threads may have done for the code; or a GPU's memory lies within the range of what is needed.
+    /// True if the evidence neither satisfies nor violates the assertion. Either the measurement alone satisfies it,
+    /// but not together with work that other threads may have done for the code; or a GPU's memory lies within the
+    /// range of what may be needed.
     pub fn is_undecided(&self) -> bool {
         self.0.verdict == FailureKind::Undecided
     }
@@ -59,7 +60,7 @@ impl Failure {
         self.0.snapshot.as_deref()
     }
 
-    /// Names in the text are visible lines already; this is for one that was forgotten.
+    /// Names in the text should be visible lines already; `new` makes visible any that are not.
     fn new(verdict: FailureKind, text: &str, snapshot: Option<PathBuf>) -> Self {
         Self(Own::new(FailureReport { text: visible::lines(text).into_owned(), verdict, snapshot }))
     }
@@ -109,7 +110,7 @@ impl Failure {
         Self::new(FailureKind::Undecided, &text, None)
     }
 
-    /// A violation by threads that existed before.
+    /// A violation by threads that existed before the measurement.
     pub(super) fn in_step(what: &str, undecided: &Undecided) -> Self {
         Self::new(FailureKind::Violated, &format!("{what}:\n{}", undecided.table()), None)
     }
@@ -120,7 +121,7 @@ impl Failure {
         Self::new(FailureKind::Violated, &format!("{text}\n{}\n", place_of(&saved)), saved.ok())
     }
 
-    /// Undecided: what was recorded does not tell.
+    /// An undecided verdict: the recording does not show whether the assertion holds.
     pub(super) fn unknown(text: &str) -> Self {
         Self::new(FailureKind::Undecided, text, None)
     }
@@ -184,7 +185,7 @@ fn totals(measured: &Measured) -> String {
     text
 }
 
-/// What the totals do not include.
+/// Notes on memory that the totals leave out.
 pub(super) fn notes(measured: &Measured) -> Vec<String> {
     let mut notes = Vec::new();
     let Unattributed { bytes, allocations, pool_bytes, pool_allocations } = measured.unattributed;
@@ -210,7 +211,7 @@ pub(super) fn notes(measured: &Measured) -> Vec<String> {
     notes
 }
 
-/// Saves to a new file named after the test: libtest and nextest give each test's thread its name.
+/// Saves to a new file named after the test. libtest and nextest give each test's thread the test's name.
 fn save(snapshot: &Snapshot) -> Result<PathBuf, Error> {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("unnamed").replace("::", "-");

@@ -18,9 +18,10 @@ use crate::session::{IntoBytes, Snapshot};
 
 /// A GPU that some code must fit on; the assertion behind [`assert_fits!`](crate::assert_fits).
 ///
-/// It records the whole process while the code runs, so other tests must not use the same GPU meanwhile; assertions of several
-/// threads take turns. What the code asks for is exact, on a simulated GPU, too. What CUDA takes beside it is a range, whose upper end
-/// counts: `cargo memtrace fit` prints the same rows, and docs/fit.md has their sources.
+/// It records the whole process while the code runs, so other tests must not use the same GPU meanwhile. Assertions of
+/// several threads take turns. The memory that the code asks for is exact, on a simulated GPU, too. The memory that
+/// CUDA takes in addition is a range, and its upper end counts. `cargo memtrace fit` prints the same rows, and
+/// docs/fit.md has their sources.
 ///
 /// ```no_run
 /// # fn forward() {}
@@ -41,7 +42,7 @@ impl Fits {
         Self { card: Own::make(|| card.as_ref().to_owned()), reserve: None, device: None }
     }
 
-    /// What other processes and the display use of it: text like `"1 GiB"`, or bytes.
+    /// What other processes and the display use of the card: text like `"1 GiB"`, or bytes.
     pub fn reserve(self, bytes: impl IntoBytes) -> Self {
         Self { reserve: Some(own(|| bytes.into_bytes())), ..self }
     }
@@ -54,8 +55,8 @@ impl Fits {
     /// Runs `f` and judges what it and the process needed.
     ///
     /// # Errors
-    /// If that does not fit; if it is undecided, because the card's memory lies between what is needed at least and at most; if
-    /// the card is not known, another session is active, or no GPU memory was recorded.
+    /// If that does not fit, or if this is undecided because the card's memory lies between the least and the most that
+    /// may be needed. Also if the card is not known, another session is active, or no GPU memory was recorded.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
         let open = self.begin()?;
         let value = f();

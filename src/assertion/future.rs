@@ -1,4 +1,4 @@
-//! Measurement of a future: active at each poll, on whatever thread polls.
+//! Measurement of a future: active at each poll, on whatever thread polls it.
 
 use std::pin::Pin;
 use std::task::{Context as Waker, Poll};
@@ -10,7 +10,7 @@ use crate::error::{CANNOT_MEASURE, Error};
 use crate::scope::ScopeGuard;
 
 /// Runs a future and measures what it allocates while it is polled, on whatever thread. Tasks that it spawns count if
-/// they are given the context: `tokio::spawn(task.memtrace("name"))`.
+/// they get the context: `tokio::spawn(task.memtrace("name"))`.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -28,7 +28,7 @@ use crate::scope::ScopeGuard;
 /// ```
 ///
 /// # Panics
-/// As [`measure`](crate::measure).
+/// Like [`measure`](crate::measure).
 pub async fn measure_async<F: Future>(future: F) -> Measurement<F::Output> {
     try_measure_async(future).await.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -36,8 +36,8 @@ pub async fn measure_async<F: Future>(future: F) -> Measurement<F::Output> {
 /// [`measure_async`](crate::measure_async) that returns an error instead of panicking.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure), at the first poll, before `future` runs; or at any poll, if too many scopes
-/// are open.
+/// Like [`try_measure`](crate::try_measure), at the first poll, before `future` runs; or at any poll, if too many
+/// scopes are open.
 pub fn try_measure_async<F: Future>(future: F) -> MeasureFuture<F> {
     MeasureFuture { future, opened: None }
 }

@@ -20,12 +20,15 @@ const LEAST: usize = 20;
 /// Code whose memory must not keep growing with its runs; the assertion behind
 /// [`assert_no_growth!`](crate::assert_no_growth).
 ///
-/// The bytes live after each run form a series for each stack and line, and one for all together. During the warm-up, by default
-/// half of the runs, a series may do anything. Afterwards it grows if it reaches new maxima at least three times, also
-/// in the last third, and either hardly ever falls or climbs from each fifth of the runs to the next; or if it grows by
-/// doubling. A cache that fills up is no growth, and neither is noise. If the verdict is not clear the code runs more
-/// often than requested: up to 256 times, or 2¼ times as often if something doubled; for up to thirty seconds, or until
-/// 64 MiB have accumulated.
+/// The bytes live after each run form a series for each stack and line, and one for all together. During the warm-up,
+/// by default half of the runs, a series may do anything. Afterwards a series grows in two cases:
+/// * It reaches new maxima at least three times, also in the last third, and either hardly ever falls or climbs from
+///   each fifth of the runs to the next.
+/// * It grows by doubling.
+///
+/// A cache that fills up is no growth, and neither is noise. If the verdict is not clear, the code runs more often than
+/// requested: up to 256 times, or 2¼ times as often if something doubled. The extra runs end after thirty seconds, or
+/// when 64 MiB have accumulated.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -120,7 +123,7 @@ struct Grown {
 }
 
 impl Grown {
-    /// If there were more runs than requested, half of all are warm-up.
+    /// If there were more runs than requested, half of them are warm-up.
     fn of(samples: &Samples, &RunPlan { requested, warmup, .. }: &RunPlan) -> Self {
         let half = if samples.runs() > requested { warmup.max(samples.runs() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {

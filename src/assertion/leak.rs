@@ -15,8 +15,10 @@ use crate::error::Error;
 ///
 /// A stack, a line or the whole leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one
 /// reaches a new maximum, the code runs more often than requested until the verdict is clear: up to 256 times. From the
-/// twelfth run on, that ends after thirty seconds, or when 64 MiB have accumulated. So memory that one run leaves and the next one replaces is no leak, and neither is a
-/// cache that fills up; a container that only occasionally needs more capacity is one.
+/// twelfth run on, this ends after thirty seconds, or when 64 MiB have accumulated.
+///
+/// Memory that one run leaves and the next one replaces is no leak, and neither is a cache that fills up. A container
+/// that only occasionally needs more capacity is a leak.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -93,8 +95,8 @@ fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), F
     check_helpers(samples, of_others.collect(), warmup, measured, plan.counted)
 }
 
-/// Fails if memory grows on threads that may work for the code: with certainty where it keeps step with the runs, or
-/// else as undecided.
+/// Fails if memory grows on threads that may work for the code. If the growth keeps step with the runs, this is
+/// certain; otherwise the verdict is undecided.
 pub(super) fn check_helpers(
     samples: &Samples,
     growing: Vec<BlockOrigin>,

@@ -1,4 +1,4 @@
-//! Taking a measurement: what some code allocates, by device.
+//! Measurements: what some code allocates, by device.
 
 use std::ops::Deref;
 
@@ -51,14 +51,14 @@ impl<T> Deref for Measurement<T> {
 
 /// What some code allocated, on the heap and on CUDA devices.
 ///
-/// It counts blocks of every size that the code's thread allocated, threads that the code started, and work that was
-/// given its [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else that is
-/// allocated meanwhile is [`unattributed`](Self::unattributed): candle's operators on the CPU, for instance, use
-/// rayon's workers, see `measure_in_pool`.
+/// It counts blocks of every size that were allocated by the code's thread, by threads that the code started, and by
+/// work that was given its [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else
+/// that is allocated meanwhile is [`unattributed`](Self::unattributed). For instance, candle's operators on the CPU use
+/// rayon's workers; see `measure_in_pool`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Measured {
-    /// The peak: the most bytes live at once, of blocks allocated by the code, on the device where that is largest.
+    /// The peak: the most bytes of the code's blocks that were live at once, on the device where this is largest.
     pub peak: u64,
     /// Bytes allocated by the code that are still live, on all devices.
     pub leaked: u64,
@@ -70,7 +70,7 @@ pub struct Measured {
     pub allocations: u64,
     /// Number of those blocks that were freed.
     pub frees: u64,
-    /// What threads outside any measurement allocated meanwhile.
+    /// Allocations meanwhile by threads that no measurement covers.
     pub unattributed: Unattributed,
     /// Number of older blocks of unknown size that were freed; `net` leaves them out.
     pub unknown_frees: u64,
@@ -85,7 +85,7 @@ impl Leaves for Measured {}
 struct Details {
     devices: Vec<MeasuredDevice>,
     seen: Vec<measure::MeasuredCopy>,
-    /// Handed-over work, as far as the evidence goes.
+    /// Handed-over work: what threads that existed before may have allocated for the code.
     handed: Vec<measure::MeasuredCopy>,
     helpers: Vec<measure::Helper>,
 }

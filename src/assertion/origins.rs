@@ -1,4 +1,4 @@
-//! Lines of measured blocks.
+//! Source lines of measured blocks.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::session::Snapshot;
 pub(super) struct NamedOrigins {
     data: Snapshot,
     stacks: HashMap<BlockOrigin, StackId>,
-    /// One origin for all of its line.
+    /// For each origin, the one that stands for all origins of its line.
     lines: HashMap<BlockOrigin, BlockOrigin>,
 }
 
@@ -34,7 +34,7 @@ impl NamedOrigins {
         Self { stacks, lines, data }
     }
 
-    /// The same origin for all stacks of a line.
+    /// The origin that stands for all stacks of this origin's line.
     pub(super) fn line(&self, origin: &BlockOrigin) -> BlockOrigin {
         self.lines.get(origin).copied().unwrap_or(*origin)
     }
@@ -43,7 +43,8 @@ impl NamedOrigins {
         self.stacks.get(origin).is_some_and(|stack| is_the_harnesses(&self.data, *stack))
     }
 
-    /// The origin that stands for a line, as [`leaks_of_its_own`](memtrace_core::analysis::runs::leaks_of_its_own) asks for it.
+    /// Like [`Self::line`], but `None` for the test harness's blocks, as
+    /// [`leaks_of_its_own`](memtrace_core::analysis::runs::leaks_of_its_own) expects.
     pub(super) fn counted_line(&self, origin: &BlockOrigin) -> Option<BlockOrigin> {
         (!self.are_the_harnesses(origin)).then(|| self.line(origin))
     }

@@ -28,9 +28,9 @@ impl<'a> PeakCheck<'a> {
         self.needed.get_or_init(|| Needed::of(self.measured))
     }
 
-    /// Fails if the peak exceeds the limit. One-time initialization does not count, and work that other threads may
-    /// have done for the code makes the verdict undecided. `over` makes the failure for a peak; `within` says what
-    /// holds if it is undecided.
+    /// Fails if the peak exceeds the limit. One-time initialization does not count. If the verdict depends on work that
+    /// other threads may have done for the code, it is undecided. `over` makes the failure for a peak; `within` says
+    /// what holds if the verdict is undecided.
     pub(super) fn at_most(
         &self,
         limit: u64,

@@ -1,5 +1,5 @@
-//! Measured peaks that differ from their baselines, kept for `cargo memtrace baselines`: below cargo's target folder,
-//! in the format and under the path of the baseline file. What cannot be kept is no failure of a test.
+//! Measured peaks that differ from their baselines, kept for `cargo memtrace baselines`. They lie below cargo's target
+//! folder, in the format and under the path of the baseline file. If one cannot be kept, the test does not fail.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -58,10 +58,10 @@ pub(super) fn used(baselines: &Path, name: &str, device: &str) {
     let path = baselines.canonicalize().unwrap_or_else(|_| baselines.to_owned());
     let line = format!("{}\t{device}\t{name}\n", path.display());
     let _limit = write_errors::errors_only();
-    // One write of one line, so that processes do not mix theirs. The list was made by `prune`.
+    // One write of one line, so that lines of several processes do not mix. `prune` made the list.
     let noted = OpenOptions::new().append(true).open(&list).and_then(|mut list| list.write_all(line.as_bytes()));
     if let Err(error) = noted {
-        // By a list without this line, the baseline would have no test.
+        // If the list lacked this line, the baseline would seem to have no test.
         let _ = fs::remove_file(&list);
         crate::session::say(&format!("cannot write {}: {error}; no baseline is removed", list.display()));
     }

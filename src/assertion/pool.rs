@@ -23,7 +23,7 @@ use crate::scope::{Context, ScopeGuard};
 /// Memory of earlier pools that rayon frees late may count in `net`.
 ///
 /// # Panics
-/// As [`measure`](crate::measure), and if the threads cannot be started.
+/// Like [`measure`](crate::measure), and if the threads cannot be started.
 #[track_caller]
 pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> {
     try_measure_in_pool(0, f).unwrap_or_else(|error| panic!("{error}"))
@@ -33,7 +33,7 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
 /// instead of panicking.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure), and if the threads cannot be started. `f` does not run then.
+/// Like [`try_measure`](crate::try_measure), and if the threads cannot be started. `f` does not run then.
 pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send) -> Result<Measurement<T>, Error> {
     let wrong = |source| format!("cannot start a thread pool to measure in: {source}; use fewer workers");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();

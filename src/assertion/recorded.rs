@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::failure::Failure;
 use crate::session::{Builder, Session, Snapshot, builder};
 
-/// An assertion records; others wait.
+/// True while an assertion records; others wait.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The recording of an assertion.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct OpenRecording {
-    /// Ends before the next assertion may record.
+    /// Dropped before the next assertion may record.
     session: Session,
     _turn: AssertionTurn,
 }
@@ -37,7 +37,7 @@ impl Drop for AssertionTurn {
 }
 
 impl OpenRecording {
-    /// Begins to record, as soon as no other assertion does.
+    /// Begins to record, as soon as no other assertion records.
     pub(super) fn begin(settings: impl FnOnce(Builder) -> Builder) -> Result<Self, Failure> {
         let turn = AssertionTurn::wait();
         let session = settings(builder().max_entries(1 << 20)).start()?;

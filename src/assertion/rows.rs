@@ -1,4 +1,4 @@
-//! Tables of stacks for failures: each with its line, the first few with their callers.
+//! Tables of stacks for failures. Each row has its line, and the first few have their callers.
 
 use memtrace_core::analysis::line_and_callers;
 use memtrace_core::analysis::runs::BlockOrigin;
@@ -10,7 +10,7 @@ use super::measure::Measured;
 use super::origins::in_snapshot;
 
 const ROWS: usize = 10;
-/// Rows that show their callers.
+/// How many rows show their callers.
 const WITH_CALLERS: usize = 3;
 const CALLERS: usize = 4;
 

@@ -59,7 +59,7 @@ impl Watch {
         own(|| self.is_another())
     }
 
-    /// The verdict, if all runs finished.
+    /// The verdict; a failure if not all runs finished.
     pub fn finish(self) -> Result<(), Failure> {
         own(|| {
             if self.samples.runs() < self.total {
@@ -99,7 +99,7 @@ impl Watch {
         self.total < self.most() && self.samples.is_unsure(self.plan.warmup)
     }
 
-    /// Something that doubled late may be full now. That takes as long to see as it took to get there.
+    /// Something that doubled late may stop growing now. Seeing this takes as many runs again as the doubling took.
     fn most(&self) -> usize {
         let RunPlan { requested, warmup, .. } = self.plan;
         let most = requested.max(MOST);

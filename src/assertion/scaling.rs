@@ -44,7 +44,7 @@ impl Scaling {
     }
 }
 
-/// The peak may exceed the prediction by this share, plus `SLACK` bytes.
+/// The peak may exceed the prediction by this share of it, plus `SLACK` bytes.
 const TOLERANCE: f64 = 0.1;
 const SLACK: f64 = 4096.0;
 /// Stacks with less than this share of the largest peak are ignored.
@@ -56,9 +56,9 @@ const LEAST_SPAN: usize = 4;
 /// [`assert_scaling!`](crate::assert_scaling).
 ///
 /// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, plus
-/// a tenth and 4,096 bytes. The same holds for the most that each stack held by itself, if it occurs at all sizes and
-/// holds 1 % of the largest peak. Constant memory in addition to `f` does no harm, but hides what is smaller; choose a
-/// largest size whose memory is many times 4,096 bytes.
+/// a tenth and 4,096 bytes. The same limit applies to the most bytes that each stack held by itself, if it occurs at
+/// all sizes and holds 1 % of the largest peak. Constant memory in addition to `f` does no harm, but hides smaller
+/// memory that grows. So choose a largest size whose memory is many times 4,096 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -82,8 +82,8 @@ impl Scales {
         Self { scaling, sizes: Own::new(Vec::new()), device: None, counted: CountedWork::default() }
     }
 
-    /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. Best
-    /// make each twice the one before, because memory that grows by doubling, as in a `Vec`, jumps in between.
+    /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. It is
+    /// best to double the size each time, because memory that grows by doubling, as in a `Vec`, jumps in between.
     pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
         let sorted = Own::make(|| {
             let mut sizes = sizes.as_ref().to_vec();
@@ -153,7 +153,7 @@ impl ScalingWatch<'_> {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
-        // Not own work: this calls the user's function.
+        // Not inside own work, because this calls the user's function.
         let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
         own(|| self.judge(&scaled))
     }
@@ -257,7 +257,7 @@ impl Peaks<'_> {
 }
 
 /// Predicts the last peak from the one before. For a peak that grows as `f` plus constants, the ratio `peak / f` never
-/// rises. That also holds for the maximum of several such phases, which a fitted line would not follow.
+/// rises. The same is true of the maximum of several such phases, which a fitted line would not follow.
 fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
     let [.., before, last] = scaled else { return highest };
@@ -265,7 +265,7 @@ fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     if *before > 0.0 { grown.max(highest) } else { highest }
 }
 
-/// The most that each stack held by itself; empty if the log has lost its beginning.
+/// The most bytes that each stack held by itself; empty if the log has lost its beginning.
 fn by_stack(measured: &Measured, device: Device) -> HashMap<BlockOrigin, u64> {
     let mut held: HashMap<BlockOrigin, (u64, u64)> = HashMap::new();
     for seen in measured.seen().iter().filter(|seen| seen.device == device && seen.ledger.overwritten == 0) {

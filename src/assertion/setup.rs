@@ -1,12 +1,13 @@
 //! Memory that does not count: one-time initialization, a pool's own threads and queues.
 //!
-//! Whichever test runs first pays for the initialization of statics and of a thread's variables, so that does not count
-//! against limits and baselines. A function on the stack says that something is initialized once; whether its cell is a
-//! static is proven by address: static or thread-local memory points to a block that the initialization made. Then
-//! everything that it allocated is left out, also what it freed again. A cell on the heap or on a stack proves nothing.
+//! The test that runs first pays for the initialization of statics and thread-locals, so this does not count against
+//! limits and baselines. A function on the stack shows that something is initialized once. The cell counts as static
+//! only if an address proves it: static or thread-local memory must point to a block that the initialization made. Then
+//! everything that the initialization allocated is left out, even if it was freed again. A cell on the heap or on a
+//! stack proves nothing.
 //!
-//! What keeps growing is a leak wherever it is kept, so [`leak`](super::leak) and [`growth`](super::growth) leave out only
-//! the text that the test harness keeps.
+//! Memory that keeps growing is a leak wherever it is kept. So [`leak`](super::leak) and [`growth`](super::growth)
+//! leave out only the text that the test harness keeps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -21,7 +22,7 @@ use super::measure::Measured;
 use crate::record::measure::held_by_statics;
 use crate::session::Snapshot;
 
-/// Functions that initialize something once, and what that is called.
+/// Functions that initialize something once, and the name of that thing in messages.
 const ONE_TIME: [(&str, &str); 5] = [
     ("std::sys::thread_local::native::lazy::", "a thread's own variable"),
     ("std::sys::sync::once::", "a static"),
@@ -30,10 +31,10 @@ const ONE_TIME: [(&str, &str); 5] = [
     ("once_cell::imp::", "a static"),
 ];
 
-/// Sources of pools: a crate, and a part of the file's path.
+/// Source files of pools: a crate, and a part of the file's path.
 const POOLS: [(&str, &str); 2] = [("/rayon-core-", ""), ("/tokio-", "/src/runtime/blocking/pool.rs")];
 
-/// The blocks of a device that do not count, by the numbers of their allocations, and what they are for.
+/// The blocks of a device that do not count, by the numbers of their allocations, with the reason.
 pub(super) type LeftOutBlocks = HashMap<NonZeroU64, &'static str>;
 
 /// The blocks that do not count; none if the log has lost its beginning.
@@ -61,9 +62,10 @@ pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutB
 struct Initialization<'a> {
     what: &'static str,
     at: CallSite,
-    /// What it allocated itself.
+    /// Records of its own allocations.
     allocs: Vec<&'a Record>,
-    /// What initializations that it called allocated: a static among those proves nothing for this one.
+    /// Records of allocations by initializations that it called. A static that holds one of these proves nothing for
+    /// this call.
     inner: Vec<&'a Record>,
 }
 
@@ -82,7 +84,7 @@ impl CallSite {
 }
 
 impl<'a> Initialization<'a> {
-    /// The calls for which a static holds a block.
+    /// The calls that made a block which a static holds.
     fn proven(
         data: &SnapshotData,
         allocs: impl Iterator<Item = &'a Record>,
@@ -96,16 +98,17 @@ impl<'a> Initialization<'a> {
             let is_held = |record: &&&Record| held.contains(&record.address);
             let loose: HashSet<StackId> =
                 live().filter(|record| !is_held(record)).map(|record| record.alloc_stack).collect();
-            // Two cells that are filled one after the other look like one: of what one of them holds, both must be static.
+            // Two cells that are filled one after the other look like one call. So a held block counts only if all live
+            // blocks of its stack are held.
             live().any(|record| is_held(&record) && !loose.contains(&record.alloc_stack))
         });
         calls
     }
 
-    /// A call is what a thread allocates without a break under the same callers.
+    /// A call is everything that a thread allocates without interruption under the same callers.
     fn all(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
         let (mut calls, mut known) = (Vec::<Self>::new(), HashMap::new());
-        // The calls that a thread is in, the outermost first.
+        // For each thread, the calls that it is in, the outermost first.
         let mut open: HashMap<ThreadId, Vec<usize>> = HashMap::new();
         for record in allocs {
             let stack = record.alloc_stack;
@@ -126,8 +129,8 @@ impl<'a> Initialization<'a> {
     }
 }
 
-/// The calls on a stack that initialize something once, the outermost first. Frames of one such function that follow each other
-/// are one call.
+/// The calls on a stack that initialize something once, the outermost first. Consecutive frames of such functions are
+/// one call.
 fn one_time(data: &SnapshotData, stack: StackId) -> Vec<(&'static str, CallSite)> {
     let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
     let frames = |call: &memtrace_core::snapshot::CodeAddress| {
@@ -158,7 +161,7 @@ fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
     is_pools(data, stack).then_some("a pool's threads and queues")
 }
 
-/// Whether a pool starts a thread, or adds to its own queue, which holds pointers only.
+/// Whether a pool starts a thread, or adds to its own queue, which only contains pointers.
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     let file = |frame: &Frame| frame.file_or_empty().to_owned();
     let mut frames = data.stacks.frames(stack).map(file).peekable();
@@ -172,7 +175,7 @@ fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     is_own && frames.next().is_some_and(|file| is_of(&file))
 }
 
-/// A measurement, whole and without one-time initialization.
+/// A measurement, as taken and without one-time initialization.
 #[derive(Debug)]
 pub(super) struct Needed {
     pub(super) all: Snapshot,

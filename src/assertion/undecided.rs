@@ -1,4 +1,4 @@
-//! Undecided verdicts: work of threads that existed before and may have worked for the measured code.
+//! Undecided verdicts: work of threads that existed before the measurement and may have worked for the measured code.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::session::measured_snapshot;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CountedWork {
     pub(super) whole_process: bool,
-    /// Work is left out if its thread has this name, or a function of its stack.
+    /// Work is left out if its thread or a function on its stack has this name.
     pub(super) allowed: Option<&'static str>,
 }
 
@@ -32,8 +32,9 @@ macro_rules! counted_methods {
             Self { counted: CountedWork { whole_process, ..self.counted }, ..self }
         }
 
-        /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name,
-        /// or is the name of a function on its stack, or of the type, module or crate of one.
+        /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name.
+        /// The text may also be the name of a function on the thread's stack, or of that function's type, module or
+        /// crate.
         pub fn allow(self, name: &'static str) -> Self {
             Self { counted: CountedWork { allowed: Some(name), ..self.counted }, ..self }
         }
@@ -44,11 +45,11 @@ pub(super) use counted_methods;
 /// The work that one assertion cannot attribute.
 #[derive(Debug)]
 pub(super) struct Undecided {
-    /// Threads of its family.
+    /// Threads that may have worked for the code.
     helpers: Vec<Helper>,
     /// Their largest blocks.
     largest: SnapshotData,
-    /// The most bytes of handed-over work that were live at once, and its blocks.
+    /// The most bytes of handed-over work that were live at once, and the blocks.
     handed: u64,
     blocks: SnapshotData,
 }
@@ -61,7 +62,7 @@ impl Undecided {
             measured.helpers().iter().filter(|helper| is_selected(helper.device)).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
         let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
-        // A thread's buffer may be all that it holds.
+        // A thread's buffer, which does not count, may be the only block that the thread holds.
         let numbers: HashSet<u64> =
             largest.devices.iter().flat_map(|on| left_out(&largest, on).into_keys().map(NonZeroU64::get)).collect();
         let not_counted = (1..).zip(&mut helpers).filter(|(number, _)| numbers.contains(number));
@@ -90,7 +91,7 @@ impl Undecided {
         Self { helpers, largest, handed, blocks }
     }
 
-    /// The sum of what each held at most.
+    /// The sum of the most bytes that each thread held, and of the handed-over work.
     pub(super) fn bytes(&self) -> u64 {
         self.helpers.iter().map(|helper| helper.bytes).sum::<u64>() + self.handed
     }
@@ -136,7 +137,7 @@ fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
     data.stacks.frames(stack).any(|frame| has_part(frame.function_or_empty(), name))
 }
 
-/// Whether a function's path has these whole names in it.
+/// Whether a function's path contains these whole names.
 fn has_part(function: &str, name: &str) -> bool {
     let goes_on = |next: Option<char>| next.is_some_and(|next| next == '_' || next.is_alphanumeric());
     let is_whole = |(at, found): (usize, &str)| {
@@ -147,7 +148,7 @@ fn has_part(function: &str, name: &str) -> bool {
     !name.is_empty() && function.match_indices(name).any(is_whole)
 }
 
-/// By the name that a thread has now, or had when it was first seen or when it ended.
+/// Compares with the name that a thread has now, and with those that it had when it was first seen and when it ended.
 fn is_thread(data: &SnapshotData, thread: ThreadId, name: &str) -> bool {
     let (first, last) = thread::kept_names(thread);
     let now = data.process.threads.iter().find(|known| known.number == thread).map(|known| known.name.clone());

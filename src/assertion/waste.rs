@@ -20,8 +20,8 @@ use crate::session::{IntoBytes, Snapshot, say};
 /// A limit for the bytes of a GPU's peak that are past their last use or never used; the assertion behind
 /// [`assert_no_waste!`](crate::assert_no_waste). It needs a limit, a baseline, or both.
 ///
-/// It records the whole process while the code runs, because uses of memory are known for whole devices: other tests must
-/// not use the same GPU meanwhile. Assertions of several threads take turns.
+/// It records the whole process while the code runs, because uses of memory are known only for whole devices. So other
+/// tests must not use the same GPU meanwhile. Assertions of several threads take turns.
 ///
 /// ```no_run
 /// # fn forward() {}
@@ -117,7 +117,7 @@ impl NoWaste {
     }
 }
 
-/// Passing without knowledge would hide waste.
+/// The failure's text if nothing is known about waste: passing would hide it.
 fn nothing_known(device: Device, on: Option<&DeviceView<'_>>) -> String {
     match on {
         None => format!("no memory of {device} was recorded, so nothing would be checked; open the GPU in the code"),

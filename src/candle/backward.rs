@@ -11,10 +11,11 @@ use super::tags::block_of;
 use crate::device::IntoDevice;
 use crate::record::{HandedOverNode, own, recorder};
 
-/// [`Tensor::backward`], whose result it returns. The recording gets the order in which the pass goes through the graph, so
-/// tables by forward line and by layer give what the pass allocates to the forward pass.
+/// Calls [`Tensor::backward`] and returns its result. The recording gets the order in which the pass goes through the
+/// graph. So tables by forward line and by layer attribute the pass's allocations to the forward pass.
 ///
-/// The order is taken from [`Tensor::sorted_nodes`], which the pass computes once more. Without a recording nothing is done.
+/// The order comes from [`Tensor::sorted_nodes`], which is computed once more for this. Without a recording, only the
+/// pass runs.
 ///
 /// # Errors
 /// Those of [`Tensor::backward`].
@@ -35,7 +36,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
     loss.backward()
 }
 
-/// What candle's [`Optimizer::backward_step`] does, with [`backward`] as its pass. An optimizer's own `backward_step` is not
+/// Like candle's [`Optimizer::backward_step`], with [`backward`] as its pass. An optimizer's own `backward_step` is not
 /// called.
 ///
 /// # Errors
@@ -45,7 +46,7 @@ pub fn backward_step(optimizer: &mut impl Optimizer, loss: &Tensor) -> Result<()
     optimizer.step(&gradients)
 }
 
-/// A pass that runs; it is over when this is dropped.
+/// A running pass; it is over when this is dropped.
 struct HandedOver(Option<Device>);
 
 impl HandedOver {
@@ -71,14 +72,14 @@ impl Drop for HandedOver {
     }
 }
 
-/// Does candle keep the graphs of gradients, as this variable asks for? Then the frees of gradients do not show which call used a
-/// view, and nothing is handed over.
+/// Whether this variable makes candle keep the graphs of gradients. Then the frees of gradients do not show which call
+/// used a view, so nothing is handed over.
 fn keeps_gradients() -> bool {
     std::env::var("CANDLE_GRAD_DO_NOT_DETACH").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The nodes in the order of the pass. Of those that share a block, the one that comes last was there first: a view comes
-/// before what it is a view of.
+/// The nodes in the order of the pass. If several nodes share a block, the last one owns it, because a view comes
+/// before the tensor that it is a view of.
 fn nodes(loss: &Tensor, device: Device) -> Vec<HandedOverNode> {
     let sorted = loss.sorted_nodes();
     let blocks: Vec<_> = sorted.iter().map(|node| block(node)).collect();

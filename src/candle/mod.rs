@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This module needs candle 0.11.1. Programs on other versions are recorded as well, without it, and
-//! [`memtrace::name`](fn@crate::name) takes a tensor's pointer.
+//! This module needs candle 0.11.1. Programs with other versions are recorded as well, without this module; give
+//! [`memtrace::name`](fn@crate::name) a tensor's pointer there.
 
 mod backward;
 mod named;
@@ -38,7 +38,7 @@ pub fn cpu() -> candle_core::Device {
 /// candle's CUDA device with this ordinal. The hooks are installed before it is created.
 ///
 /// # Errors
-/// candle's own: there is no such device, or candle was built without CUDA
+/// candle's own errors. Either there is no such device, or candle was built without CUDA
 /// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)), which memtrace's feature
 /// `cuda` enables.
 ///
@@ -53,7 +53,8 @@ pub fn cuda(ordinal: usize) -> Result<candle_core::Device> {
     candle_core::Device::new_cuda(ordinal)
 }
 
-/// A Metal device counts as the CPU: its buffers are in main memory and not recorded, so only the program's heap is.
+/// A Metal device counts as the CPU. Its buffers are in main memory and not recorded, so only the program's heap is
+/// recorded.
 impl IntoDevice for &candle_core::Device {
     fn into_device(self) -> Device {
         at(self.location())

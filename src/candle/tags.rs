@@ -26,7 +26,7 @@ static PARAMETERS: LazyLock<Mutex<HashMap<TensorId, String>>> = LazyLock::new(Mu
 /// appended if the tensor fills its block: `weights f32[10, 20]`. A view names the block of the tensor behind it.
 ///
 /// Returns false if the block is not recorded, and for CUDA tensors without memtrace's feature `cuda`. The tensor's
-/// storage is locked for reading meanwhile: do not call this while you hold the result of
+/// storage is locked for reading meanwhile, so do not call this while you hold the result of
 /// [`Tensor::storage_and_layout`].
 pub fn tag(tensor: &Tensor, name: &str) -> bool {
     tag_as(tensor, name, Category::Unknown)
@@ -71,8 +71,8 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
 }
 
 /// Names gradients, in the category GRADIENT: `grad of NAME` if [`tag_varmap`], [`tag_vars`] or
-/// [`named`](super::named()) named the parameter. If a gradient shares its block with something that is named already,
-/// it replaces that name. Returns how many were found.
+/// [`named`](super::named()) named the parameter. If a gradient shares its block with something that has a name, the
+/// gradient's name replaces it. Returns how many were found.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -99,8 +99,8 @@ pub fn tag_grads(gradients: &GradStore) -> usize {
 }
 
 /// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found.
-/// This is for your own optimizers; the state of candle's AdamW is private, and attribution recognizes it by its
-/// allocation site.
+/// This is for your own optimizers. The state of candle's AdamW is private; attribution recognizes it by its allocation
+/// site.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -115,8 +115,8 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
     state.into_iter().filter(found).count()
 }
 
-/// The name that [`tag_varmap`], [`tag_vars`] or [`named`](super::named()) gave a parameter. An optimizer of your own can name
-/// its state `velocity of NAME`; then tables by layer have it with the parameter.
+/// The name that [`tag_varmap`], [`tag_vars`] or [`named`](super::named()) gave a parameter. If your own optimizer
+/// names its state `velocity of NAME`, tables by layer count the state with the parameter.
 ///
 /// ```
 /// # use candle_core::{DType, Device, Var};
@@ -133,7 +133,7 @@ pub fn name_of(parameter: &Tensor) -> Option<String> {
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
     own(|| {
         with_parameters(|known| {
-            // Most of them belong to models that no longer exist; tensor ids are never reused.
+            // Most of these belong to models that no longer exist, because tensor ids are never reused.
             if known.len() >= MOST_PARAMETERS {
                 known.clear();
             }
@@ -170,7 +170,7 @@ fn covers(layout: &Layout, elements: usize) -> bool {
     layout.start_offset() == 0 && layout.is_contiguous() && layout.shape().elem_count() == elements
 }
 
-/// Evaluates an expression for the elements of a storage: its variants have the same names on all devices.
+/// Evaluates an expression for the elements of a storage. The storage's variants have the same names on all devices.
 macro_rules! with_elements {
     ($variants:ident, $storage:expr, $data:ident => $block:expr) => {{
         use $variants as S;
@@ -189,7 +189,7 @@ macro_rules! with_elements {
     }};
 }
 
-/// Device and address of a tensor's block, and the number of elements in it.
+/// The device and address of a tensor's block, and the number of elements in it.
 pub(super) fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
     match storage {
         Storage::Cpu(storage) => {

@@ -1,4 +1,5 @@
-//! Files that the program names to a hooked function. The session reads them, because hooks open no files (invariant 19).
+//! Files that the program names to a hooked function. The session reads them, because hooks must not open files
+//! (invariant 19).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -7,22 +8,22 @@ use crate::errno::KeepErrno;
 use crate::record::guard;
 use crate::record::pages::PageVec;
 
-/// What tells a file from another one, and from itself once it has been changed.
+/// Distinguishes a file from other files, and from its own earlier versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileMark {
     pub(crate) device: u64,
     pub(crate) number: u64,
     pub(crate) size: u64,
-    /// Seconds and nanoseconds.
+    /// Time of the last change, in seconds and nanoseconds.
     pub(crate) changed: (i64, i64),
 }
 
-/// How files are read.
+/// The functions that read files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileReader {
-    /// The mark of a file that may be read.
+    /// Returns the mark of a file, if the file may be read.
     pub(crate) mark: fn(&CStr) -> Option<FileMark>,
-    /// Its bytes, if it still has the mark.
+    /// Returns the file's bytes, if it still has the mark.
     pub(crate) read: fn(&CStr, FileMark) -> Option<PageVec<u8>>,
 }
 
@@ -42,14 +43,14 @@ pub(crate) struct NamedFile<'a> {
 }
 
 impl<'a> NamedFile<'a> {
-    /// `None` for a file that is not read.
+    /// `None` for a file that is not to be read.
     pub(crate) fn now(path: &'a CStr) -> Option<Self> {
         let (_own, _errno) = (guard::own_work(), KeepErrno::new());
         let reader = *READER.get()?;
         Some(Self { path, mark: (reader.mark)(path)?, reader })
     }
 
-    /// `None` also if it was changed meanwhile.
+    /// `None` also if the file was changed meanwhile.
     pub(crate) fn read(self) -> Option<PageVec<u8>> {
         let (_own, _errno) = (guard::own_work(), KeepErrno::new());
         (self.reader.read)(self.path, self.mark)

@@ -8,7 +8,7 @@ use crate::record::heap::{
     on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, undo_free,
 };
 
-/// Global allocator wrapper that shows memtrace the memory of CPU tensors and forwards every request.
+/// Global allocator wrapper that reports the memory of CPU tensors to memtrace and forwards every request.
 ///
 /// ```
 /// #[global_allocator]
@@ -17,13 +17,13 @@ use crate::record::heap::{
 /// ```
 ///
 /// # What it costs
-/// Without a recording or a measurement, each request pays for two thread-local reads, one relaxed load and one
-/// addition (from the 64th thread on, an uncontended atomic addition). The live bytes of *all* blocks are always
-/// counted, so a recording can state exactly what was live before it began.
+/// Without a recording or a measurement, each request costs two thread-local reads, one relaxed load and one addition
+/// (from the 64th thread on, an uncontended atomic addition). The live bytes of *all* blocks are always counted, so a
+/// recording can state exactly how many bytes were live before it began.
 ///
 /// # What it sees
-/// A reallocation is a free followed by an allocation at the line that reallocates. Memory that C libraries take with
-/// `malloc`, and mapped files, do not pass through this allocator and are not seen.
+/// A reallocation counts as a free, followed by an allocation at the line that reallocates. Memory that C libraries
+/// allocate with `malloc`, and mapped files, do not pass through this allocator and are not seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alloc<A = System> {
     inner: A,
@@ -36,8 +36,8 @@ impl Alloc<System> {
     }
 }
 
-/// Whether `malloc` alone can serve the request. Other layouts need stack memory in the calling function, which
-/// prevents the tail call to [`on_watched_alloc`] and leaves a frame on the stack that is unwound.
+/// Whether `malloc` alone can serve the request. Other layouts need stack memory in the calling function. That prevents
+/// the tail call to [`on_watched_alloc`] and leaves a frame on the stack that is unwound.
 #[inline(always)]
 const fn is_common(layout: Layout) -> bool {
     layout.align() <= 16 && layout.align() <= layout.size()
@@ -45,7 +45,7 @@ const fn is_common(layout: Layout) -> bool {
 
 impl<A: GlobalAlloc> Alloc<A> {
     /// # Safety
-    /// As [`GlobalAlloc::alloc`].
+    /// The contract is that of [`GlobalAlloc::alloc`].
     #[inline(never)]
     unsafe fn alloc_aligned(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps `alloc`'s contract.
@@ -53,7 +53,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     }
 
     /// # Safety
-    /// As [`GlobalAlloc::alloc_zeroed`].
+    /// The contract is that of [`GlobalAlloc::alloc_zeroed`].
     #[inline(never)]
     unsafe fn alloc_zeroed_aligned(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps `alloc_zeroed`'s contract.
@@ -63,7 +63,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     /// A separate function, so that the unwatched path saves no registers.
     ///
     /// # Safety
-    /// As [`GlobalAlloc::dealloc`].
+    /// The contract is that of [`GlobalAlloc::dealloc`].
     #[inline(never)]
     unsafe fn dealloc_watched(&self, block: *mut u8, layout: Layout) {
         on_watched_dealloc(block.addr(), layout.size());
@@ -79,15 +79,15 @@ impl<A> Alloc<A> {
     }
 }
 
-// SAFETY: every request goes to `inner` unchanged and its result is returned unchanged; the bookkeeping neither unwinds
-// nor touches the block.
+// SAFETY: every request goes to `inner` unchanged, and its result is returned unchanged. The bookkeeping neither
+// unwinds nor touches the block.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_common(layout) {
             // SAFETY: the caller keeps `alloc`'s contract.
             seen(unsafe { self.inner.alloc(layout) }, layout.size())
         } else {
-            // SAFETY: likewise.
+            // SAFETY: the caller keeps `alloc`'s contract.
             unsafe { self.alloc_aligned(layout) }
         }
     }
@@ -97,24 +97,24 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
             // SAFETY: the caller keeps `alloc_zeroed`'s contract.
             seen(unsafe { self.inner.alloc_zeroed(layout) }, layout.size())
         } else {
-            // SAFETY: likewise.
+            // SAFETY: the caller keeps `alloc_zeroed`'s contract.
             unsafe { self.alloc_zeroed_aligned(layout) }
         }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // The free is reported first: once the memory is back, another thread may receive this address.
+        // The free is reported first: once the memory is returned, another thread may receive this address.
         if on_unwatched_dealloc(layout.size()) {
             // SAFETY: the caller keeps `dealloc`'s contract.
             unsafe { self.inner.dealloc(block, layout) }
         } else {
-            // SAFETY: likewise.
+            // SAFETY: the caller keeps `dealloc`'s contract.
             unsafe { self.dealloc_watched(block, layout) }
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // The free is reported first, for the same reason, and undone if the reallocation fails.
+        // The free is reported first for the same reason, and undone if the reallocation fails.
         let account = on_free(block.addr(), layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };

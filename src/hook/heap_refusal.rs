@@ -1,4 +1,4 @@
-//! Requests that the system's allocator refused.
+//! Requests that the system allocator refused.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "asks the system for limits"))]
 
 use memtrace_core::snapshot::{Device, OutOfMemory};
@@ -7,10 +7,10 @@ use memtrace_core::snapshot::{Device, OutOfMemory};
 use crate::record::pages::page_size;
 use crate::record::{EventSite, device_memory, event_site, gates, guard, heap};
 
-/// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
+/// 64 TiB, more than any machine has. Such a request probes the limit or is a bug; memory is not short.
 pub(crate) const IMPOSSIBLE: usize = 1 << 46;
 
-/// The allocator returned null. Memory is short here: nothing is allocated but memtrace's own pages.
+/// The allocator returned null. Memory may be short, so nothing is allocated here except memtrace's own pages.
 #[cold]
 pub(crate) fn refused(size: usize) {
     let is_own = guard::state() & guard::OWN != 0;
@@ -24,17 +24,17 @@ pub(crate) fn refused(size: usize) {
     heap::refused(Device::Cpu, size);
 }
 
-/// What the process may still map and the limit that it has (`ulimit -v`). `None` without a limit.
+/// The bytes that the process may still map, and its limit (`ulimit -v`). `None` without a limit.
 #[cfg(target_os = "linux")]
 fn address_space() -> Option<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a value of the type that the call writes.
+    // SAFETY: the pointer is to a local value of the type that the call writes.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0;
     let limit = (!failed && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)?;
     Some((limit.saturating_sub(mapped()?), limit))
 }
 
-/// The size of the address space. Read without an allocation.
+/// The size of the process's address space. Read without an allocation.
 #[cfg(target_os = "linux")]
 fn mapped() -> Option<u64> {
     use std::io::Read;

@@ -1,4 +1,5 @@
-//! The host's memory, for GPUs whose memory it is. The session reads it, because hooks open no files (invariant 19).
+//! The host's memory, for GPUs that use it as their own. The session reads it, because hooks must not open files
+//! (invariant 19).
 
 use std::sync::OnceLock;
 
@@ -14,7 +15,7 @@ pub(crate) fn read_by(reader: fn() -> UnifiedMemory) {
     let _ = READER.set(reader);
 }
 
-/// The host's memory now; nothing is known of it before the first session.
+/// The current state of the host's memory. Nothing is known before the first session.
 pub(crate) fn now() -> UnifiedMemory {
     let (_own, _errno) = (guard::own_work(), KeepErrno::new());
     READER.get().map_or_else(UnifiedMemory::default, |read| read())

@@ -1,7 +1,8 @@
-//! C's allocator: what the functions that a preloaded library puts before `malloc` and `free` report to the recorder.
+//! C's allocator. A preloaded library interposes `malloc` and `free`, and its functions report to the recorder through
+//! this module.
 //!
-//! A free does not say the size, so blocks are counted by the size that the allocator gave (`malloc_usable_size`, which both
-//! calls know), and recorded, from the threshold on, with the size that was asked for.
+//! A free does not pass the size. So blocks are counted by the size that the allocator gave (`malloc_usable_size`,
+//! which both calls know). From the threshold on, they are recorded with the requested size.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -16,23 +17,23 @@ use crate::record::untraced;
 /// Set before the library's other constructors run.
 static STANDS_BACK: AtomicBool = AtomicBool::new(false);
 
-/// This copy of memtrace does nothing in this process.
+/// Makes this copy of memtrace do nothing in this process.
 pub fn stand_back() {
     STANDS_BACK.store(true, Relaxed);
 }
 
-/// Whether that is so.
+/// Whether [`stand_back`] was called.
 pub fn stands_back() -> bool {
     STANDS_BACK.load(Relaxed)
 }
 
-/// Counts a block (`sign` 1) or a free (−1) of the time before anything can be recorded. Uses no thread-local variable.
+/// Counts a block (`sign` 1) or a free (−1) before anything can be recorded. Uses no thread-local variable.
 pub fn count_early(given: usize, sign: i64) {
     untraced::add_early(given as u64, sign);
 }
 
-/// Reports a new block of `asked` bytes, for which the allocator gave `given`, and returns it; null is a request that was
-/// refused.
+/// Reports a new block of `asked` bytes, for which the allocator gave `given`, and returns it. Null means that the
+/// request was refused.
 #[inline]
 pub fn allocated(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
     if block.is_null() {
@@ -41,7 +42,7 @@ pub fn allocated(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
     if on_unwatched_alloc(given) { block } else { on_watched_malloc(block, asked, given) }
 }
 
-/// Out of line, so that the last step of `malloc` is a jump and it has no frame in the stack that is taken.
+/// Out of line, so that the last step of `malloc` is a jump, and `malloc` has no frame in the recorded stack.
 #[cold]
 extern "C" fn refused(asked: usize) -> *mut u8 {
     let _errno = KeepErrno::new();
@@ -67,14 +68,14 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// Reports that a block is about to be reallocated: another thread may get its address.
+    /// Reports that a block is about to be reallocated. After that another thread may get its address.
     pub fn from(block: *mut u8, given: usize) -> Self {
         let _errno = KeepErrno::new();
         let address = block.addr();
         Self { address, given, account: on_free(address, given) }
     }
 
-    /// The reallocation failed: the block is where it was.
+    /// Reports that the reallocation failed and the block is where it was.
     pub fn failed(self) {
         let _errno = KeepErrno::new();
         undo_free(self.address, self.given, self.account);

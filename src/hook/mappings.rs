@@ -1,4 +1,4 @@
-//! Mapped memory: what the functions that a preloaded library puts before `mmap`, `munmap` and `mremap` report.
+//! Mapped memory: reports of a preloaded library's functions that interpose `mmap`, `munmap` and `mremap`.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ fn range(address: *mut u8, size: usize) -> Range<usize> {
     address.addr()..address.addr().saturating_add(size)
 }
 
-/// Reports a new mapping and returns it; `MAP_FAILED` is none.
+/// Reports a new mapping and returns it. `MAP_FAILED` is not a mapping.
 #[inline(never)]
 pub extern "C" fn mapped(address: *mut u8, size: usize) -> *mut u8 {
     let _errno = KeepErrno::new();
@@ -26,7 +26,7 @@ pub extern "C" fn mapped(address: *mut u8, size: usize) -> *mut u8 {
     address
 }
 
-/// Reports that a range is about to be unmapped: another thread may get its addresses.
+/// Reports that a range is about to be unmapped. After that another thread may get its addresses.
 pub fn unmapping(address: *mut u8, size: usize) {
     let _errno = KeepErrno::new();
     if is_recorded(size) {
@@ -35,7 +35,7 @@ pub fn unmapping(address: *mut u8, size: usize) {
     }
 }
 
-/// A mapping that is being moved, or changes its size; it keeps its stack.
+/// A mapping that is being moved or resized. It keeps its stack.
 #[derive(Debug)]
 pub struct Remapping {
     old: Range<usize>,
@@ -43,7 +43,7 @@ pub struct Remapping {
 }
 
 impl Remapping {
-    /// Reports that a mapping is about to be moved: another thread may get its addresses.
+    /// Reports that a mapping is about to be moved. After that another thread may get its addresses.
     pub fn from(old: *mut u8, old_size: usize) -> Self {
         let _errno = KeepErrno::new();
         let (old, is_recorded) = (range(old, old_size), is_recorded(old_size));
@@ -51,7 +51,7 @@ impl Remapping {
         Self { stack: if is_recorded { mappings::remove(&old) } else { None }, old }
     }
 
-    /// Where it is now; `MAP_FAILED` if it stayed.
+    /// Reports where it is now. `MAP_FAILED` means that it stayed.
     pub fn to(self, new: *mut u8, new_size: usize) {
         let _errno = KeepErrno::new();
         let Some(stack) = self.stack else { return };

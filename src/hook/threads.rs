@@ -1,4 +1,4 @@
-//! Hook of `pthread_create`: records which thread started which.
+//! Hook of `pthread_create`: records which thread started which other thread.
 #![expect(unsafe_code, reason = "a function of C")]
 
 use std::ffi::{c_int, c_void};
@@ -10,10 +10,10 @@ use crate::record::measure::lineage;
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Start, *mut c_void) -> c_int;
 
-/// The address of the original, or 0 where another library interposes it.
+/// The address of the original; 0 where another library interposes it.
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks up the original function. Call this before any import is patched.
+/// Looks up the original function. Must be called before any import is patched.
 pub(super) fn save_original() {
     let found = loader::function_of(&[c"libc.so.6", c"libpthread.so.0"], c"pthread_create");
     ORIGINAL.store(found.filter(|found| !found.is_interposed).map_or(0, |found| found.address), Ordering::Release);

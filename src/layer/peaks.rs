@@ -34,7 +34,7 @@ fn device_of(field: &str) -> Option<Device> {
     }
 }
 
-/// Raises the peaks to those of an entry of the span; returns the fields that have a new value.
+/// Raises the peaks to those of an entry of the span. Returns the fields whose value changed.
 pub(super) fn raise(fields: &mut PeakFields, instance: u64) -> PeakFields {
     Own::make(|| {
         let peak = |of: &PeakField| recorder::peak_since(of.device, instance);
@@ -47,7 +47,8 @@ pub(super) fn raise(fields: &mut PeakFields, instance: u64) -> PeakFields {
     })
 }
 
-/// Records the fields. No lock on the span may be held, and the layers that read them are not own work.
+/// Records the fields. The caller must hold no lock on the span and must not be in own work, because other layers read
+/// the fields.
 pub(super) fn record(fields: &PeakFields, metadata: &Metadata<'_>, span: &Id, subscriber: &Dispatch) {
     for of in fields.iter() {
         let value = [(&of.field, Some(&of.peak as &dyn Value))];

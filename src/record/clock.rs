@@ -1,23 +1,23 @@
-//! Nanoseconds since the recording began, from the processor's counter of time at a third of the cost of the system clock.
+//! Nanoseconds since the recording began, read from the processor's time counter. That costs a third of a system clock
+//! read.
 //!
-//! The counter is compared with the system clock at least once a second. Between two comparisons time advances at the rate
-//! that the last two showed, for no longer than they lay apart. So the error of one reading (about 10 ns) does not
-//! grow, and a machine that slept is noticed at the next comparison. Time never goes backwards, because it is read
-//! under the device's lock.
+//! The counter is compared with the system clock at least once a second. Between two comparisons, time advances at the
+//! rate that the last two comparisons showed, for at most the time between them. So the error of one reading (about 10
+//! ns) does not accumulate, and a machine that slept is noticed at the next comparison. Time never goes backwards,
+//! because it is read under the device's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::ticks;
 
-/// The last rate that any clock of this process measured, from which the next one starts; 0 for none.
+/// The rate that any clock of this process measured last; the next clock starts with it. 0 if none was measured.
 static LAST_RATE: AtomicU64 = AtomicU64::new(0);
 
-/// Two readings at least this far apart give a rate.
+/// Two readings must be at least this far apart to give a rate.
 const LEAST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 
-/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 struct ClockReading {
     ns: u64,
@@ -39,7 +39,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since `began`. Reads no clock yet: the first block of a measurement makes one, on the program's stack.
+    /// Nanoseconds since `began`. Reads no clock yet: a measurement's first block creates a clock, on the program's
+    /// stack.
     pub(crate) fn new(began: Instant) -> Self {
         Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false }
     }
@@ -49,7 +50,7 @@ impl Clock {
         self.at(ticks::read())
     }
 
-    /// The time at which the counter stood at `ticks`; not before the last time that was told.
+    /// The time at which the counter was at `ticks`, but never before the last time that was returned.
     #[inline]
     pub(crate) fn at(&mut self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.from.ticks);
@@ -60,14 +61,14 @@ impl Clock {
 
     #[cold]
     fn far(&mut self, ticks: u64) -> u64 {
-        // A comparison may bring the rate for the time before it.
+        // A comparison may set the rate that also holds for the time before it.
         self.before(ticks).unwrap_or_else(|| {
             let now = self.recalibrate();
             self.before(ticks).unwrap_or(now)
         })
     }
 
-    /// Before the last comparison, for no longer than that may count: the counter may have jumped.
+    /// The time of `ticks`, if they are at most `span` before the last comparison: the counter may have jumped.
     fn before(&self, ticks: u64) -> Option<u64> {
         let before = self.from.ticks.wrapping_sub(ticks);
         (before <= self.span).then(|| self.from.ns.saturating_sub(scaled(before, self.rate)))
@@ -81,7 +82,7 @@ impl Clock {
     fn recalibrate(&mut self) -> u64 {
         let (read_clocks, undisturbed) = self.read_clocks();
         let apart = read_clocks.ns.saturating_sub(self.from.ns);
-        // A counter that is this far ahead is not synchronised between cores.
+        // A counter that is this far ahead is not synchronised across cores.
         self.is_unsynced |= self.last > read_clocks.ns.saturating_add(LEAST_NS);
         if self.is_unsynced {
             self.rate = 0;
@@ -102,13 +103,13 @@ impl Clock {
         let ticks = read_clocks.ticks.wrapping_sub(self.from.ticks);
         let rate = u64::try_from((u128::from(apart) << 32) / u128::from(ticks.max(1))).unwrap_or(0);
         let agrees = self.rate == 0 || rate.abs_diff(self.rate) <= rate >> 10;
-        // A changed rate is used only once it was seen twice.
+        // A changed rate is used only when it was measured twice.
         self.rate = if agrees { rate } else { 0 };
         self.from = read_clocks;
         self.span = self.ticks_in(apart.min(MOST_NS));
     }
 
-    /// Reads both clocks; false if the reading was interrupted: its time is valid, its rate is not.
+    /// Reads both clocks. False if the reading was interrupted: its time is valid, its rate is not.
     fn read_clocks(&self) -> (ClockReading, bool) {
         let before = ticks::read();
         let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Interning table of contexts: each path of scopes is stored once and known by a small integer.
+//! Interning table of contexts: each path of scopes is stored once and identified by a small integer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,10 +8,10 @@ use super::lock::{Lock, Locked, rank};
 use super::memory::{HASHER, OwnTable, OwnVec, System};
 use std::hash::BuildHasher;
 
-/// Limit on the number of paths: labels that contain a step number must not use up the memory.
+/// Limit on the number of paths: labels that contain a step number must not exhaust memory.
 const MAX_CONTEXTS: usize = 1 << 18;
 
-/// For the whole process: scopes may be open before a recording begins and after it ends.
+/// One table for the whole process: scopes may be open before a recording begins and after it ends.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     paths: Lock<Paths, { rank::CONTEXTS }>,
@@ -76,7 +76,7 @@ impl ContextTable {
         }
     }
 
-    /// Writes the last label of a path, as much of it as there is room for, and returns its length.
+    /// Copies the last label of a path into `to`, truncated to fit. Returns the number of bytes copied.
     #[cfg(all(feature = "nvtx", unix))]
     pub(crate) fn copy_label(&self, context: ContextId, to: &mut [u8]) -> usize {
         let paths = self.lock();
@@ -137,7 +137,7 @@ impl Paths {
         inserted
     }
 
-    /// A path whose last label is already stored.
+    /// Interns a path whose last label is already stored.
     fn intern_existing(&mut self, parent: u32, like: PathNode) -> Option<u32> {
         let hash = HASHER.hash_one((parent, self.name(like)));
         let index =
@@ -146,7 +146,7 @@ impl Paths {
         Some(index)
     }
 
-    /// A path stays marked as a model's once such a span took it.
+    /// Once a module's span opened a path, the path stays marked as a module's.
     fn mark(&mut self, index: u32, module: bool) {
         if let Some(node) = self.nodes.get_mut(index as usize) {
             node.module |= module;

@@ -14,11 +14,10 @@ use super::{gates, measure, uses};
 
 /// Frees of addresses that no ledger knew.
 pub(crate) static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
-/// Frees that the driver refused.
 pub(crate) static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
-/// Blocks of devices that have no ledger and could not get one, for lack of memory.
+/// Blocks of devices whose ledger could not be created for lack of memory.
 pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
-/// Blocks of no known device, or of one beyond those that can have a ledger.
+/// Blocks of an unknown device, or of one beyond the number of devices that can have a ledger.
 pub(crate) static UNPLACED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
@@ -33,7 +32,7 @@ pub(crate) struct RecordedFree {
     epoch: u64,
 }
 
-/// A free announced to the driver, not yet answered: what undoes it if the driver refuses.
+/// A free announced to the driver, but not yet answered. Holds what is needed to undo it if the driver refuses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeviceFree {
     Recorded(RecordedFree),
@@ -58,7 +57,6 @@ impl DeviceFree {
     }
 }
 
-/// A block that was just allocated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewBlock {
     pub(crate) address: u64,
@@ -72,9 +70,9 @@ pub(crate) struct NewBlock {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AskedSegment {
     Known(SegmentAnswer),
-    /// The driver reports no segments of this kind of memory.
+    /// The driver does not report segments for this kind of memory.
     Unreported,
-    /// The block went with its context meanwhile.
+    /// The block was freed with its context meanwhile.
     Gone,
 }
 
@@ -85,7 +83,7 @@ pub(crate) fn pools_with_empty(device: Device) -> (OwnVec<u64>, QueryTicket) {
     recorder::with_ledger_there(device, empty).flatten().unwrap_or((OwnVec::new_in(System), QueryTicket::default()))
 }
 
-/// The driver reports the size of a pool.
+/// The driver reported the size of a pool.
 pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64, ticket: QueryTicket) {
     let site = free_site();
     recorder::with_ledger_there(device, |ledger| {
@@ -93,7 +91,7 @@ pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64, ticket: QueryTicke
     });
 }
 
-/// Memory outside pools is returned to the system as soon as it is empty.
+/// Drops empty segments outside pools: such memory is returned to the system as soon as it is empty.
 pub(crate) fn drop_empty_segments(device: Device) {
     let site = free_site();
     recorder::with_ledger_there(device, |ledger| {
@@ -101,7 +99,7 @@ pub(crate) fn drop_empty_segments(device: Device) {
     });
 }
 
-/// Calls `act` with the ledger, unless another recording began since this epoch.
+/// Calls `act` with the ledger, unless another recording began since.
 fn with_ledger_still(device: Device, epoch: u64, act: impl FnOnce(&mut Ledger)) {
     recorder::with_ledger_there(device, |ledger| {
         if epoch == gates::epoch() {
@@ -119,8 +117,8 @@ fn measured(device: Device, new: NewBlock) -> NewBlock {
     NewBlock { site: event_site::site_for_session(new.site), ..new }
 }
 
-/// Enters a block after the driver returned it. `ask` queries the driver for the block's segment if that is unknown; it
-/// is called without a lock held.
+/// Enters a block after the driver returned it. If the block's segment is unknown, calls `ask` to query the driver. No
+/// lock is held during that call.
 pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> AskedSegment) {
     let new = if gates::any_measurement() { measured(device, new) } else { new };
     if !gates::records_device_memory() {
@@ -136,7 +134,7 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Aske
     });
     if let Some(Some((ticket, epoch))) = ticket {
         let answer = ask();
-        // If another recording began meanwhile, the block is from before it.
+        // If another recording began meanwhile, the block predates it.
         with_ledger_still(device, epoch, |ledger| {
             let grew = match (answer, &mut ledger.segments) {
                 (AskedSegment::Known(answer), _) => ledger.segment(answer, ticket, new.site),
@@ -152,7 +150,7 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Aske
     }
 }
 
-/// A block whose device is not known.
+/// Counts a block whose device is not known.
 #[cold]
 pub(crate) fn on_unplaced() {
     if recorder::wants_all() {
@@ -173,8 +171,8 @@ fn enter(device: Device, ledger: &mut Ledger, new: NewBlock, grew: bool) {
     recorder::keep_counters(device, ledger);
 }
 
-/// Takes a block out before the driver is called, which may give its address to another thread at once. Pinned memory
-/// has host addresses; no two other devices share an address.
+/// Takes a block out before the driver is called, because the driver may give its address to another thread at once.
+/// Pinned memory has host addresses; no two other devices share an address.
 pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {
     let site = free_site();
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
@@ -190,7 +188,7 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {
     taken.map_or(DeviceFree::Unknown, DeviceFree::Recorded)
 }
 
-/// The same for a block that no ledger has: a pool had handed it out before the recording.
+/// Like [`before_free`], for a block that no ledger has: a pool handed it out before the recording.
 pub(crate) fn before_free_from_pool(device: Device, address: u64, size: u64) -> DeviceFree {
     let site = EventSite { memory: MemoryKind::Pool, ..free_site() };
     let freed = recorder::with_ledger(device, |ledger| {
@@ -202,7 +200,7 @@ pub(crate) fn before_free_from_pool(device: Device, address: u64, size: u64) -> 
     freed.unwrap_or(DeviceFree::Unknown)
 }
 
-/// The driver freed the block, which took this many ticks.
+/// The driver freed the block; the call took `took` ticks.
 pub(crate) fn freed(taking: DeviceFree, took: u64) {
     match taking {
         DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
@@ -219,7 +217,7 @@ pub(crate) fn freed(taking: DeviceFree, took: u64) {
 /// The driver refused the free: the block goes back.
 pub(crate) fn free_was_refused(taking: DeviceFree) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
-    // To a recording that began meanwhile, the block is one from before.
+    // For a recording that began meanwhile, the block predates it.
     match taking {
         DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
             with_ledger_still(device, epoch, |ledger| {
@@ -254,7 +252,7 @@ impl LiveOnDevice {
         })?
     }
 
-    /// Frees those that are gone. A block that has another position now is a newer one at the same address, and stays.
+    /// Frees the blocks that are gone. A block whose position changed is a newer one at the same address, and stays.
     pub(crate) fn freed(mut self, is_gone: impl Fn(u64) -> bool) {
         self.blocks.retain(|(address, _)| is_gone(*address));
         let site = free_site();
@@ -268,7 +266,7 @@ impl LiveOnDevice {
     }
 }
 
-/// Whether something was recorded of a device, and nothing is live there.
+/// Whether this device has a ledger without live blocks.
 pub(crate) fn is_empty(device: Device) -> bool {
     recorder::with_ledger_there(device, |ledger| ledger.live_len() == 0) == Some(true)
 }

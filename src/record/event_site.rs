@@ -1,4 +1,4 @@
-//! Stack, scopes and thread of an event that happens now, on this thread.
+//! Stack, scopes and thread of an event on the current thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,6 @@ use super::unwind::stack::FoundStack;
 use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
 
-/// Stack, scopes, thread, stream and kind of memory of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventSite {
     pub(crate) stack: StackId,
@@ -23,11 +22,11 @@ pub(crate) struct EventSite {
 /// Stacks whose middle frames were left out.
 pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);
 
-/// The site of an allocation; with its stack if the recording keeps stacks.
+/// The site of an allocation, with its stack if wanted.
 #[inline(always)]
 pub(crate) fn alloc_site(always_with_stack: bool) -> EventSite {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
-    // Measurements group blocks by stack, whatever session starts or ends meanwhile.
+    // Measurements group blocks by stack, even if a session starts or ends meanwhile.
     let depth = gates::stack_depth();
     let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
     let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };

@@ -19,15 +19,15 @@ struct ForkLocks {
     _no_fork: NoFork,
     loader_is_free: bool,
     _uses: uses::LockedUses,
-    /// Other fork handlers may allocate on this thread, and must not wait for these locks.
+    /// Other fork handlers may allocate on this thread, and such allocations must not wait for these locks.
     _own: guard::OwnWork,
 }
 
-/// The locks of the thread that forks now: one at a time, because it has all of them.
+/// The locks of the thread that is forking. At most one thread forks at a time, because it has all of them.
 struct Held(UnsafeCell<Option<ForkLocks>>);
 
-// SAFETY: the handlers of a fork run on the thread that forks, and use this only while it has the recorder's locks: `before`
-// takes them first, and the others take them out of here before they release them.
+// SAFETY: the handlers of a fork run on the thread that forks, and use this only while that thread has the recorder's
+// locks. `before` takes the locks first; the other handlers take them out of here before they release them.
 unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
@@ -40,34 +40,36 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Prevents forks while it is held. A lock that [`ForkLocks`] does not list is taken under this one, so that it is free
-/// in children.
+/// Prevents forks while the guard lives. A lock that [`ForkLocks`] does not list is taken only under this one, so it is
+/// free in children.
 pub(crate) fn no_fork() -> NoFork {
     watch();
     NO_FORK.lock()
 }
 
-/// The same for who must not wait for long.
+/// Like [`no_fork`], for callers that must not wait for long.
 #[cfg(feature = "preload")]
 pub(crate) fn no_fork_soon() -> Option<NoFork> {
     watch();
     NO_FORK.lock_soon()
 }
 
-/// In a child, a lock that another thread of the parent held (such as the loader's) stays locked for ever.
+/// Whether this is a forked child. There, a lock that another thread of the parent held (such as the loader's) stays
+/// locked for ever.
 pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed) || gates::are_cleared()
 }
 
-/// Registers a function that each child calls, on the thread that forked, with no lock held.
+/// Registers a function that each child calls on the thread that forked, with no lock held.
 pub(crate) fn in_each_child(call: fn()) {
     let _ = IN_CHILD.set(call);
 }
 
-/// Registers the fork handlers; called before the first lock is taken. "Before" handlers run in reverse order of
-/// registration: ours, registered first, runs last, so other handlers may still allocate and wait for locks under which
-/// other threads do. The constructor calls this where there is one; elsewhere [`own`](super::own()), [`no_fork`] and
-/// scopes do.
+/// Registers the fork handlers; called before the first lock is taken.
+///
+/// "Before" handlers run in reverse order of registration. Ours is registered first and runs last, so the other
+/// handlers may still allocate and wait for locks under which other threads allocate. The constructor calls this where
+/// there is one; elsewhere [`own`](super::own()), [`no_fork`] and scopes do.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -126,7 +128,7 @@ extern "C" fn in_child() {
     }
 }
 
-/// Takes the locks out. Only they keep another thread from [`HELD`].
+/// Takes the locks out of [`HELD`]. They alone keep other threads from it.
 #[cfg(unix)]
 fn held() -> Option<ForkLocks> {
     // SAFETY: see `Held`.

@@ -1,7 +1,7 @@
 //! Fast-path filters of the hooks: one relaxed load decides whether anybody observes a block.
 //!
-//! All zeros means that nobody does: the kernel clears the page in every child process, also in those that are made without the
-//! fork handlers (`_Fork`, `clone`), whose copies of the recorder's locks may be held for ever.
+//! All zeros means that nobody does. The kernel clears the page in every child process. That includes children made
+//! without the fork handlers (`_Fork`, `clone`), whose copies of the recorder's locks may be held for ever.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "`madvise`"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use memtrace_core::snapshot::DEFAULT_STACK_DEPTH;
 
 use super::lock::{Lock, rank};
 
-/// Read by every request and almost never written. One cache line: a program that works on much memory evicts it
-/// between two requests, and each further line is one more cache miss.
+/// Every request reads these values; almost nothing writes them. They share one cache line: a memory-intensive program
+/// evicts it between two requests, and each further line would be one more cache miss.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gates {
@@ -19,15 +19,14 @@ pub(super) struct Gates {
     heap_threshold: AtomicUsize,
     /// Complement of the smallest heap block that a session or a measurement observes.
     heap_gate: AtomicUsize,
-    /// Open measurements.
     measurements: AtomicUsize,
-    /// The sampling interval, 0 without sampling: blocks of at least this size are always recorded.
+    /// The sampling interval: blocks of at least this size are always recorded. 0 without sampling.
     pub(super) certain: AtomicUsize,
     /// Address and length of the heap ledger's table of live blocks.
     pub(super) heap_table: [AtomicUsize; 2],
-    /// Number of recordings so far: a block taken out of one is never put back into the next.
+    /// Number of recordings so far. A block that was taken out of one recording is never put back into the next.
     pub(super) epoch: AtomicU64,
-    /// One more than the maximum depth of a stack, 0 for the default; measurements use it without a session, too.
+    /// One more than the maximum stack depth; 0 for the default. Measurements use it even without a session.
     stack_depth: AtomicU32,
     /// A [`StackContext`](crate::snapshot::StackContext).
     pub(super) stack_context: AtomicU8,
@@ -41,14 +40,14 @@ pub(super) struct Gates {
 
 const _: () = assert!(size_of::<Gates>() == 64);
 
-/// The page that the kernel clears. Nothing else is in it.
+/// The page that the kernel clears. It contains nothing else.
 #[derive(Debug)]
 #[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
-// The kernel clears whole pages, which may have 64 KiB.
+// The kernel clears whole pages, and a page may have 64 KiB.
 #[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 pub(super) struct Page {
     gates: Gates,
-    /// Not cleared since [`clear_in_children`].
+    /// The kernel has not cleared the page since [`clear_in_children`].
     is_original: AtomicBool,
 }
 
@@ -79,7 +78,7 @@ pub(super) static GATES: Page = Page {
 
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// From here on, children begin with closed gates. Linux before 4.14 refuses.
+/// From this call on, child processes start with closed gates. Linux before 4.14 refuses.
 #[cfg(target_os = "linux")]
 pub(super) fn clear_in_children() {
     let page = (&raw const GATES).cast_mut().cast();
@@ -101,7 +100,7 @@ pub(super) fn are_cleared() -> bool {
 /// Held while the gates are recomputed.
 static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 
-// Relaxed everywhere: a block that slips through while a gate changes counts as one from before or after the change.
+// Relaxed everywhere: a block that races with a gate change counts as one from before or after the change.
 
 #[inline]
 pub(crate) fn watches_heap_block(size: usize) -> bool {
@@ -169,7 +168,7 @@ fn renew() {
     GATES.device_gate.store(measured || records_device_memory(), Ordering::Relaxed);
 }
 
-/// The number of the current recording; compared under a device's lock.
+/// The number of the current recording. It is compared under a device's lock.
 pub(in crate::record) fn epoch() -> u64 {
     GATES.epoch.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! memtrace's own memory where a library puts itself before `malloc`: glibc's functions under names that nobody puts himself
-//! before, so that neither this library nor another allocator sees it.
+//! memtrace's own memory in a library that interposes `malloc`. It calls glibc's functions by names that nothing
+//! interposes, so neither this library nor another allocator sees the calls.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn __libc_memalign(alignment: usize, size: usize) -> *mut u8;
 }
 
-/// Allocates and frees by the functions that the program calls.
+/// Allocates and frees through the functions that the program calls.
 pub(super) fn touch_the_programs_memory() {
     // SAFETY: no preconditions.
     let block = unsafe { libc::malloc(1) };
@@ -26,9 +26,9 @@ pub(super) fn touch_the_programs_memory() {
     unsafe { libc::free(std::hint::black_box(block)) };
 }
 
-/// Live bytes of memtrace's in blocks of less than [`LARGE`].
+/// Live bytes of memtrace's blocks smaller than [`LARGE`].
 static BYTES: AtomicI64 = AtomicI64::new(0);
-/// Glibc may map such blocks, so they are known by their addresses.
+/// From this size on, glibc may map a block of its own. Such blocks are known by their addresses.
 const LARGE: usize = 1 << 16;
 
 pub(crate) fn own_bytes() -> u64 {
@@ -51,7 +51,7 @@ fn count_free(block: *mut u8, size: usize) {
     }
 }
 
-/// Every block of glibc's has it.
+/// The alignment of every glibc block.
 const ALIGNMENT: usize = 16;
 
 /// glibc's allocator.
@@ -114,7 +114,7 @@ unsafe impl GlobalAlloc for System {
     }
 }
 
-// SAFETY: as above; a block of 0 bytes is one of glibc's, too.
+// SAFETY: as for `GlobalAlloc` above; a block of 0 bytes is one of glibc's blocks, too.
 unsafe impl Allocator for System {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: glibc accepts a size of 0.
@@ -122,7 +122,7 @@ unsafe impl Allocator for System {
     }
 
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: likewise.
+        // SAFETY: glibc accepts a size of 0.
         of(unsafe { self.alloc_zeroed(layout) }, layout.size())
     }
 
@@ -132,7 +132,7 @@ unsafe impl Allocator for System {
     }
 
     unsafe fn grow(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        // `realloc` keeps the alignment, and frees for a size of 0.
+        // `realloc` keeps the alignment, and would free the block for a size of 0.
         let layout =
             Layout::from_size_align(new.size().max(1), old.align().max(new.align())).map_err(|_| AllocError)?;
         let old = Layout::from_size_align(old.size(), layout.align()).map_err(|_| AllocError)?;

@@ -1,4 +1,4 @@
-//! Reentrancy guard and other per-thread state, in one thread-local byte that the hot path reads once.
+//! The reentrancy guard and other per-thread state. The hot path reads one thread-local byte once.
 
 use std::cell::Cell;
 
@@ -13,7 +13,8 @@ pub(crate) const PROBING: u8 = 4;
 /// The thread has neither allocated nor freed anything yet.
 pub(crate) const NEW: u8 = 8;
 
-/// What the hot path reads of its thread, in one thread-local: computing the address of each one takes instructions.
+/// The thread state that the hot path reads. It is one thread-local, because computing the address of each takes
+/// instructions.
 #[derive(Debug)]
 struct PerThread {
     state: Cell<u8>,
@@ -59,12 +60,12 @@ pub(crate) fn set_context(context: ContextId) {
     THREAD.with(|thread| thread.context.set(context));
 }
 
-/// The address of this thread's number, which is a thread-local variable.
+/// The address of this thread's number, a field of `THREAD`.
 pub(super) fn local_address() -> u64 {
     THREAD.with(|thread| std::ptr::from_ref(&thread.number).addr() as u64)
 }
 
-/// This thread's number; `first` assigns one.
+/// This thread's number. If it has none yet, `first` assigns one.
 #[inline]
 pub(super) fn thread_number(first: impl FnOnce(&Cell<u32>) -> u32) -> u32 {
     THREAD.with(|thread| match thread.number.get() {
@@ -96,8 +97,8 @@ pub(crate) fn inherit(measure: u64) {
     }
 }
 
-/// While this lives, this thread allocates own memory, which is counted separately and not recorded. Memory allocated
-/// under it must be freed under it.
+/// While this guard lives, allocations of this thread are own memory: counted separately and not recorded. Memory that
+/// is allocated under the guard must be freed under one.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct OwnWork {
@@ -120,7 +121,7 @@ impl Drop for OwnWork {
     }
 }
 
-/// Is memtrace's allocator the global one?
+/// Whether memtrace's allocator is the global one.
 pub(crate) fn allocator_is_installed() -> bool {
     let _own = own_work();
     set(PROBING, true);
@@ -132,7 +133,7 @@ pub(crate) fn allocator_is_installed() -> bool {
     answered
 }
 
-/// A value of own memory, which is also dropped as own memory, wherever that happens.
+/// A value in own memory. It is dropped as own work wherever it is dropped.
 #[derive(Debug)]
 pub(crate) struct Own<T> {
     value: T,
@@ -152,7 +153,7 @@ impl<T> Own<T> {
         Self::new(f())
     }
 
-    /// The same for a fallible function; the error is copied to the caller's memory.
+    /// Like [`make`](Self::make), for a fallible function. The error is copied to the caller's memory.
     pub(crate) fn try_make<E: Clone>(f: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
         let work = own_work();
         let made = f();

@@ -1,7 +1,11 @@
-//! Accounting of heap blocks: memtrace's own work goes to the own counter, recorded blocks to the CPU ledger,
-//! everything else to the untraced counters (also small blocks that the sample left out). Every block is in exactly one
-//! account at any time, even while a session starts or ends on another thread. Open measurements observe blocks in
-//! addition.
+//! Accounting of heap blocks. Every block is in exactly one account at any time, even while a session starts or ends on
+//! another thread:
+//!
+//! - memtrace's own work is in the own counter
+//! - recorded blocks are in the CPU ledger
+//! - everything else is in the untraced counters, including small blocks that the sample left out
+//!
+//! Open measurements observe blocks in addition.
 
 use std::sync::OnceLock;
 
@@ -15,33 +19,33 @@ use super::prefetch::prefetch;
 use super::recorder;
 use super::{event_site, guard, measure, untraced};
 
-/// Below this size allocators keep freed blocks in caches; above, they read and write the headers around a block.
+/// Below this size allocators cache freed blocks. From it on they read and write the headers around a block.
 const LARGE: usize = 1 << 10;
 
-/// The account that a freed block came from: what undoes the free if a reallocation fails.
+/// The account that a freed block came from. It is used to undo the free if a reallocation fails.
 #[expect(clippy::large_enum_variant, reason = "one exists at a time, and a hook must not allocate")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HeapFree {
     Own,
-    /// Not recorded; no measurement open.
+    /// Not recorded, and no measurement was open.
     Untraced,
-    /// Looked up in the ledger and in measurements.
+    /// The block was looked up in the ledger and in measurements.
     Watched(LedgerFree, Option<MeasuredFree>),
 }
 
-/// Accounts for an allocation that nobody observes. False if somebody may: then call [`on_watched_alloc`].
+/// Accounts for an allocation that nobody observes. False if it may be observed: then call [`on_watched_alloc`].
 #[inline(always)]
 pub(crate) fn on_unwatched_alloc(size: usize) -> bool {
     guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, 1)
 }
 
-/// Accounts for a free that nobody observes. False if somebody may: then call [`on_watched_dealloc`].
+/// Accounts for a free that nobody observes. False if it may be observed: then call [`on_watched_dealloc`].
 #[inline(always)]
 pub(crate) fn on_unwatched_dealloc(size: usize) -> bool {
     guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, -1)
 }
 
-/// Accounts for a free that may still fail, see [`undo_free`].
+/// Accounts for a free that may still fail; see [`undo_free`].
 #[inline]
 pub(crate) fn on_free(address: usize, size: usize) -> HeapFree {
     if guard::state() == 0 && !watches_heap_block(size) {
@@ -82,16 +86,16 @@ pub(crate) fn refused(device: Device, size: usize) {
     }
 }
 
-/// Returns the block, so that the hook can tail-call this and has no frame in the stack that is taken.
+/// Returns the block, so that the hook can tail-call this function and has no frame in the recorded stack.
 #[inline(never)]
 pub(crate) fn on_watched_alloc(block: *mut u8, size: usize) -> *mut u8 {
     enter(block.addr() as u64, size, size);
     block
 }
 
-/// [`on_watched_alloc`] where a free does not tell the size that was asked for: everything but the size of a recorded block
-/// goes by what the allocator gave. C's programs read `errno` after an allocation, so it stays. A C function, because what
-/// may unwind cannot be the last step of one.
+/// [`on_watched_alloc`] for allocators whose free does not pass the requested size. The requested size is only
+/// recorded; everything else uses the size that the allocator gave. `errno` is preserved, because C programs read it
+/// after an allocation. This is a C function, because `malloc` cannot tail-call a function that may unwind.
 #[cfg(feature = "preload")]
 #[inline(never)]
 pub(crate) extern "C" fn on_watched_malloc(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
@@ -123,7 +127,8 @@ fn enter(address: u64, size: usize, asked: usize) {
     enter_recorded(address, size, asked, interval);
 }
 
-/// [`enter`] of a block that is recorded. Apart in builds without optimisation, where each variable takes stack space.
+/// [`enter`] for a block that is recorded. It is a separate function in unoptimised builds, where each variable takes
+/// stack space.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn enter_recorded(address: u64, size: usize, asked: usize, interval: usize) {
     let _own = guard::own_work();
@@ -156,7 +161,7 @@ fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
     }
 }
 
-/// Out of line from [`on_watched_free`]: the result is large and nobody needs it here.
+/// Separate from [`on_watched_free`]: the result is large and is not needed here.
 #[inline(never)]
 pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
     if size >= LARGE {

@@ -1,6 +1,6 @@
-//! Large per-thread state, in memory of memtrace's own: every thread's stack must have room for its thread-local variables, so
-//! they only point there. A thread that ends leaves its memory to the next one; nothing waits, so signal handlers may come
-//! at any time.
+//! Large per-thread state in memtrace's own memory. Every thread's stack must have room for its thread-local variables,
+//! so these only point to the state. A thread that ends leaves its memory to the next one. No operation waits, so
+//! signal handlers may interrupt any of them.
 #![expect(unsafe_code, reason = "memory that threads take over from each other")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -14,21 +14,21 @@ use super::memory::System;
 use super::{guard, thread_end};
 use crate::errno::KeepErrno;
 
-/// State of which a thread has one value, from its first use on.
+/// State with one value per thread, from its first use on.
 pub(crate) trait PerThread: Copy + 'static {
     const EMPTY: &'static Self;
     const POOL: &'static Pool<Self>;
 }
 
-/// The entries of all threads, which are never freed.
+/// The entries of all threads. They are never freed.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     newest: AtomicPtr<Entry<T>>,
-    /// At least as many as nobody has.
+    /// At least the number of entries that no thread has taken.
     free: AtomicUsize,
 }
 
-/// The thread-local variable, const and without a destructor: usable before main and at exit.
+/// The thread-local variable. It is const and has no destructor, so it is usable before main and at exit.
 #[derive(Debug)]
 pub(crate) struct Place<T>(AtomicPtr<Entry<T>>);
 
@@ -40,7 +40,7 @@ struct Entry<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The part that does not depend on the type. Only the thread that has taken it uses the cells.
+/// The part that does not depend on the type. Only the thread that has taken the entry uses the cells.
 #[derive(Debug)]
 struct Link {
     is_taken: AtomicBool,
@@ -48,13 +48,13 @@ struct Link {
     /// The thread-local variable that points here.
     place: Cell<*const AtomicPtr<()>>,
     next_of_thread: Cell<Option<&'static Self>>,
-    /// Someone on this thread is using the value, maybe interrupted by a signal.
+    /// Code on this thread is using the value; a signal may have interrupted it.
     is_used: Cell<bool>,
 }
 
 thread_local! {
     static OWNED: Cell<Option<&'static Link>> = const { Cell::new(None) };
-    /// What is used after the thread's end would never be left to another one.
+    /// Set at the thread's end. An entry taken afterwards would never be left to another thread.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -63,8 +63,8 @@ impl<T: PerThread> Place<T> {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Runs `work` with this thread's value; without it if there is no memory, if the thread has ended, or in a signal
-    /// handler that interrupted such work. The place must be a thread-local variable.
+    /// Runs `work` with this thread's value. Passes `None` if there is no memory, if the thread has ended, or in a
+    /// signal handler that interrupted such work. The place must be a thread-local variable.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn with<R>(&self, work: impl FnOnce(Option<&mut T>) -> R) -> R {
         let known = NonNull::new(self.0.load(Ordering::Relaxed));
@@ -74,9 +74,9 @@ impl<T: PerThread> Place<T> {
         if entry.link.is_used.replace(true) {
             return work(None);
         }
-        // SAFETY: the thread has this entry alone, and only one use of it at a time.
+        // SAFETY: only this thread has the entry, and `is_used` allows one use at a time.
         let value = unsafe { &mut *entry.value.get() };
-        // SAFETY: written when the thread took the entry.
+        // SAFETY: the value was written when the thread took the entry.
         let done = work(Some(unsafe { value.assume_init_mut() }));
         entry.link.is_used.set(false);
         done
@@ -90,7 +90,7 @@ impl<T: PerThread> Place<T> {
             return None;
         }
         let entry = T::POOL.take()?;
-        // A signal handler may have been here meanwhile.
+        // A signal handler may have taken an entry meanwhile.
         let before = self.0.compare_exchange(null_mut(), entry.as_ptr(), Ordering::Relaxed, Ordering::Relaxed);
         // SAFETY: entries live for ever.
         let link: &'static Link = unsafe { &entry.as_ref().link };
@@ -107,13 +107,14 @@ impl<T: PerThread> Pool<T> {
         Self { newest: AtomicPtr::new(null_mut()), free: AtomicUsize::new(0) }
     }
 
-    /// An empty value, in an entry that is now this thread's.
+    /// Takes an entry for this thread and resets its value to the empty one.
     fn take(&'static self) -> Option<NonNull<Entry<T>>> {
         let entry = self.free_one().or_else(|| self.make())?;
-        // SAFETY: entries live for ever, and this one is this thread's.
+        // SAFETY: entries live for ever, and only this thread has this one.
         let Entry { link, value, .. } = unsafe { entry.as_ref() };
         link.is_used.set(false);
-        // SAFETY: nobody else has the value. Copied like this, it is never on the stack.
+        // SAFETY: nobody else has the value, and `EMPTY` is valid for reads. Copied like this, it is never on the
+        // stack.
         unsafe { value.get().cast::<T>().copy_from_nonoverlapping(T::EMPTY, 1) };
         Some(entry)
     }
@@ -126,7 +127,7 @@ impl<T: PerThread> Pool<T> {
         while let Some(entry) = next {
             // SAFETY: entries live for ever.
             let Entry { link, older, .. } = unsafe { entry.as_ref() };
-            // Acquire: the thread that left it wrote there.
+            // Acquire: the previous thread wrote there before it left.
             if !link.is_taken.swap(true, Ordering::Acquire) {
                 self.free.fetch_sub(1, Ordering::Relaxed);
                 return Some(entry);
@@ -141,7 +142,7 @@ impl<T: PerThread> Pool<T> {
         let entry: *mut Entry<T> = Box::into_raw_with_allocator(memory).0.cast();
         // SAFETY: within the new memory.
         let link = unsafe { &raw mut (*entry).link };
-        // SAFETY: likewise.
+        // SAFETY: within the new memory.
         let older = unsafe { &raw mut (*entry).older };
         // SAFETY: nobody else knows the memory.
         unsafe { link.write(Link::new(&self.free)) };
@@ -150,7 +151,7 @@ impl<T: PerThread> Pool<T> {
             unsafe { older.write(newest) };
             Some(entry)
         };
-        // Release: whoever finds the entry sees what was written.
+        // Release: a thread that finds the entry sees what was written to it.
         let _ = self.newest.fetch_update(Ordering::Release, Ordering::Relaxed, put);
         NonNull::new(entry)
     }
@@ -168,20 +169,20 @@ impl Link {
     }
 
     fn leave(&self) {
-        // First, so that the number is never too low.
+        // Incremented first, so that the number is never too low.
         self.free.fetch_add(1, Ordering::Relaxed);
-        // Release: the next thread writes there, too.
+        // Release: the next thread writes to the entry, too.
         self.is_taken.store(false, Ordering::Release);
     }
 }
 
-/// This thread ends: leaves what it has to others.
+/// Runs when this thread ends: releases its entries for other threads.
 fn on_thread_end() {
     HAS_ENDED.set(true);
     let mut next = OWNED.take();
     while let Some(link) = next {
         next = link.next_of_thread.get();
-        // SAFETY: a thread-local variable of this thread, which lives as long as its stack.
+        // SAFETY: `place` is a thread-local variable of this thread, which lives as long as the thread's stack.
         unsafe { &*link.place.get() }.store(null_mut(), Ordering::Relaxed);
         link.leave();
     }

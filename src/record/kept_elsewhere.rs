@@ -1,4 +1,4 @@
-//! Substitute for `kept` where nobody says that a thread ends: the state is in the thread-local variable.
+//! Substitute for `kept` on systems that do not report the end of a thread: the state is in the thread-local variable.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

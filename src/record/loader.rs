@@ -1,18 +1,18 @@
-//! Forks and the loader: a fork waits for threads that ask the loader for its objects, during which it is locked.
+//! Forks and the loader. The loader is locked while a thread asks it for its objects, so a fork waits for such threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many threads ask the loader for its objects, during which it is locked.
+/// Number of threads that are asking the loader for its objects. It is locked meanwhile.
 static IN_LOADER: AtomicUsize = AtomicUsize::new(0);
 static FORKING: AtomicBool = AtomicBool::new(false);
-/// Some asked while this process was forked: the loader stays locked in it for ever.
+/// A thread was asking the loader when this process was forked: it stays locked in this process.
 static LOADER_IS_LOST: AtomicBool = AtomicBool::new(false);
-/// Forks and threads that ask the loader wait for each other for so long only: a thread may hold the loader's lock for
-/// another reason, and wait for one that waits here.
+/// Time that a fork and threads that ask the loader wait for each other. It is limited: a thread may hold the loader's
+/// lock for another reason, and wait for a thread that waits here.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// A thread that asks the loader: no fork happens meanwhile.
+/// Guard of a thread that asks the loader. Forks wait for it, but at most for [`PATIENCE`].
 pub(crate) struct InLoader;
 
 /// `None` if the loader must not be asked.
@@ -43,7 +43,7 @@ fn wait_for_fork() {
     }
 }
 
-/// Waits for the threads that ask the loader; false if some still do.
+/// Waits for the threads that are asking the loader. False if some still are.
 pub(super) fn wait() -> bool {
     FORKING.store(true, Ordering::SeqCst);
     let began = Instant::now();
@@ -59,7 +59,7 @@ pub(super) fn go_on() {
     FORKING.store(false, Ordering::SeqCst);
 }
 
-/// The same in the child, where no other thread exists.
+/// [`go_on`] in the child, where no other thread exists.
 pub(super) fn go_on_in_child(loader_is_free: bool) {
     IN_LOADER.store(0, Ordering::SeqCst);
     LOADER_IS_LOST.fetch_or(!loader_is_free, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Mutexes with a lock order, which prevents deadlocks: a thread that holds several takes them in the order of this
+//! Mutexes with a lock order, which prevents deadlocks. A thread that holds several takes them in the order of this
 //! table.
 //!
 //! | rank | lock | held | at a fork |
@@ -12,8 +12,8 @@
 //! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates are updated, with `ACTIVE` or `REGISTRY` held | free, because those are held |
 //! | [`USES`](rank::USES) | `uses::USES` | while uses of device memory are recorded or read | held |
 //!
-//! A session's locks are taken before all of these, and not at all in a forked child. The unwinder and the symbol cache
-//! only try their locks. Builds with debug assertions count violations of the order, see [`out_of_order`].
+//! A session's locks are taken before all of these, and never in a forked child. The unwinder and the symbol cache only
+//! try their locks. Builds with debug assertions count violations of the order; see [`out_of_order`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -64,7 +64,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
         Some(Locked { guard, _held: HeldRank::new() })
     }
 
-    /// For who must not wait for long: a signal handler may have interrupted the thread that holds it.
+    /// For callers that must not wait for long: a signal handler may have interrupted the thread that holds the lock.
     #[cfg(feature = "preload")]
     pub(crate) fn lock_soon(&self) -> Option<Locked<'_, T, RANK>> {
         (0..PATIENCE).find_map(|_| {
@@ -74,7 +74,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
     }
 }
 
-/// Some 100 microseconds; what the lock protects takes one.
+/// About 100 microseconds; the work under the lock takes about one.
 #[cfg(feature = "preload")]
 const PATIENCE: usize = 10_000;
 
@@ -120,7 +120,7 @@ thread_local! {
 
 static OUT_OF_ORDER: AtomicU64 = AtomicU64::new(0);
 
-/// How often a thread took a lock while it held one of a later rank; always 0 without debug assertions.
+/// How often a thread took a lock while it held one of a later rank. Always 0 without debug assertions.
 pub(crate) fn out_of_order() -> u64 {
     OUT_OF_ORDER.load(Relaxed)
 }

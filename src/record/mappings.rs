@@ -1,4 +1,4 @@
-//! What is mapped where: memtrace's own pages, and the ranges that the program mapped.
+//! Mapped memory: memtrace's own pages, and the ranges that the program mapped.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +11,7 @@ mod programs;
 #[cfg(feature = "preload")]
 pub(crate) use programs::{add, forget, programs, remove};
 
-/// A range that the program mapped, and where.
+/// A range that the program mapped, with the stack of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramsRange {
     pub(crate) at: Range<usize>,
@@ -27,10 +27,11 @@ pub(crate) fn programs() -> Vec<ProgramsRange> {
 #[cfg(not(feature = "preload"))]
 pub(super) fn forget() {}
 
-/// Start and size of memtrace's own pages; 0 is free. What finds no place is taken for the program's.
+/// Start and size of memtrace's own pages; a start of 0 marks a free entry. Pages without an entry count as the
+/// program's.
 static OWN: [(AtomicUsize, AtomicUsize); 512] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 512];
 
-// Relaxed everywhere: a reader of a place that changes meanwhile is off by one table, once.
+// Relaxed everywhere: a reader of an entry that changes meanwhile is wrong about one table, once.
 pub(super) fn add_own(start: usize, size: usize) {
     let place = OWN.iter().find(|(place, _)| place.compare_exchange(0, start, Relaxed, Relaxed).is_ok());
     if let Some((_, length)) = place {

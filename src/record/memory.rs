@@ -1,5 +1,4 @@
-//! Allocator-aware collections on the system allocator: the recorder's tables must not pass through the watched
-//! allocator.
+//! Collections on the system allocator. The recorder's tables must not use the watched allocator.
 
 use allocator_api2::alloc::Allocator;
 #[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
@@ -10,7 +9,7 @@ use foldhash::fast::FixedState;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub(crate) use super::glibc::System;
 
-/// Bytes of memtrace's tables in glibc's memory, where that is counted.
+/// Bytes of memtrace's tables in glibc's memory, in builds that count them.
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub(crate) use super::glibc::own_bytes;
 #[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
@@ -26,10 +25,10 @@ pub(crate) const fn own_map<K, V>() -> OwnMap<K, V> {
     OwnMap::with_hasher_in(HASHER, System)
 }
 
-/// A fixed seed, so that tables can be built in statics. Addresses and names are not hostile input.
+/// The seed is fixed, so that tables can be built in statics. Addresses and names are not hostile input.
 pub(crate) const HASHER: FixedState = FixedState::with_seed(0x6d65_6d74_7261_6365);
 
-/// Pushes, unless there is no memory; returns whether it did.
+/// Pushes unless there is no memory. Returns whether it did.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn try_push<T>(list: &mut OwnVec<T>, value: T) -> bool {
     let room = list.len() < list.capacity() || make_room(list);
@@ -46,8 +45,8 @@ pub(crate) fn make_room<T>(list: &mut OwnVec<T>) -> bool {
     list.try_reserve(1).is_ok()
 }
 
-/// An empty list with room for so many; `None` if there is no memory. Out of line, because its stack frame is large in
-/// unoptimised builds.
+/// An empty list with room for `count` elements; `None` if there is no memory. Out of line, because its stack frame is
+/// large in unoptimised builds.
 #[inline(never)]
 pub(crate) fn with_room<T>(count: usize) -> Option<OwnVec<T>> {
     let mut list = OwnVec::new_in(System);
@@ -55,14 +54,14 @@ pub(crate) fn with_room<T>(count: usize) -> Option<OwnVec<T>> {
     Some(list)
 }
 
-/// A copy; `None` if there is no memory.
+/// A copy of the list; `None` if there is no memory.
 pub(crate) fn try_copy<T: Copy>(list: &[T]) -> Option<OwnVec<T>> {
     let mut copy = with_room(list.len())?;
     copy.extend_from_slice(list);
     Some(copy)
 }
 
-/// Collects items while there is memory for them.
+/// Collects items; drops those for which there is no memory.
 pub(crate) fn own_vec<T>(items: impl IntoIterator<Item = T>) -> OwnVec<T> {
     let mut list = OwnVec::new_in(System);
     for item in items {
@@ -78,9 +77,9 @@ pub(crate) fn put<T, A: Allocator>(list: &mut Vec<T, A>, value: T) {
     let length = list.len();
     if length < list.capacity() {
         let place = list.as_mut_ptr().wrapping_add(length);
-        // SAFETY: within the capacity, behind the last element.
+        // SAFETY: the place is within the capacity, just past the last element.
         unsafe { place.write(value) };
-        // SAFETY: that element is initialised now.
+        // SAFETY: the element is initialised now, and within the capacity.
         unsafe { list.set_len(length + 1) };
     }
 }

@@ -46,5 +46,4 @@ pub(crate) use recorder::DeviceCopy;
 
 /// All contexts (paths of scopes) of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();
-/// All stacks of this process.
 pub(crate) static STACKS: stacks::StackTable = stacks::StackTable::new();

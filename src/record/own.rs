@@ -1,11 +1,11 @@
-//! Boundary between the program's memory and own memory: each public function does its work inside [`own`].
+//! Boundary between the program's memory and own memory. Each public function does its work inside [`own`].
 
 use super::fork;
 use super::guard::{Own, own_work};
 use crate::error::Error;
 
-/// Runs memtrace's work for its caller: memory is own memory, neither recorded nor measured. The program's callbacks,
-/// and drops of its values, belong outside.
+/// Runs memtrace's work for its caller. Its allocations are own memory, neither recorded nor measured. Callbacks of the
+/// program, and drops of its values, belong outside.
 pub(crate) fn own<T: Leaves>(f: impl FnOnce() -> T) -> T {
     fork::watch();
     let work = own_work();
@@ -14,21 +14,21 @@ pub(crate) fn own<T: Leaves>(f: impl FnOnce() -> T) -> T {
     made.leave()
 }
 
-/// A result of [`own`]: dropping it outside frees no memory that was allocated inside.
+/// A result of [`own`]. Dropping it outside frees no memory that was allocated inside.
 pub(crate) trait Leaves: Sized {
     fn leave(self) -> Self {
         self
     }
 }
 
-// No memory.
+// These types own no memory.
 impl Leaves for () {}
 impl Leaves for bool {}
 impl Leaves for u32 {}
 impl Leaves for usize {}
 impl Leaves for u64 {}
 
-/// Drops itself as own work.
+/// Drops its value as own work.
 impl<T> Leaves for Own<T> {}
 
 /// Copied to the caller's memory.

@@ -37,7 +37,7 @@ fn is_large(layout: Layout) -> bool {
 }
 
 // SAFETY: memory comes from the system allocator or from a mapping of its own, has the requested size and alignment,
-// and stays valid until it is deallocated. The layout alone decides which of the two it is.
+// and stays valid until it is deallocated. The layout alone decides which of the two it comes from.
 unsafe impl Allocator for Pages {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if is_large(layout) { map(layout.size()) } else { System.allocate(layout) }
@@ -54,13 +54,13 @@ unsafe impl Allocator for Pages {
             // SAFETY: the caller returns what `map` returned for this layout.
             unsafe { unmap(start.as_ptr(), in_small_pages(layout.size()).unwrap_or(0)) };
         } else {
-            // SAFETY: the caller keeps the contract; this layout came from the system allocator.
+            // SAFETY: the caller keeps the contract, and memory of this layout came from the system allocator.
             unsafe { System.deallocate(start, layout) };
         }
     }
 }
 
-/// Maps one huge page more than needed, and unmaps what lies before and after the aligned part.
+/// Maps one huge page more than needed, and unmaps the parts before and after the aligned range.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
     let _errno = KeepErrno::new();
@@ -76,16 +76,16 @@ fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
     let start = found.cast::<u8>().wrapping_add(before);
     // SAFETY: the part of the mapping before the aligned start.
     unsafe { unmap(found.cast(), before) };
-    // SAFETY: the part of the mapping behind the memory that is returned.
+    // SAFETY: the part of the mapping after the memory that is returned.
     unsafe { unmap(start.wrapping_add(size), LARGE - before) };
     mappings::add_own(start.addr(), size);
-    // SAFETY: within the mapping; on failure its pages stay small.
+    // SAFETY: within the mapping. If the call fails, the pages stay small.
     unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
     NonNull::new(start).map(|start| NonNull::slice_from_raw_parts(start, size)).ok_or(AllocError)
 }
 
 /// # Safety
-/// The pages belong to a mapping of [`map`]'s and are not used any more.
+/// The pages belong to a mapping that [`map`] made, and nothing uses them any more.
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe fn unmap(start: *mut u8, size: usize) {
     if size > 0 {

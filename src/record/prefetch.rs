@@ -1,5 +1,5 @@
 //! Cache prefetch. The atomic instruction that releases a lock waits for all earlier stores, so a cache miss on a store
-//! under the lock delays the release; fetching those lines early takes that out of the critical section.
+//! under the lock delays the release. Fetching those lines early keeps the miss out of the critical section.
 
 /// Prefetches the cache line of this address, which need not be valid.
 #[inline(always)]

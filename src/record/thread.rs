@@ -11,12 +11,12 @@ use super::{guard, thread_end};
 static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Kernel thread ids of the first threads, by thread id − 1.
 static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
-/// Kernel id and address of the variable `guard::THREAD` of the newest threads. It is in the same place among the
-/// thread-local variables of each. The address is stored as its complement: static memory is searched for addresses of
+/// Kernel id of each of the newest threads, and the address of its `guard::THREAD`, which has the same offset in every
+/// thread's thread-local storage. The address is stored as its complement: static memory is searched for addresses of
 /// blocks, and a block may lie where an ended thread's variables were.
 static LOCALS: [(AtomicU32, AtomicUsize); MAX_NAMED] = [const { (AtomicU32::new(0), AtomicUsize::new(0)) }; MAX_NAMED];
 static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAMED];
-/// Threads beyond this have no names.
+/// Number of threads whose names are kept.
 const MAX_NAMED: usize = 4096;
 
 /// This thread's id, from 1.
@@ -52,18 +52,18 @@ fn on_end() {
     }
 }
 
-/// The address of the variable `guard::THREAD` in each of the newest threads, with the thread's kernel id.
+/// The address of `guard::THREAD` in each of the newest threads, with the thread's kernel id.
 pub(crate) fn locals() -> impl Iterator<Item = (u32, u64)> {
     let both = LOCALS.iter().map(|(os_id, local)| (os_id.load(Relaxed), !local.load(Relaxed) as u64));
     both.filter(|(os_id, _)| *os_id != 0)
 }
 
-/// The address of this thread's.
+/// The address of this thread's `guard::THREAD`.
 pub(crate) fn own_local() -> u64 {
     guard::local_address()
 }
 
-/// A thread's name when it was first seen, and when it ended.
+/// A thread's name when it was first seen, and its name when it ended.
 pub(crate) fn kept_names(thread: ThreadId) -> (Option<String>, Option<String>) {
     let names = NAMES.get((thread.0 as usize).wrapping_sub(1));
     names.map_or((None, None), |names| (names.first(), names.last()))
@@ -74,7 +74,7 @@ pub(crate) fn count() -> usize {
     (NEXT.load(Relaxed) - 1) as usize
 }
 
-/// Reads this thread's kernel id again: after a fork the stored one is the parent's.
+/// Reads this thread's kernel id again: after a fork, the stored id is the parent's.
 pub(crate) fn renew() {
     let at = number().0 as usize - 1;
     if let Some(os_id) = OS_IDS.get(at) {

@@ -1,5 +1,5 @@
-//! Has the recorder called when a thread ends, by a pthread key: a Rust thread-local with a destructor would take the loader's
-//! lock on first use. Such keys come after the destructors of thread-locals.
+//! Calls the recorder when a thread ends. It uses a pthread key, because a Rust thread-local with a destructor would
+//! take the loader's lock on first use. Destructors of such keys run after those of thread-locals.
 #![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "pthread keys are C functions"))]
 
 pub(super) use system::watch;
@@ -10,13 +10,14 @@ mod system {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// What is called at each thread's end: one place for each part of the recorder that asks for it.
+    /// The functions to call at each thread's end: one entry for each part of the recorder that asks for it.
     static CALLS: [OnceLock<fn()>; 2] = [const { OnceLock::new() }; 2];
     static KEY: AtomicU32 = AtomicU32::new(NONE);
     const NONE: u32 = u32::MAX;
     const GONE: u32 = u32::MAX - 1;
 
-    /// Has this called when this thread ends, and others that were asked for. False if the system refuses; at exit nobody needs it.
+    /// Has `call` and the other registered functions called when this thread ends. False if the system refuses; at exit
+    /// no call is needed.
     pub(in crate::record) fn watch(call: fn()) -> bool {
         let is_known = CALLS
             .iter()
@@ -25,7 +26,7 @@ mod system {
             _ if !is_known => false,
             NONE => false,
             GONE => true,
-            // SAFETY: the key is valid; nobody reads through the pointer, which must not be null.
+            // SAFETY: the key is valid. Nobody reads through the pointer, which only must not be null.
             key => unsafe { libc::pthread_setspecific(key, std::ptr::dangling()) == 0 },
         }
     }

@@ -1,4 +1,5 @@
-//! Thread names, kept when a thread is first seen and when it ends: the kernel knows only the names of running threads.
+//! Thread names, recorded when a thread is first seen and when it ends: the kernel knows only the names of running
+//! threads.
 #![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "prctl is a C function"))]
 
 use std::sync::OnceLock;
@@ -6,7 +7,7 @@ use std::sync::OnceLock;
 /// Longest name with its NUL byte (Linux: `TASK_COMM_LEN`).
 pub(super) const LENGTH: usize = 16;
 
-/// A thread's names when it was first seen and when it ended, each written once by the thread itself.
+/// A thread's names when it was first seen and when it ended. The thread itself writes each once.
 #[derive(Debug)]
 pub(super) struct ThreadNames {
     first: OnceLock<[u8; LENGTH]>,

@@ -1,5 +1,5 @@
-//! The processor's counter of time, and the conversion of its ticks: x86-64's time-stamp counter (TSC), aarch64's virtual
-//! counter, which the architecture keeps at one rate on all cores.
+//! The processor's time counter, and the conversion of its ticks. On x86-64 it is the time-stamp counter (TSC). On
+//! aarch64 it is the virtual counter, which by the architecture has one rate on all cores.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 /// System clock and counter at the first reading.
 static FIRST: OnceLock<(Instant, u64)> = OnceLock::new();
 
-/// The counter. The first call stores the origin for [`to_ns`].
+/// Reads the counter. The first call stores the origin for [`to_ns`].
 #[inline]
 pub(crate) fn now() -> u64 {
     let ticks = read();
@@ -29,7 +29,7 @@ pub(crate) fn to_ns() -> impl Fn(u64) -> u64 {
 #[inline]
 #[expect(unsafe_code, reason = "a processor instruction")]
 pub(super) fn read() -> u64 {
-    // SAFETY: part of x86_64's baseline.
+    // SAFETY: the instruction is part of x86_64's baseline.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn read() -> u64 {
 #[expect(unsafe_code, reason = "a processor instruction")]
 pub(super) fn read() -> u64 {
     let ticks;
-    // SAFETY: reads a register, which Linux lets every program do.
+    // SAFETY: reads a register; Linux allows that to every program.
     unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
     ticks
 }
@@ -48,24 +48,24 @@ pub(super) fn read() -> u64 {
     0
 }
 
-/// Ticks of about two microseconds.
+/// Ticks in about two microseconds.
 #[cfg(not(all(target_arch = "aarch64", not(miri))))]
 pub(super) fn of_two_us() -> u64 {
     5_000
 }
 
-/// Ticks of about two microseconds.
+/// Ticks in about two microseconds.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[expect(unsafe_code, reason = "a processor instruction")]
 pub(super) fn of_two_us() -> u64 {
     let per_second: u64;
-    // SAFETY: reads a register, which Linux lets every program do.
+    // SAFETY: reads a register; Linux allows that to every program.
     unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) per_second, options(nomem, nostack, preserves_flags)) };
-    // A slow counter's two readings may lie a tick apart.
+    // Two readings of a slow counter may differ by one tick.
     (per_second / 500_000).max(2)
 }
 
-/// Has the counter one rate (an invariant TSC)? Nothing says whether all cores are synchronised.
+/// Whether the counter has a constant rate (an invariant TSC). This does not say whether all cores are synchronised.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) fn are_steady() -> bool {
     use std::arch::x86_64::__cpuid;

@@ -1,18 +1,18 @@
-//! Sharded counters of the untraced account: live bytes that no ledger holds, per thread and size class.
+//! Sharded counters of the untraced account: live bytes that are in no ledger, per thread and size class.
 //!
-//! An allocation that is not recorded is added here, and its free is subtracted, on whatever thread. The sum over the
-//! shards is exact even where a single shard is negative.
+//! An allocation that is not recorded is added, and its free is subtracted, by the thread that makes it. The sum over
+//! the shards is exact even where a single shard is negative.
 //!
-//! The first 63 threads have a shard each that no other thread writes, and update it without an atomic
-//! read-modify-write. Later threads share shards. Padding avoids false sharing. An allocation in a signal handler that
-//! interrupts such an update may be lost in builds where the addition is not one instruction.
+//! Each of the first 63 threads has its own shard. Only that thread writes it, without an atomic read-modify-write.
+//! Later threads share shards. Padding avoids false sharing. If a signal handler interrupts such an update, its
+//! allocation may be lost in builds where the addition is not one instruction.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::thread;
 
-/// Threads with ids below this have a shard of their own.
+/// Threads with ids below this have their own shard.
 const OWNED: usize = 64;
 const SHARED: usize = 64;
 /// Class `n` holds sizes whose highest bit is bit `n - 1`; class 0 holds size 0.
@@ -22,7 +22,7 @@ const CLASSES: usize = 65;
 struct Shard {
     /// Live bytes of the program by size class.
     program: [AtomicI64; CLASSES],
-    /// Live bytes that memtrace itself holds through the watched allocator.
+    /// Live bytes of memtrace itself in the watched allocator.
     own: AtomicI64,
 }
 
@@ -34,8 +34,8 @@ thread_local! {
     static OWN_SHARD: Cell<Option<&'static Shard>> = const { Cell::new(None) };
 }
 
-// Relaxed everywhere: counters are independent, and a reader that must not miss an update holds the block, so it is
-// synchronised with the thread that made it.
+// Relaxed everywhere: the counters are independent. A reader that must not miss an update has the block, so it is
+// synchronised with the thread that made the update.
 #[inline(always)]
 fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     match OWN_SHARD.get() {
@@ -44,13 +44,13 @@ fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     }
 }
 
-/// Only this thread writes here, so no update is lost. One instruction on x86_64.
+/// Only this thread writes this counter, so no update is lost. One instruction on x86_64.
 #[inline(always)]
 fn change_own(counter: &AtomicI64, by: i64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// [`add`] (`sign` 1) or [`subtract`] (−1) on the thread's own shard; false if it has none.
+/// [`add`] (`sign` 1) or [`subtract`] (−1) on this thread's own shard. False if it has none.
 #[inline(always)]
 pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     let shard = OWN_SHARD.get();
@@ -60,13 +60,14 @@ pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     shard.is_some()
 }
 
-/// [`add`] (`sign` 1) or [`subtract`] (−1) without a thread-local variable: on the shard of no thread, as numbers begin at 1.
+/// [`add`] (`sign` 1) or [`subtract`] (−1) without a thread-local variable. Uses shard 0, which belongs to no thread,
+/// as thread numbers begin at 1.
 #[cfg(feature = "preload")]
 pub(crate) fn add_early(size: u64, sign: i64) {
     COUNTERS[0].program[class(size)].fetch_add((size as i64).wrapping_mul(sign), Relaxed);
 }
 
-/// The shard of a thread that has none of its own yet, or never will.
+/// The shard of a thread that has no own shard yet, or never will.
 #[cold]
 #[inline(never)]
 fn shard() -> &'static Shard {
@@ -94,7 +95,7 @@ pub(crate) fn subtract_own(size: u64) {
     change(|shard| &shard.own, (size as i64).wrapping_neg());
 }
 
-/// (bytes below the threshold, other bytes). `min_size` is 0 or a power of two, as all sizes below.
+/// Returns (bytes below the threshold, other bytes). `min_size` must be 0 or a power of two, like all sizes below.
 pub(crate) fn split_at(min_size: u64) -> (u64, u64) {
     (below(min_size), sum(first_class(min_size), CLASSES))
 }
@@ -103,7 +104,7 @@ pub(crate) fn below(min_size: u64) -> u64 {
     sum(0, first_class(min_size))
 }
 
-/// (bytes in blocks from the threshold up to the interval, bytes in larger ones).
+/// Returns (bytes in blocks from the threshold up to the interval, bytes in larger blocks).
 pub(crate) fn around(min_size: u64, interval: u64) -> (u64, u64) {
     let (from, large) = (first_class(min_size), first_class(interval));
     (sum(from, large.max(from)), sum(large, CLASSES))
@@ -120,7 +121,7 @@ pub(crate) fn own() -> i64 {
 
 fn sum(from: usize, to: usize) -> u64 {
     let bytes = |shard: &Shard| shard.program[from..to].iter().map(|n| n.load(Relaxed)).sum::<i64>();
-    // A free may be read before its alloc on another shard: never below zero.
+    // A free may be read before its alloc on another shard, so the sum is clamped at zero.
     used().iter().map(bytes).sum::<i64>().max(0) as u64
 }
 

@@ -1,4 +1,4 @@
-//! Scopes: labels for parts of the program, a stack of which is open on each thread.
+//! Scopes: labels for parts of the program. Each thread has a stack of open scopes.
 //!
 //! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it
 //! to other threads. Open scopes also carry the active measurement (see `assertion`).
@@ -23,7 +23,7 @@ use open::{ThreadScope, with_open};
 #[cfg(feature = "tracing")]
 pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};
 
-/// Runs `f` in a scope: allocations of this thread are labelled `name`, inside the scopes that are already open.
+/// Runs `f` in a scope: this thread's allocations are labelled `name`, inside the scopes that are already open.
 ///
 /// Other threads that work for `f` are not labelled, unless they are given the [`Context`]. While nothing is recorded,
 /// a scope costs about as much as a hash map lookup.
@@ -34,7 +34,8 @@ pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};
 /// ```
 #[inline(always)]
 pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
-    // Inlined because the compiler merges identical functions: one caller's closure would show the other's line.
+    // Inlined because the compiler merges identical functions. Otherwise one caller's closure would show another one's
+    // line.
     let _scope = scope_guard(name);
     f()
 }
@@ -113,7 +114,7 @@ fn next_instance() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// False if too many scopes are open, which is counted.
+/// False if too many scopes are open; this is counted.
 fn push(scope: ThreadScope) -> bool {
     let pushed = with_open(|open| open.push(scope)) == Some(true);
     if !pushed {
@@ -172,8 +173,7 @@ impl Drop for ScopeGuard {
     }
 }
 
-/// The scopes that are open on a thread, and the measurement that is active there, to be handed to work on other
-/// threads.
+/// The scopes that are open on a thread and the measurement that is active there. Hand it to work on other threads.
 ///
 /// ```
 /// let _scope = memtrace::scope_guard("load");
@@ -188,7 +188,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The open scopes of this thread and its innermost [`measure`](fn@crate::measure).
+    /// The open scopes of this thread, and its innermost [`measure`](fn@crate::measure).
     pub fn current() -> Self {
         Self { path: guard::context(), measure: measure::carry() }
     }
@@ -205,7 +205,7 @@ impl Context {
         Self { measure, ..self }
     }
 
-    /// A scope called `name` inside these, for polling a future in.
+    /// The context of a scope called `name` inside these scopes, in which a future is polled.
     #[cfg(feature = "tracing")]
     pub(crate) fn below(self, name: &str) -> Self {
         Self { path: below(self.path, name, false), ..self }

@@ -1,7 +1,8 @@
 //! Scopes as ranges of NVTX, NVIDIA's tools extension, which Nsight Systems and other tools show.
 //!
-//! Does what NVTX's headers do in a program in C: before the first range, loads the tool that `NVTX_INJECTION64_PATH` names and calls
-//! its `InitializeInjectionNvtx2`, which puts functions into our slots. Without a tool nothing happens.
+//! This does what NVTX's headers do in a C program. Before the first range, it loads the tool that
+//! `NVTX_INJECTION64_PATH` names and calls the tool's `InitializeInjectionNvtx2`, which puts functions into memtrace's
+//! slots. Without a tool nothing happens.
 #![expect(unsafe_code, reason = "gives tables to a tool in C, and calls its functions")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -17,16 +18,16 @@ use super::nvtx_tables::{
 use crate::errno::KeepErrno;
 use crate::record::{CONTEXTS, guard};
 
-/// Longest message, in bytes, with the zero at its end.
+/// The most bytes of a message, with the zero at its end.
 const LONGEST: usize = 256;
 
-/// What a tool puts into the slots of a module; entry 0 is of no function.
+/// The functions that a tool puts into the slots of a module. Entry 0 is unused.
 type Functions = [AtomicPtr<c_void>; SLOTS];
 
-/// Where a module's slots are.
+/// The addresses of a module's slots.
 struct Addresses([*const AtomicPtr<c_void>; SLOTS]);
 
-// SAFETY: addresses of statics, which are never changed.
+// SAFETY: the pointers are addresses of statics and never change.
 unsafe impl Sync for Addresses {}
 
 impl Addresses {
@@ -43,16 +44,17 @@ impl Addresses {
 
 static FUNCTIONS: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 static CORE_ADDRESSES: Addresses = Addresses::of(&FUNCTIONS);
-/// Nsight Systems leaves a program that has no slots for functions with domains. Nothing calls what it puts there.
+/// Nsight Systems does not stay in a program that has no slots for functions with domains. memtrace never calls the
+/// functions that it puts there.
 static UNUSED: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 static CORE2_ADDRESSES: Addresses = Addresses::of(&UNUSED);
 
 static TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), slots: Some(slots) };
 
-/// What is known of the tool: 0 nothing, 1 a thread loads it, 2 it is loaded, or there is none.
+/// The state of the tool: 0 unknown, 1 a thread loads it, 2 it is loaded or there is none.
 static LOADING: AtomicU8 = AtomicU8::new(0);
 
-/// Begins a range on this thread with the context's last label; false if there is no tool, or no label.
+/// Begins a range on this thread with the context's last label. False if there is no tool, or no label.
 pub(super) fn begin(context: ContextId) -> bool {
     if LOADING.load(Ordering::Acquire) != 2 && !load_once() {
         return false;
@@ -65,7 +67,7 @@ pub(super) fn begin(context: ContextId) -> bool {
     }
     // SAFETY: the tool put `nvtxRangePushA` there.
     let push: unsafe extern "C" fn(*const c_char) -> c_int = unsafe { std::mem::transmute(push) };
-    // SAFETY: a string that ends with a zero.
+    // SAFETY: the message is a string that ends with a zero.
     unsafe { push(message.as_ptr().cast()) };
     true
 }
@@ -76,7 +78,7 @@ pub(super) fn end() {
     let (_own, _errno) = (guard::own_work(), KeepErrno::new());
     // SAFETY: the tool put `nvtxRangePop` there.
     let pop: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(pop) };
-    // SAFETY: has no arguments.
+    // SAFETY: the function has no arguments.
     unsafe { pop() };
 }
 
@@ -85,7 +87,8 @@ fn function(slot: usize) -> Option<Function> {
     (!function.is_null()).then_some(function.cast_const())
 }
 
-/// False while another thread loads the tool: nobody waits for it, in a forked child for ever.
+/// False while another thread loads the tool. Nobody waits for that thread: in a forked child it does not exist, and
+/// the wait would never end.
 fn load_once() -> bool {
     if LOADING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Acquire).is_err() {
         return false;
@@ -99,19 +102,19 @@ fn load_once() -> bool {
 fn load() {
     let Some(path) = std::env::var_os("NVTX_INJECTION64_PATH") else { return };
     let Ok(path) = CString::new(path.into_vec()) else { return };
-    // SAFETY: a string; a library that runs its constructors, as the user who set the variable wants.
+    // SAFETY: the path is a C string. The library runs its constructors, as the user who set the variable wants.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
     if library.is_null() {
         return;
     }
-    // SAFETY: an open library, and a string.
+    // SAFETY: the library is open, and the name is a C string.
     let initialize = unsafe { libc::dlsym(library, c"InitializeInjectionNvtx2".as_ptr()) };
     if initialize.is_null() {
         return;
     }
-    // SAFETY: NVTX gives the function of this name this type.
+    // SAFETY: NVTX specifies this type for the function of this name.
     let initialize: unsafe extern "C" fn(GetExportTable) -> c_int = unsafe { std::mem::transmute(initialize) };
-    // SAFETY: the tables are as NVTX lays them out, and live for ever.
+    // SAFETY: the tables have NVTX's layout and live for ever.
     unsafe { initialize(export_table) };
 }
 
@@ -128,9 +131,9 @@ unsafe extern "C" fn slots(module: c_int, slots: *mut Slots, count: *mut c_uint)
         CORE2 => &CORE2_ADDRESSES,
         _ => return 0,
     };
-    // SAFETY: null or the tool's variable.
+    // SAFETY: the pointer is null or points to the tool's variable.
     let Some(slots) = (unsafe { slots.as_mut() }) else { return 0 };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let Some(count) = (unsafe { count.as_mut() }) else { return 0 };
     *slots = addresses.0.as_ptr().cast();
     *count = SLOTS as c_uint;
@@ -149,7 +152,7 @@ mod tests {
     thread_local!(static CALLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
 
     unsafe extern "C" fn push(message: *const c_char) -> c_int {
-        // SAFETY: what `begin` passes.
+        // SAFETY: `begin` passes a string that ends with a zero.
         let message = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
         CALLS.with_borrow_mut(|calls| calls.push(message));
         std::fs::metadata("/nowhere/at all").unwrap_err();
@@ -161,9 +164,9 @@ mod tests {
         0
     }
 
-    /// What the tool of these tests hears on this thread while `work` runs.
+    /// The calls that this test's tool gets on this thread while `work` runs.
     fn calls(work: impl FnOnce()) -> String {
-        // Other tests of this process call it, too, on their threads.
+        // Other tests of this process call the tool as well, on their threads.
         FUNCTIONS[RANGE_PUSH_A].store(push as *mut c_void, Ordering::Release);
         FUNCTIONS[RANGE_POP].store(pop as *mut c_void, Ordering::Release);
         LOADING.store(2, Ordering::Release);
@@ -249,9 +252,9 @@ mod tests {
     fn a_tool_asks_for_other_tables_in_vain() {
         assert!([0, 2, 3, 4].into_iter().all(|number| export_table(number).is_null()));
         let (mut found, mut count): (Slots, c_uint) = (std::ptr::null(), 0);
-        // SAFETY: two variables.
+        // SAFETY: both pointers point to variables.
         assert_eq!((unsafe { slots(2, &mut found, &mut count) }, count), (0, 0));
-        // SAFETY: null and a variable.
+        // SAFETY: one pointer is null, the other points to a variable.
         assert_eq!(unsafe { slots(CORE, null_mut(), &mut count) }, 0);
     }
 }

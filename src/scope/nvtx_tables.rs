@@ -1,36 +1,37 @@
-//! Tables by which a program's copy of NVTX and the tool that it loads find each other's functions, as NVTX's headers lay them out.
+//! Tables through which a program's copy of NVTX and the tool that it loads find each other's functions, in the layout
+//! of NVTX's headers.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// Finds a table by its number; null for none.
+/// Finds a table by its number; null if there is none.
 pub type GetExportTable = unsafe extern "C" fn(c_uint) -> *const c_void;
 
 /// The number of the table [`Callbacks`].
 pub const CALLBACKS: c_uint = 1;
 
-/// What a copy of NVTX gives a tool.
+/// The table that a copy of NVTX gives a tool.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Callbacks {
-    /// Its bytes.
+    /// Size of the table in bytes.
     pub size: usize,
-    /// Sets the array of a module's slots and how many there are; 0 for an unknown module.
+    /// Sets the array of a module's slots and the number of slots. Returns 0 for an unknown module.
     pub slots: Option<unsafe extern "C" fn(c_int, *mut Slots, *mut c_uint) -> c_int>,
 }
 
-/// An array of addresses: of the variables in which NVTX keeps its functions. Entry 0 is null.
+/// An array of addresses of the variables in which NVTX keeps its functions. Entry 0 is null.
 pub type Slots = *const *mut Function;
 
-/// A function of any type; null is one that does nothing.
+/// A function of any type. Null stands for a function that does nothing.
 pub type Function = *const c_void;
 
 /// The module of functions without a domain.
 pub const CORE: c_int = 1;
 /// The module of functions with a domain.
 pub const CORE2: c_int = 5;
-/// Slots of each of these modules.
+/// Number of slots of each of these modules.
 pub const SLOTS: usize = 16;
 /// The slot of `nvtxRangePushA` in [`CORE`].
 pub const RANGE_PUSH_A: usize = 9;
-/// The slot of `nvtxRangePop` there.
+/// The slot of `nvtxRangePop` in [`CORE`].
 pub const RANGE_POP: usize = 11;

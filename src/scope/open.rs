@@ -23,7 +23,7 @@ impl PerThread for ScopeStack {
     const POOL: &'static Pool<Self> = &STACKS;
 }
 
-/// `None` if the thread has none: there is no memory for it, or the thread has ended.
+/// `None` if the thread has no stack of scopes, because there is no memory for it or the thread has ended.
 pub(super) fn with_open<T>(work: impl FnOnce(&mut ScopeStack) -> T) -> Option<T> {
     OPEN.with(|place| place.with(|open| open.map(work)))
 }
@@ -43,10 +43,10 @@ pub(super) struct ThreadScope {
     measure: measure::Id,
     #[cfg(feature = "tracing")]
     pub(super) span: Option<SpanKey>,
-    /// How many later entries of the span were not opened because too many scopes are open.
+    /// How many later entries of the span were not opened, because too many scopes were open.
     #[cfg(feature = "tracing")]
     again: u32,
-    /// It is a range of NVTX, too.
+    /// The scope is also a range of NVTX.
     #[cfg(all(feature = "nvtx", unix))]
     is_range: bool,
 }
@@ -73,7 +73,8 @@ impl ThreadScope {
         Self { carried: measure, ..self }
     }
 
-    /// Begins a range of NVTX, if there is a tool. Ranges that came from NVTX are opened as memtrace's own work: they never go back.
+    /// Begins a range of NVTX, if there is a tool. Ranges that came from NVTX are opened as memtrace's own work, so
+    /// they are never sent back.
     #[cfg(all(feature = "nvtx", unix))]
     fn begin_range(&mut self) {
         let is_own = guard::state() & guard::OWN != 0;
@@ -109,7 +110,7 @@ impl ScopeStack {
         true
     }
 
-    /// Removes the innermost matching scope. The scopes inside it become children of the enclosing one.
+    /// Removes the innermost matching scope. The enclosing scope becomes the parent of the scopes inside it.
     pub(super) fn remove(&mut self, matches: impl Fn(&ThreadScope) -> bool) -> Option<ThreadScope> {
         let open = self.scopes.get_mut(..self.length)?;
         let at = open.iter().rposition(matches)?;
@@ -123,7 +124,7 @@ impl ScopeStack {
         Some(closed)
     }
 
-    /// Notes an entry of a span that could not be opened, so that the matching exit does not close an earlier entry.
+    /// Notes an entry of a span that could not be opened. So the matching exit does not close an earlier entry.
     #[cfg(feature = "tracing")]
     pub(super) fn enter_again(&mut self, span: SpanKey) {
         if let Some(scope) = self.of_span(span) {
@@ -169,7 +170,7 @@ impl ScopeStack {
     }
 }
 
-/// Ends a scope's range. Ranges end newest first, so those inside it end, too, and begin again.
+/// Ends a scope's range. Ranges end newest first, so the ranges inside it end, too, and begin again.
 #[cfg(all(feature = "nvtx", unix))]
 fn end_range(closed: &ThreadScope, inside: &mut [ThreadScope]) {
     if closed.is_range {

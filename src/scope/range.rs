@@ -1,8 +1,8 @@
 //! Ranges of NVTX, NVIDIA's tools extension, as scopes of the calling thread.
 //!
-//! Each *domain*, which is a number here, has a stack of ranges on each thread. A range's *level* is how many ranges of its domain
-//! are open outside it. Ranges are counted however deep they nest; a range that has no label, or for which too many scopes are
-//! open, has a level but no scope.
+//! Each *domain*, which is a number here, has a stack of ranges on each thread. A range's *level* is the number of
+//! ranges of its domain that are open outside it. Ranges are counted however deep they nest. A range has a level but no
+//! scope if it has no label, or if too many scopes are open.
 
 use std::cell::RefCell;
 
@@ -14,14 +14,14 @@ use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{CONTEXTS, guard, own};
 
-/// Domains that have open ranges on one thread. Ranges of more domains are neither counted nor scopes.
+/// The most domains with open ranges on one thread. Ranges of further domains are neither counted nor scopes.
 const MAX_DOMAINS: usize = 32;
 
-/// What is returned in place of a level, where there is no range.
+/// Returned in place of a level if there is no range.
 const NO_RANGE: i32 = -1;
 
 thread_local! {
-    /// Its destructor closes what is open when the thread ends.
+    /// The destructor closes what is still open when the thread ends.
     static RANGES: RefCell<OpenRanges> = const { RefCell::new(OpenRanges::new()) };
 }
 
@@ -30,12 +30,12 @@ thread_local! {
 pub enum Label<'a> {
     /// Empty for none.
     Text(&'a str),
-    /// A number that [`register`] returned; any other one is no label.
+    /// A number that [`register`] returned; any other number is no label.
     Registered(usize),
 }
 
 impl Label<'_> {
-    /// The context of a range inside `parent`; `parent` for no label.
+    /// The context of a range inside `parent`; `parent` itself without a label.
     fn below(self, parent: ContextId) -> ContextId {
         match self {
             Self::Text("") => parent,
@@ -63,10 +63,10 @@ pub fn pop_all(domain: usize) {
     });
 }
 
-/// A number for a label, never 0. Equal labels have equal numbers; it is known as long as the process lives.
+/// A number for a label, never 0. Equal labels have equal numbers. The number is valid as long as the process lives.
 pub fn register(text: &str) -> usize {
     let _errno = KeepErrno::new();
-    // The path of this label alone, which stands in the table of contexts.
+    // The number comes from the context of this label alone, which stays in the table of contexts.
     own(|| Label::Text(text).below(ContextId::ROOT).0 as usize + 1)
 }
 
@@ -75,12 +75,12 @@ fn registered(number: usize) -> ContextId {
 }
 
 fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
-    // A signal handler must not wait for what it interrupted.
+    // A signal handler must not wait for the code that it interrupted.
     if guard::state() & guard::OWN != 0 {
         return NO_RANGE;
     }
     let _errno = KeepErrno::new();
-    // Not there in the last destructors of a thread.
+    // In the last destructors of a thread, this variable no longer exists.
     let level = RANGES.try_with(|ranges| {
         let mut ranges = ranges.try_borrow_mut().ok()?;
         own(|| change(&mut ranges))
@@ -91,13 +91,13 @@ fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
 /// The open ranges of one thread.
 #[derive(Debug)]
 struct OpenRanges {
-    /// At most [`MAX_DOMAINS`].
+    /// At most [`MAX_DOMAINS`] entries.
     domains: OwnVec<Depth>,
-    /// Those that are scopes, in the order in which they began: at most [`MAX_OPEN`].
+    /// The ranges that are scopes, in the order in which they began: at most [`MAX_OPEN`].
     scopes: OwnVec<RangeScope>,
 }
 
-/// How many ranges of a domain are open. Of no domain if 0.
+/// The number of open ranges of a domain. The entry is free if it is 0.
 #[derive(Clone, Copy, Debug)]
 struct Depth {
     domain: usize,
@@ -139,7 +139,7 @@ impl OpenRanges {
         }
     }
 
-    /// The domain's depth, or else a free one; `None` if there is none either.
+    /// The domain's entry, or else a free one; `None` if there is no free one either.
     fn depth(&mut self, domain: usize) -> Option<&mut Depth> {
         let known = self.domains.iter().position(|depth| depth.ranges > 0 && depth.domain == domain);
         let free = || self.domains.iter().position(|depth| depth.ranges == 0);
@@ -266,7 +266,7 @@ mod tests {
         struct Late;
         impl Drop for Late {
             fn drop(&mut self) {
-                // In either order of the destructors.
+                // The two destructors run in either order.
                 assert!([NO_RANGE, 1].contains(&push(0, TEXT)));
             }
         }

@@ -6,14 +6,14 @@ use super::open::{ThreadScope, with_open};
 use super::{ScopeKind, below, enter_windows, exit_windows, next_instance, push};
 use crate::record::guard;
 
-/// A span of one layer; ids alone are ambiguous, because every subscriber counts its own.
+/// A span of one layer. Ids alone are ambiguous, because every subscriber counts its own spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpanKey {
     pub(crate) layer: u64,
     pub(crate) span: u64,
 }
 
-/// Cache of the context that a span's last entry had, which is nearly always that of the next entry, too.
+/// Caches the context of a span's last entry. The next entry nearly always has the same one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastPath {
     parent: ContextId,

@@ -8,14 +8,14 @@ use super::say;
 use crate::variable;
 use crate::write_errors;
 
-/// Adds a recording of this process to the list, if there is one. Only a full disk is said: a list that is gone belonged to a `run`
-/// that has ended, and misses nothing.
+/// Adds a recording of this process to the list, if there is one. Only a full disk is reported. If the list no longer
+/// exists, its `run` has ended and misses nothing.
 pub(super) fn announce(path: &Path) {
     let Some(list) = variable::value("MEMTRACE_RECORDINGS") else { return };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let entry = [std::process::id().to_string().as_bytes(), b" ", path.as_os_str().as_encoded_bytes(), b"\0"].concat();
     let _limit = write_errors::errors_only();
-    // One write of one entry, so that processes do not mix theirs.
+    // One write of one entry, so that entries of several processes do not mix.
     if let Some(Err(error)) = open(Path::new(&list)).ok().map(|mut list| list.write_all(&entry)) {
         say(&format!(
             "cannot write {}: {error}; `cargo memtrace run` does not hear of {}",
@@ -25,7 +25,7 @@ pub(super) fn announce(path: &Path) {
     }
 }
 
-/// Opens the list, which `run` removes when it ends. Nothing else is written to, whatever has its name.
+/// Opens the list, which `run` removes when it ends. If anything else has the list's name, it is not written to.
 fn open(list: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);

@@ -1,5 +1,5 @@
-//! Constructor that records a program from before `main` if `MEMTRACE_AUTOSTART=1` asks for it: `cargo memtrace run` needs no
-//! call of `init` in the program.
+//! Constructor that starts a recording before `main` if `MEMTRACE_AUTOSTART=1` asks for it. With it,
+//! `cargo memtrace run` needs no call of `init` in the program.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 use std::panic::catch_unwind;
@@ -11,7 +11,7 @@ use crate::errno::KeepErrno;
 use crate::record::own;
 use crate::variable;
 
-/// A recording that this constructor began is active. Sessions of the program share it.
+/// True while a recording that this constructor began is active. The program's sessions share it.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 #[used]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::spawn::{running, sleep, spawn};
 use super::{apart, recording};
 
-/// Calls `work` at this interval on a new thread until it returns false or all threads of the program have ended. Then
-/// the recording ends, too.
+/// Calls `work` on a new thread at this interval, until it returns false or all threads of the program have ended. In
+/// the latter case the recording ends, too.
 pub(super) fn repeat(
     name: &'static CStr,
     interval: Duration,
@@ -33,12 +33,12 @@ pub(super) fn repeat(
 }
 
 /// Detects that all threads of the program have ended. If the main thread calls `pthread_exit` or the system call
-/// `exit`, the process lives until its last thread ends, and memtrace's must not be those that it lives for.
+/// `exit`, the process lives until its last thread ends. memtrace's threads must not keep it alive.
 #[derive(Debug, Default)]
 struct ProcessWatch {
-    /// Another thread of the program was seen after the main thread's end.
+    /// True if another thread of the program was seen after the main thread's end.
     outlived: bool,
-    /// What the main thread ended with.
+    /// The exit code of the main thread.
     code: i32,
 }
 
@@ -52,10 +52,11 @@ impl ProcessWatch {
         !has_others
     }
 
-    /// Ends this thread as the last thread of the program would have: the process's exit code is that of its last
-    /// thread. After `pthread_exit`, which leaves 0, the C library calls `exit` on the last of the threads it knows.
+    /// Ends this thread as the last thread of the program would have ended, because the process's exit code is that of
+    /// its last thread. After `pthread_exit`, which leaves 0, the C library calls `exit` on the last of the threads it
+    /// knows.
     fn end(self) {
-        // That must be this one, because it has the program's descriptors.
+        // This thread must be that one, because it has the program's descriptors.
         apart::end();
         if self.code != 0 && !self.outlived {
             exit_thread(self.code);
@@ -63,18 +64,18 @@ impl ProcessWatch {
     }
 }
 
-/// From `/proc/self/stat`, which is about the main thread until the process ends.
+/// From `/proc/self/stat`, which describes the main thread until the process ends.
 #[derive(Debug, PartialEq)]
 struct MainThread {
     ended: bool,
-    /// Threads of the process, with an ended main thread.
+    /// Number of threads of the process, including an ended main thread.
     threads: usize,
     code: i32,
 }
 
 impl MainThread {
-    /// The fields follow the name, which is in parentheses: the state is the third field, the number of threads the
-    /// twentieth, the exit code the last but none since Linux 3.5, the 52nd.
+    /// The fields follow the name, which is in parentheses. The state is the third field, the number of threads the
+    /// twentieth. The exit code is the 52nd, which is the last field since Linux 3.5.
     fn of(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(") ")?;
         let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
@@ -86,7 +87,7 @@ impl MainThread {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "ends a thread behind the C library's back")]
 fn exit_thread(code: i32) {
-    // SAFETY: the program's threads have ended, so nobody misses what this thread leaves.
+    // SAFETY: the program's threads have ended, so nobody misses what this thread leaves behind.
     unsafe { libc::syscall(libc::SYS_exit, code) };
 }
 

@@ -1,4 +1,4 @@
-//! Builder of a session: recording options under PyTorch's names.
+//! Builder of a session. Its options have PyTorch's names.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::record::unwind::StackCheck;
 use crate::session::Session;
 
-/// Options for a recording: from [`builder`](crate::builder) to [`start`](Builder::start).
+/// Options for a recording. [`builder`](crate::builder) creates them, and [`start`](Builder::start) uses them.
 ///
 /// Names follow `torch.cuda.memory._record_memory_history` where it has them. One default differs: `context` is
 /// [`StackContext::Alloc`] here and "all" there.
@@ -38,7 +38,7 @@ pub struct Builder {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionPlan {
     pub(super) settings: Settings,
-    /// The user chose `min_size`, so that sampling must not change it.
+    /// True if the user chose `min_size`; then sampling must not change it.
     pub(super) min_size_is_set: bool,
     pub(super) dumps: Dumps,
     pub(super) stream: Option<String>,
@@ -50,8 +50,8 @@ pub(super) struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead, and then
-    /// nothing is dumped unless the code chose a file for that.
+    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead. Then
+    /// nothing is dumped, unless the code chose a file for dumps.
     pub(super) fn output(&mut self, pattern: &str) {
         if pattern.ends_with(".memtrace") {
             self.stream = Some(pattern.to_owned());
@@ -133,22 +133,22 @@ impl Builder {
         self.set(|plan| plan.settings.context = context)
     }
 
-    /// Which frames are kept (default: Rust code only).
+    /// Which frames of a stack are kept (default: Rust code only).
     pub fn stacks(self, stacks: StackKind) -> Self {
         self.set(|plan| plan.settings.stacks = stacks)
     }
 
     /// Length of each device's log, a ring buffer, in records (default: 1,048,576). A record is one alloc or one free
     /// and takes 32 bytes, or 40 on CUDA devices and with stacks of frees. Scopes have a second log of the same length.
-    /// In a PyTorch pickle a free becomes two entries. The peak and the counters stay exact when records are
-    /// overwritten.
+    /// A PyTorch pickle has two entries for a free. The peak and the counters stay exact when records are overwritten.
     pub fn max_entries(self, records: usize) -> Self {
         self.set(|plan| plan.settings.max_entries = records)
     }
 
-    /// CPU only: the threshold, the smallest block that is recorded, as bytes or text like `"64 KiB"`: a power of two,
-    /// or 0 for every block (default: 1 KiB, or 0 with [`sample_interval`](Builder::sample_interval)). Smaller blocks
-    /// are counted in a row of their own, without stacks.
+    /// CPU only: the threshold, which is the smallest block that is recorded. It is a number of bytes or text like
+    /// `"64 KiB"`: a power of two, or 0 for every block (default: 1 KiB, or 0 with
+    /// [`sample_interval`](Builder::sample_interval)). Smaller blocks are counted in a row of their own, without
+    /// stacks.
     ///
     /// The default leaves out about 70 % of the allocations of a candle training step, which hold less than 0.1 % of
     /// its memory.
@@ -156,10 +156,10 @@ impl Builder {
         self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_is_set) = (bytes, true))
     }
 
-    /// CPU only: Poisson sampling. Blocks of at least `interval` bytes are all recorded; of smaller ones a sample, on
-    /// average one for each `interval` allocated bytes. As bytes or text like `"512 KiB"`: a power of two up to 1 GiB,
-    /// or 0 to record every block (default). Use it when many small blocks make recording slow; a block that is not
-    /// sampled costs nanoseconds.
+    /// CPU only: Poisson sampling. All blocks of at least `interval` bytes are recorded. Smaller blocks are sampled, on
+    /// average one for each `interval` allocated bytes. The interval is a number of bytes or text like `"512 KiB"`: a
+    /// power of two up to 1 GiB, or 0 to record every block (default). Use it when many small blocks make recording
+    /// slow; a block that is not sampled costs nanoseconds.
     ///
     /// * **Totals and curves** are unbiased estimates and marked as such: each sampled block counts with its weight,
     ///   the inverse of its probability to be recorded ([`Sampling`](crate::snapshot::Sampling)).
@@ -168,16 +168,17 @@ impl Builder {
     ///   interval per thread.
     /// * **Tables** distribute the counted bytes among their rows by the weights of the sample. A row that holds a
     ///   hundred intervals is right to about a tenth; a row that holds less than one may be missing.
-    /// * **Small blocks from before the recording** cannot be distinguished from those left out; only their sum at the
-    ///   start is known.
+    /// * **Small blocks from before the recording** cannot be distinguished from blocks that were not sampled; only
+    ///   their sum at the start is known.
     ///
-    /// Without [`min_size`](Builder::min_size) blocks of every size are sampled. CUDA memory is always recorded
+    /// Without [`min_size`](Builder::min_size), blocks of every size are sampled. CUDA memory is always recorded
     /// completely, and [`measure`](fn@crate::measure) and the assertions see every block.
     pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
         self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = NonZeroU64::new(bytes))
     }
 
-    /// How many frames of a stack are kept, 2 to 256 (default: 128). A deeper stack keeps half of them at each end.
+    /// The most frames of a stack that are kept, 2 to 256 (default: 128). A deeper stack keeps half of them at each
+    /// end.
     pub fn stack_depth(self, frames: usize) -> Self {
         self.set(|plan| plan.settings.stack_depth = frames)
     }
@@ -198,14 +199,14 @@ impl Builder {
         self.set(|plan| plan.settings.skip_actions = actions.into_iter().collect())
     }
 
-    /// Records uses of device memory (default: off): which kernel, copy or fill used each block first and last. Then the
-    /// report says what could be freed earlier, and what the peak would be.
+    /// Records uses of device memory (default: off), that is, which kernel, copy or fill used each block first and
+    /// last. Then the report says what could be freed earlier, and what the peak would be.
     pub fn uses(self, on: bool) -> Self {
         self.set(|plan| plan.settings.uses = on)
     }
 
-    /// Records by steps, as torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps
-    /// are recorded and discarded, `active` steps are kept. There are `repeat` cycles; 0 repeats until the session
+    /// Records by steps, like torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps
+    /// are recorded and discarded, and `active` steps are kept. There are `repeat` cycles; 0 repeats until the session
     /// ends. [`Session::step`] ends a step.
     ///
     /// Blocks allocated in a warm-up step are known, with their stacks, when the active steps begin.
@@ -213,72 +214,77 @@ impl Builder {
         self.take(Schedule::new(wait, warmup, active, repeat), |plan, schedule| plan.schedule = Some(schedule))
     }
 
-    /// Called by [`Session::step`] with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), and
-    /// at the session's end if that interrupts active steps. Without a schedule the session is one cycle.
+    /// Sets a callback for [`Session::step`], which calls it with the snapshot of each finished cycle of the
+    /// [`schedule`](Builder::schedule). If the session's end interrupts active steps, it is called then. Without a
+    /// schedule the session is one cycle.
     pub fn on_trace_ready(mut self, ready: impl FnMut(&Snapshot) + Send + 'static) -> Self {
         self.on_trace_ready = Some(TraceReady(Box::new(ready)));
         self
     }
 
-    /// Streams the recording to a capture while the program runs, so that it survives whatever ends the program, `kill
-    /// -9` included. [`open`](crate::open) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand
-    /// for program, host, pid, rank and seconds since 1970.
+    /// Streams the recording to a capture while the program runs. The capture survives whatever ends the program, even
+    /// `kill -9`. [`open`](crate::open) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand for program, host,
+    /// pid, rank and seconds since 1970.
     ///
-    /// A thread of memtrace's writes about ten times a second; recorded threads never wait for the disk. If more than
-    /// [`max_entries`](Builder::max_entries) records arrive in between, the capture misses the oldest and says how
-    /// many.
+    /// One of memtrace's threads writes about ten times a second; recorded threads never wait for the disk. If more
+    /// than [`max_entries`](Builder::max_entries) records arrive between two writes, the capture misses the oldest and
+    /// says how many.
     pub fn stream(self, path: impl Into<String>) -> Self {
         self.set(|plan| plan.stream = Some(path.into()))
     }
 
-    /// For a program that runs for days: the most bytes that the files of the [`stream`](Builder::stream) take together, as bytes
-    /// or text like `"2 GiB"`. Without a stream it does nothing.
+    /// For a program that runs for days: the most bytes that all files of the [`stream`](Builder::stream) take
+    /// together. It is a number of bytes or text like `"2 GiB"`. Without a stream it does nothing.
     ///
-    /// The stream is then in parts: `run.1.memtrace`, `run.2.memtrace`, … beside `run.memtrace`, which names them. When the
-    /// budget is used up, the oldest part is deleted. [`open`](crate::open) reads all of them as one recording, whichever is
-    /// named. Its log begins with the oldest part. The peak with its blocks, the counters and the scopes are those of the whole
-    /// run. `docs/long-runs.md` in the repository has the details.
+    /// The stream is then written in parts: `run.1.memtrace`, `run.2.memtrace`, … beside `run.memtrace`, which names
+    /// the stream. When the budget is used up, the oldest part is deleted. [`open`](crate::open) reads all parts as one
+    /// recording, whichever file is given. The log begins with the oldest part. The peak with its blocks, the counters
+    /// and the scopes are those of the whole run. `docs/long-runs.md` in the repository has the details.
     pub fn stream_budget(self, bytes: impl IntoBytes) -> Self {
         self.take(bytes.into_bytes(), |plan, bytes| plan.stream_limits.bytes = Some(bytes))
     }
 
-    /// As [`stream_budget`](Builder::stream_budget), by time: a part that ended longer ago than this is deleted, so the log has the
-    /// newest records of at least this time, and of about a quarter more at most. With both, what comes first counts.
+    /// Like [`stream_budget`](Builder::stream_budget), but by time: a part that ended longer ago than this is deleted.
+    /// So the log has the newest records of at least this time, and of at most about a quarter more. If both are set,
+    /// the limit that is reached first counts.
     pub fn stream_time(self, time: Duration) -> Self {
         self.set(|plan| plan.stream_limits.time = Some(time))
     }
 
-    /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is
-    /// given. The extension chooses the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r` and `%t` stand for
-    /// program, host, pid, rank and seconds since 1970. An existing file is kept; the new one gets a number. A relative
-    /// path starts in the folder in which the session began. Without this option dumps are pickles under `memtrace` in
-    /// cargo's target folder, or else in the working directory, and the newest ten are kept.
+    /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is set.
+    /// The extension chooses the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r` and `%t` stand for program,
+    /// host, pid, rank and seconds since 1970. An existing file is kept; the new one gets a number. A relative path
+    /// starts in the folder in which the session began.
+    ///
+    /// Without this option, dumps are pickles under `memtrace` in cargo's target folder, or else in the working
+    /// directory. The newest ten are kept.
     pub fn dump_to(self, path: impl Into<String>) -> Self {
         self.set(|plan| plan.dumps.path = Some(path.into()))
     }
 
-    /// Writes a snapshot when the session ends or the process exits, also by [`std::process::exit`].
+    /// Writes a snapshot when the session ends or the process exits, also on [`std::process::exit`].
     pub fn dump_at_end(self, on: bool) -> Self {
         self.set(|plan| plan.dumps.at_end = on)
     }
 
     /// Writes a snapshot on the first panic, before unwinding. It shows the state before the panic message was printed,
-    /// because the message, with a backtrace, takes memory of its own.
+    /// because the message and its backtrace take memory.
     pub fn dump_on_panic(self, on: bool) -> Self {
         self.set(|plan| plan.dumps.on_panic = on)
     }
 
     /// On the first refused allocation, writes a snapshot from inside the failing call and a post-mortem to stderr: who
     /// held the memory, and what would help. If too little memory is left, or the file cannot be written, the next
-    /// refusal tries again. For this, 288 MiB of address space are reserved and never touched.
+    /// refusal tries again. For this option, 288 MiB of address space are reserved and never touched.
     ///
     /// By default only the post-mortem is written, if enough memory is left for it. `false` turns it off.
     pub fn dump_on_oom(self, on: bool) -> Self {
         self.set(|plan| plan.dumps.on_oom = Some(on))
     }
 
-    /// Writes a snapshot whenever this signal arrives, such as [`Signal::Usr2`] (feature `signals`), within a tenth of a
-    /// second. Several signals within that time are one. The program's own handler for the signal still runs.
+    /// Writes a snapshot whenever this signal arrives, such as [`Signal::Usr2`] (feature `signals`). This happens
+    /// within a tenth of a second, and several signals within that time count as one. The program's own handler for the
+    /// signal still runs.
     pub fn dump_on_signal(self, signal: Signal) -> Self {
         self.take(signal.number(), |plan, signal| plan.dumps.signal = Some(signal))
     }

@@ -1,4 +1,4 @@
-//! Reading recordings.
+//! Opening recordings.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::record::{Leaves, own};
 
 impl Leaves for Snapshot {}
 
-/// Reads a recording: a capture that [`Snapshot::write`] wrote, or one that [`Builder::stream`] has written so far, also of a
-/// program that was killed; or a PyTorch memory snapshot. [`SnapshotData::health`](crate::SnapshotData::health) says what
-/// could not be read.
+/// Reads a recording: a capture that [`Snapshot::write`] wrote, a capture that [`Builder::stream`] has written so far,
+/// or a PyTorch memory snapshot. The program that streams may have been killed.
+/// [`SnapshotData::health`](crate::SnapshotData::health) says what could not be read.
 ///
-/// A streamed capture holds only addresses. This resolves them to functions and lines from the program's file and its
-/// libraries, as long as their build-ids are still the same.
+/// A streamed capture contains only addresses. This function resolves them to functions and lines, using the program's
+/// file and its libraries. Their build-ids must still be the same.
 ///
 /// # Errors
 /// If the file cannot be read, is no recording, or is damaged beyond use.
@@ -31,7 +31,7 @@ impl Snapshot {
     /// [`open`] for bytes in memory.
     ///
     /// # Errors
-    /// As those of [`open`].
+    /// Those of [`open`].
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         own(|| Ok(Self::of(Own::new(ReadOptions::default().parse(bytes)?))))
     }

@@ -1,4 +1,4 @@
-//! Assembly of a snapshot from copied ledgers: renumbers the stacks and resolves their addresses.
+//! Assembly of a snapshot from copied ledgers: renumbering the stacks and resolving their addresses.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -17,7 +17,7 @@ use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, DeviceCopy, recorder};
 use crate::symbol;
 
-/// Everything that changes while the program runs, copied at one moment. The rest of the work can wait.
+/// Everything that changes while the program runs, copied at one moment. The rest of the work can be done later.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) settings: Settings,
@@ -79,7 +79,7 @@ fn assemble(
     data
 }
 
-/// Of several uses of a block the last counts.
+/// Keeps the last entry of each block.
 fn by_block(uses: Vec<BlockUses>) -> Vec<BlockUses> {
     let sorted: BTreeMap<NonZeroU64, BlockUses> = uses.into_iter().map(|uses| (uses.seq, uses)).collect();
     sorted.into_values().collect()

@@ -21,12 +21,13 @@ pub(super) fn hook_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
-        // Now the default hook is in place.
+        // At this point the default hook is in place.
         let is_default = is_same(&*before, &*std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {
-            // Copied first: what a hook takes is not what the program held.
+            // Copied first, because memory that a hook takes does not belong in the snapshot.
             let copied = copy_at_panic();
-            // The default hook's memory, above all its backtrace's, is not the program's; a hook of its own may keep some.
+            // The default hook's memory, above all its backtrace's, is not the program's. A hook of the program may
+            // keep some of its memory.
             if is_default {
                 own(|| before(panic));
             } else {
@@ -41,8 +42,8 @@ pub(super) fn hook_panics() {
 
 type PanicHook = dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync;
 
-/// Whether both are one hook without state. Each comes from the same place in `std`, so their tables of functions are
-/// one, too.
+/// Whether both hooks are the same hook without state. Each comes from the same place in `std`, so they have the same
+/// table of functions.
 fn is_same(one: &PanicHook, other: &PanicHook) -> bool {
     size_of_val(one) == 0 && std::ptr::eq(one, other)
 }
@@ -56,7 +57,7 @@ struct AtPanic {
 /// `write` drops it as own work.
 impl Leaves for AtPanic {}
 
-/// Only the first panic of a recording is dumped: a server may catch thousands.
+/// Only the first panic of a recording is dumped, because a server may catch thousands.
 fn copy_at_panic() -> Option<AtPanic> {
     let recording = current().filter(|recording| recording.dumps.on_panic)?;
     let is_first = !recording.panicked.swap(true, Ordering::AcqRel);
@@ -85,13 +86,13 @@ mod exit {
     use super::{guard, own, recording};
 
     pub(super) fn register() {
-        // SAFETY: the function does not unwind and uses nothing that is destroyed before exit. If registering fails for
-        // lack of memory, the process leaves no last snapshot.
+        // SAFETY: the function does not unwind and uses nothing that is destroyed before exit. If registering fails
+        // because memory is short, the process leaves no last snapshot.
         unsafe { libc::atexit(finish) };
     }
 
     extern "C" fn finish() {
-        // `exit` was called inside own work, whose locks `finish_current` would wait for.
+        // `exit` was called inside own work. `finish_current` would wait for locks that this work holds.
         if guard::state() & guard::OWN != 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Settings of dumps: which moments, and which file.
+//! Settings of dumps: when they are written, and to which file.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::write_errors;
 pub(super) struct Dumps {
     /// Pattern of the file's path; the extension chooses the format.
     pub(super) path: Option<String>,
-    /// The folder that relative paths start in, wherever the program changes to.
+    /// The folder in which relative paths start, even if the program changes its working directory.
     pub(super) folder: PathBuf,
     pub(super) at_end: bool,
     pub(super) on_panic: bool,
@@ -36,7 +36,7 @@ impl Dumps {
             .map_err(|error| error.and("nothing is recorded").into())
     }
 
-    /// A path without a moment means a dump at the end.
+    /// If a path but no moment was chosen, a dump is written at the end.
     pub(super) fn settle(&mut self) {
         let at_a_moment = self.at_end || self.on_panic || self.signal.is_some() || self.on_oom == Some(true);
         self.at_end |= self.path.is_some() && !at_a_moment;

@@ -30,7 +30,7 @@ const SIZE: &str = "a size such as 65536 or 64 KiB";
 const TIME: &str = "a time such as 90 s, 30 min, 1 h or 2 d";
 const FLAG: &str = "1 or 0";
 
-/// Bytes of a file of rules: more than there may be of them, with comments.
+/// The largest accepted file of rules, in bytes. It is more than the largest allowed set of rules, with comments.
 const LONGEST_RULES: u64 = 1 << 20;
 
 /// Documented variables.
@@ -55,7 +55,7 @@ const KNOWN: [&str; 18] = [
     "MEMTRACE_UPDATE_BASELINES",
 ];
 
-/// Variables of the tool, the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
+/// Variables of the tool, the tests, the simulated GPU and the runner. Names that end in `_` are prefixes.
 const OTHERS: [&str; 16] = [
     "MEMTRACE_HYPERLINKS",
     "MEMTRACE_AUTOSTART",
@@ -75,7 +75,8 @@ const OTHERS: [&str; 16] = [
     "MEMTRACE_FUZZ_SECONDS",
 ];
 
-/// A message that lists unknown `MEMTRACE…` variables, probably typing errors; once for each process.
+/// A message that lists unknown `MEMTRACE…` variables, which are probably typing errors. It is made once for each
+/// process.
 pub(super) fn misspelt() -> Option<String> {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if variable::is_privileged() || ASKED.swap(true, Ordering::Relaxed) {
@@ -132,7 +133,7 @@ fn wrong(name: &str, value: &str, accepted: &str) -> Error {
     Error::wrong(format!("{name} is {value:?}; it takes {accepted}"))
 }
 
-/// Stores a variable's value if it is set; other values than `accepted` are errors.
+/// Stores a variable's value if the variable is set. Values other than `accepted` are errors.
 fn set<T>(slot: &mut T, name: &str, accepted: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<(), Error> {
     if let Some(value) = text(name)? {
         *slot = read(&value).ok_or_else(|| wrong(name, &value, accepted))?;
@@ -179,7 +180,7 @@ fn flag(text: &str) -> Option<bool> {
     one_of(text, &[("0", false), ("off", false), ("false", false), ("1", true), ("on", true), ("true", true)])
 }
 
-/// Error messages do not quote the file: the user who named it may not be allowed to read it.
+/// Error messages do not quote the file, because the user who named it may not be allowed to read it.
 fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
     let lines = text_of(file, LONGEST_RULES).map_err(|error| Error::input(file, error))?;
     Ok(settings.rules.add_file(file, &lines)?)
@@ -198,7 +199,7 @@ mod tests {
         assert!(names.len() > 10 && unknown.is_empty(), "{unknown:?} of {names:?}");
     }
 
-    /// Whoever sets one for the tool sets it for the programs that the tool records, too.
+    /// A user who sets one of these for the tool also sets it for the programs that the tool records.
     #[test]
     #[cfg(not(miri))]
     fn every_variable_of_the_recipes_is_known() {

@@ -1,4 +1,5 @@
-//! Output files: written as own work, never over an existing file, and pruned where nobody chose the name.
+//! Output files. They are written as own work, never replace an existing file, and are pruned if the user did not
+//! choose the name.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use crate::executable::executable;
 use crate::record::guard::Own;
 use crate::write_errors::errors_only;
 
-/// How many files of one name are kept where nobody chose the name.
+/// How many files of one name are kept if the user did not choose the name.
 const KEPT: usize = 10;
 
-/// Writes a file, reports what it left out, and returns the path that the file got, as the caller's memory.
+/// Writes a file, reports what it left out, and returns the file's path, as the caller's memory.
 pub(super) fn create(
     path: &Path,
     content: impl Fn(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
@@ -68,7 +69,7 @@ pub(crate) fn base_dir(folder: &Path) -> PathBuf {
     target.strip_prefix(here).unwrap_or(&target).join("memtrace")
 }
 
-/// Cargo's target folder: above this program, or, for a doctest, above the working directory.
+/// Cargo's target folder: above this program's file, or, for a doctest, above the working directory.
 fn cargo_target() -> Option<PathBuf> {
     let program = executable()?;
     let here = std::env::current_dir().unwrap_or_default();
@@ -76,8 +77,8 @@ fn cargo_target() -> Option<PathBuf> {
     program.ancestors().map(Path::to_owned).chain(beside).find(|folder| is_cargos(folder))
 }
 
-/// Whether cargo uses the folder as a target folder: its cache tag, which cargo writes only into a folder that it
-/// created, or what it remembers of rustc, which it also writes into one that somebody else created or mounted.
+/// Whether cargo uses the folder as a target folder. Cargo writes its cache tag only into a folder that it created. It
+/// writes what it remembers of rustc also into a folder that existed before, such as a mount point.
 fn is_cargos(folder: &Path) -> bool {
     let tag = std::fs::read_to_string(folder.join("CACHEDIR.TAG"));
     tag.is_ok_and(|tag| tag.contains("cargo")) || folder.join(".rustc_info.json").is_file()

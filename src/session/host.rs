@@ -1,14 +1,14 @@
-//! Memory of the host, for GPUs whose memory it is.
+//! The host's memory, for GPUs that use it as their own.
 
 use memtrace_core::snapshot::{ResidentMemory, SystemMemory, UnifiedMemory};
 
 use super::apart;
 use super::process::host_memory;
 
-/// What the kernel writes.
+/// Room for the kernel's text, in bytes.
 const ROOM: usize = 4 << 10;
 
-/// Read now. What the kernel does not say is `None`.
+/// The current figures. A figure that the kernel does not report is `None`.
 pub(super) fn unified_memory() -> UnifiedMemory {
     let system = apart::read("/proc/meminfo", ROOM, SystemMemory::of_meminfo);
     let process = host_memory(0).map(|now| ResidentMemory { resident: now.resident, files: now.files });

@@ -15,7 +15,7 @@ mod linux {
         unsafe { libc::gettid() }
     }
 
-    /// Whether this process has such a thread. It does if the system does not say.
+    /// Whether this process has such a thread; true if the system does not say.
     pub(in crate::session) fn is_alive(thread: ThreadId) -> bool {
         // SAFETY: no preconditions.
         let process = unsafe { libc::getpid() };

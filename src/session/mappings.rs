@@ -1,6 +1,8 @@
-//! What the physical memory of the process is made of, from `/proc/self/smaps` and what is known of its addresses.
+//! What the physical memory of the process consists of, from `/proc/self/smaps` and from what is known about its
+//! addresses.
 //!
-//! The kernel counts the pages of each mapping when that file is read, so it is read only when resident memory has grown.
+//! The kernel counts the pages of each mapping when that file is read, so memtrace reads it only when resident memory
+//! has grown.
 
 mod known;
 mod smaps;
@@ -16,14 +18,14 @@ use self::smaps::Vma;
 use super::apart;
 use crate::record::{memory, untraced};
 
-/// Less is what programs read at their start.
+/// The least growth that counts. Programs read less than this at their start.
 const LEAST: u64 = 1 << 20;
-/// What the kernel writes of some thousand mappings.
+/// Room for the kernel's text on some thousand mappings.
 const ROOM: usize = 4 << 20;
-/// The largest regions have rows of their own.
+/// Only the largest regions have rows of their own.
 const MOST_REGIONS: usize = 1024;
 
-/// When to read again.
+/// Decides when to read again.
 #[derive(Debug)]
 pub(super) struct MappingsReader {
     min_size: u64,
@@ -37,7 +39,7 @@ impl MappingsReader {
         Self { min_size, read_at: 0 }
     }
 
-    /// The mappings, if a tenth more is resident than at the last reading.
+    /// The mappings, if resident memory has grown by a tenth since the last reading.
     pub(super) fn grown(&mut self, resident: u64, objects: &[LoadedObject], time_ns: u64) -> Option<Mappings> {
         if !self.has_grown(resident) {
             return None;
@@ -83,7 +85,7 @@ fn stack_at(known: &[Known], address: usize) -> StackId {
     known.iter().find(|known| known.at.contains(&address)).map_or(StackId::NONE, |known| known.stack)
 }
 
-/// Divides memory without a file among those to whom it is known to belong. What remains is one region more or several.
+/// Divides memory without a file among its known owners. The rest is one or more regions.
 fn cut(vma: &Vma<'_>, known: &[Known], resident: &impl Fn(&Range<usize>) -> u64, rows: &mut Rows) {
     let mut parts = Vec::new();
     let mut at = vma.at.start;
@@ -96,7 +98,7 @@ fn cut(vma: &Vma<'_>, known: &[Known], resident: &impl Fn(&Range<usize>) -> u64,
     }
     parts.push((at..vma.at.end, MappingKind::Region, StackId::NONE));
     parts.retain(|(range, ..)| !range.is_empty());
-    // The kernel's sum holds: what was not counted page by page is in the largest part.
+    // The sum stays the kernel's: the bytes that were not counted page by page are in the largest part.
     let largest = (0..parts.len()).max_by_key(|part| parts[*part].0.len()).unwrap_or(0);
     let mut left = vma.resident;
     let mut counts: Vec<u64> = Vec::with_capacity(parts.len());
@@ -114,9 +116,9 @@ fn cut(vma: &Vma<'_>, known: &[Known], resident: &impl Fn(&Range<usize>) -> u64,
 /// The rows so far.
 #[derive(Default)]
 struct Rows {
-    /// Of each kind, file and stack one.
+    /// One row for each kind, file and stack.
     shared: HashMap<(MappingKind, String, StackId), Mapping>,
-    /// With addresses: blocks may lie in them.
+    /// Rows with addresses, because blocks may lie in them.
     regions: Vec<Mapping>,
 }
 
@@ -192,7 +194,7 @@ Rss:                   4 kB
             known(0x6000..0x7000, MappingKind::Anonymous, 5),
             known(0xa000..0xb000, MappingKind::Anonymous, 7),
         ];
-        // All pages but the one at 0x4000.
+        // All pages but the one at 0x4000 are resident.
         let found = rows(&vmas, &known, |at| (at.len() - usize::from(at.contains(&0x4000)) * 4096) as u64);
         assert_eq!(found.iter().map(|row| row.resident).sum::<u64>(), 48 << 10);
         let has = |kind, path: &str, start, stack| {

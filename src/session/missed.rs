@@ -1,4 +1,4 @@
-//! Health counters of this process: events that were not seen or not kept, in all or since a recording began.
+//! Health counters of this process: how many events were not seen or not kept, in all or since a recording began.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ pub(super) fn so_far() -> Health {
     }
 }
 
-/// The counters since an earlier reading, and what cannot be seen at all.
+/// The counters since an earlier reading, and what memtrace cannot see at all.
 pub(super) fn since(earlier: &Health) -> Health {
     Health { cuda: cuda::coverage(), no_allocator: !guard::allocator_is_installed(), ..so_far().since(earlier) }
 }

@@ -1,8 +1,8 @@
 //! Session lifecycle: starts a recording, takes snapshots of it, streams and dumps it, ends it.
 //!
-//! With `assertion` this is the only part that sees both sides: it drives the recorder and hands finished data to
-//! analysis and export. Everything that must be finished when the session *or the process* ends is in
-//! [`Recording`](recording::Recording), which the session shares with memtrace's own threads, the panic hook and the
+//! Only this module and `assertion` know both sides: they drive the recorder and hand finished data to analysis and
+//! export. Everything that must be finished when the session *or the process* ends is in
+//! [`Recording`](recording::Recording). The session shares it with memtrace's own threads, the panic hook and the
 //! `atexit` handler.
 
 mod announce;
@@ -71,7 +71,7 @@ pub struct Session {
     recording: SharedRecording,
     cycle: Mutex<Cycle>,
     ended: bool,
-    /// `cargo memtrace run` began the recording, and it lasts until the process ends.
+    /// True if `cargo memtrace run` began the recording; it then lasts until the process ends.
     is_shared: bool,
 }
 
@@ -89,7 +89,7 @@ impl Cycle {
     }
 
     /// Calls the user's callback. A panic in it is returned, so that the caller can restore its state before it resumes
-    /// it.
+    /// the panic.
     fn deliver(&mut self, recording: &Recording) -> thread::Result<()> {
         let Some(TraceReady(ready)) = &mut self.on_trace_ready else { return Ok(()) };
         catch_unwind(AssertUnwindSafe(|| ready(&recording.snapshot())))
@@ -104,7 +104,7 @@ pub fn start() -> Result<Session, Error> {
     builder().start()
 }
 
-/// Options for a recording, to be finished with [`Builder::start`].
+/// Options for a recording; [`Builder::start`] starts it.
 pub fn builder() -> Builder {
     Builder::default()
 }
@@ -123,14 +123,14 @@ pub fn builder() -> Builder {
 /// ```
 ///
 /// # Errors
-/// As [`start`].
+/// Those of [`start`].
 pub fn init() -> Result<bool, Error> {
     static KEPT: Mutex<Option<Session>> = Mutex::new(None);
     if !own(env::asks)? {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
-    // The session that began before `main` stays.
+    // A session that began before `main` stays active.
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.get_or_insert(session);
     Ok(true)
@@ -142,10 +142,11 @@ impl Session {
             let cycle = Mutex::new(Cycle { schedule: None, step: 0, on_trace_ready: None });
             return Ok(Self { recording, cycle, ended: false, is_shared: true });
         }
-        // Before the recording, and not own work: the panic hook lives in a table that other code may free.
+        // Done before the recording and outside own work, because the panic hook lies in a table that other code may
+        // free.
         dump::hook_panics();
         let (recording, schedule) = own(|| begin(plan))?;
-        // Not own work either: the signal handler lives in such a table, too.
+        // Outside own work as well, because the signal handler lies in such a table, too.
         if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
             let _ = own(|| recording::end(&recording));
             return Err(error);
@@ -234,7 +235,7 @@ impl Drop for Session {
     }
 }
 
-/// A recording from before `main`, which the program's sessions share.
+/// A recording that began before `main`; the program's sessions share it.
 fn shared() -> Option<SharedRecording> {
     #[cfg(target_os = "linux")]
     return autostart::shared();
@@ -254,7 +255,7 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
     env::apply(&mut plan)?;
     plan.settle();
     plan.settings.rules.set_own_folder(process::own_folder());
-    // Relative paths start in today's working directory. If it no longer exists they stay relative.
+    // Relative paths start in the current working directory. If it no longer exists, they stay relative.
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
@@ -289,14 +290,14 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
     Ok((recording, plan.schedule))
 }
 
-/// The heap is to be recorded but the allocator is not installed, and no GPU is in sight either.
+/// True if the heap is to be recorded but the allocator is not installed, and there is no sign of a GPU either.
 fn sees_nothing(settings: &Settings) -> bool {
     let wants_heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|device| device == Device::Cpu);
     wants_heap && !guard::allocator_is_installed() && !cuda::is_loaded()
 }
 
-/// Creates the capture's file. A name from the environment gets a number if the file exists: a second session of the
-/// program must not fail for that.
+/// Creates the capture's file. If the file exists and its name comes from the environment, the name gets a number,
+/// because a second session of the program must not fail for that reason.
 fn open_stream(plan: &SessionPlan, pattern: &str) -> Result<CaptureStream, Error> {
     let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
     let create = |path: &Path| {
@@ -320,7 +321,7 @@ pub(crate) fn say(message: &str) {
     print_error(&format!("memtrace: {}\n", visible::line(message)));
 }
 
-/// The same for the preloaded library.
+/// Like `say`, for the preloaded library.
 #[cfg(feature = "preload")]
 #[doc(hidden)]
 pub fn tell(message: &str) {
@@ -346,8 +347,8 @@ pub fn stats(device: impl IntoDevice) -> MemoryStats {
     own(|| recorder::stats(device)).unwrap_or_default()
 }
 
-/// Resets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
-/// The peak in a snapshot, and what was live at it, remain those of the whole recording.
+/// Resets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does. The peak in a
+/// snapshot, and what was live at it, are still those of the whole recording.
 pub fn reset_peak(device: impl IntoDevice) {
     let device = device.into_device();
     own(|| recorder::reset_peak(device));
@@ -355,14 +356,15 @@ pub fn reset_peak(device: impl IntoDevice) {
 
 impl Leaves for MemoryStats {}
 
-/// Calls `call` once, on the thread that initializes the CUDA driver: for recorders of programs that may not use CUDA
-/// at all. False if this copy of memtrace has no hooks, because the program itself contains memtrace.
+/// Calls `call` once, on the thread that initializes the CUDA driver. This is for recorders of programs that may not
+/// use CUDA at all. False if this copy of memtrace has no hooks, because the program itself contains memtrace.
 #[doc(hidden)]
 pub fn on_cuda_start(call: fn()) -> bool {
     crate::hook::cuda::on_cuda_start(call)
 }
 
-/// Ends the session and waits until memtrace's threads have ended. False if there is none, in a forked child, and inside own work.
+/// Ends the session and waits until memtrace's threads have ended. False if there is no session, in a forked child, and
+/// inside own work.
 #[cfg(feature = "preload")]
 #[doc(hidden)]
 pub fn end_with_threads(session: &Mutex<Option<Session>>) -> bool {

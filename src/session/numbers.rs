@@ -16,7 +16,7 @@ use crate::record::{DeviceCopy, STACKS};
 #[derive(Debug)]
 pub(super) struct DenseIds<K> {
     ids: HashMap<K, u32, RandomState>,
-    /// Keys that came since the last `take_new`, in order.
+    /// Keys that were added since the last `take_new`, in order.
     new: Vec<K>,
 }
 
@@ -104,7 +104,7 @@ impl DenseStacks {
         !self.stacks.new.is_empty()
     }
 
-    /// The stacks that came since the last time, each as ids of its addresses.
+    /// The stacks that were added since the last call, each as the ids of its addresses.
     pub(super) fn take_new(&mut self, known: &ObjectMap) -> Vec<Vec<u32>> {
         let new = self.stacks.take_new();
         new.into_iter().map(|stack| self.addresses_of(stack, known)).collect()

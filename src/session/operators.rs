@@ -1,4 +1,4 @@
-//! The series of operator calls of a snapshot, as a table and as files.
+//! The operator calls of a snapshot as a series, printed as a table or written to files.
 
 use std::fmt;
 use std::ops::Deref;
@@ -59,7 +59,8 @@ impl Operators {
         create(path.as_ref(), |out| format.write_operators(&self.series, out))
     }
 
-    /// Writes a file in such a format with options: a size limit, or a single figure. Of the name only `.gz` matters.
+    /// Writes a file in this format with its options, such as a size limit or a single chart. The name decides only
+    /// whether the file is compressed (`.gz`).
     ///
     /// # Errors
     /// If the file cannot be written, or there is nothing to draw.
@@ -68,7 +69,7 @@ impl Operators {
     }
 }
 
-/// Reads a series that [`Operators::write`] wrote as `.operators.json`, also compressed.
+/// Reads a series that [`Operators::write`] wrote as `.operators.json`, compressed or not.
 ///
 /// # Errors
 /// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series.

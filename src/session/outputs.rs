@@ -87,8 +87,8 @@ impl Snapshot {
         Ok(RenderedReport { text: Own::try_make(|| options.render(&self.data))? })
     }
 
-    /// The operator calls on the main device, in order, as torch.distributed's `MemoryTracker` has them: name, bytes
-    /// added, memory afterwards and peak inside. Prints as a table.
+    /// The operator calls on the main device, in order, with the columns of torch.distributed's `MemoryTracker`: name,
+    /// bytes added, memory afterwards and peak inside. Prints as a table.
     pub fn operators(&self) -> Operators {
         self.operators_on(None)
     }
@@ -101,7 +101,7 @@ impl Snapshot {
 
     /// Writes a file in the format of its extension, with that format's default options, and returns its path.
     ///
-    /// [`export`] has the table of all formats; `.gz` after their extensions compresses the file.
+    /// [`export`] has the table of all formats. `.gz` after a format's extension compresses the file.
     ///
     /// # Errors
     /// If the extension names no format, the file cannot be written, or there is nothing to draw.
@@ -110,7 +110,8 @@ impl Snapshot {
         create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
-    /// Writes a file in any format with options: one of [`export`], or your own. Of the name only `.gz` matters.
+    /// Writes a file in any format with options: one of [`export`], or your own. The name decides only whether the file
+    /// is compressed (`.gz`).
     ///
     /// ```no_run
     /// use memtrace::export::{ChromeTrace, Flamegraph, Folded, Measure};
@@ -127,8 +128,8 @@ impl Snapshot {
         create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
-    /// Writes a [pprof profile](export::Pprof) for a server's `/debug/pprof/heap`, compressed with the feature `gzip`. Symbols
-    /// of the process are resolved once; `docs/servers.md` in the repository has a handler and its cost.
+    /// Writes a [pprof profile](export::Pprof) for a server's `/debug/pprof/heap`, compressed with the feature `gzip`.
+    /// The process's symbols are resolved once. `docs/servers.md` in the repository has a handler and its cost.
     ///
     /// ```no_run
     /// # let session = memtrace::start()?;
@@ -144,7 +145,7 @@ impl Snapshot {
             let mut profile = Vec::new();
             file::compressed_or_plain(&mut profile, |out| Pprof::default().write(&self.data, out)).map(|_| profile)
         })?;
-        // The writer is the program's, and so is its memory.
+        // The writer belongs to the program, and so does the writer's memory.
         Ok(out.write_all(&profile).and_then(|()| out.flush())?)
     }
 
@@ -165,8 +166,8 @@ impl Snapshot {
 pub(super) const LOST: &str = "the snapshot is lost";
 
 /// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to a folder, as
-/// torch's `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed, with names from
-/// [`Snapshot::file_name`]. Write errors are reported on stderr.
+/// torch's `tensorboard_trace_handler` does. It writes a compressed timeline and a compressed PyTorch snapshot, with
+/// names from [`Snapshot::file_name`]. Write errors are reported on stderr.
 #[must_use = "give it to `Builder::on_trace_ready`"]
 pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 'static {
     let dir = dir.into();

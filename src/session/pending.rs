@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::say;
 use crate::record::pages::{PageVec, Pages};
 
-/// Allocated and given back before the dump, as a test: a dump that runs out of memory aborts a program that might
-/// continue.
+/// Allocated and given back before the dump, as a test, because a dump that runs out of memory aborts a program that
+/// might continue.
 const ROOM_FOR_A_DUMP: usize = 256 << 20;
 
-/// Address space reserved when recording begins and never touched, for memory that runs out in small steps. It is
-/// larger than [`ROOM_FOR_A_DUMP`] because allocators need some memory of their own.
+/// Address space that is reserved when recording begins and never touched, in case memory runs out in small steps. It
+/// is larger than [`ROOM_FOR_A_DUMP`] because allocators need some memory of their own.
 const RESERVE: usize = ROOM_FOR_A_DUMP + (32 << 20);
 
 /// A file that cannot be written now may be writable later, but each attempt takes time.
@@ -23,7 +23,7 @@ pub(super) struct PendingDump {
     reserve: PageVec<u8>,
     keeps_reserve: bool,
     attempts: u32,
-    /// The lack of memory was reported.
+    /// The shortage of memory was reported.
     reported: bool,
     done: bool,
 }
@@ -49,7 +49,7 @@ impl PendingDump {
         }
     }
 
-    /// Calls `write` with the reserve given back. `write` returns true if no later attempt is needed.
+    /// Gives the reserve back and calls `write`, which returns true if no later attempt is needed.
     pub(super) fn make(&mut self, write: impl FnOnce() -> bool) {
         if self.done {
             return;

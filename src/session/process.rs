@@ -10,16 +10,17 @@ use super::apart;
 use crate::executable::executable;
 use crate::record::thread;
 
-/// The variables in which a launcher of distributed jobs passes a process its rank, the number of ranks, and its id of the job.
+/// The variables in which a launcher of distributed jobs passes a process its rank, the number of ranks, and the job's
+/// id.
 struct LauncherVariables {
     rank: &'static str,
     world_size: Option<&'static str>,
-    /// Together they are the id.
+    /// The values of these variables together are the id.
     job: &'static [&'static str],
 }
 
-/// torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and Intel MPI, srun. Of srun the
-/// variables of the step: a job may have more processes than the ranks of one program.
+/// torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and Intel MPI, srun. For
+/// srun the variables are those of the step, because a job may have more processes than the ranks of one program.
 const LAUNCHERS: [LauncherVariables; 5] = [
     LauncherVariables { rank: "RANK", world_size: Some("WORLD_SIZE"), job: &["TORCHELASTIC_RUN_ID"] },
     LauncherVariables {
@@ -36,11 +37,11 @@ const LAUNCHERS: [LauncherVariables; 5] = [
     },
 ];
 
-/// What torchrun calls a job without an id.
+/// torchrun's name for a job without an id.
 const NO_JOB: &str = "none";
 
-/// The rank that the first launcher gave to this process, and what it says of the job. Launchers nest, as torchrun below srun:
-/// the others' numbers are of other processes.
+/// The rank that the first matching launcher gave to this process, and what the launcher says about the job. Launchers
+/// nest, for instance torchrun below srun; the other launchers' numbers belong to other processes.
 fn launched(variable: impl Fn(&str) -> Option<String>) -> (Option<u32>, Launcher) {
     let number = |name: &str| variable(name)?.parse::<u32>().ok();
     let found = LAUNCHERS.iter().find_map(|launcher| Some((number(launcher.rank)?, launcher)));
@@ -66,7 +67,7 @@ pub(super) fn this_process() -> Process {
     }
 }
 
-/// The folder of memtrace's sources, with a slash at its end, as the debug information of this program has it.
+/// The folder of memtrace's sources, with a slash at its end, as it appears in the debug information of this program.
 pub(super) fn own_folder() -> &'static str {
     let as_compiled = file!().strip_suffix("src/session/process.rs");
     // Cargo compiles packages of a workspace with relative paths.
@@ -108,7 +109,7 @@ fn program() -> String {
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
 
-/// An ended thread keeps its last name; the system may have reused its id.
+/// An ended thread keeps its last name, because the system may have reused its id.
 fn name(number: ThreadId, os_id: u32) -> String {
     let (first, last) = thread::kept_names(number);
     let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64, |name| Some(name.trim_end().to_owned()));
@@ -146,7 +147,7 @@ pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
 /// `host_program_pid_rank0_1790000000.EXTENSION`, the rank only where there is one.
 pub(super) fn default_name(process: &Process, extension: &str) -> String {
     let rank = process.rank.map_or(String::new(), |rank| format!("_rank{rank}"));
-    // A capture from elsewhere may hold anything; a separator would make the name a path.
+    // A capture from another machine may contain any name; a separator would turn the name into a path.
     let name = |name: &str| name.replace(['/', '\\', '\0'], "-");
     let (host, program, pid) = (name(&process.host), name(&process.program), process.pid);
     let (started, below) = (process.started_unix_us / 1_000_000, process.started_unix_us % 1_000_000);
@@ -154,8 +155,8 @@ pub(super) fn default_name(process: &Process, extension: &str) -> String {
     format!("{host}_{program}_{pid}{rank}_{time}.{extension}")
 }
 
-/// Whether a process of the same host and program would give a pickle this [default name](default_name), perhaps with the number
-/// of a second file.
+/// Whether a process of the same host and program would give a pickle this [default name](default_name), perhaps with
+/// the number of a second file.
 pub(super) fn is_default_name(file: &str, process: &Process) -> bool {
     let this = default_name(&Process { pid: 0, rank: None, ..process.clone() }, "pickle");
     let Some((program, _)) = this.rsplit_once("_0_") else { return false };
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(says(&[&mpirun[..], &[("PMIX_RANK", "3")]].concat()), told(3, Some(4), Some("a@1")));
         assert_eq!(says(&[("PMIX_RANK", "3"), ("SLURM_STEP_NUM_TASKS", "2")]), told(3, None, None));
         assert_eq!(says(&[("PMI_RANK", "1"), ("PMI_SIZE", "2")]), told(1, Some(2), None));
-        // A number of ranks that does not hold the rank is wrong; an allocation alone is no job.
+        // A number of ranks that is not larger than the rank is wrong. An allocation alone is no job.
         assert_eq!(says(&[("PMI_RANK", "1"), ("PMI_SIZE", "1")]), told(1, None, None));
         assert_eq!(says(&srun[3..]), (None, Launcher::default()));
     }
@@ -244,7 +245,7 @@ mod tests {
         let before = host_memory(1).unwrap();
         let touched = std::hint::black_box(vec![1u8; 64 << 20]);
         let after = host_memory(2).unwrap();
-        // The kernel counts in batches of pages for each thread.
+        // For each thread, the kernel counts in batches of pages.
         assert!(after.resident >= before.resident + (48 << 20), "{before:?} {after:?}");
         assert!(after.files > 0 && after.resident_high >= after.resident && after.time_ns == 2, "{after:?}");
         drop(touched);

@@ -23,7 +23,7 @@ use crate::record::uses;
 use crate::record::{DeviceCopy, fork, recorder};
 use crate::symbol;
 
-/// SharedRecording by whoever may have to finish it.
+/// The recording, shared by everyone who may have to finish it.
 pub(super) type SharedRecording = Own<Arc<Recording>>;
 
 static CURRENT: Mutex<Option<SharedRecording>> = Mutex::new(None);
@@ -37,7 +37,7 @@ fn with_current<T>(act: impl FnOnce(&mut Option<SharedRecording>) -> T) -> T {
 pub(super) struct Recording {
     pub(super) settings: Settings,
     since: Mutex<RecordingStart>,
-    /// Bytes in use in each device's memory pool when recording began, by ordinal. `None`: CUDA was not in use.
+    /// Bytes in use in each device's memory pool when the recording began, by ordinal. `None` if CUDA was not in use.
     used_before: Mutex<Option<Vec<(u32, u64)>>>,
     stream: Option<Mutex<CaptureStream>>,
     pub(super) dumps: Dumps,

@@ -1,4 +1,4 @@
-//! State machine of a scheduled recording, as torch.profiler's `schedule`.
+//! State machine of a scheduled recording, like torch.profiler's `schedule`.
 //!
 //! ```text
 //!      Wait ──Start──► Warmup ──Restart──► Active … LastActive
@@ -10,7 +10,7 @@
 use crate::error::Error;
 use crate::record::Leaves;
 
-/// In each cycle `wait` steps are not recorded, `warmup` steps are recorded and discarded, `active` steps are kept.
+/// In each cycle `wait` steps are not recorded, `warmup` steps are recorded and discarded, and `active` steps are kept.
 /// There are `repeat` cycles; 0 repeats until the session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {

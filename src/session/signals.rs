@@ -27,7 +27,7 @@ pub enum Signal {
     Alrm,
     /// `SIGWINCH`.
     Winch,
-    /// Another one that can be caught, by its number.
+    /// Another signal that can be caught, by its number.
     Number(i32),
 }
 
@@ -40,7 +40,7 @@ const NAMES: [(&str, Signal); 6] = [
     ("WINCH", Signal::Winch),
 ];
 
-/// `USR2`, `SIGUSR2` or a number.
+/// Parses `USR2`, `SIGUSR2` or a number.
 impl FromStr for Signal {
     type Err = Error;
 
@@ -84,7 +84,7 @@ mod supported {
     use crate::error::Error;
     use crate::session::{background, recording, say};
 
-    /// How often the flag is polled. Signals within one interval are one.
+    /// How often the flag is polled. Signals within one interval count as one.
     const INTERVAL: Duration = Duration::from_millis(100);
 
     impl Signal {

@@ -1,4 +1,4 @@
-//! memtrace's own threads: with all signals blocked, and every allocation on them is own memory.
+//! memtrace's own threads. All signals are blocked on them, and every allocation on them is own memory.
 //!
 //! They are created with `pthread_create`, because `std::thread` allocates on the new thread before it calls the
 //! closure.
@@ -34,7 +34,7 @@ pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
     }))
 }
 
-/// Sleeps for so long, or until the recording ends with its threads.
+/// Sleeps for this time, or until the recording ends and its threads have to end.
 pub(super) fn sleep(time: Duration) {
     ends::sleep(time);
 }
@@ -42,7 +42,7 @@ pub(super) fn sleep(time: Duration) {
 #[cfg(all(feature = "preload", target_os = "linux"))]
 pub(super) use ends::wait_for_all;
 
-/// Waiting for the ends of all threads, as the kernel sees them.
+/// Waits until all threads have ended from the kernel's view.
 #[cfg(all(feature = "preload", target_os = "linux"))]
 mod ends {
     use std::sync::atomic::{AtomicI32, Ordering};
@@ -51,7 +51,7 @@ mod ends {
 
     use crate::session::kernel_thread::{is_alive, this_thread};
 
-    /// More than there are at once. A place is free if its thread has ended.
+    /// More places than there are threads at once. A place is free if its thread has ended.
     static THREADS: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
     static SLEEPING: Mutex<()> = Mutex::new(());
     static WAKE: Condvar = Condvar::new();
@@ -71,7 +71,7 @@ mod ends {
         drop(WAKE.wait_timeout(sleeping, time));
     }
 
-    /// Waits until the kernel knows none of the threads any more, but not for ever.
+    /// Waits until the kernel no longer knows any of the threads, but at most for a fixed time.
     pub(in crate::session) fn wait_for_all() {
         let began = Instant::now();
         let is_left =
@@ -131,7 +131,7 @@ mod posix {
 
     const STACK: usize = 1 << 20;
 
-    /// A thread, which ends by itself if nobody joins it.
+    /// A thread. If nobody joins it, it ends by itself.
     #[derive(Debug)]
     pub(in crate::session) struct OwnThread(libc::pthread_t);
 
@@ -140,14 +140,14 @@ mod posix {
 
     impl OwnThread {
         pub(in crate::session) fn join(self) {
-            // SAFETY: nobody has joined or detached it, and nobody will: its owner is used up.
+            // SAFETY: nobody has joined or detached the thread, and nobody will, because its owner is consumed.
             unsafe { libc::pthread_join(ManuallyDrop::new(self).0, std::ptr::null_mut()) };
         }
     }
 
     impl Drop for OwnThread {
         fn drop(&mut self) {
-            // SAFETY: nobody has joined or detached it.
+            // SAFETY: nobody has joined or detached the thread.
             unsafe { libc::pthread_detach(self.0) };
         }
     }
@@ -169,7 +169,7 @@ mod posix {
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: `pthread_attr_init` initializes what it is given.
         unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
-        // SAFETY: the attributes are initialized. If the size is refused, the default is as good.
+        // SAFETY: the attributes are initialized. If the size is refused, the default size is good enough.
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
         let mut thread = MaybeUninit::uninit();
         // SAFETY: `run` takes ownership of the job; on failure no thread has it.

@@ -16,11 +16,11 @@ pub(crate) use loaded::loaded_objects;
 /// replaced at the same addresses, because the new object's addresses then have a number in their upper bits.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses. The first `loaded` objects are still loaded; the files of the others may have changed
+/// Resolves unique addresses. The first `loaded` objects are still loaded. The files of the others may have changed
 /// since.
 pub(crate) fn symbolize(addresses: &[u64], objects: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
-    // If another thread holds the lock, perhaps one that a fork left behind, work without the cache.
+    // If another thread holds the lock, the cache is not used. That thread may no longer exist after a fork.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
     let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
@@ -60,7 +60,7 @@ mod tests {
             symbols.frames.first().and_then(|frame| frame.function.clone()).unwrap_or_default()
         };
         assert!(function().contains("an_address_is_resolved_once"), "{}", function());
-        // What the cache says is what a second snapshot shows.
+        // A second snapshot shows what the cache says.
         let mut cache = CACHE.lock().unwrap();
         cache.as_mut().unwrap().get_mut(&here).unwrap().frames[0].function = Some("from the cache".to_owned());
         drop(cache);

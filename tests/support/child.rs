@@ -20,7 +20,7 @@ pub(crate) const AT_THE_END: &str = "the child's test passed";
 const PATIENCE_SECONDS: u32 = 240;
 
 unsafe extern "C" {
-    /// The kernel ends the process after this time, even if it waits for a lock.
+    /// The kernel ends the process after this time, even if the process waits for a lock.
     safe fn alarm(seconds: u32) -> u32;
 }
 
@@ -31,7 +31,8 @@ pub(crate) fn in_child(variables: &[(&str, &str)], body: impl FnOnce()) -> Ended
     ended(&mut command(variables)).well()
 }
 
-/// In a child, runs `body` and ends the process; elsewhere does nothing. For tests that start the child themselves.
+/// In a child, runs `body` and ends the process; elsewhere does nothing. It is for tests that start the child
+/// themselves.
 pub(crate) fn if_child(body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -45,7 +46,7 @@ pub(crate) fn if_child(body: impl FnOnce()) {
     std::process::exit(0);
 }
 
-/// Waits until the harness's thread sleeps, as it does until the test ends: then only the body allocates.
+/// Waits until the harness's thread sleeps, as it does until the test ends. Then only the body allocates.
 #[cfg(target_os = "linux")]
 fn harness_waits() {
     let stat = format!("/proc/self/task/{}/stat", std::process::id());
@@ -63,7 +64,7 @@ pub(crate) fn command(variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// The same for a copy of the test program, or from a thread that is not the test's.
+/// Like [`command`], for a copy of the test program, or from a thread that is not the test's.
 pub(crate) fn command_of(program: &Path, test: &str) -> Command {
     let mut command = self::program(program);
     // Quiet, because the harness would print the test's name first.
@@ -71,8 +72,8 @@ pub(crate) fn command_of(program: &Path, test: &str) -> Command {
     command
 }
 
-/// Copies the test program. Another process writes the copy: a test beside this one that forks would hold it open, and a program
-/// that is open for writing cannot be run.
+/// Copies the test program in another process. If this process wrote the copy, a test that forks at the same time would
+/// hold it open, and a program that is open for writing cannot be run.
 pub(crate) fn copy_of_this_program(to: &Path) {
     let status = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(to).status().unwrap();
     assert!(status.success(), "{status}");

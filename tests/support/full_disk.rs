@@ -1,4 +1,5 @@
-//! A library that a child preloads: calls for files in a folder fail as on a full disk. Its variables are in `full_disk.c`.
+//! A library that a child preloads. Calls for files in a folder fail as on a full disk. `full_disk.c` has its
+//! variables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use std::process::Command;
 pub(crate) enum Failing {
     /// One call.
     Once = 0,
-    /// One call, which writes half, and all after it.
+    /// One call, which writes half of its bytes, and all later calls.
     FromThenOn = 1,
-    /// None, but a signal comes first each time, and each write writes half.
+    /// None. But a signal interrupts each call first, and each write writes half of its bytes.
     Interrupted = 2,
 }
 

@@ -14,20 +14,21 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
 use memtrace::{DeviceView, Snapshot, SnapshotData, analysis};
 use tempfile::TempDir;
 
-/// Valid tags; the cutter takes the first byte modulo these and a few more.
+/// The number of valid tags. The cutter takes the first byte modulo this number and a few more.
 const TAGS: u8 = 48;
 const COMMIT: u8 = 17;
 const PART: u8 = 44;
-/// Flamegraphs are drawn only of captures up to this size, because inferno's time is not of interest.
+/// Flamegraphs are drawn only for captures up to this size, because inferno's time is not under test.
 const SMALL: usize = 1 << 12;
 
-/// A capture whose chunks come from the input: tag, two bytes of length, payload, repeatedly. The header and the
-/// checksums are valid, and a commit at the end makes the chunks count.
+/// A capture whose chunks come from the input: a tag, two bytes of length, and a payload, repeatedly. The header and
+/// the checksums are valid, and a commit at the end makes the chunks count.
 pub fn capture_of(input: &[u8]) -> Vec<u8> {
     capture_from(b"memtrace\x01\0\0\0".to_vec(), input)
 }
 
-/// Two parts of a stream, the older one first. The input begins with the length of the older one's chunks, in two bytes.
+/// Two parts of a stream, the older one first. The first two bytes of the input are the length of the older part's
+/// chunks.
 pub fn parts_of(input: &[u8]) -> [Vec<u8>; 2] {
     let (length, chunks) = input.split_first_chunk().unwrap_or((&[0, 0], &[]));
     let (older, newest) = chunks.split_at(usize::from(u16::from_le_bytes(*length)).min(chunks.len()));
@@ -50,7 +51,8 @@ fn capture_from(mut capture: Vec<u8>, input: &[u8]) -> Vec<u8> {
     capture
 }
 
-/// The input from which [`capture_of`] makes this capture, for seeds from real captures; which part of a stream it is, is left out.
+/// The input from which [`capture_of`] makes this capture, for seeds from real captures. The number of a stream's part
+/// is lost.
 pub fn input_of(capture: &[u8]) -> Vec<u8> {
     let (mut input, mut rest) = (Vec::new(), capture.get(12..).unwrap_or_default());
     while let Some((head, after)) = rest.split_first_chunk::<13>() {
@@ -156,7 +158,7 @@ fn exports(snapshot: &Snapshot, draw: bool) {
     }
 }
 
-/// An accepted capture can be written, read again, and is equal.
+/// Checks that an accepted capture can be written and read again, and is then equal.
 fn round_trip(snapshot: &Snapshot) {
     let path = new_file("memtrace");
     snapshot.write(&path).unwrap();
@@ -165,12 +167,12 @@ fn round_trip(snapshot: &Snapshot) {
     assert_eq!(**snapshot, *again);
 }
 
-/// A path without a file, for any number of processes.
+/// A path without a file, which is unique among any number of processes.
 fn new_file(end: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     FOLDER.path().join(format!("{}.{end}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// In memory where possible. The fuzzer is killed at its end and leaves the folder behind.
+/// The folder is in memory if possible. The fuzzer is killed at its end and leaves the folder behind.
 static FOLDER: LazyLock<TempDir> =
     LazyLock::new(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder"));

@@ -1,4 +1,5 @@
-//! A program of which every state follows from the number of its steps: what a recording has to be, wherever it was cut off.
+//! A program whose state follows from the number of its steps. So it is known what a recording must be, wherever it was
+//! cut off.
 
 /// The next random number.
 pub(crate) fn random(state: &mut u64) -> usize {
@@ -6,17 +7,17 @@ pub(crate) fn random(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// At most 20 blocks of 1 to 7 MiB.
+/// A program with at most 20 blocks of 1 to 7 MiB.
 pub(crate) struct KnownProgram {
     random: u64,
-    /// Of the live blocks, in MiB.
+    /// The sizes of the live blocks, in MiB.
     pub(crate) sizes: Vec<usize>,
 }
 
 pub(crate) enum KnownStep {
-    /// MiB of a new block, which is the last one.
+    /// Allocates a block of this many MiB, which becomes the last one.
     Alloc(usize),
-    /// The place of a block, which the last one takes.
+    /// Frees the block at this index; the last block takes its place.
     Free(usize),
 }
 

@@ -14,8 +14,8 @@ use memtrace::{Device, Session, SnapshotData};
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// One test at a time, because a recording covers the process and the harness runs tests in parallel. Afterwards the
-/// harness has finished the previous test, and tests that started since wait here.
+/// Lets one test run at a time, because a recording covers the process and the harness runs tests in parallel. When
+/// this returns, the harness has finished the previous test, and tests that have started since wait here.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -24,7 +24,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Waits until all other threads sleep, but not long: some have work of their own.
+/// Waits until all other threads sleep, but only for a short time, because some have work of their own.
 #[cfg(target_os = "linux")]
 fn all_others_sleep() {
     let began = std::time::Instant::now();
@@ -41,7 +41,7 @@ fn all_others_sleep() {
     }
 }
 
-/// Records blocks of 1 MiB or more: the harness has none, so all recorded blocks are the test's.
+/// Records blocks of 1 MiB or more. The harness has none, so all recorded blocks are the test's.
 pub(crate) fn record_large() -> Session {
     memtrace::builder().min_size(MIB).start().unwrap()
 }
@@ -64,7 +64,8 @@ pub(crate) fn records(snapshot: &SnapshotData) -> &[Record] {
     &cpu(snapshot).records
 }
 
-/// A thread that holds the CPU's ledger much of the time, until this is dropped: events of others have to wait for it.
+/// A thread that holds the CPU's ledger much of the time, until this is dropped. Events of other threads have to wait
+/// for it.
 #[derive(Debug)]
 pub(crate) struct Reader(&'static AtomicBool, Option<JoinHandle<()>>);
 
@@ -149,7 +150,7 @@ impl Raw {
     }
 
     fn of(start: *mut u8, layout: Layout) -> Self {
-        // Hides the block from the optimizer, which may remove a pair of alloc and dealloc.
+        // This hides the block from the optimizer, which may remove a pair of alloc and dealloc.
         Self { start: NonNull::new(std::hint::black_box(start)).unwrap(), layout }
     }
 }

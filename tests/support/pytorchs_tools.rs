@@ -1,4 +1,4 @@
-//! What PyTorch's tools for memory do, done with a recording; `docs/pytorch.md` has the same rows as a table.
+//! The functions of PyTorch's memory tools, done with a recording. `docs/pytorch.md` has the same rows as a table.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use memtrace::snapshot::{DeviceSnapshot, RecordKind};
 use memtrace::{DeviceView, Snapshot, read_operators};
 use serde_json::Value;
 
-/// `scope` is one that the program entered.
+/// Runs all checks. `scope` is a scope that the program entered.
 pub(crate) fn check(snapshot: &Snapshot, scope: &str, dir: &Path) {
     memory_snapshot(snapshot, dir);
     pytorch_mem_tracer(snapshot);
@@ -21,7 +21,7 @@ fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(memtrace::Device::Cpu).expect("the CPU is recorded")
 }
 
-/// Bytes of the peak whose blocks are known: what was allocated before the recording has no address.
+/// Bytes of the peak whose blocks are known. Memory from before the recording has no address.
 fn with_addresses(snapshot: &Snapshot) -> u64 {
     let view = DeviceView::of(snapshot, cpu(snapshot));
     let before = view.by(Key::Line).rows.iter().filter(|row| row.label == "(allocated before recording)");
@@ -62,7 +62,7 @@ fn pytorch_mem_tracer(snapshot: &Snapshot) {
     assert!(report.contains("\nPeak ") && report.contains("\nTotal allocated "), "{report}");
 }
 
-/// `summary`, `show_traces`, `save_stats` and `load`: memory operator by operator, four figures, and a file that is read again.
+/// `summary`, `show_traces`, `save_stats` and `load`: memory by operator, four figures, and a file that is read again.
 fn memory_tracker(snapshot: &Snapshot, dir: &Path) {
     let series = snapshot.operators();
     assert!(series.calls.len() > 20, "{} calls", series.calls.len());
@@ -79,7 +79,7 @@ fn memory_tracker(snapshot: &Snapshot, dir: &Path) {
     assert_eq!(figures.contains("Forward/backward boundary"), series.calls.iter().any(|call| call.is_backward));
 }
 
-/// `generate_memory_trace` with offsets: a row for each step, where the horizontal axis is bytes.
+/// `generate_memory_trace` with offsets: a row for each step, in which the horizontal axis is bytes.
 fn memory_trace(snapshot: &Snapshot, dir: &Path) {
     let trace = json(&snapshot.write(dir.join("tools.layout.json")).unwrap());
     let blocks: Vec<&Value> = events(&trace).filter(|event| event["ph"] == "X").collect();
@@ -106,7 +106,7 @@ fn chrome_trace(snapshot: &Snapshot, scope: &str, dir: &Path) {
     assert!(of("i").count() >= cpu(snapshot).records.len(), "an instant for each record");
 }
 
-/// `export_memory_timeline`: a picture, and both JSON forms; the parts of a moment add up to what was live.
+/// `export_memory_timeline`: a picture, and both JSON forms. The parts of a moment add up to its live bytes.
 fn memory_timeline(snapshot: &Snapshot, dir: &Path) {
     let picture = std::fs::read_to_string(snapshot.write(dir.join("tools.categories.svg")).unwrap()).unwrap();
     assert!(picture.contains("PARAMETER"), "categories have names");

@@ -1,5 +1,5 @@
 //! Seeds for the fuzz targets: captures of real recordings of each kind, whole and cut in the middle. They contain
-//! paths of this machine, so each user creates them anew.
+//! paths of this machine, so each user creates new ones.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn input_of_parts([older, newest]: [&[u8]; 2]) -> Vec<u8> {
     [&(older.len() as u16).to_le_bytes(), older, newest].concat()
 }
 
-/// A complete snapshot, one whose log lost its beginning, one of a sample, a stream, and a stream with gaps.
+/// A complete snapshot, a snapshot whose log lost its beginning, a sampled one, a stream, and a stream with gaps.
 fn captures(folder: &Path) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let small = || memtrace::builder().min_size(256);
     Ok(vec![
@@ -89,7 +89,8 @@ fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(names.filter(|name| name.len() > 8).map(<[u8]>::to_vec).collect())
 }
 
-/// Replaces paths by missing ones of the same length: reading debug information would take nearly all the time.
+/// Replaces paths with missing ones of the same length, because reading debug information would take nearly all the
+/// time.
 fn without_files(mut input: Vec<u8>, files: &[Vec<u8>]) -> Vec<u8> {
     for file in files {
         let places = input.windows(file.len()).enumerate().filter(|(_, part)| part == file);

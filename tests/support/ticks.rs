@@ -10,7 +10,8 @@ static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 const EACH: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
 
-/// Until this is dropped, the thread that made it is interrupted. What it waits for ends with EINTR: the handler restarts nothing.
+/// Until this is dropped, the thread that made it is interrupted. Its waits end with EINTR, because the handler
+/// restarts nothing.
 #[derive(Debug)]
 pub(crate) struct Ticks(libc::timer_t);
 
@@ -20,13 +21,13 @@ impl Ticks {
         // SAFETY: an event is plain data.
         let mut event: libc::sigevent = unsafe { zeroed() };
         (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_THREAD_ID, libc::SIGPROF);
-        // SAFETY: returns a number.
+        // SAFETY: it only returns a number.
         event.sigev_notify_thread_id = unsafe { libc::gettid() };
         let mut timer = null_mut();
-        // SAFETY: reads the event, and writes the timer.
+        // SAFETY: it reads the event and writes the timer; both are valid.
         assert_eq!(unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) }, 0);
         let each = libc::itimerspec { it_interval: EACH, it_value: EACH };
-        // SAFETY: the timer was just made; reads the times.
+        // SAFETY: the timer was just made; the call reads the times.
         assert_eq!(unsafe { libc::timer_settime(timer, 0, &raw const each, null_mut()) }, 0);
         Self(timer)
     }
@@ -44,7 +45,7 @@ impl Drop for Ticks {
     }
 }
 
-/// Counts signals. The handler stays: one may still be on its way when its timer is gone.
+/// Counts signals. The handler stays installed, because a signal may still arrive after its timer is deleted.
 fn handle() {
     extern "C" fn count(_: libc::c_int) {
         HANDLED.fetch_add(1, Relaxed);
@@ -52,6 +53,6 @@ fn handle() {
     // SAFETY: an action without flags is plain data.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = count as extern "C" fn(_) as usize;
-    // SAFETY: the handler does what handlers may.
+    // SAFETY: the handler only does what signal handlers may do.
     assert_eq!(unsafe { libc::sigaction(libc::SIGPROF, &raw const action, null_mut()) }, 0);
 }

@@ -1,4 +1,4 @@
-//! Files of others that lanes need, kept in the cache and nowhere else.
+//! Third-party files that lanes need, kept only in the cache.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use xshell::cmd;
 
 use crate::lane::{Run, output};
 
-/// A folder of the cache, which appears whole or not at all; `None` if `fetch` finds that it cannot be had.
+/// A folder of the cache, which appears complete or not at all. `None` if `fetch` finds that it is not available.
 pub(crate) fn cached(run: &Run, name: &Path, fetch: impl FnOnce(&Path) -> Result<bool>) -> Result<Option<PathBuf>> {
     let folder = run.cache()?.join(name);
     if folder.is_dir() {
@@ -40,7 +40,7 @@ pub(crate) fn debian(run: &Run, package: &str, sha256: &str, into: &Path) -> Res
     Ok(true)
 }
 
-/// The folder of programs of a Python environment with what `xtask/NAME/requirements.txt` lists.
+/// The `bin` folder of a Python environment with the packages in `xtask/NAME/requirements.txt`.
 pub(crate) fn python_environment(run: &Run, name: &str) -> Result<PathBuf> {
     let (shell, folder) = (&run.shell, run.cache()?.join(name));
     let requirements = run.root.join("xtask").join(name).join("requirements.txt");

@@ -1,11 +1,11 @@
-//! Assertions that print a line each and do not stop at the first failure.
+//! Checks that each print a line and do not stop at the first failure.
 
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
 
 use anyhow::{Result, bail, ensure};
 
-/// Counts the checks that passed and failed; [`end`](Self::end) fails if one did, or if there was none.
+/// Counts the checks that passed and failed. [`end`](Self::end) fails if one failed, or if there was none.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     passed: usize,
@@ -56,7 +56,7 @@ impl Checks {
         }
     }
 
-    /// Checks that a line fits; `what` describes it, as in "no line that ends with …".
+    /// Checks that a line satisfies `fits`; `what` describes the line, as in "no line that ends with …".
     pub(crate) fn line(&mut self, name: &str, output: &str, what: &str, fits: impl Fn(&str) -> bool) {
         match output.lines().find(|line| fits(line)) {
             Some(line) => self.ok(&format!("{name}: {}", line.trim())),
@@ -87,7 +87,7 @@ impl Checks {
     }
 }
 
-/// Shows what a script of checks printed; returns how many held.
+/// Prints the output of a script of checks; returns how many passed.
 pub(crate) fn counted(printed: &str) -> Result<usize> {
     print!("{printed}");
     let checks = printed.lines().filter(|line| line.starts_with("ok ")).count();

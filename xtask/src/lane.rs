@@ -58,14 +58,14 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(size: LaneSize) -> Result<Self> {
-        // Several checkouts may share a target folder, so the path at compile time may be another checkout's.
+        // Several checkouts may share a target folder, so the path from compile time may belong to another checkout.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&manifest).parent().context("xtask is in the repository")?.to_owned();
         let shell = Shell::new()?;
         shell.change_dir(&root);
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let target = std::path::absolute(target)?;
-        // Lanes change folder.
+        // An absolute path, because lanes change the folder.
         shell.set_var("CARGO_TARGET_DIR", &target);
         Ok(Self { size, shell, root, target, scratch: tempfile::tempdir()? })
     }
@@ -90,7 +90,7 @@ impl Run {
         SimulatedGpu::of(&kit, &self.target.join("simulated")).map_err(Error::msg)
     }
 
-    /// The command that README.md shows below the comment `<!-- mark -->`.
+    /// The command in README.md below the comment `<!-- mark -->`.
     pub(crate) fn readme_command(&self, mark: &str) -> Result<Cmd<'_>> {
         let readme = self.shell.read_file(self.root.join("README.md"))?;
         let found = readme.split(&format!("<!-- {mark} -->\n```sh\n")).nth(1).and_then(|after| after.lines().next());
@@ -100,7 +100,7 @@ impl Run {
     }
 }
 
-/// Genuine snapshots of PyTorch, in the folder that `MEMTRACE_PYTORCH_SNAPSHOTS` names; none without it.
+/// Genuine snapshots of PyTorch, from the folder that `MEMTRACE_PYTORCH_SNAPSHOTS` names; none if it is not set.
 pub(crate) fn genuine_snapshots() -> Result<Vec<PathBuf>> {
     let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(std::fs::read_dir).transpose()?;
     let mut files: Vec<PathBuf> = folder.into_iter().flatten().flatten().map(|entry| entry.path()).collect();

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether everything passed.
+/// Runs a command. Returns whether everything passed.
 fn command(words: &[&str]) -> Result<bool> {
     match words {
         [] | ["--help" | "-h" | "help"] => println!("{HELP}\n\nLanes:\n{}", table::list(lanes::LANES)),
@@ -60,8 +60,8 @@ fn command(words: &[&str]) -> Result<bool> {
     Ok(true)
 }
 
-/// Runs the quick tier in two processes. Many lanes keep one core busy, so together they take less time; cargo makes a build wait for
-/// another build in the same folder.
+/// Runs the quick tier in two processes. Many lanes keep only one core busy, so two processes take less time. Cargo
+/// makes a build wait for another build in the same folder.
 fn quick() -> Result<bool> {
     let first: Vec<_> = lanes::quick().into_iter().filter(|lane| !lanes::SECOND.contains(&lane.name)).collect();
     let mut output = tempfile::tempfile()?;

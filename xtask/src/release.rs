@@ -1,5 +1,5 @@
-//! `cargo xtask release --dry-run`: all of a release but publishing it. What is made lies in `release/` of the target folder.
-//! Publishing is a person's decision.
+//! `cargo xtask release --dry-run`: all steps of a release except publishing. The results are in `release/` of the
+//! target folder. Publishing is a person's decision.
 
 mod archive;
 mod crates;

@@ -38,7 +38,7 @@ impl LaneOutcome {
     }
 
     fn row(&self, revision: &str) -> String {
-        // What failed may name paths of this machine.
+        // An error may contain paths of this machine.
         let summary = self.result.as_ref().map_or("FAILED", String::as_str).replace('|', "\\|");
         format!("| {} | {} | {summary} | {} | {revision} |", self.name, self.tier.name(), self.seconds)
     }

@@ -1,4 +1,4 @@
-//! The repository's files, as git lists them: a check that walks them forgets none.
+//! The repository's files, as git lists them, so that a check of them misses none.
 
 use anyhow::{Result, ensure};
 use xshell::cmd;

@@ -1,4 +1,4 @@
-//! `baselines`: changed peaks of tests are shown and accepted, as snapshot tests do it; unused ones are removed.
+//! `baselines`: shows and accepts changed peaks of tests, as snapshot tests do; removes unused baselines.
 
 mod pending;
 mod prune;
@@ -123,7 +123,7 @@ fn update(paths: &[PathBuf]) -> Result<ExitCode, CommandFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `tests/model.peaks.txt: forward on cpu: 97.66 KiB → 102.5 KiB, +4.883 KiB`.
+/// For instance `tests/model.peaks.txt: forward on cpu: 97.66 KiB → 102.5 KiB, +4.883 KiB`.
 fn heading(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandFailure> {
     let known = read(&file.baselines)?.get(&entry.name, &entry.device).map(|known| known.peak);
     let change = match known {
@@ -152,7 +152,7 @@ fn shown(file: &PendingFile, entry: &BaselineEntry) -> Result<Vec<String>, Comma
     Ok(lines)
 }
 
-/// One of these letters; `None` at the end of the input.
+/// Reads one of these letters as the answer; `None` at the end of the input.
 fn answer(question: &str, letters: &[char]) -> Result<Option<char>, CommandFailure> {
     loop {
         output::print_shown(question)?;

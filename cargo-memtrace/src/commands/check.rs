@@ -1,5 +1,5 @@
-//! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not tell. Of several
-//! files, or a folder of them, each rank must hold each limit.
+//! `check`: exit code 1 if a recording's peak is over a limit or a scope leaks, 3 if the recording does not show
+//! whether it leaks. If several files or a folder are given, each rank must meet each limit.
 
 mod limits;
 mod outcome;

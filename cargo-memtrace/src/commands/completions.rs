@@ -1,4 +1,4 @@
-//! `completions`, from the same definitions as `--help`.
+//! `completions`: made from the same definitions as `--help`.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -19,7 +19,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(&CompletionsArgs { shell }: &CompletionsArgs) -> Result<(), CommandFailure> {
-    // In bash's script commands of a program with a hyphen are not found.
+    // Bash's script does not find the commands of a program whose name has a hyphen.
     let name = match shell {
         _ if called::is_alone() => called::name(),
         Shell::Bash => "cargo_memtrace",
@@ -34,7 +34,8 @@ pub(crate) fn run(&CompletionsArgs { shell }: &CompletionsArgs) -> Result<(), Co
     output::print_shown(&script)
 }
 
-/// Bash completes the words behind `cargo` with one function, which knows cargo's own commands only. This one stands in front of it.
+/// Bash completes the words after `cargo` with one function, which knows only cargo's own commands. This function is
+/// called before it.
 const BEHIND_CARGO: &str = r#"
 _cargo_or_memtrace() {
     if [[ "${COMP_WORDS[1]}" == memtrace && "${COMP_CWORD}" -gt 1 ]]; then

@@ -1,4 +1,4 @@
-//! What `run` says at the end of its program: of each recording one statement, and the answer of the program's own.
+//! What `run` prints when its program has ended: a statement for each recording, and the answer for the program's own.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
 use crate::{called, input, output};
 
-/// Completes and reports what the processes of a program recorded. `child` has ended; others may record on. With `children`, those that
-/// held at least so many bytes count, too.
+/// Completes and reports the recordings of a program's processes. `child` has ended; other processes may still record.
+/// With `children`, the recordings of child processes that held at least this many bytes count, too.
 pub(super) fn conclude(announced: &[Announced], child: u32, children: Option<u64>, is_newest: bool) {
     let answered = match children {
         Some(least) => largest(announced, child, least).map(|one| of_main(one, child, false)),
@@ -21,7 +21,7 @@ pub(super) fn conclude(announced: &[Announced], child: u32, children: Option<u64
     }
 }
 
-/// A program that executes another one has several recordings: the last is of what it became. Says where the others are.
+/// A program that executes another one has several recordings; the last one is returned. Says where the others are.
 fn last_of(announced: &[Announced], child: u32) -> Option<&Announced> {
     let main = announced.iter().rposition(|one| one.pid == child).unwrap_or(0);
     for (at, one) in announced.iter().enumerate().filter(|(at, _)| *at != main) {
@@ -31,12 +31,12 @@ fn last_of(announced: &[Announced], child: u32) -> Option<&Announced> {
     announced.get(main)
 }
 
-/// The recording of the process that held the most. Says where the others are, and removes those of processes that held less
-/// than `least`.
+/// The recording of the process that held the most. Says where the others are, and removes those of processes that held
+/// less than `least`.
 fn largest(announced: &[Announced], child: u32, least: u64) -> Option<&Announced> {
     let mut held: Vec<(u64, String, &Announced)> = announced.iter().filter_map(|one| held(one, child)).collect();
     held.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-    // One recording stays: somebody asked for it.
+    // At least one recording stays, because the user asked for one.
     let kept = held.iter().filter(|(bytes, ..)| *bytes >= least).count().max(1).min(held.len());
     let (kept, small) = held.split_at(kept);
     for (bytes, name, one) in kept {
@@ -50,8 +50,8 @@ fn largest(announced: &[Announced], child: u32, least: u64) -> Option<&Announced
     kept.first().map(|(.., one)| *one)
 }
 
-/// The most bytes that a process held on one device, and which process it was. `None` for one that records on, and for what is no
-/// recording of ours; both are said.
+/// The most bytes that a process held on one device, and the process. Says so and returns `None` if the process still
+/// records, or if the file is not memtrace's recording.
 fn held(one: &Announced, child: u32) -> Option<(u64, String, &Announced)> {
     let file = shown(&one.path);
     if !complete(one, child) {
@@ -67,7 +67,8 @@ fn held(one: &Announced, child: u32) -> Option<(u64, String, &Announced)> {
     Some((peak, format!("{} (process {})", read.data.process.program, one.pid), one))
 }
 
-/// Adds the names of functions, because the next build replaces the program that has them. False for a recording that goes on.
+/// Adds the names of functions, because the next build replaces the program that has them. False if the recording has
+/// not ended.
 fn complete(recorded: &Announced, child: u32) -> bool {
     let Announced { pid, path } = recorded;
     if *pid != child && !recordings::has_ended(path) {
@@ -81,7 +82,7 @@ fn complete(recorded: &Announced, child: u32) -> bool {
     true
 }
 
-/// The report's answer, where the recording is, and the next command; on the standard error.
+/// Prints the report's answer, where the recording is, and the next command, on the standard error.
 fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), CommandFailure> {
     let (pid, file) = (recorded.pid, shown(&recorded.path));
     let argument = quoted(&file);
@@ -92,7 +93,7 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
         ));
         return Ok(());
     }
-    // A pickle has no word for a CPU, so its answer would be about a GPU.
+    // A pickle has no CPU device, so its answer would be about a GPU.
     if !memtrace_core::is_capture(&recorded.path) {
         output::say(format!("recorded to {file}"));
         return Ok(());
@@ -113,16 +114,16 @@ fn of_main(recorded: &Announced, child: u32, is_newest: bool) -> Result<(), Comm
     Ok(())
 }
 
-/// Relative to the working directory, if it is below it.
+/// The path, relative to the working directory if it is below it.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
-/// As a shell takes it for one word.
+/// Quotes a file name, so that a shell reads it as one word.
 fn quoted(file: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./+,:@%=".contains(c);
-    // A name may look like an option.
+    // The name may look like an option.
     let file = if file.starts_with('-') { format!("./{file}") } else { file.to_owned() };
     if file.chars().all(is_plain) { file } else { format!("'{}'", file.replace('\'', "'\\''")) }
 }

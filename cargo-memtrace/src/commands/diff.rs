@@ -59,9 +59,9 @@ pub(crate) struct DiffArgs {
     job_after: Option<u32>,
 }
 
-/// What is compared with the other side: one recording, or several ranks.
+/// One side of the comparison: one recording, or several ranks.
 struct Side {
-    /// For errors.
+    /// The side's name in error messages.
     name: String,
     files: Vec<PathBuf>,
 }
@@ -81,7 +81,7 @@ impl Side {
     }
 }
 
-/// Before and after.
+/// The sides before and after the change.
 fn sides(args: &DiffArgs) -> Result<[Side; 2], CommandFailure> {
     let (before, after) = match (&args.files[..], &args.after[..]) {
         ([before, after], []) => (std::slice::from_ref(before), std::slice::from_ref(after)),

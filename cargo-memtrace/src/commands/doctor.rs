@@ -1,4 +1,4 @@
-//! `doctor`: what is installed, and what of a program can be recorded.
+//! `doctor`: what is installed, and which parts of a program can be recorded.
 
 use std::env;
 use std::ffi::OsStr;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The exit code is the check's: 0, 1 if something is not as expected, 2 if there is no GPU.
+/// The exit code is that of the check: 0, 1 if something is not as expected, 2 if there is no GPU.
 fn check_gpu() -> Result<ExitCode, CommandFailure> {
     let program = kit::file(&GPU_CHECK)?;
     let status = Command::new(&program).status();
@@ -61,7 +61,7 @@ fn of_machine() -> Vec<String> {
     lines
 }
 
-/// What of a program is recorded on this platform, and how far that was tested.
+/// Which parts of a program this platform records, and how far that was tested.
 fn recorded_here() -> &'static str {
     let (has_glibc, is_x86) = (cfg!(all(target_os = "linux", target_env = "gnu")), cfg!(target_arch = "x86_64"));
     match (has_glibc, is_x86, cfg!(target_arch = "aarch64")) {

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     one.all_read
 }
 
-/// In any order, because other commands take the recording first, and this one without it: the line is what is no file.
+/// Accepts any order, because other commands take the recording first, and this one may go without it. The argument
+/// that is no file is the line.
 fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> {
     let (mut files, mut lines): (Vec<PathBuf>, Vec<PathBuf>) = what.iter().cloned().partition(|path| path.exists());
     match (lines.pop(), &lines[..]) {
@@ -52,7 +53,7 @@ fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), Comman
             let all: Vec<String> = others.iter().chain([&last]).map(|path| path.display().to_string()).collect();
             Err(CommandFailure::usage(format!("No such file: {}; only one of them can be the line", all.join(", "))))
         }
-        // A line's name may be that of a file, too.
+        // A file may have the same name as a line.
         (None, _) => match files.pop() {
             Some(line) if !memtrace_core::is_capture(&line) && (line.is_file() || !files.is_empty()) => {
                 Ok((files, line))

@@ -47,7 +47,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// What `--to` takes: the formats of core with a name, and the tables.
+/// The values of `--to`: the core's formats that have a name, and the tables.
 fn formats() -> PossibleValuesParser {
     let formats = Format::with_names().map(|format| PossibleValue::new(format.name).help(format.tools));
     let tables = TableFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.tools()));
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Writes each recording into the folder of `--output`. One is in memory at a time.
+/// Writes each recording into the folder of `--output`. One recording is in memory at a time.
 fn several(args: &ExportArgs, target: &Target, files: &[PathBuf]) -> Result<(), CommandFailure> {
     let folder = folder(args, files)?;
     let mut unread = 0;
@@ -79,7 +79,8 @@ fn several(args: &ExportArgs, target: &Target, files: &[PathBuf]) -> Result<(), 
     ranks::all_read(unread, files.len())
 }
 
-/// The folder that is asked for. Recordings in other formats must not lie among the recordings: some of them would be read, too.
+/// The requested folder. It must not contain the recordings, because commands would then also read some of the exported
+/// files.
 fn folder(args: &ExportArgs, files: &[PathBuf]) -> Result<PathBuf, CommandFailure> {
     let folder = args.output.clone().filter(|folder| folder != Path::new("-") && !folder.is_file());
     let folder = folder.ok_or_else(|| {
@@ -97,7 +98,7 @@ fn folder(args: &ExportArgs, files: &[PathBuf]) -> Result<PathBuf, CommandFailur
     }
 }
 
-/// What a recording becomes.
+/// What a recording is written as.
 enum Target {
     /// A file with this end of its name.
     File(Box<dyn Export>, &'static str),
@@ -131,7 +132,7 @@ impl Target {
         Ok(Self::Tables(format))
     }
 
-    /// Where a recording goes in a folder for several. Tables have folders of their own there.
+    /// The path for a recording in a folder for several. Each recording's tables have a folder of their own there.
     fn within(&self, folder: &Path, recording: &Path) -> PathBuf {
         match self {
             Self::File(_, end) => folder.join(output::beside(recording, end).file_name().unwrap_or_default()),
@@ -153,7 +154,7 @@ impl Target {
     }
 }
 
-/// The format has no parts to leave out.
+/// The error for a format that has no parts to leave out.
 fn whole() -> CommandFailure {
     let formats = Format::with_names().filter(|format| format.at_most(0).is_some()).map(|format| format.name);
     let formats = formats.collect::<Vec<_>>().join(", ");

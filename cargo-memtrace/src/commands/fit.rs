@@ -1,4 +1,5 @@
-//! `fit`: whether a program fits on GPUs, from a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if undecided.
+//! `fit`: whether a program fits on GPUs, judged by a run on a simulated one. Exit code 0 if it does, 1 if not, 3 if
+//! undecided.
 
 mod arguments;
 mod available;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     let largest: Vec<Option<u64>> = (0..cards.len())
         .map(|card| search::largest(&vary.values, |value| tried.fits(value, card)))
         .collect::<Result<_, _>>()?;
-    // The largest value with which it fits on all, or else the smallest.
+    // The largest value with which the program fits on all cards, or else the smallest value.
     let fits_on_all = largest.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min());
     let value = fits_on_all.or_else(|| tried.found.keys().next().copied()).unwrap_or_default();
     if args.md {
@@ -76,13 +77,13 @@ impl Tried<'_> {
         Ok(self.found.get(&value).is_some_and(|judged| judged.fits_on(card)))
     }
 
-    /// What was live at the peak of the fullest GPU, by value.
+    /// The bytes that were live at the peak of the fullest GPU, by value.
     fn peaks(&self) -> Vec<(u64, u64)> {
         self.found.iter().map(|(value, judged)| (*value, judged.peak())).collect()
     }
 }
 
-/// A program that is to run on several cards has to fit on all. Where no card is named, nothing is asked.
+/// A program that is to run on several cards must fit on all of them. If no card is named, there is nothing to check.
 fn end(args: &FitArgs, judged: &Judged) -> Result<(), CommandFailure> {
     if args.is_of_all_cards() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `flamegraph`: an SVG of what held a moment.
+//! `flamegraph`: an SVG of the memory at a moment.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `growth`: what holds ever more. Exit code 0 if nothing grows, 1 if something does, 3 if that is undecided. Several files, or a
-//! folder of them, are ranks: one is in memory at a time.
+//! `growth`: what holds more and more memory. Exit code 0 if nothing grows, 1 if something does, 3 if this is
+//! undecided. Several files or a folder are ranks; one recording is in memory at a time.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -44,17 +44,17 @@ struct FileGrowth {
     /// Its rank or file; empty for a single recording.
     name: String,
     growth: Growth,
-    /// What a time window left out.
+    /// Notes on what a time window left out.
     notes: Vec<String>,
 }
 
 impl FileGrowth {
-    /// `rank 3: `
+    /// The prefix of a line, such as `rank 3: `.
     fn prefix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) }
     }
 
-    /// The fastest growth first, then what is undecided.
+    /// Sorts the fastest growth first, then undecided rows.
     fn order(&self) -> impl Ord + use<> {
         Reverse((self.growth.grows() == Some(true), self.growth.per_minute(), self.growth.grows().is_none()))
     }
@@ -104,7 +104,7 @@ fn growth_of(args: &GrowthArgs, recording: RecordingFile, name: String) -> Resul
     growth.map(|growth| FileGrowth { name, growth, notes: recording.notes }).ok_or(CommandFailure::Use(nothing))
 }
 
-/// The recordings, the fastest growth first, and why others were not judged.
+/// The recordings, the fastest growth first, and the reasons why other files were not judged.
 fn of_several(args: &GrowthArgs, files: &[PathBuf]) -> (Vec<FileGrowth>, Vec<String>) {
     let (mut all, mut unread) = (Vec::new(), Vec::new());
     for (path, file) in files.iter().zip(input::names_of(files)) {

@@ -1,4 +1,4 @@
-//! `leaks`: the report of the end.
+//! `leaks`: the report on the end of the recording.
 
 use clap::Args;
 use memtrace_core::analysis::Moment;

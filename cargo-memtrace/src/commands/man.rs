@@ -1,4 +1,4 @@
-//! `man`, from the same definitions as `--help`.
+//! `man`: made from the same definitions as `--help`.
 
 use clap::Args;
 
@@ -12,7 +12,7 @@ use crate::output;
   cargo memtrace man | man -l -")]
 pub(crate) struct ManArgs;
 
-/// The page of the tool, then those of its commands.
+/// Prints the tool's page, then the pages of its commands.
 pub(crate) fn run(_: &ManArgs) -> Result<(), CommandFailure> {
     let mut command = definition();
     command.build();

@@ -1,4 +1,4 @@
-//! The commands: each is a file here, with its arguments, its help and what it does, and a row of the list below.
+//! The commands. Each is a file here, with its arguments, its help and its code, and a row of the list below.
 
 mod advise;
 mod baselines;
@@ -47,7 +47,7 @@ struct Cli {
     command: Command,
 }
 
-/// The definition of the command line, in which the program has the name that the user calls it by.
+/// The definition of the command line. The program's name is the one by which the user calls it.
 fn definition() -> clap::Command {
     called::in_help(Cli::command())
 }
@@ -95,7 +95,7 @@ macro_rules! commands {
     };
 }
 
-// In the order of the help.
+// The commands, in the order of the help.
 commands! {
     Run(run::RunArgs),
     Test(test::TestArgs),

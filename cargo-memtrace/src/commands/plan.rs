@@ -1,4 +1,5 @@
-//! `plan`: the changes with which a program stays within a budget. Exit code 0 if there are such, 1 if not, 3 if the recording lacks memory.
+//! `plan`: the changes that keep a program within a budget. Exit code 0 if there are such changes, 1 if not, 3 if the
+//! recording lacks memory.
 
 use std::path::PathBuf;
 
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Bytes that may be live, and for a card the line that says why so many.
+/// The bytes that may be live, and for a card the line that explains this number.
 fn budget(device: &DeviceView<'_>, text: &str) -> Result<(u64, Option<String>), CommandFailure> {
     if let Some(card) = Card::named(text) {
         let fit = Fit::of(device, card);

@@ -1,4 +1,4 @@
-//! `replay`: what an allocator would reserve for a recording's requests, and where memory runs out.
+//! `replay`: what an allocator would reserve for a recording's requests, and where it would run out of memory.
 
 use clap::Args;
 use memtrace_core::analysis::{AllocatorModel, Curve, CurveColumn, WhatIf};
@@ -40,7 +40,7 @@ fn model(text: &str) -> Result<AllocatorModel, String> {
     text.parse().map_err(|error: memtrace_core::Error| error.to_string())
 }
 
-/// Columns of the curve in JSON.
+/// Number of columns of the curve in JSON.
 const COLUMNS: usize = 1000;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// The usual ones, and the program's own setting if it is none of these.
+/// The usual allocators, and the program's own setting if it is not among them.
 fn compared(device: &DeviceView<'_>) -> Vec<AllocatorModel> {
     let (own, mut all) = (device.own_allocator(), AllocatorModel::all());
     if !all.contains(&own) {
@@ -69,7 +69,7 @@ fn compared(device: &DeviceView<'_>) -> Vec<AllocatorModel> {
     all
 }
 
-/// The one that the answer is about: the first that is named, or else the one that the program runs on.
+/// The allocator that the answer is about: the first that the user named, or else the one that the program used.
 fn main_of<'a>(args: &ReplayArgs, device: &DeviceView<'_>, all: &'a [WhatIf]) -> &'a WhatIf {
     let own = all.iter().find(|found| args.allocator.is_empty() && found.model == device.own_allocator());
     own.unwrap_or(&all[0])

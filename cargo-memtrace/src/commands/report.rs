@@ -1,5 +1,5 @@
-//! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it. Of several files, or a folder of
-//! them, it compares the ranks.
+//! `report`: the answer and tables. `advise`, `leaks` and `temporaries` print parts of it. For several files, or a
+//! folder of them, it compares the ranks.
 
 mod ranks;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
     show(&reading, args.at.clone(), sections, |_| {})
 }
 
-/// Prints a report, or the part of it that is left in it.
+/// Prints a report that may have been reduced to some parts.
 pub(super) fn show(
     reading: &ReadingArgs,
     moment: Moment,

@@ -117,7 +117,7 @@ fn recorded(args: &RunArgs) -> Result<ExitStatus, CommandFailure> {
     Ok(status)
 }
 
-/// Where what a program prints goes if the standard output is for a verdict.
+/// Where the program's output goes if the standard output is needed for a verdict.
 #[derive(Clone, Copy)]
 pub(super) enum Output {
     OnStandardError,
@@ -129,11 +129,11 @@ pub(super) enum Output {
 pub(super) enum Ended {
     Well,
     WithFailure,
-    /// It did not, and was killed.
+    /// The program did not end in time, and was killed.
     ByLimit,
 }
 
-/// Builds, runs and records a program, and says nothing of the recording. Without a limit it may run forever.
+/// Builds, runs and records a program, and prints nothing about the recording. Without a limit it may run forever.
 pub(super) fn record(
     args: &RunArgs,
     file: &Path,
@@ -159,7 +159,7 @@ pub(super) fn record(
     })
 }
 
-/// A program that is built, and how it is started.
+/// A built program, and how to start it.
 struct Prepared {
     name: String,
     file: ProgramFile,
@@ -188,7 +188,7 @@ impl Prepared {
             output::say(format!("the runner in {runner} is not used: `run` starts the program itself"));
         }
         let mut command = Command::new(&program);
-        // As `cargo bench` calls it.
+        // With the argument that `cargo bench` passes.
         command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
         command.args(&args.args).envs(environment).envs(args.variables.iter().cloned());
         Ok(Self { name, file: ProgramFile::or_script(&program), command, preload_library: library })
@@ -212,7 +212,7 @@ impl Prepared {
         if is_preloaded {
             preload::preload(command, &library.file()?);
         }
-        // Of a library that the program is linked to, the preload library says so itself.
+        // If the program is linked to such a library, the preload library reports that itself.
         let is_said = is_preloaded && self.file.linked_allocator.is_some();
         if let Some(why) = self.file.hides_its_heap().filter(|_| !is_said) {
             output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
@@ -228,12 +228,12 @@ fn started(command: &mut Command) -> Result<Child, CommandFailure> {
     })
 }
 
-/// Whether the user has turned recording off, as the variable does for every program.
+/// Whether the user has turned recording off with the variable, which has this effect in every program.
 fn is_off() -> bool {
     std::env::var("MEMTRACE").is_ok_and(|value| ["off", "0", "false"].contains(&&*value.trim().to_lowercase()))
 }
 
-/// Says that a variable, which asks for something else, is not used.
+/// Says that a variable is not used, if its value asks for something else.
 fn not_used(name: &str, instead: &str) {
     let Some(value) = std::env::var_os(name) else { return };
     if !["", "1", "true", "on", "all"].contains(&value.to_string_lossy().trim()) {
@@ -241,14 +241,14 @@ fn not_used(name: &str, instead: &str) {
     }
 }
 
-/// The program would refuse it only when it runs.
+/// Checks the format now, because the program would refuse it only when it runs.
 fn check_format(path: &Path) -> Result<(), CommandFailure> {
     let text = path.to_str().ok_or_else(|| CommandFailure::usage(format!("{} is not UTF-8 text", path.display())))?;
     Format::of(Path::new(text))?;
     Ok(())
 }
 
-/// The variable's value. Where nobody wrote a pattern, nothing in the path is one.
+/// The variable's value. If the user gave no pattern, `%` in the path is literal.
 fn pattern(reserved: &ReservedName, args: &RunArgs) -> OsString {
     match (&args.out, reserved.path.to_str()) {
         (None, Some(path)) => path.replace('%', "%%").into(),
@@ -270,13 +270,13 @@ fn settings(command: &mut Command, args: &RunArgs) {
     }
 }
 
-/// Waits for the program. Signals that ask this command to end go to the program, which decides.
+/// Waits for the program. Signals that ask this command to end go to the program, which decides whether to end.
 fn wait(mut child: Child) -> Result<ExitStatus, CommandFailure> {
     let _forwarded = signals::forward_to(child.id()).map_err(|error| CommandFailure::usage(error.to_string()))?;
     child.wait().map_err(|error| CommandFailure::usage(format!("the program did not end: {error}")))
 }
 
-/// The same for so long; then the program is killed.
+/// Like [`wait`], but at most for this time; then the program is killed.
 fn wait_at_most(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, CommandFailure> {
     let failed = |error: io::Error| CommandFailure::usage(format!("the program did not end: {error}"));
     let _forwarded = signals::forward_to(child.id()).map_err(failed)?;
@@ -291,7 +291,7 @@ fn wait_at_most(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>,
     Ok(None)
 }
 
-/// Why, what the kernel knows instead, and the lines that record the heap of a Rust program.
+/// Says why nothing was recorded, what the kernel knows instead, and which lines record the heap of a Rust program.
 fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     if file.has_memtrace {
         let name = called::name();
@@ -322,7 +322,7 @@ fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     ]);
 }
 
-/// The version as a requirement: 0.1 for 0.1.0.
+/// The version as a requirement, such as 0.1 for 0.1.0.
 fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
 }

@@ -1,4 +1,4 @@
-//! `test`: cargo's tests, each program on a real GPU or a simulated one.
+//! `test`: runs cargo's tests, each test program on a real or a simulated GPU.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
@@ -42,20 +42,20 @@ pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     command.env(runner_variable()?, kit::file(&TEST_RUNNER)?);
     if let Some(memory) = &args.simulate {
         command.envs(kit::simulated_gpu(memory, true)?).env("MEMTRACE_GPU", "simulated");
-        // As `run` builds there, so that both share what is built.
+        // The same variables as in `run`, so that both share what is built.
         command.envs(["dev", "release"].into_iter().flat_map(build::with_names));
     }
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     Ok(signals::end_as(status))
 }
 
-/// As nextest spells it: its own `--profile` is another thing.
+/// The options as nextest spells them, because its own `--profile` has another meaning.
 fn selected(args: &CargoArgs, nextest: bool) -> impl Iterator<Item = String> {
     let spelled = move |arg: String| if nextest && arg == "--profile" { "--cargo-profile".to_owned() } else { arg };
     build::selection(args).into_iter().map(spelled)
 }
 
-/// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.
+/// `CARGO_TARGET_<TRIPLE>_RUNNER` for this machine.
 fn runner_variable() -> Result<OsString, CommandFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let host = host(&mut Command::new(rustc)).map_err(|error| CommandFailure::usage(error.to_string()))?;

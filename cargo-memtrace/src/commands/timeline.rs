@@ -70,7 +70,7 @@ fn rows_as_json(device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
     format!("{value:#}\n")
 }
 
-/// Two lines for each key: its name with its maximum, and its bytes over time, all at one scale.
+/// Two lines for each key: its name with its maximum, and its bytes over time. All keys have one scale.
 fn rows_of(device: &DeviceSnapshot, timeline: &KeyTimeline) -> Vec<String> {
     let largest = timeline.rows.iter().map(|row| row.highest).max().unwrap_or(0).max(1);
     let mut lines = vec![format!(
@@ -106,7 +106,7 @@ fn title(device: &DeviceSnapshot) -> String {
     format!("Live on {} over time; the peak is {}", device.device, Bytes(device.peak.total()))
 }
 
-/// Columns of eighths of a character; the highest of each column counts.
+/// Draws columns in eighths of a character. The highest value of each column counts.
 pub(super) fn picture(title: &str, curve: &Curve) -> String {
     let Curve { from_ns, to_ns, columns } = curve;
     let peak = columns.iter().map(|column| column.highest).max().unwrap_or(0).max(1);

@@ -1,12 +1,13 @@
-//! `top`: who holds memory now, in programs that are still running. Their recordings are read again as they grow.
+//! `top`: who holds memory now, in programs that are still running. It reads their recordings again as they grow. Each
+//! reading of the files is a *look*.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `targets` | which files are meant: named ones, a folder's, those that a process writes |
+//! | `targets` | which files are watched: named ones, a folder's, those that a process writes |
 //! | `watch` | reads files that have grown, on a thread of its own |
-//! | `view` | what keys have chosen, and the screen as lines |
+//! | `view` | the choices made with keys, and the screen as lines |
 //! | `terminal` | keys and lines on a real terminal |
-//! | `live` | all of it, until the programs end or somebody ends it |
+//! | `live` | all of it, until the programs end or the user ends it |
 
 mod live;
 mod targets;

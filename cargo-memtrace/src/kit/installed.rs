@@ -1,4 +1,4 @@
-//! A kit that was installed with this program, as archives and Python's wheel have it: no compiler is needed then. It lies in
+//! A kit that was installed with this program, as in archives and Python's wheel. It needs no compiler. It lies in
 //! `../lib/memtrace` beside the program's folder and has a folder for each part, named as in the cache.
 
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use memtrace_runner::kit::KitPart;
 
 use crate::failure::CommandFailure;
 
-/// Names the version of memtrace that the kit was made with.
+/// The file that names the kit's version of memtrace.
 const VERSION_FILE: &str = "VERSION";
 
-/// The part's folder, if it was installed. A kit of another version is an error: its recordings may not be readable.
+/// The part's folder, if it was installed. A kit of another version is an error, because its recordings may not be
+/// readable.
 pub(super) fn part(part: &KitPart) -> Result<Option<PathBuf>, CommandFailure> {
-    // The file behind a symbolic link, so that a link elsewhere finds its kit.
+    // The file behind a symbolic link, so that a link in another folder finds its kit.
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     program.map_or(Ok(None), |program| part_beside(&program, part))
 }

@@ -33,14 +33,14 @@ pub(super) fn root() -> Result<PathBuf, CommandFailure> {
     fs::create_dir_all(&cache).map_err(failed)?;
     let new = tempfile::Builder::new().prefix(".kit-").tempdir_in(cache).map_err(failed)?;
     make(new.path())?;
-    // It appears whole. Another process may have been first.
+    // The folder appears whole. Another process may have been first.
     match fs::rename(new.path(), &root) {
         Err(error) if !root.is_dir() => Err(failed(error)),
         _ => Ok(root),
     }
 }
 
-/// The folder with the sources, if nothing must be fetched for it.
+/// The folder with the sources, if nothing has to be fetched.
 pub(super) fn root_at_hand() -> Option<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     let has_all = PACKAGES.iter().all(|(_, folder)| repository.join(folder).join("Cargo.toml").exists());
@@ -51,7 +51,7 @@ fn copied_root() -> Result<PathBuf, CommandFailure> {
     Ok(cache().map_err(CommandFailure::Use)?.join(format!("kit-{VERSION}")))
 }
 
-/// Has cargo fetch the packages, and copies them.
+/// Lets cargo fetch the packages, and copies them.
 fn make(root: &Path) -> Result<(), CommandFailure> {
     let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
     let manifest = root.join("fetch/Cargo.toml");
@@ -75,7 +75,7 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     let workspace =
         format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\nexclude = [\"fetch\"]\n", members.join(", "));
     fs::write(root.join("Cargo.toml"), workspace).map_err(failed)?;
-    // The parts are kept by their sources, and the versions are among them.
+    // The cache keeps the parts by their sources, which include the versions.
     let mut lock = Command::new(cargo());
     match lock.args(["generate-lockfile", "--quiet"]).current_dir(root).status() {
         Ok(status) if status.success() => Ok(()),
@@ -83,7 +83,7 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-/// Copies a folder, but not what cargo built in it.
+/// Copies a folder without cargo's build output.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,5 +1,5 @@
-//! CSV with a header (RFC 4180, but with line feeds). A missing value is empty, an empty text is `""`. [`csv::text`] keeps
-//! spreadsheets from computing texts.
+//! CSV with a header (RFC 4180, but with line feeds). A missing value is empty, an empty text is `""`. [`csv::text`]
+//! keeps spreadsheets from evaluating texts as formulas.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,5 @@
-//! Parquet: Snappy, texts by dictionary, rising numbers as differences. Row groups bound the memory.
+//! Parquet with Snappy compression, dictionaries for texts, and differences for rising numbers. Row groups limit the
+//! memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -96,7 +97,7 @@ fn failed(error: ParquetError) -> io::Error {
     io::Error::other(error)
 }
 
-/// Values of a row group: those that are not null, and for each row 0 for null or 1.
+/// The values of a row group that are not null, and for each row 0 for null or 1.
 struct Buffer<T> {
     values: Vec<T>,
     levels: Vec<i16>,

@@ -1,6 +1,6 @@
 //! The tables and their rows.
 
-/// A table, and the function that writes a row of it: of each column its name, its kind and its value.
+/// Defines a table and the function that writes a row of it, from the name, kind and value of each column.
 macro_rules! table {
     ($table:ident = $name:literal, $row:ident($($parameters:tt)*) {
         $($column:ident: $kind:ident = $value:expr,)*

@@ -7,7 +7,7 @@ use memtrace_core::snapshot::SnapshotData;
 /// The version of the tables.
 pub(crate) const VERSION: i64 = 1;
 
-/// A recording with what its tables say of it.
+/// A recording, with what its tables say about it.
 pub(crate) struct RunTables<'a> {
     pub(crate) data: &'a SnapshotData,
     pub(crate) recording: &'a Path,
@@ -15,8 +15,8 @@ pub(crate) struct RunTables<'a> {
 }
 
 impl RunTables<'_> {
-    /// The name of the run: program, start, process and length, which no two recordings have in common, not even a dump and
-    /// the end of one process; for a recording without a start, the file's name.
+    /// The run's name: program, start, process and length. No two recordings share these, not even a dump and the end
+    /// of one process. A recording without a start has the file's name.
     pub(super) fn name(&self) -> String {
         let process = &self.data.process;
         let name = if process.started_unix_us == 0 {

@@ -1,4 +1,4 @@
-//! The tables are read back: as Parquet by the library, as CSV by a small reader here.
+//! Reads the tables back: Parquet with the library, CSV with a small reader here.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use parquet::record::Field;
 use super::rows::TABLES;
 use super::{RunTables, TableFormat};
 
-/// TableRows by column.
+/// Rows of a table, by column.
 type TableRows = Vec<BTreeMap<String, String>>;
 
 pub(crate) fn small() -> SnapshotData {
@@ -38,7 +38,7 @@ fn from_parquet(path: &Path) -> TableRows {
     let cells = |(name, field): (&String, &Field)| match field {
         Field::Null => None,
         Field::Str(text) => Some((name.clone(), text.clone())),
-        // Rust's tests of times want the number.
+        // Rust's tests of time columns need the number.
         Field::TimestampMicros(number) => Some((name.clone(), number.to_string())),
         field => Some((name.clone(), field.to_string())),
     };
@@ -178,7 +178,7 @@ fn a_run_is_exported_once_and_leaves_nothing_else() {
     let mut dump = data.clone();
     dump.process.duration_ns += 5_000_000;
     assert_ne!(write(&dump, TableFormat::Csv, folder.path()), path);
-    // Recordings that name no process, such as pickles, have their file's name.
+    // Recordings that do not name a process, such as pickles, use their file's name.
     let mut unknown = data.clone();
     unknown.process = Default::default();
     let path = write(&unknown, TableFormat::Csv, folder.path());

@@ -1,11 +1,11 @@
-//! What a change of the program takes out of a log.
+//! Absences: blocks that a change of the program removes from a log.
 
 use std::num::NonZeroU64;
 
-/// Bytes that are added to the total from this record on.
+/// A change of the total: bytes that are added from a record on.
 pub(super) type LogChange = (usize, i64);
 
-/// A block that is gone from one record to another: to the end of the log if that is [`usize::MAX`].
+/// A block that is absent from record `from` up to record `until`. [`usize::MAX`] stands for the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence {
     pub(super) seq: NonZeroU64,

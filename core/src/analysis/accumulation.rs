@@ -1,4 +1,4 @@
-//! Memory that accumulates: lines whose blocks stay, repetition after repetition, for as long as the program goes on.
+//! Memory that accumulates: lines that leave more live blocks with each repetition, for as long as the program runs.
 
 use super::breakdown::at;
 use super::labels::{Labels, line_label};
@@ -7,9 +7,9 @@ use crate::hashed::{HashMap, HashSet};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, LogPosition, NEVER, Record, StackId};
 
-/// Repetitions, and all allocations since the first of them, are looked at in this number of equal parts.
+/// The repetitions of a line are divided into this many equal parts, and so are all allocations since its first.
 const PARTS: usize = 8;
-/// In so many parts of all allocations a line leaves something.
+/// The fewest parts in which a line that accumulates leaves blocks.
 const MOST_PARTS: usize = 6;
 
 /// A line whose blocks accumulate.
@@ -19,22 +19,22 @@ pub struct AccumulatingLine {
     pub line: String,
     /// How often it allocated.
     pub repetitions: usize,
-    /// The blocks that were live when it allocated for the last time, in the order of their allocation. Those from before
-    /// the log have neither an address nor a time.
+    /// Blocks that were live when the line allocated for the last time, in the order of their allocation. Blocks from
+    /// before the log have neither an address nor a time.
     pub stays: Vec<Block>,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
-    /// The bytes of those of them that are live at the end.
+    /// The bytes of those blocks that are still live at the end.
     pub bytes_at_end: u64,
 }
 
-/// The lines at which memory accumulates, those with most bytes first. Blocks that a sample stands for do not count, nor
-/// do parameters, optimizer state, and caches of keys and values, which are meant to stay.
+/// The lines at which memory accumulates, most bytes first. Sampled blocks do not count. Parameters, optimizer state,
+/// and caches of keys and values do not count either, because they are meant to stay.
 pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     let last = device.categories().lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (String, Vec<Allocated<'_>>)| {
         let module = line.strip_prefix('(').and_then(|line| line.strip_suffix(')'));
-        // An interpreter's blocks are objects of a program whose lines nobody knows.
+        // An interpreter's blocks are objects of a program whose lines are unknown.
         if module.is_some_and(is_interpreter) || !is_repeated(device.data(), &lives) {
             return None;
         }
@@ -51,8 +51,8 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     lines
 }
 
-/// The allocations of the lines that may accumulate. Most lines leave nothing, so theirs are not gathered. `last` is the
-/// number of the last block of all.
+/// The allocations of the lines that may accumulate. Most lines leave nothing, so their allocations are not collected.
+/// `last` is the number of the log's last block.
 fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, Vec<Allocated<'a>>)> {
     let categories = device.categories();
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
@@ -80,15 +80,14 @@ fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, V
     labels.names().zip(by_line).filter_map(|(name, lives)| Some((name.to_owned(), lives?))).collect()
 }
 
-/// An allocation of a line.
 #[derive(Clone, Copy)]
 struct Allocated<'a> {
     life: &'a HintedLifetime,
-    /// The backward pass, or the step of an optimizer, that it is part of, by where that begins.
+    /// The backward pass or optimizer step that it belongs to, identified by where that begins.
     pass: Option<LogPosition>,
 }
 
-/// In which parts of all allocations since its first a line, or a call stack, left something.
+/// Parts in which a line or a call stack left blocks. They begin at its first allocation.
 #[derive(Clone, Copy, Default)]
 struct Spread {
     first: Option<u64>,
@@ -104,14 +103,14 @@ impl Spread {
         spread
     }
 
-    /// In the order of allocation.
+    /// To be called in the order of allocation.
     fn allocates(&mut self, life: &HintedLifetime) {
         self.first.get_or_insert(life.seq.get());
         self.newest = life.from;
     }
 
-    /// After all have been allocated: is it one that was live when the newest was? `last` is the number of the last block
-    /// of all.
+    /// To be called for each block after all of them were allocated. Notes the part of a block that was live when the
+    /// newest one was allocated. `last` is the number of the log's last block.
     fn is_left(&mut self, life: &HintedLifetime, last: u64) {
         if let Some(first) = self.first.filter(|_| life.is_live_at(self.newest)) {
             let since_first = |seq: u64| u128::from(seq.saturating_sub(first));
@@ -125,7 +124,7 @@ impl Spread {
     }
 }
 
-/// The number of each allocation's repetition, and how many there are. A pass is one, however often it allocates.
+/// The repetition number of each allocation, and the number of repetitions. A pass is one, however often it allocates.
 fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
     let (mut of_pass, mut count) = (HashMap::default(), 0);
     let mut next = || {
@@ -139,7 +138,7 @@ fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
     (lives.iter().map(number).collect(), count)
 }
 
-/// Has one call of the line as many repetitions as it takes? One long statement has many calls.
+/// Whether one call of the line has enough repetitions. A long statement contains many calls.
 fn is_repeated(data: &Attribution<'_>, lives: &[Allocated<'_>]) -> bool {
     let mut calls: HashMap<StackId, Option<*const Frame>> = HashMap::default();
     let call_of = |stack| match allocation_site(data, stack) {
@@ -161,8 +160,8 @@ fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {
     record.map_or(Block { seq: Some(seq), size, stack, context, thread, ..Block::default() }, Record::block)
 }
 
-/// How often a line allocated, and what stays: all of it, or else of those of its call stacks that accumulate. What has no
-/// names is no line.
+/// How often a line allocated, and the blocks that stay. If the whole line does not accumulate, only the call stacks
+/// that do count. Allocations without names form no line.
 fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(usize, Vec<&HintedLifetime>)> {
     if is_line && let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
@@ -177,7 +176,8 @@ fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(u
     })
 }
 
-/// What stays, if it accumulates. `lives` are in the order of their allocation, `last` is the number of the last block of all.
+/// Blocks that stay, if they accumulate. `lives` are in the order of their allocation. `last` is the number of the
+/// log's last block.
 fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedLifetime>> {
     let newest = lives.last()?;
     let stays = |one: &&Allocated<'_>| one.life.is_live_at(newest.life.from);
@@ -192,7 +192,7 @@ fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedL
     for (number, _) in numbers.iter().zip(lives).filter(|(_, one)| stays(one)) {
         parts[number * PARTS / count] = true;
     }
-    // One block at least of each part but the first must stay.
+    // Each part except the first must leave at least one block.
     if !parts.iter().skip(1).all(|part| *part) {
         return None;
     }

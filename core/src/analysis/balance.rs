@@ -1,5 +1,5 @@
-//! Balance of a device: its used memory, as the driver reports it, split into rows that add up to it; of the heap's device the
-//! resident memory of the process.
+//! Balance of a device: the used memory that the driver reports, split into rows that add up to it. For the CPU, the
+//! total is the resident memory of the process.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,41 @@ use crate::attribute::library;
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, MemoryKind};
 
-/// What a row of a balance stands for.
+/// What a row of a balance counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BalanceItem {
-    /// Live recorded blocks of the program.
+    /// The program's live recorded blocks.
     Live(MemoryKind),
     /// Live recorded blocks that a native library allocated itself.
     Library(String),
-    /// In use from the pool before the recording began.
+    /// Memory in use from the pool before the recording began.
     Before,
     /// Rounding of blocks by pools.
     Rounding,
-    /// In use from pools, but neither recorded nor explained; negative if too much was recorded.
+    /// Memory in use from pools that is neither recorded nor explained; negative if too much was recorded.
     NotSeen,
-    /// Reserved by pools and unused.
+    /// Memory that pools reserved and do not use.
     PoolSlack,
-    /// Reserved for graphs and unused.
+    /// Memory that is reserved for graphs and unused.
     GraphSlack,
     /// Unused parts of segments of `cuMemAlloc`.
     ClassicSlack,
-    /// Of an integrated device: page cache that Linux gives back to who asks for memory.
+    /// Page cache that Linux gives back to programs that need memory. Integrated GPUs only.
     PageCache,
-    /// Of an integrated device: this process's own resident memory.
+    /// This process's own resident memory. Integrated GPUs only.
     Process,
-    /// Live blocks of the heap that are smaller than the threshold.
+    /// Live heap blocks that are smaller than the threshold.
     Smaller,
-    /// Parts of live blocks of the heap that are not in physical memory; negative.
+    /// Parts of live heap blocks that are not in physical memory; negative.
     Untouched,
-    /// What allocators hold beside live blocks: freed memory, and what they write around each block.
+    /// What allocators hold besides live blocks: freed memory, and the data that they store around each block.
     Kept,
-    /// Mapped files of data.
+    /// Mapped data files.
     Files,
     /// The program and its libraries.
     Code,
-    /// Stacks of threads.
+    /// Thread stacks.
     Stacks,
     /// memtrace's own memory.
     Own,
@@ -57,23 +57,24 @@ pub enum BalanceItem {
 /// A row of a balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceRow {
-    /// What it stands for.
+    /// What the row counts.
     pub item: BalanceItem,
     /// Its bytes.
     pub bytes: i64,
 }
 
-/// A device's memory when the snapshot was taken; that of the process at the reading when most was resident.
+/// A device's memory when the snapshot was taken, or the process's memory at the reading with the most resident memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Balance {
     /// Total bytes of the device; `None` for the process.
     pub total: Option<u64>,
-    /// Bytes that are not free, as all processes see them (`cuMemGetInfo`); resident bytes of the process.
+    /// Bytes that are not free, of all processes (`cuMemGetInfo`). For the process: its resident bytes.
     pub used: u64,
-    /// Bytes that programs can get, with the page cache that Linux gives back (`MemAvailable`); `None` but for an integrated device.
+    /// Bytes that programs can get, including the page cache that Linux gives back (`MemAvailable`). `None` except for
+    /// integrated GPUs.
     pub available: Option<u64>,
-    /// They add up to `used`.
+    /// The rows; they add up to `used`.
     pub rows: Vec<BalanceRow>,
 }
 
@@ -126,7 +127,7 @@ fn live_rows(device: &DeviceView<'_>) -> Vec<BalanceRow> {
     rows
 }
 
-/// The pools' statistics less what was recorded from them.
+/// The pools' statistics, minus the blocks that were recorded from them.
 fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
     let memory = device.memory.unwrap_or_default();
@@ -140,7 +141,7 @@ fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
     ]
 }
 
-/// Unused bytes in the segments that hold only blocks of `cuMemAlloc`.
+/// Unused bytes in the segments that contain only blocks of `cuMemAlloc`.
 fn classic_slack(device: &DeviceSnapshot) -> u64 {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let blocks = by_address(&device.live);

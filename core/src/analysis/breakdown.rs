@@ -9,35 +9,35 @@ use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
 
-/// Label of the same in a sample without small blocks, where such memory may as well be missing from the sample.
+/// The label used instead of [`BEFORE_RECORDING`] if a sample has no small blocks: such memory may also be missing from
+/// the sample.
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
 
-/// The label of the bytes that none of these blocks counts for.
+/// The label of the bytes that these blocks do not account for.
 pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'static str {
     if device.stand_for_small(blocks) { BEFORE_RECORDING } else { NOT_IN_SAMPLE }
 }
 
 impl DeviceView<'_> {
-    /// What was live at the peak, by this key.
+    /// Memory that was live at the peak, by this key.
     pub fn by(&self, key: Key) -> &Breakdown {
         self.tables[key as usize].get_or_init(|| of_set(&self.at_peak(), key))
     }
 }
 
-/// Label of the blocks below the threshold.
 pub(crate) fn below_label(data: &SnapshotData) -> String {
     format!("(blocks smaller than {})", crate::units::round(data.settings.min_size))
 }
 
 impl<'r> LiveSet<'r> {
-    /// Bytes that no block counts for, with their labels in parentheses.
+    /// Bytes that no block accounts for, with their labels in parentheses.
     pub(crate) fn rest(&self) -> impl Iterator<Item = (String, u64)> {
         let before = label_of_rest(self.device, &self.blocks).to_owned();
         let rest = [(before, self.not_recorded), (below_label(self.device.data()), self.below_threshold)];
         rest.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// What was live, by this key.
+    /// Live memory, by this key.
     pub fn by(&self, key: Key) -> Cow<'r, Breakdown> {
         if self.is_peak() { Cow::Borrowed(self.device.by(key)) } else { Cow::Owned(of_set(self, key)) }
     }
@@ -54,7 +54,7 @@ pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
-/// The operator that allocated more than half of a row by this key, or else "the backward pass".
+/// The operator that allocated more than half of a row of this key's table, or else "the backward pass".
 pub(crate) fn operator_of_row(live: &LiveSet<'_>, key: Key, line: &Row) -> Option<String> {
     let data = live.device.data();
     let mut lines = Labels::by(live.device, key, live.time_ns);
@@ -68,7 +68,7 @@ pub(crate) fn operator_of_row(live: &LiveSet<'_>, key: Key, line: &Row) -> Optio
     most_by(operator_label).or_else(|| most_by(pass_label))
 }
 
-/// Adds the rows of what was not recorded; sorts and sums.
+/// Adds the rows of unrecorded memory, sorts all rows, and sums them.
 fn with_rest(live: &LiveSet<'_>, mut rows: Vec<Row>) -> Breakdown {
     for (label, bytes) in live.rest() {
         if let Some(row) = rows.iter_mut().find(|row| row.label == label) {
@@ -81,13 +81,13 @@ fn with_rest(live: &LiveSet<'_>, mut rows: Vec<Row>) -> Breakdown {
     Breakdown { rows: sorted(rows), total }
 }
 
-/// The largest first, then by label.
+/// Sorts rows: the largest first, then by label.
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
     rows
 }
 
-/// The blocks' rows, in the order in which their labels occur.
+/// The rows of these blocks, in the order in which their labels first occur.
 pub(super) fn summed<'a, 'b>(
     blocks: impl Iterator<Item = (&'b Block, Weight)>,
     labels: &mut Labels<'a>,
@@ -100,7 +100,7 @@ pub(super) fn summed<'a, 'b>(
     labels.names().zip(sums).map(|(label, sum)| sum.row(label)).collect()
 }
 
-/// The value of a number, made if it is new.
+/// The value at this index, created if it is new.
 pub(super) fn at<T: Default>(values: &mut Vec<T>, number: usize) -> &mut T {
     values.resize_with(values.len().max(number + 1), T::default);
     &mut values[number]

@@ -29,7 +29,8 @@ impl CategoryBytes {
         }
     }
 
-    /// Takes bytes from a category; in an inconsistent log, the remainder from unknown and then from the others.
+    /// Subtracts bytes from a category. In an inconsistent log, the remainder comes from unknown and then from the
+    /// others.
     fn take(&mut self, category: Category, mut bytes: u64) {
         for from in [category, Category::Unknown].into_iter().chain(Category::ALL) {
             if let Some(own) = self.0.get_mut(from as usize) {
@@ -63,12 +64,11 @@ pub struct CategoryStep {
 
 /// A device's log by category. At every record, the categories add up to the device's total, to the byte.
 ///
-/// Blocks allocated before the log's first record have their category if they are freed in the log or live at the end.
-/// Memory from before the recording is unknown, and so are its frees.
+/// Blocks that were allocated before the log's first record have a category if they are freed in the log or live at the
+/// end. Memory from before the recording is unknown, and so are its frees.
 #[derive(Clone, Debug)]
 pub struct CategoryTimeline<'a> {
     device: &'a DeviceSnapshot,
-    /// One for each record.
     categories: Vec<Category>,
     start: CategoryBytes,
 }
@@ -86,7 +86,8 @@ impl<'a> CategoryTimeline<'a> {
         self.start
     }
 
-    /// Where the log begins: 0, or its oldest record if older ones were overwritten. Nanoseconds since the recording began.
+    /// Where the log begins, in nanoseconds since the recording began: 0, or at its oldest record if older ones were
+    /// overwritten.
     pub fn start_ns(&self) -> u64 {
         log::start_ns(self.device)
     }
@@ -156,10 +157,10 @@ mod tests {
     use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::Story;
 
-    /// Blocks with a size and a category, each live from one record to another or to the end; some are from before the recording.
-    /// The log has lost its oldest records.
+    /// Blocks with a size and a category, each live from one record to another or to the end. Some are from before the
+    /// recording. The log has lost its oldest records.
     fn program() -> impl Strategy<Value = (SnapshotData, Vec<CategoryBytes>)> {
-        // Every block has a stated category, so none is inferred.
+        // Every block has a stated category, so no category is inferred.
         let told = prop::sample::select(Category::ALL.to_vec()).prop_filter("told", |c| *c != Category::Unknown);
         let block = (1u64..5000, told, 0usize..60, prop::option::of(0usize..60), any::<bool>());
         (prop::collection::vec(block, 0..40), 0usize..50, 0u64..2000).prop_map(|(blocks, lost, before)| {
@@ -173,7 +174,7 @@ mod tests {
         })
     }
 
-    /// A snapshot of these events, and the expected bytes after each record that the log still has.
+    /// A snapshot of these events, and the expected bytes after each record that is left in the log.
     fn made(
         blocks: &[(u64, Category, bool)],
         events: &[(usize, usize, RecordKind)],
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The peak holds a parameter, which is freed later, and an older block, which stays.
+    /// At the peak, a parameter is live, which is freed later, and an older block, which stays.
     fn parameter_beside_another_block() -> Story {
         let mut trace = Story::cpu();
         trace.before(1024);

@@ -1,9 +1,9 @@
-//! Columns of equal time: what a picture of so many pixels needs.
+//! Columns of equal time, for charts of a given width.
 
 use super::log;
 use crate::recording::DeviceView;
 
-/// The time that a device's log covers, in columns of equal time.
+/// The time that a device's log covers, divided into columns of equal time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     pub(super) from_ns: u64,
@@ -25,8 +25,8 @@ impl Columns {
         (place as usize).min(self.count.saturating_sub(1))
     }
 
-    /// Calls `see` with each total of live bytes, once for each column in which it lasts, in the order of time: the column, the
-    /// number of records before, and the bytes.
+    /// Calls `see` with each total of live bytes, in the order of time, once for each column in which it lasts. The
+    /// arguments are the column, the number of records before, and the bytes.
     pub(super) fn totals(&self, device: &DeviceView<'_>, mut see: impl FnMut(usize, usize, u64)) {
         if self.count == 0 {
             return;

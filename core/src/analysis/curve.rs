@@ -1,4 +1,4 @@
-//! Live bytes over time, in columns of equal time: what a picture of so many pixels needs.
+//! Live bytes over time, in columns of equal time, for charts of a given width.
 
 use super::columns::Columns;
 use crate::recording::DeviceView;
@@ -6,24 +6,24 @@ use crate::recording::DeviceView;
 /// The lowest and the highest total within a column's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CurveColumn {
-    /// Bytes.
+    /// Lowest total, in bytes.
     pub lowest: u64,
-    /// Bytes.
+    /// Highest total, in bytes.
     pub highest: u64,
 }
 
-/// Live bytes over time, as far as the log reaches back; on the CPU without blocks below the threshold.
+/// Live bytes over the time of the log. On the CPU, blocks below the threshold are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
-    /// Where it begins: nanoseconds since the recording began.
+    /// Where the curve begins, in nanoseconds since the recording began.
     pub from_ns: u64,
-    /// Where it ends.
+    /// Where the curve ends.
     pub to_ns: u64,
     /// Columns of equal time.
     pub columns: Vec<CurveColumn>,
 }
 
-/// The curve of a device in `columns` columns.
+/// The curve of a device, in `columns` columns.
 pub fn curve(device: &DeviceView<'_>, columns: usize) -> Curve {
     let time = Columns::of(device, columns);
     let mut found: Vec<Option<CurveColumn>> = vec![None; columns];

@@ -1,5 +1,5 @@
-//! Difference of two recordings, or of two moments of one recording: for each row of a breakdown the bytes before and
-//! after. Rows are matched by function, operator and name; addresses and line numbers may differ.
+//! The difference of two recordings, or of two moments of one recording. Each row of a breakdown has its bytes before
+//! and after. Rows are matched by function, operator and name; addresses and line numbers may differ.
 
 mod lines;
 mod side;
@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use super::live::LiveSet;
 use super::rows::{Breakdown, Key, Row};
 
-/// One row of a [`Diff`]: zero bytes before if it is new, zero bytes after if it is gone.
+/// One row of a [`Diff`]. A new row has zero bytes before; a row that is gone has zero bytes after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRow {
     /// The row's name after, or before if it is gone.
@@ -41,10 +41,10 @@ impl DiffRow {
     }
 }
 
-/// The rows of two breakdowns, matched. The largest change stands first; equal changes are sorted by label.
+/// The matched rows of two breakdowns. The largest change comes first; equal changes are sorted by label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// All rows, also those that did not change.
+    /// All rows, including unchanged ones.
     pub rows: Vec<DiffRow>,
     /// The sum of all rows before.
     pub before: u64,
@@ -53,7 +53,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// What two live sets hold, by `key`.
+    /// The difference of two live sets, by `key`.
     pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>, key: Key) -> Self {
         Self::of_sides(&DiffSide::of(before, key), &DiffSide::of(after, key))
     }
@@ -63,7 +63,7 @@ impl Diff {
         difference(self.before, self.after)
     }
 
-    /// Rows with equal labels are one.
+    /// The difference of two breakdowns. Equal labels are merged.
     pub(super) fn of_breakdowns(before: &Breakdown, after: &Breakdown) -> Self {
         Self::of_sides(&DiffSide::of_rows(&before.rows), &DiffSide::of_rows(&after.rows))
     }
@@ -81,7 +81,7 @@ impl Diff {
 }
 
 impl DiffSide {
-    /// What a live set holds.
+    /// Rows of a live set.
     pub fn of(live: &LiveSet<'_>, key: Key) -> Self {
         let mut side = match key {
             Key::Thread => Self::of_rows(&by_named_thread(live)),
@@ -93,7 +93,7 @@ impl DiffSide {
         side
     }
 
-    /// The rows of this side and of a later one: lines by their places, others by label.
+    /// The rows of this side and of a later one. Lines are matched by place, other rows by label.
     pub(super) fn matched(&self, after: &Self) -> Vec<MatchedRow> {
         match self.has_places() || after.has_places() {
             true => lines::matched(self, after),
@@ -102,7 +102,7 @@ impl DiffSide {
     }
 }
 
-/// Threads without a name are one row: their numbers differ from run to run.
+/// Merges threads without a name, because their numbers differ from run to run.
 fn by_named_thread(live: &LiveSet<'_>) -> Vec<Row> {
     let mut threads = live.by(Key::Thread).into_owned();
     for row in threads.rows.iter_mut().filter(|row| row.label.starts_with("(unnamed thread ")) {

@@ -1,4 +1,4 @@
-//! Latency of the driver's allocator: time in calls by line and scope, and pool churn.
+//! Latency of the driver's allocator: time in its calls by line and by scope, and pool churn.
 
 use super::breakdown::at;
 use super::labels::Labels;
@@ -6,24 +6,24 @@ use crate::analysis::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::{CallTime, DeviceSnapshot, RecordKind};
 
-/// Time in the driver calls of one line or scope.
+/// Time in the driver calls that allocate and free the memory of one line or scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimeRow {
-    /// The user line or the scope.
+    /// The source line or the scope.
     pub label: String,
-    /// Calls that allocated.
+    /// Number of calls that allocated.
     pub allocs: u64,
-    /// Nanoseconds in them.
+    /// Nanoseconds in the calls that allocated.
     pub alloc_ns: u64,
-    /// Calls that freed blocks allocated here.
+    /// Number of calls that freed blocks allocated by this line or scope.
     pub frees: u64,
-    /// Nanoseconds in them.
+    /// Nanoseconds in the calls that freed.
     pub free_ns: u64,
 }
 
 impl TimeRow {
-    /// Nanoseconds in all of them.
+    /// Nanoseconds in all calls.
     pub fn ns(&self) -> u64 {
         self.alloc_ns.saturating_add(self.free_ns)
     }
@@ -64,23 +64,23 @@ pub fn time_in_driver(device: &DeviceSnapshot) -> TimeRow {
     all
 }
 
-/// Pool churn: a pool released memory to its device and reserved it again.
+/// Pool churn: memory that a pool released to its device and reserved again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Churn {
-    /// Bytes reserved again.
+    /// Bytes that were reserved again.
     #[serde(rename = "bytes_taken_again")]
     pub bytes: u64,
-    /// Calls in which the pool grew, including the first times.
+    /// Number of calls in which the pool grew, including the first times.
     #[serde(rename = "growing_calls")]
     pub calls: u64,
-    /// Nanoseconds in them.
+    /// Nanoseconds in the calls in which the pool grew.
     #[serde(rename = "growing_ns")]
     pub ns: u64,
-    /// The pool's current release threshold.
+    /// The pool's current release threshold, in bytes.
     #[serde(rename = "release_threshold_bytes")]
     pub release_threshold: u64,
-    /// The release threshold that avoids the churn: the pool's high-water mark.
+    /// The release threshold that avoids the churn, in bytes: the pool's high-water mark.
     #[serde(rename = "threshold_to_keep_all_bytes")]
     pub keep: u64,
 }

@@ -1,4 +1,4 @@
-//! Everything that is known of the blocks of one line, operator or address.
+//! All that is known of the blocks of one line, operator or address.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Lifetime, StackId, Weight};
 
-/// Which blocks are meant.
+/// Which blocks to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
     /// Blocks that contain this address.
     Address(u64),
-    /// Blocks whose line, function or operator has this text: `train.rs:32`, `forward`, `matmul`.
+    /// Blocks whose line, function or operator contains this text: `train.rs:32`, `forward`, `matmul`.
     Text(String),
 }
 
 impl Subject {
-    /// `0x7f00…` is an address, anything else a text.
+    /// Parses `0x7f00…` as an address and anything else as a text.
     pub fn parse(text: &str) -> Self {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
         let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -31,26 +31,26 @@ impl Subject {
 /// What the blocks of a [`Subject`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// Names of the lines, functions and operators that were meant.
+    /// Names of the lines, functions and operators that the subject matches.
     pub names: Vec<String>,
-    /// The blocks in the order of their allocation, as far as the log reaches back, and those of the peak and the end.
+    /// The blocks in the order of their allocation: those of the log, and those live at the peak or at the end.
     pub blocks: Vec<Lifetime>,
     /// Bytes live at the peak.
     pub at_peak: Weight,
-    /// Bytes allocated in all that the log holds.
+    /// Bytes of all allocations in the log.
     pub allocated: Weight,
     /// Bytes live at the end.
     pub at_end: Weight,
-    /// At the peak by scope, by category and by size. If nothing of it was live then: of all blocks.
+    /// Blocks live at the peak, by scope, operator, category and size. If none was live then, all blocks.
     pub tables: Vec<(&'static str, Vec<Row>)>,
 }
 
-/// Every block of a line, function, operator or address. There is none if nothing has that name.
+/// Explains the blocks of a line, function, operator or address. There are none if nothing has that name.
 pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
     let mut matcher = Matcher::of(device.data(), subject);
     let blocks: Vec<Lifetime> =
         device.lifetimes().iter().filter(|life| matcher.is_meant(&life.block)).copied().collect();
-    // In a sample a block counts for more at the peak and at the end than by its size alone.
+    // At the peak and at the end, a sampled block counts for more than its size.
     let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| matcher.is_meant(block)).collect();
     let at_end = device.live_weights().filter(|(block, _)| matcher.is_meant(block)).map(|(_, weight)| weight).sum();
     let by_size = |life: &Lifetime| device.weight(life.block.size);
@@ -67,7 +67,7 @@ pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
     }
 }
 
-/// Rows by scope, operator, category and size, the largest first.
+/// Tables by scope, operator, category and size, largest rows first.
 fn tables(device: &DeviceView<'_>, blocks: &[(&Block, Weight)]) -> Vec<(&'static str, Vec<Row>)> {
     let by = |key: Key| {
         let mut labels = Labels::by(device, key, 0);
@@ -79,12 +79,12 @@ fn tables(device: &DeviceView<'_>, blocks: &[(&Block, Weight)]) -> Vec<(&'static
     [Key::Scope, Key::Operator, Key::Category].map(by).into_iter().chain([by_size]).collect()
 }
 
-/// Decides once for each stack.
+/// Decides once for each stack whether its blocks match.
 struct Matcher<'a> {
     subject: &'a Subject,
     labels: [Labels<'a>; 3],
     names: std::collections::BTreeSet<String>,
-    /// Whether a stack is meant.
+    /// Whether a stack matches.
     known: HashMap<StackId, bool>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Has a name this text, as whole words? `train.rs:3` is no part of `train.rs:32`.
+/// Whether a name contains this text as whole words: `train.rs:3` is not part of `train.rs:32`.
 fn has(name: &str, text: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let is_whole = |(at, _): (usize, &str)| {

@@ -12,21 +12,21 @@ pub struct Fragmentation {
     /// Number of segments.
     #[serde(rename = "count")]
     pub segments: usize,
-    /// Their bytes.
+    /// Bytes of all segments.
     #[serde(rename = "reserved_bytes")]
     pub reserved: u64,
-    /// Bytes of recorded live blocks in them.
+    /// Bytes of recorded live blocks in segments.
     #[serde(rename = "live_bytes")]
     pub live: u64,
-    /// Number of gaps before, between and after blocks, including what pools round up.
+    /// Number of holes before, between and after blocks. Bytes by which pools round up are also holes.
     pub holes: usize,
-    /// Size of the largest gap.
+    /// Bytes of the largest hole.
     #[serde(rename = "largest_hole_bytes")]
     pub largest_hole: u64,
-    /// Bytes of segments without a recorded block, which a pool can release.
+    /// Bytes of segments without a recorded live block. A pool can release them.
     #[serde(rename = "empty_bytes")]
     pub empty: u64,
-    /// At least one segment was estimated from addresses, not reported by the driver.
+    /// True if a segment was estimated from addresses, not reported by the driver.
     pub estimated: bool,
 }
 
@@ -42,7 +42,8 @@ pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
     of_segments(with_blocks(device.segments.iter(), &by_address(&device.live)))
 }
 
-/// The same for each private pool of the allocator, such as a CUDA graph's; `None` is the pool that all others share.
+/// The fragmentation of each private pool of the allocator, such as a CUDA graph's. `None` is the pool that all others
+/// share.
 pub fn fragmentation_by_pool(device: &DeviceSnapshot) -> Vec<(Option<(u64, u64)>, Fragmentation)> {
     let mut pools: BTreeMap<Option<(u64, u64)>, Vec<&Segment>> = BTreeMap::new();
     for segment in &device.segments {
@@ -58,8 +59,8 @@ pub(super) fn by_address(blocks: &[Block]) -> Vec<&Block> {
     blocks
 }
 
-/// Segments by address, each with the blocks that begin in it. If segments overlap, as only those of a damaged file do, a block
-/// is in the first of them: each block counts once.
+/// Segments by address, each with the blocks that begin in it. Only segments of a damaged file overlap. A block there
+/// belongs to the first segment, so that each block counts once.
 pub(super) fn with_blocks<'s, 'b>(
     segments: impl Iterator<Item = &'s Segment>,
     blocks: &'b [&'b Block],

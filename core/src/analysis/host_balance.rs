@@ -1,4 +1,5 @@
-//! Balance of the process: its resident memory, at the reading when most was resident, split into rows that add up to it.
+//! Balance of the process: its resident memory at the reading with the most resident memory, split into rows that add
+//! up to it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,40 +10,40 @@ use crate::analysis::{LiveSet, Moment};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Device, Mapping, MappingKind, Mappings, MemoryKind, Peak, StackId};
 
-/// glibc aligns the memory of further arenas to their largest size.
+/// glibc aligns the memory of additional arenas to their largest size.
 const ARENA: u64 = 64 << 20;
 
-/// Files, and memory that the program mapped itself, by the line that did.
+/// A mapped file, or memory that a line of the program mapped itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedRow<'a> {
-    /// A file, or memory without one.
+    /// Whether it is a file or memory without one.
     pub kind: MappingKind,
     /// The file's name.
     pub path: &'a str,
-    /// Where it was mapped, if that was seen.
+    /// The stack that mapped it, if that was recorded.
     pub stack: StackId,
     /// Bytes of the address space.
     pub size: u64,
-    /// The part of it in physical memory.
+    /// The bytes of it that are in physical memory.
     pub resident: u64,
-    /// How many mappings.
+    /// Number of mappings.
     pub count: u64,
 }
 
-/// The process's mappings, and what was live on the heap when they were read; `None` for another device, if the log does not
-/// reach back there, or if the heap is a sample.
+/// The process's mappings, and the heap's live blocks when they were read. `None` for another device, if the log does
+/// not reach back to the reading, or if the heap is sampled.
 pub fn at_reading<'r>(heap: &'r DeviceView<'r>) -> Option<(&'r Mappings, LiveSet<'r>)> {
     let mappings = heap.data().data().process.mappings.as_ref()?;
     let is_known = heap.device == Device::Cpu && !heap.sampling.is_on();
     is_known.then(|| heap.at(&Moment::Time(mappings.time_ns)).ok()).flatten().map(|then| (mappings, then))
 }
 
-/// The balance of a CUDA device, or for the heap's device that of the process; `None` if it is not known.
+/// The balance of a CUDA device, or of the process if the device is the CPU. `None` if it is not known.
 pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
     device_balance(device).or_else(|| at_reading(device).map(|(mappings, then)| host_balance(mappings, &then)))
 }
 
-/// The balance of the process, with what was live on the heap when the mappings were read.
+/// The balance of the process. `then` is the heap when the mappings were read.
 pub fn host_balance(mappings: &Mappings, then: &LiveSet<'_>) -> Balance {
     let used = mappings.resident();
     let mut rows = heap_rows(mappings, then);
@@ -68,7 +69,7 @@ fn sum(bytes: impl Iterator<Item = u64>) -> i128 {
     bytes.map(i128::from).sum()
 }
 
-/// What an allocator has: live blocks, and what it holds besides.
+/// Rows of allocators: live blocks, and other memory that allocators hold.
 fn heap_rows(mappings: &Mappings, then: &Peak) -> Vec<BalanceRow> {
     let (mut resident_beyond, mut untouched) = (0, 0);
     for (mapping, live) in regions(mappings, &then.blocks).filter(|(mapping, live)| is_allocators(mapping, *live)) {
@@ -85,7 +86,7 @@ fn heap_rows(mappings: &Mappings, then: &Peak) -> Vec<BalanceRow> {
     ]
 }
 
-/// Memory without a file, with the bytes of the live blocks in it.
+/// Mappings without a file, each with the bytes of the live blocks in it.
 pub(super) fn regions<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = (&'a Mapping, u64)> {
     let blocks = by_address(blocks);
     let mut before = vec![0u64];
@@ -104,7 +105,7 @@ fn is_allocators(mapping: &Mapping, live: u64) -> bool {
     live > 0 || is_arena || mapping.path == "[heap]"
 }
 
-/// Files, and memory of the program's that no block lies in; those of most physical memory first.
+/// Files, and memory of the program in which no block lies. Rows with the most physical memory come first.
 pub fn mapped<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = MappedRow<'a>> {
     let is_programs =
         |(mapping, live): &(&Mapping, u64)| mapping.kind == MappingKind::Anonymous && !is_allocators(mapping, *live);
@@ -140,7 +141,7 @@ mod tests {
         balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
     }
 
-    /// Rows of the reading after a block of 10 MiB at 0x10_0000_0000 and one of 1 MiB in an arena.
+    /// Rows of a reading, with a block of 10 MiB at 0x10_0000_0000 and one of 1 MiB in an arena.
     fn balance_with(rows: Vec<Mapping>, below_threshold: u64, own: u64) -> Balance {
         let mut story = Story::cpu();
         story.at(10).alloc("large", 10 * MIB).address(0x10_0000_0000).alloc("in an arena", MIB).address(ARENA + 4096);
@@ -185,7 +186,7 @@ mod tests {
     fn what_the_program_mapped_for_an_allocator_of_its_own_counts_once() {
         let found = balance_with(vec![mapping(MappingKind::Anonymous, 0x10_0000_0000, 64 * MIB, 12 * MIB)], 0, 0);
         assert_eq!(item(&found, &BalanceItem::Anonymous), 0);
-        // The block in the arena, which was not read, is in no row of the reading.
+        // The arena's mapping was not read, so no row of the reading contains its block.
         assert_eq!(item(&found, &BalanceItem::Unexplained), -(MIB as i64));
         assert_eq!(item(&found, &BalanceItem::Kept), 2 * MIB as i64);
     }

@@ -14,7 +14,8 @@ use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, SnapshotData, StackId, Thread, ThreadId};
 
 impl<'a> Labels<'a> {
-    /// The labels of this key's rows. The age is that at a moment, in nanoseconds since the recording began.
+    /// The labels of this key's rows. The age of a block is its age at `at_ns`, in nanoseconds since the recording
+    /// began.
     pub(crate) fn by(device: &'a DeviceView<'a>, key: Key, at_ns: u64) -> Self {
         let source = match key {
             Key::Line => LabelSource::Stack(line_label),
@@ -74,7 +75,7 @@ fn parameters<'a>(device: &'a DeviceView<'_>) -> impl Fn(&Block) -> Cow<'a, str>
     }
 }
 
-/// Age classes of blocks, each below this number of nanoseconds.
+/// Age classes of blocks, each with its upper limit in nanoseconds.
 const AGES: [(u64, &str); 7] = [
     (1, "(not known when)"),
     (1_000_000, "in the last millisecond"),
@@ -86,7 +87,7 @@ const AGES: [(u64, &str); 7] = [
 ];
 
 fn age_label(block: &Block, at_ns: u64) -> &'static str {
-    // A block that the log knows only from its free has the time 0.
+    // A block of which the log has only the free has the time 0.
     let age = if block.time_ns == 0 { 0 } else { at_ns.saturating_sub(block.time_ns).max(1) };
     AGES.iter().find(|(below, _)| age < *below).map_or("", |(_, label)| label)
 }

@@ -17,32 +17,31 @@ use crate::snapshot::{Block, Category, DeviceSnapshot, Record, RecordKind};
 pub struct TimelineRow {
     /// The category, operator or line.
     pub label: String,
-    /// The most bytes that it had at once, at any time.
+    /// The most bytes that the key had at any time.
     pub highest: u64,
-    /// Its bytes at the highest moment of each column.
+    /// The key's bytes at the highest moment of each column.
     pub columns: Vec<u64>,
 }
 
 /// Live bytes over time by key. In each column the rows add up to the highest total of that time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyTimeline {
-    /// Where it begins: nanoseconds since the recording began.
+    /// Where the timeline begins, in nanoseconds since the recording began.
     pub from_ns: u64,
-    /// Where it ends.
+    /// Where the timeline ends.
     pub to_ns: u64,
-    /// The keys with the highest maxima, then one row for all others, if there are any.
+    /// The keys with the highest maxima, then one row for all others, if there are others.
     pub rows: Vec<TimelineRow>,
     /// The total of each column.
     pub totals: Vec<u64>,
-    /// When the highest of all was reached first.
+    /// When the highest total was first reached.
     pub highest_ns: u64,
 }
 
-/// Label of the row for all other keys.
 const OTHERS: &str = "(others)";
 
-/// The timeline of a device in `columns` columns, with `most` keys by name. Categories are whole ones: their labels are words
-/// of [`Category`].
+/// The timeline of a device in `columns` columns, with at most `most` named keys. Categories are not subdivided: their
+/// labels are words of [`Category`].
 pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usize) -> KeyTimeline {
     let mut labels = Labels::by(device, key, device.data().process.duration_ns);
     let mut number = |block: &Block| match key {
@@ -82,8 +81,8 @@ pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usi
     KeyTimeline { from_ns: time.from_ns, to_ns: time.to_ns, rows, totals, highest_ns }
 }
 
-/// For each column the number of records before its highest moment, and the total then. What is live when a column begins
-/// counts as well. The numbers never fall.
+/// For each column, the number of records before its highest moment, and the total then. The live bytes at a column's
+/// beginning count as well. The numbers never decrease.
 fn highest_moments(device: &DeviceView<'_>, time: Columns) -> Vec<(usize, u64)> {
     let mut found: Vec<Option<(usize, u64)>> = vec![None; time.count];
     time.totals(device, |column, after, total| {
@@ -114,12 +113,12 @@ fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], mos
     rows
 }
 
-/// The number of each live block's key. A free does not know all that its alloc does, such as the thread.
+/// The key number of each live block. A free lacks some data of its alloc, such as the thread.
 #[derive(Default)]
 pub(super) struct BlockNumbers(HashMap<u64, usize, RandomState>);
 
 impl BlockNumbers {
-    /// That of a record's block. The log is asked in its order.
+    /// The key number of a record's block. Call this in the order of the log.
     pub(super) fn of(&mut self, record: &Record, number: impl FnOnce(&Block) -> usize) -> usize {
         if record.kind == RecordKind::Free {
             return self.0.remove(&record.raw_seq()).unwrap_or_else(|| number(&record.block()));
@@ -130,7 +129,8 @@ impl BlockNumbers {
     }
 }
 
-/// Bytes of each key before the log's first record, as far as a free or the end tells, and the rest.
+/// Bytes of each key before the log's first record, as far as frees or the blocks at the end show them, and the
+/// remaining bytes.
 pub(super) fn at_start(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> (Vec<u64>, u64) {
     let (mut start, mut seen) = (Vec::new(), HashSet::from([None]));
     for record in &device.records {

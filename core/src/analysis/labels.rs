@@ -13,7 +13,7 @@ use crate::attribute::{
 };
 use crate::snapshot::{Block, ContextId, Frame, StackId, SymbolName};
 
-/// A shorter path: relative to the working directory, or without the folders of a registry, checkout or toolchain.
+/// Shortens a path: relative to the working directory, or without the folders of a registry, checkout or toolchain.
 pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
     if let Some(below) = path.strip_prefix(working_dir).and_then(|rest| rest.strip_prefix('/'))
         && !working_dir.is_empty()
@@ -26,7 +26,7 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
     registry.or(checkout).or(std).map_or(path, |(_, rest)| rest)
 }
 
-/// `src/main.rs:42 (forward)`; only the name if the file is unknown.
+/// A frame as `src/main.rs:42 (forward)`; only the function if the file is unknown.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
     let Some(file) = frame.known_file() else { return name.to_owned() };
@@ -37,7 +37,7 @@ pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     }
 }
 
-/// The line of a stack, and up to `callers` lines of the program that led there.
+/// The label of a stack's line, and up to `callers` lines of the program that called it.
 pub fn line_and_callers(data: &Attribution<'_>, stack: StackId, callers: usize) -> Vec<String> {
     let line = line_label(data, stack.0);
     let is_users = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Workspace;
@@ -47,7 +47,7 @@ pub fn line_and_callers(data: &Attribution<'_>, stack: StackId, callers: usize) 
     std::iter::once(line).chain(calls).collect()
 }
 
-/// The label of a stack or a context, by its number.
+/// Makes the label of a stack or a context from its number.
 pub(super) type LabelOf = fn(&Attribution<'_>, u32) -> String;
 
 /// What decides the label of a block.
@@ -71,14 +71,13 @@ impl KeySource {
 /// The label of a block.
 type BlockLabel<'a> = dyn Fn(&Block) -> Cow<'a, str> + 'a;
 
-/// How labels are made.
 pub(super) enum LabelSource<'a> {
     Stack(LabelOf),
     Context(LabelOf),
     Block(Box<BlockLabel<'a>>),
 }
 
-/// Labels of blocks by a key. Equal labels have one number; that of a stack or a context is made once.
+/// Labels of blocks by a key. Equal labels have the same number. A stack's or a context's label is made only once.
 pub(crate) struct Labels<'a> {
     data: &'a Attribution<'a>,
     source: LabelSource<'a>,
@@ -117,7 +116,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The number of the label of a stack or a context, where that decides it.
+    /// The number of a stack's or a context's label, if the key depends on it.
     pub(crate) fn number_at(&mut self, key: u32) -> usize {
         if let Some(&number) = self.known.get(&key) {
             return number;
@@ -131,7 +130,6 @@ impl<'a> Labels<'a> {
         number
     }
 
-    /// The number of a label.
     pub(crate) fn number_of(&mut self, label: &str) -> usize {
         if let Some(&number) = self.by_name.get(label) {
             return number;
@@ -146,7 +144,6 @@ impl<'a> Labels<'a> {
         self.name(block) == name
     }
 
-    /// The block's label.
     pub(crate) fn name(&mut self, block: &Block) -> &str {
         let number = self.number(block);
         self.names.get(number).map_or("", |name| name)
@@ -160,10 +157,9 @@ impl<'a> Labels<'a> {
 /// Label of memory from before the recording.
 pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 
-/// Label of what has no stack.
 pub(crate) const NO_STACK: &str = "(no stack)";
 
-/// The label of a stack of which no function has a name.
+/// Label of a stack in which no function has a name.
 pub(crate) const NO_NAMES: &str = "(no names)";
 
 fn nameless(data: &Attribution<'_>, stack: StackId) -> Cow<'static, str> {
@@ -184,10 +180,10 @@ pub(crate) fn line_label(data: &Attribution<'_>, stack: u32) -> String {
     }
 }
 
-/// The end of a label without a user line.
+/// The end of labels without a user line.
 pub(crate) const NO_USER_FRAME: &str = "[no user frame]";
 
-/// Label without a user line: the suballocator, or else the framework's frame.
+/// A label without a user line: the suballocator, or else the framework's frame.
 fn no_user_frame(data: &Attribution<'_>, stack: u32, frame: String) -> String {
     let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
     format!("{} {NO_USER_FRAME}", allocator.unwrap_or(frame))
@@ -198,7 +194,7 @@ pub(super) fn model_line_label(data: &Attribution<'_>, stack: u32) -> String {
     line.map_or_else(|| line_label(data, stack), |frame| frame_location(frame, &data.process.working_dir))
 }
 
-/// The operator that allocated, or the library in parentheses.
+/// The operator that allocated the block, or else the library in parentheses.
 pub fn operator_label(data: &Attribution<'_>, stack: u32) -> String {
     let stack = StackId(stack);
     if let Some(allocator) = allocator(data, stack) {
@@ -211,7 +207,7 @@ pub fn operator_label(data: &Attribution<'_>, stack: u32) -> String {
     }
 }
 
-/// Label of what a backward pass allocates.
+/// Label of blocks that a backward pass allocates.
 pub(crate) const BACKWARD_PASS: &str = "the backward pass";
 
 pub(super) fn pass_label(data: &Attribution<'_>, stack: u32) -> String {
@@ -219,7 +215,7 @@ pub(super) fn pass_label(data: &Attribution<'_>, stack: u32) -> String {
     if is_backward { BACKWARD_PASS.to_owned() } else { "(no backward pass)".to_owned() }
 }
 
-/// Empty for blocks of no suballocator.
+/// The suballocator of a block; empty if there is none.
 pub(super) fn allocator_label(data: &Attribution<'_>, stack: u32) -> String {
     allocator(data, StackId(stack)).unwrap_or_default()
 }
@@ -233,7 +229,7 @@ pub(crate) fn function_label(data: &Attribution<'_>, stack: u32) -> String {
     }
 }
 
-/// The function with its file. A closure's name may be just a number, so its line is added to keep closures apart.
+/// The function with its file. A closure's name may be only a number, so its line is added to tell closures apart.
 fn function_of(frame: &Frame, dir: &str) -> String {
     let name = frame.function.as_deref().unwrap_or("(unknown function)");
     let Some(file) = frame.known_file().map(|file| shorten_path(file, dir)) else { return name.to_owned() };
@@ -243,7 +239,7 @@ fn function_of(frame: &Frame, dir: &str) -> String {
     }
 }
 
-/// The crate of the innermost frame outside of the standard library: whose code requested the block.
+/// The crate of the innermost frame outside of the standard library and memtrace. Its code requested the block.
 pub(super) fn crate_label(data: &Attribution<'_>, stack: u32) -> String {
     let rules = &data.settings.rules;
     let is_own = |frame: &&Frame| !matches!(Origin::of(rules, frame), Origin::Std | Origin::Memtrace);

@@ -1,7 +1,8 @@
-//! The layers of blocks: the module, or without spans the path of a parameter's name.
+//! The layers of blocks. A layer is the module; without spans, it is the path in a parameter's name.
 //!
-//! A gradient that the program named, and whose forward call is known, tells which parameter that call used. So the call, what
-//! it returned and what the backward pass allocated for it belong to the parameter's layer. Sizes tell nothing.
+//! A gradient that the program named, and whose forward call is known, tells which parameter that call used. So the
+//! call, its result, and the blocks that the backward pass allocated for it belong to the parameter's layer. Sizes are
+//! not used.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,14 +18,14 @@ use crate::snapshot::{Block, BlockName, Category, ContextId, LONGEST_NAME};
 /// Label of blocks whose layer is not known.
 pub(crate) const NO_LAYER: &str = "(no layer)";
 
-/// What is known of a call or a path; `None` where it is ambiguous.
+/// Facts about calls or paths; `None` if they are ambiguous.
 type Known<K, V> = HashMap<K, Option<V>, RandomState>;
 
 pub(super) struct Layers<'a> {
     device: &'a DeviceView<'a>,
-    /// By the block that a call returned, the path of the parameter that it used.
+    /// For each block that a call returned, the path of the parameter that the call used.
     paths: Known<NonZeroU64, &'a str>,
-    /// By path, the module in which its parameters are used.
+    /// For each path, the module that uses its parameters.
     modules: Known<&'a str, String>,
     by_context: RefCell<HashMap<ContextId, Option<String>, RandomState>>,
 }
@@ -37,7 +38,7 @@ impl<'a> Layers<'a> {
             let Some((pairing, path)) = device.pairings().get(Some(name.seq)).zip(path(name)) else { continue };
             agree(&mut found.paths, pairing.forward, path);
             if pairing.is_added {
-                // Another call used the parameter, too.
+                // Another call also used the parameter.
                 found.modules.insert(path, None);
             }
             let call = device.lifetimes().get(pairing.forward);
@@ -83,7 +84,8 @@ fn is_of_parameter(name: &BlockName) -> bool {
     matches!(name.category, Category::Parameter | Category::Gradient | Category::OptimizerState)
 }
 
-/// `layer4.0.conv2` of `layer4.0.conv2.weight`, `grad of …` and `velocity of layer4.0.conv2.weight f32[512, 512, 3, 3]`.
+/// The path in a name: `layer4.0.conv2` for `layer4.0.conv2.weight`, for its `grad of …`, and for
+/// `velocity of layer4.0.conv2.weight f32[512, 512, 3, 3]`.
 fn path(name: &BlockName) -> Option<&str> {
     let whole = Some(&*name.name).filter(|name| name.len() < LONGEST_NAME)?;
     let parameter = match name.category {

@@ -1,4 +1,4 @@
-//! Live sets: the blocks that are live at a moment, and the bytes that no block stands for.
+//! Live sets: the blocks that are live at a moment, and the bytes that no block accounts for.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Peak, Weight};
 
-/// What is live on a device at a moment. It is a [`Peak`]: bytes, time, blocks, and what is not recorded.
+/// Live memory of a device at a moment, as a [`Peak`]: bytes, time, blocks, and what is not recorded.
 #[derive(Clone, Debug)]
 pub struct LiveSet<'r> {
     /// The device.
@@ -15,7 +15,7 @@ pub struct LiveSet<'r> {
 }
 
 impl DeviceView<'_> {
-    /// What is live at the peak.
+    /// Live memory at the peak.
     pub fn at_peak(&self) -> LiveSet<'_> {
         LiveSet { device: self, state: Cow::Borrowed(&self.snapshot().peak) }
     }
@@ -30,7 +30,7 @@ impl<'r> LiveSet<'r> {
         matches!(self.state, Cow::Borrowed(_))
     }
 
-    /// The same without blocks below the threshold. At a moment of the log they are known only if it is the peak.
+    /// The live set without blocks below the threshold. At a moment of the log, these are known only if it is the peak.
     pub(super) fn without_small(mut self) -> Self {
         self.state.to_mut().below_threshold = 0;
         self

@@ -8,9 +8,8 @@ use crate::units::seconds;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) record: &'a Record,
-    /// Live bytes after it, including those from before the recording.
+    /// Live bytes after the record, including those from before the recording.
     pub(crate) allocated: u64,
-    /// The record's weight.
     pub(crate) weight: Weight,
     /// Bytes that the record added; negative for a free.
     pub(crate) change: i64,
@@ -18,8 +17,8 @@ pub(crate) struct Entry<'a> {
 
 /// Live bytes just before the log's oldest record.
 ///
-/// Every change of the total has a record, even frees of blocks from before the recording. So the current total minus the
-/// log's changes is exact, whatever the ring buffer has overwritten. In a sample both are estimates by weight.
+/// Every change of the total has a record, even frees of blocks from before the recording. So the current total minus
+/// the log's changes is exact, whatever the ring buffer has overwritten. In a sample, both are estimates by weight.
 pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
     let undone = |total: i128, record: &Record| total - i128::from(change(device, record));
     let total = device.records.iter().fold(i128::from(device.live_by_sizes()), undone);
@@ -63,7 +62,7 @@ pub fn start_ns(device: &DeviceSnapshot) -> u64 {
     oldest.map_or(0, |record| record.time_ns)
 }
 
-/// An error if records from after this time have been overwritten.
+/// Returns an error if records after this time have been overwritten.
 pub(crate) fn reaches_back_to(device: &DeviceSnapshot, ns: u64) -> Result<(), Error> {
     let start = start_ns(device);
     if ns >= start {

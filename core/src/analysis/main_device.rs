@@ -1,4 +1,4 @@
-//! The device that is meant where none is named.
+//! The device that is used if none is named.
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 

@@ -1,4 +1,5 @@
-//! Analysis: pure functions from a snapshot to tables, series and findings. No clock, no environment, no I/O.
+//! Analysis: pure functions from a snapshot to tables, series and findings. They use no clock, no environment and no
+//! I/O.
 
 mod absence;
 mod accumulation;

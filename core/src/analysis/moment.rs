@@ -1,4 +1,4 @@
-//! Moments: what is live at any point of the recording.
+//! Moments: the live memory at any point of the recording.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -26,7 +26,7 @@ pub enum Moment {
     Time(u64),
     /// The maximum within the scope whose name ends in this number, such as `step 3`.
     Step(u64),
-    /// The maximum while a scope of this name or path was open, whoever allocated.
+    /// The maximum while a scope of this name or path was open, whichever thread allocated.
     Scope(String),
     /// Blocks allocated since an earlier snapshot that are live at the end.
     Growth(Since),
@@ -50,7 +50,7 @@ impl Since {
         Self { time_ns: earlier.process.duration_ns, devices: earlier.devices.iter().map(state).collect() }
     }
 
-    /// The number of the last block and the live bytes of a device, nothing if it was not used yet.
+    /// The number of the last block, and the live bytes of a device; nothing if it was not used yet.
     fn state(&self, device: Device) -> (Option<NonZeroU64>, u64) {
         let found = self.devices.iter().find(|(of, ..)| *of == device);
         found.map_or((None, 0), |(_, block, bytes)| (*block, *bytes))
@@ -67,12 +67,12 @@ fn live_bytes(device: &DeviceSnapshot) -> u64 {
 }
 
 impl DeviceView<'_> {
-    /// What is live at the end of the recording.
+    /// Live memory at the end of the recording.
     pub fn at_end(&self) -> LiveSet<'_> {
         LiveSet::of(self, at_end(self.data(), self))
     }
 
-    /// What is live at this moment.
+    /// Live memory at this moment.
     ///
     /// # Errors
     /// If the log does not reach back to the moment, or if there is no such scope.
@@ -110,12 +110,12 @@ impl Moment {
         capitalized(&self.words())
     }
 
-    /// Whether what is live at it is known from the log, which has no small blocks.
+    /// Whether the live blocks are taken from the log, which has no small blocks.
     pub(super) fn is_from_log(&self) -> bool {
         !matches!(self, Self::Peak | Self::End)
     }
 
-    /// Notes on what this live set, which is that of this moment, lacks.
+    /// Notes on what is missing from this live set, which must be of this moment.
     pub fn notes(&self, live: &LiveSet<'_>) -> Vec<String> {
         let device = live.device;
         let (data, mut notes) = (device.data(), Vec::new());
@@ -169,7 +169,7 @@ fn at_end(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
 fn at_time(device: &DeviceView<'_>, ns: u64) -> Result<Peak, Error> {
     log::reaches_back_to(device, ns)?;
     let records = device.records.partition_point(|record| record.time_ns <= ns);
-    // Where frees are missing, only the log's addresses say what is gone.
+    // If frees are missing, only the addresses in the log show which blocks are gone.
     let state = match device.gaps.is_empty() {
         true => state(device, records, || live_after(device, records)),
         false => after(device, records),
@@ -177,7 +177,7 @@ fn at_time(device: &DeviceView<'_>, ns: u64) -> Result<Peak, Error> {
     Ok(Peak { time_ns: ns, ..state })
 }
 
-/// What is live after this many records, in the order of allocation: without a replay.
+/// Live blocks after this many records, in the order of allocation. Needs no replay.
 fn live_after(device: &DeviceView<'_>, records: usize) -> Vec<Block> {
     let is_live = |life: &&Lifetime| !life.is_gone && life.from as usize <= records && life.to as usize > records;
     let without_number = device.live.iter().filter(|block| block.seq.is_none()).copied();
@@ -283,18 +283,18 @@ fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &BTreeSet<Con
     Ok(after(device, records))
 }
 
-/// How often these scopes were entered before the log begins: their highest moments may have been overwritten.
+/// How often these scopes were entered before the log begins. Their highest moments may have been overwritten.
 fn began_before_log(device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> usize {
     let start_ns = log::start_ns(device);
     let early = device.marks.iter().filter(|mark| mark.enter && mark.time_ns < start_ns);
     early.filter(|mark| scopes.contains(&mark.context)).count()
 }
 
-/// How many of some scopes are open.
+/// Number of these scopes that are open.
 struct OpenScopes {
-    /// Entered before the log begins.
+    /// Scopes entered before the log begins.
     lost: usize,
-    /// Entered since.
+    /// Scopes entered since.
     known: usize,
     start_ns: u64,
 }
@@ -321,7 +321,7 @@ fn allocated(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
     of_blocks(data, allocs.map(|record| (record.block(), device.weight(record.size))))
 }
 
-/// A state of blocks that need not have been live together.
+/// A set of blocks that need not have been live at the same time.
 fn of_blocks(data: &SnapshotData, blocks: impl Iterator<Item = (Block, Weight)>) -> Peak {
     let (blocks, weights): (Vec<Block>, Vec<Weight>) = blocks.unzip();
     let bytes = weights.into_iter().sum::<Weight>().bytes;

@@ -1,4 +1,4 @@
-//! Moments against a naive replay of random programs.
+//! Compares moments with a naive replay of random programs.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn op() -> impl Strategy<Value = ScopeOp> {
     ]
 }
 
-/// The live blocks after each nanosecond: sizes by label, and bytes from before the recording.
+/// The state after each nanosecond: sizes of live blocks by label, and bytes from before the recording.
 type States = Vec<(BTreeMap<usize, u64>, u64)>;
 
 fn run(ops: &[ScopeOp]) -> (SnapshotData, States) {
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// What became of the bytes that were live before.
+/// The expected note on the bytes that were live before.
 fn growth_note(
     (before, unknown): &(BTreeMap<usize, u64>, u64),
     (now, unknown_now): &(BTreeMap<usize, u64>, u64),

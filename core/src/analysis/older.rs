@@ -1,4 +1,4 @@
-//! The times before the log of a stream with a budget, by line and by scope.
+//! Older times, by line and by scope: times before the log whose records were deleted, in a stream with a budget.
 
 use std::cmp::Reverse;
 
@@ -10,39 +10,41 @@ use super::rows::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
-/// A time whose records were deleted: its highest moment, and the lines that held most then.
+/// An older time: a time span whose records were deleted. Its highest moment is kept, with the lines and scopes that
+/// held most then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OlderPeak {
-    /// Its begin in nanoseconds since the recording began.
+    /// Beginning of the time span, in nanoseconds since the recording began.
     pub from_ns: u64,
-    /// Its end.
+    /// End of the time span, in nanoseconds since the recording began.
     pub to_ns: u64,
-    /// How many records it had.
+    /// Number of records that the time span had.
     pub records: u64,
-    /// Some records are missing, so that the highest may have been higher.
+    /// True if some records are missing. The true maximum may then be higher than `bytes`.
     pub lacks_records: bool,
-    /// The most bytes that were live at once, without blocks below the threshold.
+    /// The most bytes that were live at once, without blocks below the threshold; in a sample, an estimate.
     pub bytes: u64,
-    /// When that was first so.
+    /// When `bytes` was first reached, in nanoseconds since the recording began.
     pub time_ns: u64,
-    /// The lines that held most of it, the largest first. What is missing to `bytes` was held by others.
+    /// The lines that held most of `bytes`, the largest first. Other lines held the rest.
     pub by_line: Vec<OlderHolder>,
-    /// The scopes that held most of it.
+    /// The scopes that held most of `bytes`, the largest first. Empty if an older version of memtrace wrote the
+    /// recording.
     pub by_scope: Vec<OlderHolder>,
 }
 
-/// What a line or a scope held at an [`OlderPeak`].
+/// Memory of a line or a scope at the highest moment of an older time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OlderHolder {
     /// The line or scope.
     pub label: String,
-    /// Bytes.
+    /// Live bytes.
     pub bytes: u64,
 }
 
-/// The times before the device's log, oldest first.
+/// The older times of a device, oldest first.
 pub fn older_peaks(device: &DeviceView<'_>) -> Vec<OlderPeak> {
     if device.older.is_empty() {
         return Vec::new();
@@ -65,7 +67,8 @@ fn holders(time: &OlderTime, labels: &mut Labels<'_>) -> Vec<OlderHolder> {
     holders
 }
 
-/// The sums of the least or of what was held at the highest moment, of the time's stacks or scopes, by the numbers of their labels.
+/// Bytes of a time's stacks or scopes, summed by the numbers of their labels. `bytes` chooses between the least and the
+/// bytes at the highest moment.
 pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn(u64, u64) -> u64) -> Vec<u64> {
     let (mut sums, source) = (Vec::new(), labels.source());
     let mut see = |of, least, at_highest| add(&mut sums, labels.number_at(of), bytes(least, at_highest));
@@ -77,7 +80,7 @@ pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn(u64, u64
     sums
 }
 
-/// Whether the older times are known by this source of labels.
+/// Whether older times have data for this source of labels.
 pub(super) fn are_known(times: &[OlderTime], source: KeySource) -> bool {
     match source {
         KeySource::Stack => true,

@@ -1,4 +1,4 @@
-//! What each line of the forward pass, or each layer, costs: its share of a moment, by what the memory is for.
+//! The cost of each line of the forward pass, or of each layer: its share of the memory at a moment, by purpose.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::rows::{Key, Row};
 use crate::snapshot::{Block, Category, words};
 
 words! {
-    /// What memory of a line or a layer is for.
+    /// The purpose of a line's or a layer's memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Part {
@@ -16,11 +16,11 @@ words! {
         Parameters = "Parameters",
         /// Gradients of parameters.
         Gradients = "Gradients",
-        /// What an optimizer keeps between steps.
+        /// State that an optimizer keeps between steps.
         OptimizerState = "Optimizer",
         /// Allocated by the forward pass for the backward pass.
         Activations = "Activations",
-        /// Allocated by the backward pass, known gradients of parameters not included.
+        /// Allocated by the backward pass, except known gradients of parameters.
         BackwardPass = "Backward",
         /// Anything else.
         Other = "Other",
@@ -30,14 +30,14 @@ words! {
 /// Bytes by [`Part`].
 pub type Parts = [u64; Part::ALL.len()];
 
-/// What a line of the forward pass or a layer costs.
+/// The cost of a line of the forward pass or of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostRow {
-    /// Its share of the moment.
+    /// Its share of the memory at the moment.
     pub row: Row,
-    /// What that is for; `None` where only the sum is known.
+    /// The share by purpose; `None` if only the sum is known.
     pub parts: Option<Parts>,
-    /// The largest block of the whole log that it needs for a moment only; 0 if there is none.
+    /// The size of its largest temporary block in the whole log; 0 if there is none.
     pub largest_temporary: u64,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::snapshot::{DeviceSnapshot, MemoryKind};
 
-/// The driver hands out multiples of this size, as far as is known, so each recorded block may be rounded up by one byte less.
+/// As far as is known, the driver allocates multiples of this size, so each block is rounded up by at most one byte
+/// less.
 const GRANULE: u64 = 512;
 
 /// A device's pools (its own and those of the program) and the recorded blocks from them.
@@ -22,7 +23,7 @@ pub struct PoolBalance {
 }
 
 impl PoolBalance {
-    /// Can rounding, or unknown earlier use, explain the rest?
+    /// Whether rounding, or unknown earlier use, can explain the rest.
     pub fn is_explained(&self) -> bool {
         let most = if self.before.is_some() { self.rounding } else { u64::MAX };
         u64::try_from(self.rest).is_ok_and(|rest| rest <= most)

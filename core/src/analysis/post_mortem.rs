@@ -12,13 +12,13 @@ use crate::snapshot::OutOfMemory;
 pub struct PostMortem {
     /// The last allocation that was refused.
     pub refused: OutOfMemory,
-    /// Bytes that the driver's pool has reserved and the program does not use, if the query succeeded.
+    /// Bytes that the driver's pool has reserved and that the program does not use, if the query succeeded.
     pub reserved_unused: Option<u64>,
     /// Segments and holes.
     pub holes: Fragmentation,
     /// The line with the largest temporary.
     pub temporaries: Option<TemporaryRow>,
-    /// Live memory by line; nothing else may have been freed since.
+    /// Live memory by line. Later frees may make it differ from the state at the refusal.
     pub lines: Breakdown,
     /// Live memory by scope.
     pub scopes: Breakdown,
@@ -49,7 +49,7 @@ pub fn post_mortem(device: &DeviceView<'_>) -> Option<PostMortem> {
     })
 }
 
-/// The number of rows, largest first, that hold this many bytes.
+/// Number of rows, largest first, that hold this many bytes.
 fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
     let mut sum = 0;
     let enough = |(_, row): &(usize, &super::Row)| {
@@ -65,7 +65,7 @@ mod tests {
     use crate::snapshot::testing::{LINE_7, Story, WORKER};
     use crate::snapshot::{Pool, SnapshotData};
 
-    /// A device with a block of a line and a block of a worker without a line; it refuses an allocation.
+    /// A device with a block of a line and a block of a worker without a line. It refuses an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
         let mut trace = Story::cuda(0);
         trace.before(1024).below_threshold(128);

@@ -1,4 +1,4 @@
-//! Reserved bytes over time, from the segments that the driver reported.
+//! Reserved bytes over time, computed from the segments that the driver reported.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -7,7 +7,7 @@ use std::slice::Iter;
 use super::log;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
 
-/// Sweep over the log. Blocks outside of all segments count by themselves.
+/// Tracks reserved bytes over the log. A block outside of all segments counts by itself.
 pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
     known: BTreeMap<u64, u64>,
@@ -15,20 +15,19 @@ pub(crate) struct Reserved<'a> {
     now: i128,
 }
 
-/// Whether the driver reported any segment.
 pub(crate) fn is_reported(device: &DeviceSnapshot) -> bool {
     !device.segment_records.is_empty() || device.segments.iter().any(|segment| !segment.estimated)
 }
 
 impl<'a> Reserved<'a> {
-    /// `None` without any reported segment: then reserved bytes equal allocated bytes.
+    /// `None` if no segment was reported. Reserved bytes then equal allocated bytes.
     pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
         if !is_reported(device) {
             return None;
         }
         let known = at_log_start(device);
         let walk = |now| Self { segments: device.segment_records.iter().peekable(), known: known.clone(), device, now };
-        // The current value and all changes are known; they give the initial value.
+        // The current value minus all changes is the initial value.
         let mut changes = walk(0);
         device.records.iter().for_each(|record| {
             changes.before(record.time_ns, |_, _| {});
@@ -38,7 +37,7 @@ impl<'a> Reserved<'a> {
         Some(walk(i128::from(device.stats.reserved_bytes.current) - changes.now))
     }
 
-    /// Applies segment records up to this time; calls `each` with the time and the reserved bytes after each.
+    /// Applies segment records up to this time. Calls `each` with the time and the reserved bytes after each.
     pub(crate) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
         while let Some(segment) = self.segments.next_if(|segment| segment.time_ns <= time_ns) {
             match segment.kind {
@@ -67,7 +66,7 @@ impl<'a> Reserved<'a> {
     }
 }
 
-/// The reported segments before the first record: those of today, with every record undone.
+/// The reported segments before the first record: the current ones, with every record undone.
 pub(crate) fn at_log_start(device: &DeviceSnapshot) -> BTreeMap<u64, u64> {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let mut there: BTreeMap<u64, u64> = told.map(|segment| (segment.address, segment.size)).collect();

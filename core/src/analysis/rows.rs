@@ -3,16 +3,16 @@
 use crate::snapshot::words;
 
 words! {
-    /// What the rows of a [`Breakdown`] stand for.
+    /// What the rows of a [`Breakdown`] are grouped by.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Key {
         /// The source line of the program.
         #[default]
         Line = "line",
-        /// The line of the model. Where that is a library's, [`Key::Line`] is the program's call.
+        /// The line of the model. If the model is a library's, [`Key::Line`] is the program's call of it.
         ModelLine = "model-line",
-        /// The line of the model that allocated it, or whose backward pass did, if the program handed over the pass's order.
+        /// The line of the model that allocated it, or whose backward pass did. Needs the order of the backward pass.
         ForwardLine = "forward-line",
         /// The function of the source line.
         Function = "function",
@@ -22,7 +22,8 @@ words! {
         Category = "category",
         /// The part of the model.
         Module = "module",
-        /// The part of the model that allocated it, or for whose calls a backward pass did, if the program handed over the pass's order.
+        /// The part of the model that allocated it, or for whose calls a backward pass did. Needs the order of the
+        /// backward pass.
         Layer = "layer",
         /// The parameter of the model.
         Parameter = "parameter",
@@ -30,18 +31,18 @@ words! {
         Name = "name",
         /// The innermost scope, with the scopes around it.
         Scope = "scope",
-        /// How long before the moment it was allocated.
+        /// The block's age at the moment.
         Age = "age",
         /// The thread that allocated it, by its name.
         Thread = "thread",
-        /// The CUDA stream, as the exporters number them.
+        /// The CUDA stream, numbered as in exports.
         Stream = "stream",
-        /// The crate whose code requested it, the standard library's not included.
+        /// The crate whose code requested it; the standard library does not count.
         Crate = "crate",
     }
 }
 
-/// The key of a table at the peak, the end of its heading, and the heading of the column with its labels.
+/// For each key: the key of its table at the peak, the end of its heading, and the heading of its column of labels.
 const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
     ("peak_by_line", "line", "Location"),
     ("peak_by_model_line", "line of the model", "Location"),
@@ -66,17 +67,17 @@ impl Key {
         Self::ALL.into_iter().find(|key| key.word() == word)
     }
 
-    /// The key of the report's section that has it at the peak.
+    /// The key of the report's section with this table at the peak.
     pub const fn section(self) -> &'static str {
         TABLE[self as usize].0
     }
 
-    /// The end of a heading: what follows "at the peak, by".
+    /// The end of a heading, after "at the peak, by".
     pub fn words(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// The heading of the column that has its labels.
+    /// The heading of the column of labels.
     pub fn column(self) -> &'static str {
         TABLE[self as usize].2
     }
@@ -98,7 +99,7 @@ pub struct Row {
 /// Live memory at one moment, grouped by a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// Largest first, then by label, including the rows for memory from before the recording and below the threshold.
+    /// The rows, largest first, then by label. They include memory from before the recording and below the threshold.
     pub rows: Vec<Row>,
     /// The sum of all rows.
     pub total: u64,

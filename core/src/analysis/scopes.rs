@@ -1,15 +1,15 @@
-//! Scope table: what each scope held itself, and what the device held while the scope was open.
+//! Scope table: the memory of each scope itself, and the memory of the device while the scope was open.
 
 use std::collections::HashMap;
 
 use crate::recording::DeviceView;
 use crate::snapshot::ContextId;
 
-/// A scope.
+/// Memory of a scope on one device, without blocks below the threshold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ScopeRow {
-    /// Its path: names from the outermost scope inwards, joined by ` > `.
+    /// Path of the scope: the names from the outermost scope inwards, joined by ` > `.
     pub path: String,
     /// Nesting depth, from 1.
     #[serde(skip)]
@@ -17,18 +17,19 @@ pub struct ScopeRow {
     /// The scope's own name.
     #[serde(skip)]
     pub name: String,
-    /// Bytes of the peak's blocks allocated directly in it, not in nested scopes; these add up to the total.
+    /// Bytes of the peak in blocks that were allocated directly in the scope, not in nested scopes.
     #[serde(rename = "at_peak_bytes")]
     pub at_peak: u64,
-    /// Largest number of bytes live at once among blocks allocated in it or in nested scopes.
+    /// The most bytes live at once in blocks that were allocated in the scope or in nested scopes.
     #[serde(rename = "own_peak_bytes")]
     pub own_peak: u64,
-    /// Largest total of the device while it was open.
+    /// The most bytes live on the device while the scope was open. `None` if the scope was never entered while
+    /// recording.
     #[serde(rename = "total_peak_bytes")]
     pub total_peak: Option<u64>,
-    /// How often it was entered.
+    /// Number of times that the scope was entered.
     pub calls: u64,
-    /// Allocations in it or in nested scopes.
+    /// Number of allocations in the scope or in nested scopes.
     pub allocations: u64,
 }
 
@@ -75,11 +76,11 @@ pub(crate) fn scopes_by_pattern(rows: Vec<ScopeRow>) -> Vec<ScopeRow> {
 struct Siblings {
     groups: Vec<usize>,
     by_pattern: HashMap<String, usize>,
-    /// The one that the last row was added to: deeper rows are nested in it.
+    /// The group to which the last row was added. Deeper rows are nested in it.
     newest: Option<usize>,
 }
 
-/// Merged scopes. Nested scopes are as many as a capture says, so nothing here recurses.
+/// Merged scopes. A capture may nest scopes to any depth, so this code does not recurse.
 #[derive(Default)]
 struct ScopeTree {
     outermost: Siblings,
@@ -89,7 +90,7 @@ struct ScopeTree {
 impl ScopeTree {
     fn add(&mut self, row: ScopeRow) {
         let (mut depth, mut around) = (1, None);
-        // In a damaged capture a scope may stand there without the scopes around it.
+        // In a damaged capture, a scope may appear without its enclosing scopes.
         while let Some(newest) = self.siblings(around).newest.filter(|_| row.depth > depth) {
             (depth, around) = (depth + 1, Some(newest));
         }
@@ -112,7 +113,7 @@ impl ScopeTree {
         }
     }
 
-    /// Each scope is followed by its nested scopes.
+    /// The rows, each followed by its nested scopes.
     fn rows(mut self) -> Vec<ScopeRow> {
         let mut rows = Vec::with_capacity(self.groups.len());
         let mut waiting: Vec<usize> = self.outermost.groups.into_iter().rev().collect();
@@ -215,7 +216,7 @@ mod tests {
         );
     }
 
-    /// The same by levels: the groups of a depth, and in each the groups of the next one.
+    /// The same by levels: the groups of one depth, and within each the groups of the next depth.
     fn by_definition(rows: &[ScopeRow], depth: usize) -> Vec<ScopeRow> {
         let mut groups: Vec<(Group, Vec<ScopeRow>)> = Vec::new();
         let mut now = 0;

@@ -1,9 +1,9 @@
 //! Detects dead `tracing` spans: blocks allocated by model code whose spans never became scopes.
 //!
-//! A span created before the layer was installed can never be entered, and nothing reports that. So the `span` rules list
-//! functions that certainly run in a span, and blocks allocated there outside of every span are counted. The list is a lower
-//! bound on purpose, so no alarm is false. A context knows whether a span took its path; a path shared with a scope of the
-//! program counts as the span's.
+//! A span created before the layer was installed can never be entered, and nothing reports that. So the `span` rules
+//! list functions that certainly run in a span, and blocks that they allocate outside of every span are counted. The
+//! list is incomplete on purpose: the count is a lower bound without false alarms. A context knows whether a span
+//! created its path. A path that a span shares with a scope of the program counts as the span's.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -12,7 +12,7 @@ use crate::attribute::{Attribution, belongs_to_a_span};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, Spans, StackId};
 use crate::units::{Bytes, grouped};
 
-/// Blocks that should be in a span and are not.
+/// Blocks that should be in a span but are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spanless {
     /// Number of blocks known to the snapshot.
@@ -21,8 +21,8 @@ pub struct Spanless {
     pub bytes: u64,
 }
 
-/// The blocks that candle's models allocated in functions with a span of their own, outside of every span, although memtrace's
-/// layer was installed. A lower bound.
+/// The blocks that candle's models allocated in functions with a span of their own, outside of every span, although
+/// memtrace's layer was installed. A lower bound.
 pub fn spanless(data: &Attribution<'_>) -> Spanless {
     // A merged scope may have been the span.
     if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
@@ -59,7 +59,7 @@ pub fn spanless_note(data: &Attribution<'_>) -> Option<(String, &'static str)> {
 
 struct Search<'a> {
     data: &'a Attribution<'a>,
-    /// By stack.
+    /// By stack, whether it belongs to a span.
     belongs: Vec<bool>,
     sum: Spanless,
 }

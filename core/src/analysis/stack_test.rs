@@ -1,4 +1,4 @@
-//! Questions about stacks, answered once for each stack: many records share one.
+//! Predicates on stacks, evaluated once for each stack, because many records share one.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 use crate::snapshot::StackId;
 
-/// A predicate on stacks, cached.
+/// A cached predicate on stacks.
 pub(crate) struct StackTest<F> {
     is_so: F,
     known: HashMap<StackId, bool, RandomState>,

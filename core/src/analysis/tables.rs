@@ -1,4 +1,4 @@
-//! The list of breakdown tables, shared by reports, failed assertions and JSON.
+//! The list of breakdown tables, which reports, failed assertions and JSON share.
 
 use super::layers::Layers;
 use super::live::LiveSet;
@@ -7,13 +7,13 @@ use crate::attribute::{module, operator};
 use crate::snapshot::ContextId;
 
 pub(crate) struct BreakdownTable {
-    /// Its key in JSON, which has all tables.
+    /// The table's key in JSON, which has all tables.
     pub(crate) key: &'static str,
     pub(crate) by: Key,
     pub(crate) shown: Shown,
-    /// Does it say anything that other tables do not?
+    /// Whether the table adds anything to the other tables.
     pub(crate) matters: fn(&LiveSet<'_>) -> bool,
-    /// What is said instead to those who ask for it.
+    /// The text that is shown instead on request.
     pub(crate) nothing: &'static str,
 }
 
@@ -48,7 +48,7 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
     BreakdownTable { key: "live_by_line", ..of(Key::Line, Shown::AtEnd, |_| true) },
 ];
 
-/// Tables that only a request shows, and that JSON does not have.
+/// Tables that are shown only on request. JSON does not have them.
 pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
     of(Key::ForwardLine, Shown::InReports, has_pairings).or_says(NO_ORDER),
     of(Key::Layer, Shown::InReports, |live| has_pairings(live) && has_layers(live)).or_says(NO_LAYERS),
@@ -71,7 +71,7 @@ impl BreakdownTable {
         Self { nothing, ..self }
     }
 
-    /// The table of a live set, or of the end.
+    /// The table of a live set; an `AtEnd` table shows the end instead.
     pub(crate) fn of(&self, live: &LiveSet<'_>) -> Breakdown {
         match self.shown {
             Shown::AtEnd => live.device.at_end().by(self.by).into_owned(),
@@ -80,7 +80,7 @@ impl BreakdownTable {
     }
 }
 
-/// Do model lines differ from user lines?
+/// Whether model lines differ from user lines.
 fn is_other(live: &LiveSet<'_>) -> bool {
     live.by(Key::ModelLine) != live.by(Key::Line)
 }

@@ -11,28 +11,28 @@ use crate::snapshot::{Record, RecordKind, Weight};
 /// A block counts as temporary if it is freed before this many further blocks are allocated on its device.
 pub const SOON: usize = 10;
 
-/// The temporaries of a line.
+/// Temporary blocks of one source line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TemporaryRow {
-    /// The user line.
+    /// The source line.
     pub label: String,
-    /// Bytes allocated and freed again.
+    /// Bytes of these blocks.
     pub bytes: u64,
-    /// Number of blocks.
+    /// Number of these blocks.
     pub count: u64,
-    /// Real size of the largest block.
+    /// Real size of the largest block, in bytes.
     #[serde(rename = "largest_bytes")]
     pub largest: u64,
 }
 
-/// Temporaries by user line, most bytes first, from the records that the log still holds. Blocks of suballocators do not
-/// count.
+/// Temporaries by user line, most bytes first, from the records that are left in the log. Blocks of suballocators do
+/// not count.
 pub fn temporaries(device: &DeviceView<'_>) -> Vec<TemporaryRow> {
     let data = device.data();
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<(Weight, u64)> = Vec::new();
-    // Of each stack; `None` if it is not known yet.
+    // The label number of each stack; `None` if it is not known yet.
     let mut numbers: Vec<Option<Option<usize>>> = vec![None; data.stacks.len()];
     for Record { size, alloc_stack, .. } in short_lived(&device.records) {
         let mut number = || allocator(data, *alloc_stack).is_none().then(|| labels.number_at(alloc_stack.0));
@@ -56,9 +56,9 @@ pub fn temporaries(device: &DeviceView<'_>) -> Vec<TemporaryRow> {
     rows
 }
 
-/// The frees of blocks that were freed before [`SOON`] more were allocated.
+/// The frees of blocks that were freed before [`SOON`] more blocks were allocated.
 pub(super) fn short_lived(records: &[Record]) -> impl Iterator<Item = &Record> {
-    // The newest allocs that are not freed: what is freed soon is among them.
+    // The newest allocs that are not freed yet. Blocks that are freed soon are among them.
     let mut newest: [Option<NonZeroU64>; SOON] = [None; SOON];
     let mut allocs = 0;
     records.iter().filter(move |record| {

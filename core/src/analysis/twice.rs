@@ -16,23 +16,23 @@ use crate::snapshot::{Block, DeviceSnapshot, Frame, Lifetime, LogPosition, NEVER
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LiveTwice {
-    /// The function's lines that allocated them, oldest block first.
+    /// Lines of the function that allocated the blocks, the oldest block first.
     pub lines: Vec<String>,
-    /// Bytes of each block. In a sample only sizes that are always recorded are examined.
+    /// Bytes of each block. In a sample, only sizes that are always recorded are examined.
     pub size: u64,
     /// Number of blocks, at least 2.
     pub count: u64,
-    /// Bytes of all blocks but the newest.
+    /// Bytes of all blocks except the newest.
     #[serde(rename = "older_bytes")]
     pub older: u64,
-    /// The device's peak if each block but the newest had been freed once the next one was allocated, all other records being
-    /// the same. `None` if the log has lost records.
+    /// The device's peak in bytes, without blocks below the threshold, if each block had been freed once the next one
+    /// was allocated and all other records were the same. `None` if the log has lost records.
     #[serde(rename = "peak_without_bytes")]
     pub peak_without: Option<u64>,
 }
 
 impl LiveTwice {
-    /// Reduction of the peak in bytes; an upper bound if it is not known.
+    /// The reduction of the peak in bytes; an upper bound if the exact value is not known.
     fn saves(&self, peak: u64) -> u64 {
         self.peak_without.map_or(self.older, |without| peak.saturating_sub(without))
     }
@@ -41,20 +41,22 @@ impl LiveTwice {
 /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
 ///
 /// Reads are not observed, so this relies on drop order: Rust drops a function's variables at its end, newest first. It
-/// counts blocks of one thread and size that different lines of one function of the program allocated, directly or through
-/// calls, and that were freed in that order with no allocation of the thread in between.
+/// counts blocks of the same thread and size that different lines of one function of the program allocated, directly or
+/// through calls. They must be freed in that order, with no allocation of the thread in between.
 ///
-/// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until then),
-/// blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
-/// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
-/// needed: it may be the second operand of an operation.
+/// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until
+/// then), blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated
+/// allocations of one line, and blocks created from data or a constant, which replace nothing. Weights are seldom
+/// counted, because the fields of a structure are dropped oldest first. A counted block may still be needed: it may be
+/// the second operand of an operation.
 pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<LiveTwice> {
     with_absences(data, device).into_iter().map(|(row, _)| row).collect()
 }
 
-/// The same, with where the older blocks of all repetitions would be gone.
+/// The same rows, each with the absences of the older blocks in all repetitions.
 pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<(LiveTwice, Vec<Absence>)> {
-    // The graph of a result over variables is dropped in the same order, and dropping the variable of the program frees nothing.
+    // The graph of a result over variables is dropped in the same order. Dropping the program's variable then frees
+    // nothing.
     if has_variables(data) {
         return Vec::new();
     }
@@ -88,12 +90,12 @@ fn is_worth(bytes: u64, peak: u64) -> bool {
     bytes > 0 && bytes >= peak / 100
 }
 
-/// Bytes of all blocks but the newest.
+/// Bytes of all blocks except the newest.
 fn older(chain: &[&Block]) -> u64 {
     chain.iter().skip(1).map(|block| block.size).sum()
 }
 
-/// The peak's blocks that are freed at the end, by thread and size, in the order of their allocation.
+/// The peak's blocks that are freed by the end, by thread and size, in the order of their allocation.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     let live: HashSet<Option<NonZeroU64>, RandomState> = device.live.iter().map(|block| block.seq).collect();
     let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
@@ -103,10 +105,10 @@ fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     sizes
 }
 
-/// Where two stacks diverge within one function of the program: its frames in the older and the newer stack.
+/// Where two stacks diverge within one function of the program: the function's frames in the older and the newer stack.
 type Parting<'a> = Option<(&'a Frame, &'a Frame)>;
 
-/// Cache of partings by pairs of stacks.
+/// A cache of partings by pairs of stacks.
 struct Holders<'a> {
     data: &'a Attribution<'a>,
     known: HashMap<(StackId, StackId), Parting<'a>>,
@@ -118,7 +120,7 @@ impl<'a> Holders<'a> {
         *self.known.entry((older, newer)).or_insert_with(|| parting(data, older, newer))
     }
 
-    /// Did different lines of one function allocate the two blocks?
+    /// Whether different lines of one function allocated the two blocks.
     fn have_one(&mut self, older: &Block, newer: &Block) -> bool {
         self.parting(older.stack, newer.stack).is_some()
     }
@@ -153,10 +155,9 @@ fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Par
     one_function(a, b).then_some((a, b))
 }
 
-/// The log with the places in it that the drop order is read from.
+/// The log, indexed for the analysis of the drop order.
 struct Log<'a> {
     device: &'a DeviceView<'a>,
-    /// The allocs of each thread.
     allocs: HashMap<ThreadId, Vec<LogPosition>, RandomState>,
     /// The allocs in backward passes.
     backward: Vec<LogPosition>,
@@ -179,13 +180,13 @@ impl<'a> Log<'a> {
         self.device.lifetimes().get(block.seq?)
     }
 
-    /// Allocs of the block's thread before its free.
+    /// Number of allocs of the block's thread before its free.
     fn allocs_before_free(&self, life: &Lifetime) -> usize {
         self.allocs.get(&life.block.thread).map_or(0, |allocs| allocs.partition_point(|alloc| *alloc < life.to))
     }
 
-    /// Chains of at least two blocks, oldest first, that one function holds and that were freed newest first, with no alloc of
-    /// their thread in between.
+    /// Chains of at least two blocks, oldest first. One function holds the blocks of a chain, and they were freed
+    /// newest first, with no alloc of their thread in between.
     fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
         let ends = blocks.into_iter().filter_map(|block| Some((self.life(block)?, block)));
         let mut ends: Vec<_> = ends.filter(|(life, _)| life.to != NEVER).collect();
@@ -203,24 +204,26 @@ impl<'a> Log<'a> {
         runs.filter(is_one).map(|run| run.iter().rev().map(|&(_, block)| block).collect()).collect()
     }
 
-    /// Was an allocation refused before the block was freed? The error drops it as a function's end does.
+    /// Whether an allocation was refused before the block was freed. The error drops the block as a function's end
+    /// does.
     fn is_given_up(&self, newest: &Lifetime) -> bool {
         let until = newest.free(self.device).map_or(0, |free| free.time_ns);
         self.device.ooms.iter().any(|refused| (newest.block.time_ns..=until).contains(&refused.time_ns))
     }
 
-    /// Where each block of the chain would be gone if it were freed right after the alloc of the next one, in each repetition of the chain.
+    /// The absences of a chain, in all its repetitions, if each block were freed right after the alloc of the next one.
     fn absences(&self, chain: &[&Block]) -> Vec<Absence> {
         let mut absences = Vec::new();
         for pair in chain.windows(2) {
             let (older, newer) = (self.lives_like(pair[0]), self.lives_like(pair[1]));
-            // A variable is gone when its line runs again; the chain itself may be that of the last call of a recursion.
+            // A variable is freed before its line runs again. The chain itself may belong to the last call of a
+            // recursion.
             let is_variable = |(nth, life): &(usize, &&Lifetime)| {
                 older.get(nth + 1).is_none_or(|again| life.to < again.from) || Some(life.seq) == pair[0].seq
             };
             for (_, life) in older.iter().enumerate().filter(is_variable) {
                 let next = newer.get(newer.partition_point(|newer| newer.from < life.from));
-                // Dropped with it, as here.
+                // Both blocks must be dropped together, as in this chain.
                 let is_dropped_too = |next: &&&Lifetime| {
                     next.to < life.to && self.allocs_before_free(next) == self.allocs_before_free(life)
                 };
@@ -242,14 +245,15 @@ impl<'a> Log<'a> {
             *changes.entry(at).or_default() += i128::from(change);
         }
         let (found, without) = self.highest(&changes);
-        // If the log does not reproduce the peak, it cannot give another one. In a sample it differs from the peak by chance, and
-        // the difference between the two is still about right.
+        // If the log does not reproduce the peak, it cannot give another one. In a sample, the two differ by chance,
+        // but the difference that the changes make is still about right.
         let peak = i128::from(self.device.peak.bytes);
         let complete = self.device.overwritten == 0 && (found == peak || self.device.is_sample());
         complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
-    /// The lives of all blocks of this stack, thread and size that the log has whole, in the order of their allocation.
+    /// The lives of all blocks of this stack, thread and size that are complete in the log, in the order of their
+    /// allocation.
     fn lives_like(&self, block: &Block) -> Vec<&'a Lifetime> {
         let of = |block: &Block| (block.stack, block.thread, block.size);
         let is_whole = |life: &&Lifetime| life.from > 0 && life.to != NEVER && of(&life.block) == of(block);
@@ -258,7 +262,7 @@ impl<'a> Log<'a> {
         lives
     }
 
-    /// The maximum of the log's total, as it is and with these changes at some records.
+    /// The maximum of the log's total, unchanged and with these changes at some records.
     fn highest(&self, changes: &HashMap<usize, i128>) -> (i128, i128) {
         let records = &self.device.records;
         let steps = records.iter().map(|record| i128::from(log::change(self.device, record)));

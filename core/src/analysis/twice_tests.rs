@@ -3,16 +3,16 @@ use crate::attribute::Attribution;
 use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 
-/// The stack of a block without a user line; stacks 1, 2 … are those of lines 1, 2 …
+/// The stack of a block without a user line. Stacks 1, 2 … are those of lines 1, 2 …
 const NO_LINE: StackId = StackId(50);
 
-/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Block n has 100 bytes and line n of one function; blocks
-/// from 50 on have 7 bytes and no user line.
+/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Block n has 100 bytes and line n of one function.
+/// Blocks from 50 on have 7 bytes and no user line.
 fn story(steps: &[i64]) -> Story {
     story_of(|line| frame("net::Net::forward", "/home/u/net/src/model.rs", line), steps)
 }
 
-/// The same with these lines.
+/// The same recording with these lines.
 fn story_of(line: impl Fn(u32) -> Frame, steps: &[i64]) -> Story {
     let mut trace = Story::cpu();
     trace.stacks(stacks((1..50).map(line).chain([Frame::default()]).collect(), (0..50).map(|line| [line])));
@@ -56,7 +56,7 @@ fn the_peak_without_is_that_of_the_program_that_drops_them() {
 fn what_each_turn_of_a_loop_holds_is_dropped_in_each() {
     let kept = recording(&[1, 2, 3, -3, -2, -1].repeat(3));
     assert_eq!(found(&kept)[0].peak_without, Some(200));
-    // The first two blocks of lines 1 and 2 are in a list, and dropped from its end on.
+    // The first two blocks of lines 1 and 2 are in a list, which is dropped from its end.
     let mut collected = story(&[1, 2]);
     for line in [1u32, 2, 3] {
         collected.alloc(10 * line, 100).on(StackId(line));

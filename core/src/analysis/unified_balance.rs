@@ -1,8 +1,9 @@
-//! The rows of an integrated device's balance for the host's programs: the device has no memory of its own.
+//! The rows of an integrated device's balance for the host's programs. Such a device has no memory of its own.
 
 use crate::snapshot::{ResidentMemory, UnifiedMemory};
 
-/// Of `left` bytes that no other row has: page cache that Linux gives back, and the process's own memory. Mapped files are page cache.
+/// Splits the `left` bytes that no other row has: page cache that Linux gives back, and the process's own memory.
+/// Mapped files are page cache.
 pub(super) fn shares(unified: UnifiedMemory, free: u64, left: i128) -> [i128; 2] {
     let left = left.max(0);
     let given_back = unified.system.map_or(0, |system| system.available.saturating_sub(free));
@@ -29,7 +30,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// An integrated device of 100 GiB with a block of 10 GiB, where the driver calls so many bytes free.
+    /// An integrated device of 100 GiB with a block of 10 GiB. The driver reports `free` bytes as free.
     fn integrated(free: u64, system: Option<SystemMemory>, process: Option<ResidentMemory>) -> Balance {
         let mut trace = Story::cuda(0);
         trace.alloc("a block", 10 * GIB).memory(MemoryKind::Classic);
@@ -45,21 +46,21 @@ mod tests {
             let items = [BalanceItem::PageCache, BalanceItem::Process, BalanceItem::Unexplained];
             items.map(|of| item(balance, &of) / GIB as i64)
         };
-        // 98 GiB used: 10 live, 68 given back, 5 of the process, whose 2 of files are page cache; 15 are left.
+        // 98 GiB used: 10 live, 68 given back, 5 of the process (its 2 of files are page cache). 15 are left.
         let balance = integrated(2 * GIB, Some(system), process);
         assert_eq!((of(&balance), balance.available), ([68, 5, 15], Some(70 * GIB)));
         // 14 GiB used: 4 are left for page cache, and none for the process.
         assert_eq!(of(&integrated(86 * GIB, Some(SystemMemory { available: 99 * GIB, ..system }), process)), [4, 0, 0]);
-        // The driver calls more free than is available.
+        // The driver reports more free bytes than are available.
         assert_eq!(of(&integrated(71 * GIB, Some(system), process)), [0, 5, 14]);
         // More was recorded than is used.
         assert_eq!(of(&integrated(95 * GIB, Some(system), process)), [0, 0, -5]);
-        // Nothing was read.
+        // No memory reading is available.
         let unknown = integrated(2 * GIB, None, None);
         assert_eq!((of(&unknown), unknown.available), ([0, 0, 88], None));
     }
 
-    /// Takes a byte a step from what is left, for small numbers.
+    /// Assigns the remaining bytes one by one, for small numbers.
     fn naive(used: u64, live: u64, [available, free, own]: [u64; 3]) -> [i64; 4] {
         let mut rows = [live as i64, 0, 0, 0];
         for byte in live..used {

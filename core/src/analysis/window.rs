@@ -6,11 +6,12 @@ use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, MemoryStats, Peak, RecordKind, SnapshotData, Stat, scopes_of_log};
 use crate::units::seconds;
 
-/// The part of a recording from `from_ns` to `to_ns`, nanoseconds since it began, both included. Its peak is the highest
-/// moment within the window, its end is the window's end. Exact in blocks of at least the threshold.
+/// The part of a recording from `from_ns` to `to_ns`, in nanoseconds since it began, both included. Its peak is the
+/// highest moment within the window, and its end is the window's end. It is exact for blocks of at least the threshold.
 ///
-/// Not known within a window, and left out: blocks below the threshold, time in the driver, and what the driver said of
-/// its pools and of the device at the end of the recording. A scope's figures count what was allocated in the window.
+/// Blocks below the threshold, time in the driver, and what the driver reported of its pools and of the device at the
+/// end of the recording are not known within a window and are left out. A scope's figures count what was allocated in
+/// the window.
 ///
 /// # Errors
 /// If the window ends before it begins, or the log of a device does not reach back to its beginning.
@@ -24,7 +25,7 @@ pub fn window(data: &SnapshotData, from_ns: u64, to_ns: u64) -> Result<SnapshotD
     Ok(part)
 }
 
-/// What a window does not have, for the notes of a report.
+/// Notes for a report on what a window lacks.
 pub fn window_notes(data: &SnapshotData, from_ns: u64, to_ns: u64) -> Vec<String> {
     let mut notes = vec![format!("from {:.3} s to {:.3} s of the recording", seconds(from_ns), seconds(to_ns))];
     if data.device(Device::Cpu).is_some() && data.settings.min_size > 1 {
@@ -65,14 +66,14 @@ fn of_device(data: &SnapshotData, device: &DeviceSnapshot, from_ns: u64, to_ns: 
     Ok(part)
 }
 
-/// The highest moment after `first` to `end` records.
+/// The highest moment after at least `first` and at most `end` records.
 fn peak(device: &DeviceSnapshot, first: usize, end: usize, from_ns: u64) -> Peak {
     let totals =
         std::iter::once(log::allocated_at_start(device)).chain(log::entries(device).map(|entry| entry.allocated));
     let within = totals.enumerate().skip(first).take(end - first + 1);
     let highest = within.max_by_key(|(at, total)| (*total, std::cmp::Reverse(*at)));
     let mut peak = after(device, highest.map_or(first, |(at, _)| at));
-    // What was live when the window began is its peak's from then on.
+    // If the peak was before the window, it counts from the window's beginning.
     peak.time_ns = peak.time_ns.max(from_ns);
     peak.below_threshold = 0;
     peak
@@ -104,11 +105,11 @@ fn stats(device: &DeviceSnapshot, first: usize, end: usize, last: &Peak) -> Memo
 }
 
 impl Moment {
-    /// When this moment begins and ends: nanoseconds since the recording began. A step or scope lasts from where it was
-    /// first entered to where it was last left.
+    /// When this moment begins and ends, in nanoseconds since the recording began. A step or scope lasts from its first
+    /// entry to its last exit.
     ///
     /// # Errors
-    /// If there is no such scope, or it is no moment in time.
+    /// If there is no such scope, or if this is not a moment in time.
     pub fn span(&self, data: &SnapshotData, device: &DeviceSnapshot) -> Result<(u64, u64), Error> {
         let scopes = match self {
             Self::Peak => return Ok((device.peak.time_ns, device.peak.time_ns)),
@@ -174,7 +175,7 @@ mod tests {
             for to in from..=10 {
                 let part = window(&data, from, to).unwrap();
                 let at = |ns| DeviceView::of(&data, &data.devices[0]).at(&Moment::Time(ns)).unwrap().bytes;
-                // The state just before the window is what it begins with.
+                // The window begins with the state just before it.
                 let highest = (from.saturating_sub(1)..=to).map(at).max().unwrap();
                 assert_eq!(part.devices[0].peak.bytes, highest, "{from} to {to}");
                 assert_eq!(part.devices[0].stats.allocated_bytes.current, at(to), "{from} to {to}");

@@ -1,11 +1,11 @@
-//! Suballocators of frameworks: they take large blocks and hand out parts of them to tensors.
+//! Suballocators of frameworks. They allocate large blocks and hand out parts of them to tensors.
 
 use super::Attribution;
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
 use crate::snapshot::{Fact, StackId};
 
-/// The crate of the suballocator that took the block, spelled as in `use`: `cubecl_cuda`.
+/// The crate of the suballocator that allocated the block, spelled as in `use`: `cubecl_cuda`.
 pub fn allocator(data: &Attribution<'_>, stack: StackId) -> Option<String> {
     let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator));
     found.map(|found| FramePlace::of(found.frame).package)
@@ -22,7 +22,7 @@ mod tests {
     const STORAGE: &str =
         "<cubecl_cuda::compute::storage::gpu::GpuStorage as cubecl_runtime::storage::base::ComputeStorage>";
 
-    /// A page of a suballocator, taken by a server thread, and a block of the program.
+    /// A page of a suballocator, allocated by a server thread, and a block of the program.
     fn page_and_own(storage: &str, file: &str) -> Story {
         let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
         let own = frame("net::main", "/home/u/net/src/main.rs", 9);

@@ -1,11 +1,11 @@
-//! Learns `backward` rules (line → operator of candle's backward pass) from candle's source, for a checkout or path
-//! dependency whose version is unknown.
+//! Learns `backward` rules (line → operator of candle's backward pass) from candle's source. This is for a checkout or
+//! path dependency whose version is unknown.
 
 use super::frame_place::FramePlace;
 use crate::input::text_of;
 use crate::snapshot::{Fact, Frame, Rules, Stacks};
 
-/// Bytes of a source file with a backward pass: many times those of candle.
+/// Limit for a source file, in bytes: many times the size of candle's file with the backward pass.
 const LONGEST_SOURCE: u64 = 4 << 20;
 
 /// The source file of the backward pass in these frames, if its version is unknown.
@@ -44,7 +44,7 @@ fn arms(source: &str) -> Vec<(usize, String)> {
     arms
 }
 
-/// `add` of `Op::Binary(lhs, rhs, BinaryOp::Add)`, `conv2d` of `Op::Conv2D { … }`.
+/// `add` for `Op::Binary(lhs, rhs, BinaryOp::Add)`, `conv2d` for `Op::Conv2D { … }`.
 fn operator(pattern: &str) -> String {
     let name = |at: usize| {
         let rest = pattern.get(at..).unwrap_or_default();
@@ -69,13 +69,13 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// Adds the `backward` rule of an unversioned candle, if its source can be read.
+/// Adds the `backward` rule for a candle without a version, if its source can be read.
 #[doc(hidden)]
 pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
     let Some(file) = unversioned_backward_pass(rules, &stacks.frames) else { return };
     // The recording names the file.
     let rule = text_of(file.as_ref(), LONGEST_SOURCE).ok().and_then(|source| backward_rule(&source));
-    // A full table stays as it is.
+    // If the table is full, it stays unchanged.
     let _ = rule.map(|rule| rules.add(&rule));
 }
 
@@ -96,7 +96,7 @@ mod tests {
         crates.filter_map(|entry| Some((version(&entry.as_ref().ok()?.path())?, entry.ok()?.path()))).collect()
     }
 
-    /// Prints a missing rule as a line for the table.
+    /// Prints each missing rule as a line for the table.
     #[test]
     fn the_tables_lines_are_those_of_candles_sources() {
         let sources = sources();

@@ -1,5 +1,5 @@
-//! Copies of a model: one block for each variable, of its size, made by one function before the first backward pass. A frozen reference and
-//! averaged weights begin so.
+//! Copies of a model: before the first backward pass, one function makes one block of each variable's size. Frozen
+//! references and averaged weights begin this way.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;

@@ -1,5 +1,5 @@
-//! Element-wise operators of candle: each element of the output needs one element of each operand, so the output may be written
-//! over an operand.
+//! Element-wise operators of candle. Each element of the output needs one element of each operand, so the output can
+//! overwrite an operand.
 
 use super::frame_place::FramePlace;
 use super::matched_frame::matched_frames;
@@ -11,7 +11,7 @@ const UNARY: [&str; 22] = [
     "abs", "affine", "ceil", "cos", "elu", "erf", "exp", "floor", "gelu", "gelu_erf", "log", "neg", "powf", "recip",
     "relu", "round", "sign", "silu", "sin", "sqr", "sqrt", "tanh",
 ];
-/// Those with two; `broadcast_add` and its like are implemented with them.
+/// Functions with two operands. They also implement `broadcast_add` and similar functions.
 const BINARY: [&str; 6] = ["add", "div", "maximum", "minimum", "mul", "sub"];
 
 /// A call of an element-wise operator.
@@ -23,8 +23,8 @@ pub(crate) struct Elementwise<'a> {
     pub(crate) operands: u32,
 }
 
-/// The element-wise operator that a program calls by this stack: no part of another operator, such as softmax, and none in a
-/// backward pass.
+/// The element-wise operator that a program calls by this stack. It must not be part of another operator, such as
+/// softmax, nor of a backward pass.
 pub(crate) fn elementwise<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Elementwise<'d>> {
     let found = operator(data, stack).filter(|found| !found.is_backward)?;
     let name = found.root.strip_prefix("broadcast_").filter(|name| BINARY.contains(name)).unwrap_or(found.root);
@@ -34,7 +34,8 @@ pub(crate) fn elementwise<'d>(data: &'d Attribution<'_>, stack: StackId) -> Opti
     (is_one && is_candles(data, stack)).then_some(Elementwise { operator: found.root, operands })
 }
 
-/// Other frameworks have operators with the same names, some of them on top of candle.
+/// Whether the operator is candle's. Other frameworks have operators with the same names, some of them on top of
+/// candle.
 fn is_candles(data: &Attribution<'_>, stack: StackId) -> bool {
     let is_programs = |origin| matches!(origin, Origin::Workspace | Origin::Library);
     let mut frames = matched_frames(data, stack).take_while(|frame| !is_programs(frame.origin()));
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
 
-    /// What is found in a stack of these functions of files, innermost first, that `main` calls.
+    /// The operator found in a stack of these functions and files, innermost first, that `main` calls.
     fn found(functions: &[(&str, &str)]) -> Option<(String, u32)> {
         let mut frames: Vec<_> = functions.iter().map(|(name, file)| frame(name, &registry(file), 1)).collect();
         frames.push(frame("net::main", "/home/u/net/src/main.rs", 9));

@@ -1,11 +1,11 @@
-//! Where a frame's function is, in the words of the rules: crate, file and function.
+//! The place of a frame's function, as rules name it: crate, file and function.
 
 use std::borrow::Cow;
 
 use super::origin::{package_and_path, version_of};
 use crate::snapshot::{Fact, Frame, Rules, SymbolName};
 
-/// Location of a frame's function: crate as in `use`, its version if known, file relative to `src`.
+/// The place of a frame's function: the crate as in `use`, its version if known, and the file relative to `src`.
 pub(super) struct FramePlace<'a> {
     pub(super) package: String,
     pub(super) version: &'a str,
@@ -14,7 +14,8 @@ pub(super) struct FramePlace<'a> {
 }
 
 impl<'a> FramePlace<'a> {
-    /// Taken from the file, or from the symbol name without one. The crate of a file outside any `src` is unknown.
+    /// Taken from the file, or from the symbol name if there is no file. The crate of a file outside of any `src` is
+    /// unknown.
     pub(super) fn of(frame: &'a Frame) -> Self {
         let name = SymbolName(frame.function_or_empty());
         let function = name.function();
@@ -35,7 +36,7 @@ impl<'a> FramePlace<'a> {
         rules.says(fact, &self.package, &self.file, self.function)
     }
 
-    /// The operator's name, if the function is one; `function` is its full symbol name.
+    /// The operator's name, if the function is an operator. `function` is its full symbol name.
     pub(super) fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
         let Self { package, file, function: name, .. } = self;
         let is_one = !name.is_empty() && rules.is_operator(package, file, name);

@@ -1,10 +1,10 @@
-//! Identifies gradients by counting: no stack tells a gradient from other results of a backward pass, so the results of each
-//! size are counted against the variables of that size.
+//! Identifies gradients by counting. No stack distinguishes a gradient from other results of a backward pass, so the
+//! number of results of each size is compared with the number of variables of that size.
 //!
-//! A backward pass leaves one gradient for each variable that the loss depends on, of the variable's size, and gradients of
-//! operands that are not variables. If it leaves as many blocks of a size as there are variables of that size, all of them
-//! are gradients of variables. If the loss does not depend on all variables, this holds only for sizes that no other operand
-//! has.
+//! A backward pass leaves one gradient for each variable that the loss depends on, of the variable's size. It also
+//! leaves gradients of operands that are not variables. If it leaves as many blocks of a size as there are variables of
+//! that size, all of them are gradients of variables. If the loss does not depend on all variables, this is true only
+//! for sizes that no other operand has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -18,12 +18,12 @@ use crate::snapshot::{Category, LogPosition, StackId, ThreadId};
 #[derive(Debug, Default)]
 pub(super) struct GradientCounts {
     pub(super) gradients: HashSet<NonZeroU64>,
-    /// Results of a pass whose size no variable has.
+    /// Results of a pass with a size that no variable has.
     pub(super) details: HashSet<NonZeroU64>,
     pub(super) parameters: HashSet<NonZeroU64>,
 }
 
-/// `are_all_known`: nothing was allocated before the recording, and no record was lost.
+/// Counts all passes. `are_all_known`: nothing was allocated before the recording, and no record was lost.
 pub(super) fn count(lives: &[HintedLifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
     // Keyed by the position where each pass begins.
     let mut passes: BTreeMap<LogPosition, Vec<&HintedLifetime>> = BTreeMap::new();
@@ -38,32 +38,31 @@ pub(super) fn count(lives: &[HintedLifetime], backward: &Passes, are_all_known: 
         live.go_to(from);
         let (left, on_the_way): (Vec<&HintedLifetime>, Vec<&HintedLifetime>) =
             left.into_iter().partition(|life| life.of_stack.is_gradient);
-        // If gradients retain their graph, gradients of intermediate results are left as well.
+        // If gradients retain their graph, gradients of intermediate results are also left.
         counted.pass(&sizes(left.into_iter()), &live, !on_the_way.is_empty(), are_all_known);
     }
     counted
 }
 
-/// Sweep over the log: the blocks that are live at increasing positions, counted by size. A pass may leave one block, so it must
-/// not look at all that are live.
+/// Sweeps over the log and counts the live blocks by size, at increasing positions. Many passes leave only one block,
+/// so a pass must not look at all live blocks.
 pub(super) struct Live<'a> {
-    /// Blocks not swept yet, in the order of the log.
+    /// Blocks that the sweep has not reached, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a HintedLifetime>>,
-    /// By the ends of their lifetimes.
+    /// Live blocks by the end of their lifetime.
     going: BTreeMap<(LogPosition, NonZeroU64), &'a HintedLifetime>,
     sizes: HashMap<u64, LiveOfSize>,
-    /// How many sizes have variables, and how many have such that certainly belong to a model.
+    /// Number of sizes with variables, and with variables that certainly belong to a model.
     with_variables: usize,
     with_sure: usize,
 }
 
-/// The live blocks of a size.
 #[derive(Default)]
 struct LiveOfSize {
-    /// Variables that certainly belong to a model, and those that may be an optimizer's.
+    /// Variables that certainly belong to a model, and variables that may belong to an optimizer.
     sure: BTreeSet<NonZeroU64>,
     others: BTreeSet<NonZeroU64>,
-    /// Operands that are not variables and have gradients as well, and all other blocks.
+    /// Operands that are not variables but also have gradients, and all other blocks.
     operands: usize,
     rest: usize,
 }
@@ -75,11 +74,11 @@ impl LiveOfSize {
 }
 
 impl<'a> Live<'a> {
-    /// Sweeps the blocks that are live at some of these positions, which are sorted.
+    /// Prepares a sweep over the blocks that are live at any of these sorted positions.
     pub(super) fn of(lives: &'a [HintedLifetime], positions: &[LogPosition]) -> Self {
         let mut next = 0;
         let is_live = |life: &&HintedLifetime| {
-            // Lives begin nearly always in order.
+            // Lifetimes nearly always begin in order.
             let is_next = positions.get(next).is_none_or(|position| life.from <= *position)
                 && next.checked_sub(1).is_none_or(|before| positions[before] < life.from);
             if !is_next {
@@ -93,7 +92,8 @@ impl<'a> Live<'a> {
         Self { coming, going: BTreeMap::new(), sizes: HashMap::default(), with_variables: 0, with_sure: 0 }
     }
 
-    /// Counts the blocks live at a position and the next one. Positions must not decrease from call to call.
+    /// Counts the blocks that are live at a position and at the next one. Positions must not decrease from call to
+    /// call.
     pub(super) fn go_to(&mut self, position: LogPosition) {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             if life.to >= position + 2 {
@@ -107,7 +107,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// How many blocks of this size are live.
+    /// Number of live blocks of this size.
     pub(super) fn of_size(&self, size: u64) -> usize {
         self.sizes.get(&size).map_or(0, |of_size| of_size.variables() + of_size.operands + of_size.rest)
     }
@@ -133,8 +133,9 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Results of a pass that a later pass of the thread leaves live, if their site leaves none from another pass. The sums of gradients over
-/// several batches leave such a block in each round; the first gradient that becomes an optimizer's momentum is the only one.
+/// Results of a pass that are still live after a later pass of the thread, if no other pass leaves such a block at
+/// their site. Sums of gradients over several batches leave such a block in each round. The first gradient that becomes
+/// an optimizer's momentum is the only one.
 pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {
     let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<LogPosition>)> = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
@@ -151,17 +152,18 @@ pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<
 
 type Sizes<'a> = HashMap<u64, Vec<&'a HintedLifetime>>;
 
-/// Data, or weights that are not trained. Not an intermediate result, whose gradient does not outlive the pass.
+/// Whether it may be data, or weights that are not trained. Intermediate results do not count, because their gradients
+/// do not outlive the pass.
 fn may_be_operand(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
-/// Was the block still live when its thread did other work?
+/// Whether the block was still live when its thread began other work.
 pub(super) fn outlives(life: &HintedLifetime, pass: &Pass) -> bool {
     pass.next.is_some_and(|next| life.to > next)
 }
 
-/// A model's variable, or perhaps an optimizer's, but not one known to be an optimizer's.
+/// Whether it is a variable of a model, or perhaps of an optimizer, but not certainly an optimizer's.
 pub(super) fn is_variable(life: &HintedLifetime) -> bool {
     life.of_stack.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
@@ -177,14 +179,14 @@ impl GradientCounts {
         Self { gradients, ..Self::default() }
     }
 
-    /// `left` are the results of the pass that may be gradients.
+    /// Counts one pass. `left` are its results that may be gradients.
     fn pass(&mut self, left: &Sizes<'_>, live: &Live<'_>, has_graph: bool, are_all_known: bool) {
         let none = LiveOfSize::default();
         let of_size = |size: &u64| live.sizes.get(size).unwrap_or(&none);
         let sizes = |holds: &dyn Fn(usize, &LiveOfSize) -> bool| {
             left.iter().filter(|(size, left)| holds(left.len(), of_size(size))).count()
         };
-        // An optimizer's variables have no gradients: if every variable has one, all of them are parameters.
+        // An optimizer's variables have no gradients. So if every variable has one, all variables are parameters.
         let even = sizes(&|left, of_size| of_size.variables() > 0 && left == of_size.variables());
         let reached = sizes(&|left, of_size| !of_size.sure.is_empty() && left >= of_size.sure.len());
         let (all_are_even, all_are_reached) = (even == live.with_variables, reached == live.with_sure);
@@ -217,8 +219,8 @@ mod tests {
     use crate::snapshot::testing::{Story, frame, registry, stacks};
     use crate::snapshot::{SnapshotData, StackId};
 
-    /// Stacks 1 and 2 are variables, of a model and of anybody; 3 and 4 results of a backward pass, the first of which may be
-    /// gradients; 5 data, 6 a forward pass, 7 nothing known.
+    /// Stack 1 is a variable of a model, 2 a variable of unknown use. 3 and 4 are results of a backward pass; those of
+    /// 3 may be gradients. 5 is data, 6 a forward pass, 7 unknown.
     fn story(ops: &[(u32, u64, usize)]) -> SnapshotData {
         let [core, nn] = ["candle-core-0.11.1/src", "candle-nn-0.11.1/src"];
         let frames = vec![
@@ -246,7 +248,7 @@ mod tests {
         story.build()
     }
 
-    /// By the words at the top: for each pass a look at all blocks.
+    /// The same as described at the top: looks at all blocks for each pass.
     fn by_definition(lives: &[HintedLifetime], backward: &Passes, are_all_known: bool) -> [BTreeSet<NonZeroU64>; 3] {
         let mut found: [BTreeSet<NonZeroU64>; 3] = Default::default();
         for pass in backward.values().flatten().filter(|pass| !pass.has_gradients) {

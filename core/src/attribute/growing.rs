@@ -9,16 +9,16 @@ use super::reordered::{Reordered, SOON};
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
-/// Blocks in a run that counts as a cache.
+/// The fewest blocks of a run that counts as a cache.
 const LEAST: usize = 3;
-/// Allocations before or after a block that are searched: what reads keys and values comes soon.
+/// Allocations before or after a block that are searched. Keys and values are read soon.
 const NEAR: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Growing {
-    /// Blocks of the caches: three or more allocated by `cat`, each larger than the last by the same amount and allocated while
-    /// the last was live. Results computed after them must grow with them, as those that read keys and values do; collected
-    /// results grow too, but nothing reads all of them each time.
+    /// Blocks of the caches: three or more blocks allocated by `cat`, each larger than the last by the same amount and
+    /// allocated while the last was live. Results computed after them must grow with them, like those that read keys
+    /// and values. Collected results grow too, but nothing reads all of them each time.
     pub(super) caches: HashSet<NonZeroU64>,
     /// Blocks that may be the initial contents of such a cache.
     pub(super) prefixes: HashSet<NonZeroU64>,
@@ -44,7 +44,7 @@ pub(super) fn growing(lives: &[HintedLifetime], is_wanted: impl Fn(&HintedLifeti
     growing
 }
 
-/// Blocks as large as the first of a run minus one step, live when it was allocated.
+/// Blocks that are one step smaller than a run's first block, and live when it was allocated.
 fn prefixes(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
     let size = first.size.saturating_sub(second.size - first.size);
@@ -54,8 +54,9 @@ fn prefixes(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetim
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
-/// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block is freed cannot continue;
-/// of several runs, the one whose last block is freed first does: requests and layers take turns.
+/// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block was freed cannot
+/// continue. Among several runs, the one whose last block is freed first continues, because requests and layers take
+/// turns.
 fn runs<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
     let mut open = OpenRuns::of(place.len());
     let mut runs: Vec<Vec<&HintedLifetime>> = Vec::new();
@@ -73,13 +74,13 @@ fn runs<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
     runs
 }
 
-/// Runs by what continues them: there may be as many as blocks.
+/// Runs by the block that continues them. There may be as many runs as blocks.
 struct OpenRuns {
-    /// By the end of the last block.
+    /// Runs by the free of their last block.
     soon: BTreeMap<LogPosition, usize>,
-    /// Runs whose last block is never freed, by the size of the next block;
+    /// Runs whose last block is never freed, by the size of their next block.
     endless: HashMap<u64, BTreeSet<usize>>,
-    /// those of one block continue with any larger one.
+    /// Such runs of only one block; any larger block continues them.
     single: FirstBelow,
 }
 
@@ -121,7 +122,7 @@ impl OpenRuns {
     }
 }
 
-/// Each block is larger than the one before by the same amount.
+/// Size of a run's next block. All steps of a run are equal.
 fn next_size(before: &HintedLifetime, last: &HintedLifetime) -> u64 {
     last.size.saturating_add(last.size - before.size)
 }
@@ -134,7 +135,7 @@ fn continues(run: &[&HintedLifetime], life: &HintedLifetime) -> bool {
     }
 }
 
-/// Sizes by number; finds the first below a limit. A tournament tree of minima.
+/// Finds the first number whose size is below a limit. A tournament tree of minima.
 struct FirstBelow {
     leaves: usize,
     minima: Vec<u64>,
@@ -167,7 +168,7 @@ impl FirstBelow {
     }
 }
 
-/// Other allocations of each thread's operators, in order.
+/// The other allocations of operators, by thread, in order.
 fn work<'a>(
     lives: &'a [HintedLifetime],
     collected: &HashSet<NonZeroU64>,
@@ -179,14 +180,14 @@ fn work<'a>(
     work
 }
 
-/// Does a result computed after each block of the run grow with the run?
+/// Whether a result that is computed after each block of the run grows with the run.
 fn is_read(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> bool {
     let after = |life: &&HintedLifetime, until: LogPosition| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::default();
         for other in work.iter().take(NEAR).take_while(|other| other.from < until) {
-            // The first of each site; later ones are those of the next layer.
+            // The first block of each site. Later blocks belong to the next layer.
             sizes.entry(other.stack).or_insert(other.size);
         }
         sizes
@@ -216,7 +217,7 @@ mod tests {
     use crate::snapshot::Lifetimes;
     use crate::snapshot::testing::{LINE_7, Story};
 
-    /// By a look at all runs for each block.
+    /// The same by definition: looks at all runs for each block.
     fn by_definition<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
         let mut runs: Vec<Vec<&HintedLifetime>> = Vec::new();
         for life in place {

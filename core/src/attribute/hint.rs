@@ -1,18 +1,18 @@
-//! Category hints: what a stack alone says about the purpose of a block.
+//! Category hints: what a stack by itself tells about the purpose of a block.
 
 use super::matched_frame::{MatchedFrame, matched_frames};
 use super::torch::is_script;
 use super::{Attribution, Origin, allocator, is_pool, library, operator};
 use crate::snapshot::{Category, ContextId, Fact, StackId};
 
-/// What a stack says about a block's purpose.
+/// What a stack tells about a block's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// A rule names the category.
     Rule(Category),
     /// Workspace of a matrix kernel or of a library that is not Rust.
     Workspace,
-    /// Taken by a framework's suballocator.
+    /// Allocated by a framework's suballocator.
     GivenOut,
     /// Allocated in a backward pass.
     Backward,
@@ -20,7 +20,7 @@ pub(super) enum Hint {
     Step,
     /// A variable, of a model or an optimizer.
     Variable,
-    /// Data that the program brings in.
+    /// Data that the program loads.
     Input,
     /// Filled with a constant by the program.
     Constant,
@@ -31,23 +31,24 @@ pub(super) enum Hint {
     Nothing,
 }
 
-/// What a stack says, regardless of scopes.
+/// What a stack tells, regardless of scopes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackHint {
     hint: Hint,
-    /// Allocated by an operator of the forward pass or of an optimizer: in an optimizer's scope it is the optimizer's.
+    /// Whether an operator of the forward pass or of an optimizer allocated it. In an optimizer's scope, it is the
+    /// optimizer's.
     is_operator: bool,
     in_optimizer: bool,
     pub(super) is_variable: bool,
-    /// Not a tensor's elements.
+    /// Whether it is not a tensor's elements.
     pub(super) is_structure: bool,
-    /// A function in which a model works is on the stack.
+    /// Whether a function in which a model works is on the stack.
     pub(super) in_forward: bool,
     pub(super) moves: bool,
     pub(super) multiplies: bool,
-    /// A thread of a pool, without a line of the program.
+    /// Whether it is of a pool's thread, without a line of the program.
     pub(super) is_workers: bool,
-    /// In a backward pass, the operator's results are gradients.
+    /// Whether the operator's results in a backward pass are gradients.
     pub(super) is_gradient: bool,
 }
 
@@ -72,12 +73,12 @@ impl StackHint {
             (None, Some(_)) if calls(Fact::Constant) => Hint::Constant,
             (None, Some(operator)) if rules.names(Fact::Join, operator.root) => Hint::Join,
             (None, Some(_)) => Hint::Forward,
-            // The program brings data in without an operator.
+            // The program loads data without an operator.
             (None, None) if run.last().is_some_and(|frame| frame.is(Fact::Input)) => Hint::Input,
             (None, None) if is_scripts(data, stack) => Hint::Forward,
             (None, None) => Hint::Nothing,
         };
-        // These hold whatever else the stack says.
+        // These hints hold regardless of the rest of the stack.
         let is_final =
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
@@ -101,7 +102,7 @@ impl StackHint {
         }
     }
 
-    /// Does the category of its blocks depend on how the site repeats?
+    /// Whether the category of its blocks depends on how the site repeats.
     pub(super) fn may_repeat(self) -> bool {
         matches!(self.hint, Hint::Input | Hint::Forward | Hint::Join)
     }
@@ -113,13 +114,14 @@ impl StackHint {
 }
 
 impl Hint {
-    /// Is it part of the program's computation, so that a pass of another kind has ended?
+    /// Whether it is part of the program's computation. Such a block ends a pass of another kind.
     pub(super) fn is_work(self) -> bool {
         !matches!(self, Self::GivenOut | Self::Workspace | Self::Nothing)
     }
 }
 
-/// Does a line of a Python program, outside of functions that are part of a backward pass, allocate the block itself?
+/// Whether a line of a Python program allocates the block itself, outside of functions that are part of a backward
+/// pass.
 fn is_scripts(data: &Attribution<'_>, stack: StackId) -> bool {
     let frame = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace);
     frame.is_some_and(|frame| is_script(frame.frame.file_or_empty()) && !frame.function().contains("backward"))
@@ -138,19 +140,20 @@ fn framework_run<'d>(data: &'d Attribution<'_>, stack: StackId) -> impl Iterator
     run.filter(|frame| frame.origin() == Origin::Framework)
 }
 
-/// [`Category::Workspace`] if any frame's rule says so, else the category of the outermost frame that has a rule.
+/// [`Category::Workspace`] if the rule of any frame names it. Otherwise, the category of the outermost frame that has a
+/// rule.
 fn by_rule(run: &[MatchedFrame<'_>]) -> Option<Category> {
     let mut found = run.iter().filter_map(|frame| frame.category());
     let outermost = found.clone().next_back();
     found.find(|category| *category == Category::Workspace).or(outermost)
 }
 
-/// Was the block created from data or a constant, not from other tensors?
+/// Whether the block was created from data or a constant, not from other tensors.
 pub(crate) fn is_made_anew(data: &Attribution<'_>, stack: StackId) -> bool {
     matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
 }
 
-/// Was the block allocated by an operator in an optimizer's step?
+/// Whether an operator allocated the block in an optimizer's step.
 pub(crate) fn is_of_optimizer(data: &Attribution<'_>, stack: StackId, context: ContextId) -> bool {
     StackHint::of(data, stack).within(is_step(data, context)) == Hint::Step
 }

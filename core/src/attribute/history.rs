@@ -1,4 +1,4 @@
-//! Allocation history of each site and thread, as sorted positions in the log.
+//! The allocation history of each site and thread, as sorted positions in the log.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -6,21 +6,21 @@ use super::lifetimes::HintedLifetime;
 use crate::hashed::HashMap;
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
-/// Positions of allocations, sorted. A site is a stack here.
+/// Sorted positions of allocations. A site is a stack here.
 #[derive(Debug, Default)]
 pub(super) struct AllocationHistory {
-    /// Allocations up to each position.
+    /// Number of allocations up to each position.
     until: Vec<u32>,
     stacks: Vec<StackId>,
-    /// Each thread's last allocation.
+    /// The last allocation of each thread.
     last: HashMap<ThreadId, LogPosition>,
     /// Sites whose repetition matters.
     of_stack: HashMap<StackId, SiteHistory>,
-    /// Allocations in forward passes, judging by the functions on their stacks.
+    /// Allocations in forward passes, according to the functions on their stacks.
     forward: Vec<LogPosition>,
     /// Allocations in each thread's backward passes, with the positions of their frees.
     ends: HashMap<ThreadId, Vec<(LogPosition, LogPosition)>>,
-    /// Answers of [`outlive`](Self::outlive).
+    /// Cached results of [`outlive`](Self::outlive).
     outlived: RefCell<HashMap<(ThreadId, LogPosition, LogPosition, LogPosition), bool>>,
 }
 
@@ -43,7 +43,7 @@ impl AllocationHistory {
         for life in lives.iter().filter(|life| life.from > 0) {
             let position = life.from as usize;
             if places.until.len() <= position {
-                // Lives are in the order of their allocation.
+                // Lifetimes are in the order of their allocation.
                 places.until.resize(position + 1, places.stacks.len() as u32);
             }
             places.until[position] += 1;
@@ -80,17 +80,18 @@ impl AllocationHistory {
         self.last.get(&thread).is_some_and(|last| *last > position)
     }
 
-    /// Was the block freed before any forward pass could use it, like the source of a conversion of weights?
+    /// Whether the block was freed before any forward pass could use it, like the source of a conversion of weights.
     pub(super) fn is_gone_unused(&self, life: &HintedLifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
-    /// Does a forward pass allocate during the block's lifetime?
+    /// Whether a forward pass allocates during the block's lifetime.
     pub(super) fn spans_forward(&self, life: &HintedLifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
     }
 
-    /// Is the program not in a loop (such as token generation) during the block's lifetime? In a loop some site allocates often.
+    /// Whether the program is not in a loop (such as token generation) during the block's lifetime. In a loop, some
+    /// site allocates often.
     pub(super) fn is_straight(&self, life: &HintedLifetime) -> bool {
         const MOST: usize = 512;
         const OFTEN: usize = 8;
@@ -118,24 +119,24 @@ impl AllocationHistory {
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)
     }
 
-    /// Does the site allocate repeatedly, and is each block freed before the next but one is allocated?
+    /// Whether the site allocates repeatedly, and each block is freed before the next but one is allocated.
     pub(super) fn comes_again(&self, stack: StackId) -> bool {
         self.habit(stack).is_some_and(|habit| habit.comes_again)
     }
 
-    /// Does the site allocate only one more block while the block is live?
+    /// Whether the site allocates at most one more block while the block is live.
     pub(super) fn is_replaced(&self, stack: StackId, from: LogPosition, to: LogPosition) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from) + 1).is_none_or(|(next_but_one, _)| to < *next_but_one)
     }
 
-    /// Has the site three blocks, so that it could have a habit?
+    /// Whether the site has three blocks, so that it can have a habit.
     pub(super) fn repeats(&self, stack: StackId) -> bool {
         self.of_stack(stack).len() >= 3
     }
 
-    /// Does the site allocate repeatedly, with each block live for less than half the period of the repetition? Its blocks may
-    /// overlap (take turns) only if `may_take_turns`.
+    /// Whether the site allocates repeatedly, and each block is live for at most half the period of the repetition. The
+    /// site's blocks may overlap (take turns) only if `may_take_turns`.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
         self.habit(stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
     }
@@ -157,9 +158,9 @@ impl AllocationHistory {
     }
 
     fn are_brief(&self, blocks: &[(LogPosition, LogPosition)], beginnings: &[LogPosition]) -> bool {
-        /// Repetitions that count as a pattern.
+        /// The fewest repetitions that count as a pattern.
         const LEAST: usize = 4;
-        /// Allocations during the longest brief lifetime.
+        /// A brief lifetime contains fewer allocations than this.
         const LONGEST: usize = 64;
         let periods: Vec<usize> = beginnings
             .windows(2)
@@ -168,7 +169,7 @@ impl AllocationHistory {
                 _ => 0,
             })
             .collect();
-        // After the last beginning, the period is that of the one before.
+        // After the last beginning, the period before it is used.
         let period = |from: LogPosition| {
             let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
             periods.get(at).or(periods.last()).copied().unwrap_or(0)
@@ -180,9 +181,9 @@ impl AllocationHistory {
         beginnings.len() >= LEAST && blocks.iter().all(is_brief)
     }
 
-    /// Is any block of the backward pass between `from` and `to` live at position `after`?
+    /// Whether any block of the backward pass between `from` and `to` is live at position `after`.
     pub(super) fn outlive(&self, thread: ThreadId, from: LogPosition, to: LogPosition, after: LogPosition) -> bool {
-        // All blocks of a pass ask the same.
+        // All blocks of a pass ask with the same arguments.
         *self.outlived.borrow_mut().entry((thread, from, to, after)).or_insert_with(|| {
             let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
             let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();

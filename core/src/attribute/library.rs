@@ -1,4 +1,4 @@
-//! Native libraries that allocate device memory on their own, such as cuBLAS.
+//! Native libraries that allocate device memory themselves, such as cuBLAS.
 
 use super::matched_frame::matched_at;
 use super::{Attribution, Origin};
@@ -17,27 +17,27 @@ fn origins(data: &Attribution<'_>, address: &CodeAddress) -> impl Iterator<Item 
     matched_at(data, address).map(|frame| frame.origin())
 }
 
-/// Is this address in memtrace or in std called by it? Such addresses are left out of stacks.
+/// Whether this address is in memtrace, or in std called by memtrace. Such addresses are left out of stacks.
 pub(crate) fn is_memtraces(rules: &Rules, frames: &[Frame]) -> bool {
     is_of_memtrace(frames.iter().map(|frame| Origin::of(rules, frame)))
 }
 
 fn is_of_memtrace(mut origins: impl Iterator<Item = Origin>) -> bool {
     match origins.next() {
-        // A scope is inlined into the program around the code it runs.
+        // A scope is inlined into the program around the code that it runs.
         None | Some(Origin::Memtrace | Origin::Std) => true,
         Some(_) => origins.any(|origin| origin == Origin::Std),
     }
 }
 
-/// File name of a shared library that may allocate on its own, or of an interpreter.
+/// File name of an interpreter, or of a shared library that may allocate memory itself.
 pub(crate) fn name_of_library<'a>(rules: &Rules, path: &'a str) -> Option<&'a str> {
     let name = path.rsplit('/').next()?;
     let is_library = name.contains(".so") && !rules.names(Fact::PassesOn, name);
     (is_library || is_interpreter(path)).then_some(name)
 }
 
-/// Whether this is CPython: its own lines in C say nothing of the program that it runs.
+/// Whether this is CPython. Its own lines in C tell nothing about the program that it runs.
 pub(crate) fn is_interpreter(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let version = name.strip_prefix("libpython3").or_else(|| name.strip_prefix("python3"));

@@ -1,4 +1,4 @@
-//! Lifetimes with what their stacks and contexts say.
+//! Lifetimes of blocks, with the hints of their stacks and contexts.
 
 use std::num::NonZeroU64;
 

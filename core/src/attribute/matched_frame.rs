@@ -1,4 +1,5 @@
-//! What the rules say about each frame, found once: stacks share frames, and one match with all rules takes microseconds.
+//! What the rules say about each frame. It is computed once, because stacks share frames, and a match with all rules
+//! takes microseconds.
 
 use std::cell::OnceCell;
 use std::ops::Deref;
@@ -9,7 +10,6 @@ use super::torch::is_optimizer;
 use crate::hashed::HashMap;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
-/// What the rules say about a frame.
 #[derive(Clone, Copy, Debug)]
 struct RuleMatch {
     origin: Origin,
@@ -25,7 +25,7 @@ impl RuleMatch {
     fn of(rules: &Rules, frame: &Frame) -> Self {
         let (place, name) = (FramePlace::of(frame), frame.function_or_empty());
         let is = |fact: &Fact| match fact {
-            // These are said of crates.
+            // These rules name crates.
             Fact::Framework | Fact::Own | Fact::Pool | Fact::Tracer => rules.names(*fact, &place.package),
             Fact::Optimizer => place.is(rules, *fact) || is_optimizer(frame),
             _ => place.is(rules, *fact),
@@ -41,7 +41,7 @@ impl RuleMatch {
     }
 }
 
-/// The matches of all frames of a recording, by their numbers.
+/// The matches of all frames of a recording, by frame number.
 #[derive(Debug)]
 struct RuleMatches(Vec<RuleMatch>);
 
@@ -54,7 +54,7 @@ impl RuleMatches {
     }
 }
 
-/// A recording's data whose frames are matched with its rules once, when the first of them is asked for.
+/// A recording's data. Its frames are matched with its rules once, on first use.
 #[derive(Debug)]
 pub struct Attribution<'a> {
     data: &'a SnapshotData,
@@ -62,12 +62,12 @@ pub struct Attribution<'a> {
 }
 
 impl<'a> Attribution<'a> {
-    /// Takes no time yet.
+    /// Wraps the data. Frames are matched later.
     pub fn new(data: &'a SnapshotData) -> Self {
         Self { data, matches: OnceCell::new() }
     }
 
-    /// The data.
+    /// The wrapped data.
     pub fn data(&self) -> &'a SnapshotData {
         self.data
     }
@@ -108,13 +108,11 @@ impl<'a> MatchedFrame<'a> {
         self.frame.function_or_empty().get(from as usize..from as usize + length as usize).unwrap_or_default()
     }
 
-    /// The operator's name, if the function is one.
     pub(super) fn operator(self) -> Option<&'a str> {
         let of_place = || FramePlace::of(self.frame).operator(self.rules, self.frame.function_or_empty());
         self.known.is_operator.then(of_place).flatten()
     }
 
-    /// The operator that the function implements.
     pub(super) fn implemented(self) -> Option<&'a str> {
         let of_place = || FramePlace::of(self.frame).implemented(self.rules);
         self.function().ends_with("_impl").then(of_place).flatten()

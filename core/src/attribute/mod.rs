@@ -1,7 +1,7 @@
-//! Attribution: who allocated a block and what for. The stack gives the user line, the operator and the library; the context
-//! gives the module; all of them and the block's lifetime give the category.
+//! Attribution: who allocated a block, and for what. The stack gives the user line, the operator and the library. The
+//! context gives the module. All of these and the block's lifetime give the category.
 //!
-//! What is known of frameworks comes from the rules ([`Rules`](crate::Rules)).
+//! Knowledge of frameworks comes from the rules ([`Rules`](crate::Rules)).
 
 mod allocator;
 mod arms;
@@ -51,19 +51,19 @@ pub(crate) use torch::{is_native, is_python};
 
 use crate::snapshot::{ContextId, Frame, StackId};
 
-/// The allocation site of a block: the user line, as far as its stack shows one.
+/// The allocation site of a block: the user line, if its stack contains one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocationSite<'a> {
     /// The innermost frame of the user's own code, or else of a library that is not a framework.
     User(&'a Frame),
-    /// The innermost framework frame of a stack without any such frame (a worker thread's).
+    /// The innermost framework frame of a stack without such a frame (of a worker thread).
     Framework(&'a Frame),
-    /// The stack says nothing.
+    /// The stack does not tell the site.
     Unknown,
 }
 
-/// The line of the model: the innermost frame that is not a framework's, in the user's workspace or in a library of models
-/// such as candle-transformers.
+/// The line of the model: the innermost frame in the user's workspace or in a library of models such as
+/// candle-transformers. Frames of frameworks do not count.
 pub fn model_line<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<&'d Frame> {
     let mut frames = matched_frames(data, stack);
     let found = frames.find(|frame| matches!(frame.origin(), Origin::Workspace | Origin::Library));

@@ -1,6 +1,6 @@
-//! Functions of the program in which its model works, although they are not called `forward…`: they multiply tensors before the first
-//! backward pass, and that pass finds live both a product and what they computed next. Of data nobody keeps the product, and
-//! optimizers have nothing to do that early.
+//! Functions of the program in which its model works, although they are not called `forward…`. They multiply tensors
+//! before the first backward pass. When that pass begins, a product and the block that they computed next are live.
+//! Programs do not keep products of data, and optimizers have nothing to do that early.
 
 use super::Attribution;
 use super::hint::Hint;
@@ -13,7 +13,7 @@ use crate::snapshot::{LogPosition, StackId, ThreadId};
 /// A function by its file and name.
 pub(super) type Function<'a> = (&'a str, &'a str);
 
-/// States of the blocks of such functions that they belong to a model's work.
+/// Marks the blocks of such functions as blocks of a model's work.
 pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     let first = first_passes(lives);
     if first.is_empty() {
@@ -21,7 +21,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     }
     let mut functions = Functions::of(data);
     let (mut work, mut do_more) = (HashSet::default(), HashSet::default());
-    // Is each function's last block a product that the pass finds live?
+    // Whether each function's last block is a product that is live when the pass begins.
     let mut is_kept: HashMap<(ThreadId, Function<'_>), bool> = HashMap::default();
     for life in lives.iter().filter(|life| life.from > 0) {
         let Some(function) = functions.get(life.stack) else { continue };
@@ -31,7 +31,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
             let is_live = first.get(&life.thread).is_some_and(|pass| life.is_live_at(*pass));
             let multiplies = life.of_stack.multiplies;
             if multiplies && !is_live {
-                // Perhaps only the operator's workspace.
+                // It may be only the operator's workspace.
                 continue;
             }
             if is_kept.insert((life.thread, function), multiplies) == Some(true) && is_live && !multiplies {
@@ -48,7 +48,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     }
 }
 
-/// Where each thread's first backward pass begins.
+/// The position at which each thread's first backward pass begins.
 pub(super) fn first_passes(lives: &[HintedLifetime]) -> HashMap<ThreadId, LogPosition> {
     let mut first = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
@@ -57,8 +57,8 @@ pub(super) fn first_passes(lives: &[HintedLifetime]) -> HashMap<ThreadId, LogPos
     first
 }
 
-/// Does the function that allocated the block bring data in, make a model, go back or update, so that its other blocks may be of any
-/// kind?
+/// Whether the function that allocated the block loads data, makes a model, runs a backward pass or updates. Its other
+/// blocks may then be of any kind.
 fn does_more(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Backward | Hint::Input | Hint::Variable | Hint::Step | Hint::Rule(_))
 }

@@ -8,17 +8,17 @@ use super::torch::{self, TorchCall};
 use super::{Attribution, Origin};
 use crate::snapshot::{Fact, Frame, Rules, StackId};
 
-/// A tensor operation, as a stack shows it.
+/// A tensor operation, as the stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Operator<'a> {
     /// The operation that the program called: `pad_with_zeros`.
     pub root: &'a str,
-    /// The operation that it was implemented with: `cat`; often the same.
+    /// The operation with which it was implemented: `cat`. Often the same.
     pub leaf: &'a str,
-    /// It is part of a backward pass.
+    /// Whether it is part of a backward pass.
     pub is_backward: bool,
-    /// The operation whose gradients the backward pass computed, if known. Alternatives are separated by `|`.
+    /// The operation whose gradients the backward pass computed, if known. `|` separates alternatives.
     pub backward_of: Option<&'a str>,
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for Operator<'_> {
 
 /// The operator of a stack, if it has a known one.
 ///
-/// Among the framework's frames below the program's own, the outermost operator is the root and the innermost is the leaf.
-/// Within a backward pass, the root is the operator that the pass itself called.
+/// Among the framework's frames below the program's own, the outermost operator is the root and the innermost is the
+/// leaf. Within a backward pass, the root is the operator that the pass itself called.
 pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operator<'d>> {
     let rules = &data.settings.rules;
     let (mut leaf, mut root, mut weak, mut pass, mut inside) = (None, None, None, None, false);
@@ -64,13 +64,13 @@ pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operato
             break;
         }
         if matched.is(Fact::Kernel) {
-            // The operation names it if the frame of the operator was lost to a tail call.
+            // If a tail call removed the frame of the operator, the operation names it.
             (leaf, root, weak) = (None, None, matched.operator().or(weak));
         } else if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
         } else {
-            // In an optimised program `zeros` may have jumped to `zeros_impl`, and left no frame.
+            // In an optimized program, `zeros` may have jumped to `zeros_impl` and left no frame.
             weak = matched.implemented().or(weak);
         }
     }
@@ -82,7 +82,7 @@ pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operato
     }
 }
 
-/// The operator that made a square matrix, unless the program asked for the matrix itself.
+/// The operator that made a square matrix, except if the program asked for the matrix itself.
 pub(crate) fn squared_by<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<&'d str> {
     let square = matched_frames(data, stack).find(|frame| frame.is(Fact::Square))?;
     operator(data, stack).map(|found| found.root).filter(|root| *root != square.function())
@@ -92,7 +92,7 @@ pub(crate) fn has_backward_pass(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Pass)
 }
 
-/// Has the program made variables, whose results keep what they were computed from?
+/// Whether the program has made variables. Their results keep what they were computed from.
 pub(crate) fn has_variables(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Variable)
 }
@@ -101,13 +101,13 @@ fn has_frame_of(data: &Attribution<'_>, fact: Fact) -> bool {
     data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
 }
 
-/// Is this the frame of a thread pool, which only runs the jobs of other crates?
+/// Whether this is the frame of a thread pool, which only runs the jobs of other crates.
 pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
     rules.names(Fact::Pool, &FramePlace::of(frame).package)
 }
 
-/// Does one call of this operator allocate at most once by this stack? True for the operator's own library, unless the operator
-/// loops; code that it calls (matrix kernels, thread pools) may repeat a stack.
+/// Whether one call of this operator allocates with this stack at most once. That is true of the operator's own
+/// library, unless the operator loops. Code that it calls (matrix kernels, thread pools) may repeat a stack.
 pub(crate) fn allocates_once(data: &Attribution<'_>, stack: StackId, operator: &str) -> bool {
     let asking = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Framework);
     asking.is_some_and(|frame| frame.is(Fact::Own)) && !data.settings.rules.names(Fact::Loop, operator)

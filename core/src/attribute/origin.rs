@@ -9,18 +9,18 @@ pub enum Origin {
     Std,
     /// memtrace itself.
     Memtrace,
-    /// candle, cudarc and their dependencies; other frameworks that rules name.
+    /// candle, cudarc and their dependencies, and other frameworks that rules name.
     Framework,
     /// Another library, from a registry or a git checkout.
     Library,
-    /// The user's own workspace, which is any other source file.
+    /// The user's own workspace: any other source file.
     Workspace,
-    /// Neither the file nor the name tells.
+    /// Neither the file nor the name tells the origin.
     Unknown,
 }
 
 impl Origin {
-    /// The origin of a frame: by its file, or by the crate in its symbol name without one.
+    /// The origin of a frame: by its file, or by the crate in its symbol name if there is no file.
     pub fn of(rules: &Rules, frame: &Frame) -> Self {
         match &frame.file {
             Some(file) => by_file(rules, file, frame.function_or_empty()),
@@ -44,7 +44,7 @@ fn by_file(rules: &Rules, file: &str, function: &str) -> Origin {
     }
 }
 
-/// A file outside the registry: the user's own, unless it is in a copy of a framework or under `vendor`.
+/// A file outside the registry is the user's own, unless it is in a copy of a framework or under `vendor`.
 fn vendored(rules: &Rules, file: &str) -> Origin {
     let package = package_and_path(file).map(|(package, _)| package);
     let otherwise = if file.contains("/vendor/") { Origin::Library } else { Origin::Workspace };
@@ -66,7 +66,7 @@ fn library_of(file: &str) -> Option<&str> {
     }
 }
 
-/// The package of a source file, without its version, and the path below `src`.
+/// The package of a source file, without its version, and the file's path below `src`.
 pub(crate) fn package_and_path(file: &str) -> Option<(&str, &str)> {
     let (folder, path) = file.rsplit_once("/src/")?;
     folder.rsplit('/').next().map(|package| (without_version(package), path))
@@ -122,7 +122,7 @@ mod tests {
         for (file, origin) in cases {
             assert_eq!(by_file(&Rules::default(), file, ""), origin, "{file}");
         }
-        // A checkout anywhere, as the recording names it; where the reader was built does not matter.
+        // A checkout at any path, as the recording names it. The reader's own path does not matter.
         let mut rules = Rules::default();
         rules.set_own_folder("/elsewhere/my checkout/");
         for (file, origin, otherwise) in [

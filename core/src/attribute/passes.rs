@@ -1,30 +1,29 @@
-//! Passes (backward passes, optimizer steps): stretches of the log in which a thread did one kind of work.
+//! Passes (backward passes, optimizer steps): stretches of the log in which a thread did only one kind of work.
 
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use crate::hashed::HashMap;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, LogPosition, NEVER, ThreadId};
 
-/// A stretch of the log in which a thread did one kind of work.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     pub(super) from: LogPosition,
-    /// Its last allocation, or the position where the thread left the scope of the work.
+    /// Its last allocation, or the position at which the thread left the scope of the work.
     pub(super) to: LogPosition,
-    /// Where the thread began other work, if it did.
+    /// The position at which the thread began other work, if it did.
     pub(super) next: Option<LogPosition>,
-    /// The pass is known to have ended.
+    /// Whether the pass is known to have ended.
     pub(super) is_over: bool,
-    /// The program named gradients of this pass.
+    /// Whether the program named gradients of this pass.
     pub(super) has_gradients: bool,
 }
 
 pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 
-/// Positions of the last record before each scope was left, by thread and context.
+/// Positions of the last records before each scope was left, by thread and context.
 pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<LogPosition>>;
 
-/// The passes of a thread that have begun at a position, and those that come later.
+/// The passes of a thread that have begun at a position, and the later ones.
 pub(super) fn passes_around(passes: &Passes, thread: ThreadId, at: LogPosition) -> (&[Pass], &[Pass]) {
     let passes = passes.get(&thread).map_or(&[][..], Vec::as_slice);
     passes.split_at(passes.partition_point(|pass| pass.from <= at))
@@ -40,7 +39,6 @@ pub(super) fn passes_after<'a>(passes: &'a Passes, life: &HintedLifetime) -> &'a
     passes_around(passes, life.thread, life.from).1
 }
 
-/// Whether a thread is within a pass.
 pub(super) fn is_in_pass(passes: &Passes, thread: ThreadId, at: LogPosition) -> bool {
     passes_around(passes, thread, at).0.last().is_some_and(|pass| at <= pass.to)
 }
@@ -77,7 +75,7 @@ pub(super) fn passes(device: &DeviceSnapshot, lives: &[HintedLifetime], kind: Hi
     found.into_iter().map(ended).collect()
 }
 
-/// Ends the last pass where the thread left a scope, if it did so before it began other work.
+/// Ends the last pass where the thread left a scope, if it left before it began other work.
 fn close(passes: &mut [Pass], left: Option<&Vec<LogPosition>>, next: Option<LogPosition>) {
     let Some(pass) = passes.last_mut() else { return };
     pass.next = next;
@@ -88,9 +86,9 @@ fn close(passes: &mut [Pass], left: Option<&Vec<LogPosition>>, next: Option<LogP
     }
 }
 
-/// The passes of all threads, to find one that lies between two positions.
+/// The passes of all threads, for a search between two positions.
 pub(super) struct WholePasses {
-    /// Where each begins, sorted, and the first end of it and those after it.
+    /// The beginning of each pass, sorted, with the first end among this pass and the later ones.
     passes: Vec<(LogPosition, LogPosition)>,
 }
 
@@ -110,7 +108,7 @@ impl WholePasses {
         Self { passes }
     }
 
-    /// Does a pass begin after the first and end before the second position?
+    /// Whether a pass begins after the first and ends before the second position.
     pub(super) fn is_any_within(&self, after: LogPosition, before: LogPosition) -> bool {
         let later = self.passes.partition_point(|(from, _)| *from <= after);
         self.passes.get(later).is_some_and(|(_, first_end)| *first_end < before)

@@ -1,5 +1,5 @@
-//! Joined blocks that are put in another order, such as the caches of beams: the copy takes the place of the joined block, and the next
-//! join reads the copy.
+//! Joined blocks that are put in another order, such as the caches of beam search. A copy takes the place of the joined
+//! block, and the next join reads the copy.
 
 use std::num::NonZeroU64;
 
@@ -8,14 +8,14 @@ use super::lifetimes::HintedLifetime;
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, NEVER, ThreadId};
 
-/// Maximum number of records until a block is freed, once the next one or its copy is allocated.
+/// The most records between the allocation of the next block, or of the copy, and the free of a block.
 pub(super) const SOON: LogPosition = 16;
 
-/// The joined blocks, each until its copy is freed.
+/// The joined blocks. Each lasts until its copy is freed.
 #[derive(Debug, Default)]
 pub(super) struct Reordered {
     pub(super) joined: Vec<HintedLifetime>,
-    /// The copy of each that has one.
+    /// The copy of each joined block that has one.
     pub(super) copies: HashMap<NonZeroU64, NonZeroU64>,
 }
 
@@ -43,7 +43,7 @@ impl Reordered {
     }
 }
 
-/// The first block that was copied shortly before the joined block was freed, and outlives it.
+/// The first block that was copied shortly before the joined block was freed, and that outlives it.
 fn copy_of<'a>(
     joined: &HintedLifetime,
     movers: &[&'a HintedLifetime],

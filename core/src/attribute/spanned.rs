@@ -1,11 +1,11 @@
-//! Functions that run inside a `tracing` span of their own, as candle's models do.
+//! Functions that run inside a `tracing` span of their own, like those of candle's models.
 
 use super::Attribution;
 use super::matched_frame::matched_frames;
 use crate::snapshot::{Fact, StackId};
 
-/// Was the block allocated in a function that enters a span of its own, whether or not the span was recorded? Blocks that
-/// entering and leaving allocates do not count.
+/// Whether the block was allocated in a function that enters a span of its own, recorded or not. Blocks allocated by
+/// entering and leaving the span do not count.
 pub fn belongs_to_a_span(data: &Attribution<'_>, stack: StackId) -> bool {
     matched_frames(data, stack).take_while(|frame| !frame.is(Fact::Tracer)).any(|frame| frame.is(Fact::Span))
 }

@@ -1,14 +1,15 @@
-//! Frames of PyTorch programs: whose code a Python or C++ frame is, and the operator or the backward pass that it tells of.
+//! Frames of PyTorch programs: the origin of a Python or C++ frame, and the operator or the backward pass that it
+//! belongs to.
 
 use std::borrow::Cow;
 
 use super::{Attribution, Origin};
 use crate::snapshot::Frame;
 
-/// Python packages that are the framework's.
+/// Python packages that belong to the framework.
 const PACKAGES: [&str; 4] = ["torch", "torchgen", "functorch", "triton"];
-/// Overloads in the names of operators, which their dispatch functions have behind the operator: `sum_dim_IntList`. Those that
-/// begin with a capital are recognized by that.
+/// Suffixes of overloads. The dispatch functions of operators have them after the operator: `sum_dim_IntList`.
+/// Overloads that begin with a capital letter need no entry.
 const OVERLOADS: [&str; 11] = [
     "_memory_format",
     "_dtype_layout",
@@ -22,13 +23,13 @@ const OVERLOADS: [&str; 11] = [
     "_start",
     "_other",
 ];
-/// How the dispatcher's functions begin: `at::_ops::mul_Tensor::call`.
+/// The prefix of the dispatcher's functions: `at::_ops::mul_Tensor::call`.
 const DISPATCH: &str = "at::_ops::";
 const AUTOGRAD: &str = "torch::autograd::";
 /// PyTorch's own code in C++.
 const NAMESPACES: [&str; 3] = ["at::", "c10::", "torch::"];
-/// How functions begin that say nothing about the program: the interpreter's, the thread's, the allocator's, and those that took
-/// the stack.
+/// Prefixes of functions that tell nothing about the program: those of the interpreter, of threads, of the allocator,
+/// and those that recorded the stack.
 const MACHINERY: [&str; 22] = [
     "_Py",
     "Py",
@@ -54,11 +55,10 @@ const MACHINERY: [&str; 22] = [
     "c10::impl::wrap_kernel_functor_unboxed_",
 ];
 
-/// What a frame of PyTorch tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TorchCall<'a> {
     Operator(&'a str),
-    /// An operator or a module that counts if there is no other.
+    /// An operator or a module that counts only if there is no other.
     Weak(&'a str),
     /// A backward pass, at this node of its graph: `MmBackward0`.
     Backward(Option<&'a str>),
@@ -69,7 +69,8 @@ pub(crate) fn is_python(data: &Attribution<'_>) -> bool {
     data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
 }
 
-/// Whether a recording is of a program in C or C++: of no other language there is code beside std's and memtrace's.
+/// Whether a recording is of a program in C, C++ or a similar language: apart from std and memtrace, it contains no
+/// other code.
 pub(crate) fn is_native(data: &Attribution<'_>) -> bool {
     let is_code = |frame: &&Frame| {
         let origin = Origin::of(&data.settings.rules, frame);
@@ -79,7 +80,7 @@ pub(crate) fn is_native(data: &Attribution<'_>) -> bool {
     code.peek().is_some() && code.all(|frame| native(frame.file_or_empty()) == Origin::Workspace)
 }
 
-/// Whose code a frame is that has a file, but none of Rust's.
+/// The origin of a frame that has a file, but not one of Rust's.
 pub(super) fn origin(file: &str, function: &str) -> Origin {
     if !is_script(file) {
         let begins = |names: &[&str]| names.iter().any(|name| function.starts_with(name));
@@ -101,30 +102,30 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
     }
 }
 
-/// Whose code a frame is that has a file of C, C++ or another compiled language.
+/// The origin of a frame whose file is in C, C++ or another compiled language.
 fn native(file: &str) -> Origin {
     let Some((_, "c" | "cc" | "cpp" | "cxx" | "C" | "h" | "hh" | "hpp" | "hxx" | "cu" | "cuh" | "f90" | "zig")) =
         file.rsplit_once('.')
     else {
         return Origin::Unknown;
     };
-    // Where headers are installed; the C library's own paths are relative.
+    // Where headers are installed. The C library's own paths are relative.
     let is_systems = ["/usr/include/", "/usr/lib/"].iter().any(|folder| file.starts_with(folder));
     let is_programs = file.starts_with('/') && !is_systems && !file.contains("/include/c++/");
     if is_programs { Origin::Workspace } else { Origin::Unknown }
 }
 
-/// A path of Windows with the separators of others.
+/// A Windows path with forward slashes.
 fn slashed(file: &str) -> Cow<'_, str> {
     if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
 }
 
-/// Python's files, and what it calls code without a file: `<string>`, `<ipython-input-3-0a1b>`.
+/// Whether the file is Python's. Python names code without a file `<string>` or `<ipython-input-3-0a1b>`.
 pub(super) fn is_script(file: &str) -> bool {
     file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
 }
 
-/// Is this the step of one of PyTorch's optimizers?
+/// Whether this is the step of one of PyTorch's optimizers.
 pub(super) fn is_optimizer(frame: &Frame) -> bool {
     let file = slashed(frame.file_or_empty());
     let path = file.rsplit_once("/torch/optim/").map(|(_, path)| path);
@@ -132,7 +133,6 @@ pub(super) fn is_optimizer(frame: &Frame) -> bool {
         && frame.function_or_empty() == "step"
 }
 
-/// What a frame tells of, if it is PyTorch's.
 pub(super) fn call(frame: &Frame) -> Option<TorchCall<'_>> {
     if frame.file_or_empty().ends_with(".py") { python_call(frame) } else { cpp_call(frame.function_or_empty()) }
 }
@@ -169,7 +169,7 @@ fn python_call(frame: &Frame) -> Option<TorchCall<'_>> {
     }
 }
 
-/// `sum` of `sum_dim_IntList`.
+/// Removes the overload: `sum` for `sum_dim_IntList`.
 fn without_overload(name: &str) -> &str {
     let capital = name.match_indices('_').find(|(at, _)| name[at + 1..].starts_with(|c: char| c.is_ascii_uppercase()));
     let plain = capital.map_or(name, |(at, _)| &name[..at]);

@@ -1,5 +1,6 @@
-//! Gradients of PyTorch's parameters: a backward pass leaves them in `.grad`, and nothing else that is as large as a weight. Weights are what
-//! lives over a whole pass; the pass leaves at most one gradient for each weight of a size.
+//! Gradients of PyTorch's parameters. A backward pass leaves them in `.grad`, and nothing else that is as large as a
+//! weight. Blocks that live over a whole pass are weights. The pass leaves at most one gradient for each weight of a
+//! size.
 
 use std::num::NonZeroU64;
 

@@ -1,4 +1,4 @@
-//! Categories of small training programs, told event by event.
+//! Categories of small training programs, described event by event.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -16,22 +16,22 @@ const PRODUCT: StackId = StackId(3);
 const RESULT: StackId = StackId(4);
 const OWN_PRODUCT: StackId = StackId(5);
 const OWN_RESULT: StackId = StackId(6);
-/// A sum of a backward pass, and what is on the way to it.
+/// A sum of a backward pass, and a block on the way to it.
 const GRADIENT: StackId = StackId(7);
 const ON_THE_WAY: StackId = StackId(8);
-/// Of a worker thread.
+/// A block of a worker thread.
 const SCRATCH: StackId = StackId(9);
 /// `cat`, `index_select`, and `copy` in the function `frozen`.
 const CAT: StackId = StackId(10);
 const SELECT: StackId = StackId(11);
 const COPY: StackId = StackId(12);
-/// `from_vec` in `load` at line 4, by the first call and by others; and in `batch` at line 5.
+/// `from_vec` in `load` at line 4, by the first call and by others. `from_vec` in `batch` at line 5.
 const FIRST_WEIGHT: StackId = StackId(13);
 const OTHER_WEIGHT: StackId = StackId(14);
 const BATCH: StackId = StackId(15);
 /// A result of the program's optimizer `apply`.
 const STATE: StackId = StackId(16);
-/// What describes a copy.
+/// A block that describes a copy.
 const STRUCTURE: StackId = StackId(17);
 
 fn of_candle(function: &str, file: &str) -> Frame {
@@ -86,11 +86,11 @@ fn table() -> Stacks {
     stacks(frames, of_frames)
 }
 
-/// A story whose blocks are asked for by their labels.
+/// A story whose blocks are found by their labels.
 struct Training {
     story: Story,
     seqs: HashMap<String, NonZeroU64>,
-    /// The blocks at whose alloc each block's longest pause ends and its last use is.
+    /// For each block, the blocks at whose allocs its longest pause ends and its last use is.
     uses: Vec<(String, String, String)>,
 }
 
@@ -115,7 +115,7 @@ impl Training {
         self
     }
 
-    /// So many small results of the program itself, each freed at once.
+    /// Adds this many small results of the program itself, each freed at once.
     fn pass_time(&mut self, results: usize) -> &mut Self {
         for _ in 0..results {
             let label = format!("result {}", self.seqs.len());
@@ -125,7 +125,7 @@ impl Training {
         self
     }
 
-    /// The block pauses until the first alloc, and is used last at the second.
+    /// The block is unused until the first alloc, and its last use is at the second.
     fn uses(&mut self, label: &str, pauses_until: &str, last: &str) -> &mut Self {
         self.uses.push((label.to_owned(), pauses_until.to_owned(), last.to_owned()));
         self
@@ -151,7 +151,7 @@ impl Training {
     }
 }
 
-/// A backward pass after a forward pass, with one gradient for the only variable.
+/// A forward pass and a backward pass, with one gradient for the only variable.
 fn iteration(training: &mut Training, n: usize) {
     training.on(PRODUCT, 500, &format!("x{n}")).on(RESULT, 600, &format!("y{n}"));
     training.on(ON_THE_WAY, 700, &format!("w{n}")).on(GRADIENT, 8000, &format!("g{n}"));
@@ -217,7 +217,7 @@ fn only_the_elements_of_a_tensor_can_be_a_variable() {
     assert_eq!(training.categories("v table"), [Category::Parameter, Category::Unknown]);
 }
 
-/// Two caches, each read once. They are put in another order after each join.
+/// Two caches, each of them read once. They are put in another order after each join.
 fn with_beams(training: &mut Training) {
     for n in 1..6u64 {
         let (join, copy) = (format!("k{n} v{n}"), format!("ck{n} cv{n}"));

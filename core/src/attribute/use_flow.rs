@@ -1,8 +1,9 @@
-//! Data flow of blocks: in which phase of training a block is used first, last, and around its longest pause. Recorded uses
-//! ([`BlockUses`]) tell apart what lifetimes cannot: parameters from optimizer state, gradients from what the graph keeps.
+//! Data flow of blocks: the training phases of a block's first use, last use, and uses around its longest pause.
+//! Recorded uses ([`BlockUses`]) distinguish what lifetimes cannot: parameters from optimizer state, and gradients from
+//! blocks that the graph keeps.
 //!
-//! A use has the number of the device's last alloc before it, so its phase is that of this alloc: an operator allocates its
-//! result before it launches.
+//! A use has the number of the device's last alloc before it. Its phase is the phase of this alloc, because an operator
+//! allocates its result before it launches.
 
 use std::num::NonZeroU64;
 
@@ -12,7 +13,6 @@ use super::passes::{Passes, is_in_pass, passes_after};
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
-/// A phase of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrainingPhase {
     /// A function in which a model works is on the stack.
@@ -22,7 +22,7 @@ pub(super) enum TrainingPhase {
     Other,
 }
 
-/// When something used a block: a position in the log, and its phase.
+/// The moment of a use: a position in the log, and its phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UseMoment {
     pub(super) at: LogPosition,
@@ -35,22 +35,22 @@ impl UseMoment {
     }
 }
 
-/// The certain uses of a block. Each is known on its own.
+/// The certain uses of a block. Either may be known alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockFlow {
-    /// No later operation can have used the block.
+    /// The last use. No later operation can have used the block.
     pub(super) last: Option<UseMoment>,
     /// The ends of the longest time without a use.
     pub(super) pause: Option<[UseMoment; 2]>,
 }
 
 impl BlockFlow {
-    /// Does a model use the block, at one of the moments that are known?
+    /// Whether a model uses the block at one of the known moments.
     pub(super) fn is_used_by_model(&self) -> bool {
         self.last.is_some_and(UseMoment::is_of_model) || self.pause.into_iter().flatten().any(UseMoment::is_of_model)
     }
 
-    /// Does nothing use the block between these positions?
+    /// Whether nothing uses the block between these positions.
     pub(super) fn pauses(&self, from: LogPosition, to: LogPosition) -> bool {
         self.pause.is_some_and(|[begin, end]| begin.at < from && to < end.at)
     }
@@ -63,7 +63,7 @@ pub(super) struct UseFlows {
     sites: HashMap<StackId, SiteFlow>,
 }
 
-/// What some block of a site is like.
+/// Properties that at least one block of a site has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SiteFlow {
     /// A model uses it.
@@ -83,7 +83,7 @@ impl UseFlows {
             return found;
         }
         let moments = Moments { lives, backward };
-        // Where a use of a gradient, or of what was computed with one, allocated its result.
+        // The positions of results that were computed from a gradient, directly or indirectly.
         let mut fed: HashSet<LogPosition> = HashSet::default();
         for life in lives {
             let Some(uses) = device.uses_of(Some(life.seq)).filter(|uses| !uses.escaped) else { continue };
@@ -113,7 +113,7 @@ impl UseFlows {
 }
 
 struct Moments<'a> {
-    /// Sorted by number.
+    /// Sorted by block number.
     lives: &'a [HintedLifetime],
     backward: &'a Passes,
 }
@@ -127,7 +127,7 @@ impl Moments<'_> {
         BlockFlow { last, pause }
     }
 
-    /// `None` before the log.
+    /// `None` for a use before the log.
     fn moment(&self, thread: ThreadId, after_alloc: u64) -> Option<UseMoment> {
         let seq = NonZeroU64::new(after_alloc)?;
         let before = self.lives.get(self.lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;

@@ -1,18 +1,18 @@
-//! Blocks of worker threads: what a thread of a pool allocates for an operator that another thread runs belongs to that thread's pass.
+//! Blocks of worker threads. A block that a pool's thread allocates for another thread's operator belongs to that
+//! thread's pass.
 
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, is_in_pass};
 use crate::hashed::HashSet;
 use crate::snapshot::{LogPosition, ThreadId};
 
-/// What a worker's block is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartOf {
     /// A backward pass.
     Backward,
     /// One operator of other work.
     Operator,
-    /// Several threads of the program work, of which one is in a backward pass.
+    /// Unclear: several threads of the program work, and one of them is in a backward pass.
     Either,
     Nothing,
 }
@@ -21,7 +21,7 @@ pub(super) enum PartOf {
 #[derive(Debug, Default)]
 pub(super) struct ProgramsWork {
     threads: HashSet<ThreadId>,
-    /// Positions of its allocations, sorted.
+    /// Sorted positions of its allocations.
     allocations: Vec<LogPosition>,
 }
 
@@ -36,7 +36,7 @@ impl ProgramsWork {
         work
     }
 
-    /// `life` is a worker's.
+    /// The work around a worker's block.
     pub(super) fn around(&self, life: &HintedLifetime, backward: &Passes) -> PartOf {
         match backward.keys().any(|thread| is_in_pass(backward, *thread, life.from)) {
             true if self.threads.len() == 1 => PartOf::Backward,

@@ -1,4 +1,4 @@
-//! Variable-length integers (LEB128), zigzag deltas and texts of a capture's chunks, written and read.
+//! Reads and writes variable-length integers (LEB128), zigzag deltas and texts of a capture's chunks.
 
 use std::num::NonZeroU64;
 
@@ -10,10 +10,10 @@ pub(super) trait Coded: Sized {
     fn get(r: &mut Reader<'_>) -> Result<Self, Damage>;
 }
 
-/// The largest number that a reader accepts where others are added to it, so that no sum of a few overflows.
+/// The largest number that a reader accepts in fields that are added up, so that sums of a few do not overflow.
 pub(super) const LARGEST: u64 = (1 << 62) - 1;
 
-/// Fields that are written as steps from their previous value in the chunk.
+/// Declares the fields that are written as steps from their previous value in the chunk.
 macro_rules! steps {
     ($($name:ident)*) => {
         #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ impl Payload {
         items.iter().for_each(|item| item.put(self));
     }
 
-    /// A number as LEB128: groups of seven bits, the lowest first; the top bit says that another follows.
+    /// Writes a number as LEB128: groups of seven bits, the lowest first. The top bit says that another group follows.
     pub(super) fn raw(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -74,7 +74,7 @@ impl Payload {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// A signed difference, zigzag-encoded: small steps in either direction are small numbers.
+    /// Writes a signed difference, zigzag-encoded, so that small steps in either direction are small numbers.
     pub(super) fn step(&mut self, from: u64, to: u64) {
         let step = to.wrapping_sub(from) as i64;
         self.raw((step << 1 ^ step >> 63) as u64);
@@ -93,7 +93,7 @@ impl Payload {
     }
 }
 
-/// How many stacks and contexts the file has so far, including the empty ones.
+/// The number of stacks and contexts that the file has so far, including the empty ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ids {
     pub(super) stacks: usize,
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         Err(Damage("a number that does not end"))
     }
 
-    /// How many items follow. Each takes at least one byte, so there cannot be more items than bytes.
+    /// The number of items that follow. Each takes at least one byte, so there cannot be more items than bytes.
     pub(super) fn count(&mut self) -> Result<usize, Damage> {
         let count = self.raw()?;
         if count > self.rest.len() as u64 {

@@ -1,6 +1,6 @@
 //! Binary serialization: each structure's fields in the order of the format, declared once for writing and reading.
 //!
-//! Adjust a list here and the table in [`super`] together.
+//! When you change a list here, change the table in [`super`] as well.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use crate::snapshot::{
 };
 use crate::symbol::AddressKind;
 
-/// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
-/// behind `..` are in other chunks.
+/// `field` is encoded as its type. `field: method` is encoded by the methods of that name of [`Payload`] and
+/// [`Reader`]. Fields after `..` are in other chunks.
 macro_rules! coded {
     ($($type:ty { $($field:ident $(: $method:ident)?),* $(, ..$rest:expr)? })*) => {$(
         impl Coded for $type {
@@ -85,7 +85,7 @@ coded! {
     OlderRow<ContextId> { of, least, at_highest }
 }
 
-/// Enumerations, by the positions of their values in a list.
+/// Enumerations, encoded as the positions of their values in a list.
 macro_rules! choices {
     ($($type:ident: $values:expr, $damage:literal;)*) => {$(
         impl Coded for $type {
@@ -114,7 +114,7 @@ choices! {
     GraphNodeKind: Self::ALL, "a kind of node that this version does not know";
 }
 
-/// One line a type: how it is written and how it is read.
+/// Declares in one line per type how it is written and read.
 macro_rules! coded_by {
     ($($(#[$doc:meta])* $type:ty: |$value:ident, $p:ident| $put:expr, |$r:ident| $get:expr;)*) => {$(
         $(#[$doc])*
@@ -150,7 +150,7 @@ coded_by! {
     PrivatePool: |of, p| { p.count(of.segment); p.raw(of.id.0); p.raw(of.id.1) }, |r| Ok(Self { segment: r.get()?, id: (r.raw()?, r.raw()?) });
     (KernelId, u64): |counted, p| { p.put(&counted.0); p.put(&counted.1) }, |r| Ok((r.get()?, r.get()?));
     ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "a context number out of range").map(Self);
-    /// 0 for `None`, else 1 more than the value.
+    /// 0 for `None`, otherwise the value plus 1.
     Option<u64>: |value, p| p.raw(value.map_or(0, |value| value.saturating_add(1))), |r| Ok(r.get::<u64>()?.checked_sub(1));
     /// 0 for `None`.
     Option<NonZeroU64>: |value, p| p.raw(value.map_or(0, NonZeroU64::get)), |r| Ok(NonZeroU64::new(r.get()?));
@@ -177,12 +177,12 @@ coded_by! {
     };
 }
 
-/// A number of 32 bits.
+/// The number, if it fits into 32 bits.
 pub(super) fn small(number: u64) -> Result<u32, Damage> {
     number.try_into().map_err(|_| Damage("a number of more than 32 bits"))
 }
 
-/// A number of something that the file has `count` of.
+/// A number of something of which the file has `count`.
 pub(super) fn below(number: u32, count: usize, damage: &'static str) -> Result<u32, Damage> {
     if (number as usize) < count { Ok(number) } else { Err(Damage(damage)) }
 }
@@ -243,7 +243,7 @@ impl Coded for Health {
     }
 }
 
-/// A number of 32 bits above a flag.
+/// A number of 32 bits, shifted up by one bit, with a flag in the lowest bit.
 pub(super) fn with_flag(number: u32, flag: bool) -> u64 {
     u64::from(number) << 1 | u64::from(flag)
 }

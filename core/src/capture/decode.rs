@@ -27,12 +27,12 @@ pub(super) struct Chunks<'a> {
     pub(super) unread: u64,
 }
 
-/// Whether a file that begins so is a capture, of whatever version.
+/// Whether a file that begins with these bytes is a capture, of any version.
 pub(crate) fn begins_like_one(bytes: &[u8]) -> bool {
     header(bytes).is_some()
 }
 
-/// The version and what follows. A text may begin with the same word.
+/// The version and the rest. Larger versions are refused, because a text may begin with the same word.
 pub(super) fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (header, rest) = bytes.split_at_checked(HEADER)?;
     let version = u32::from_le_bytes(header.strip_prefix(MAGIC)?.try_into().ok()?);
@@ -80,11 +80,11 @@ pub(super) fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
     Ok(chunks)
 }
 
-/// Whether the chunks of a file go on to an end mark.
+/// Whether the chunks of a file lead to an end mark.
 pub(crate) fn has_end(mut file: impl Read + Seek) -> io::Result<bool> {
     file.seek(SeekFrom::Start(HEADER as u64))?;
     let mut head = [0; CHUNK_HEADER];
-    // A head that is cut off ends the search with an error.
+    // A truncated head ends the search with an error.
     loop {
         file.read_exact(&mut head)?;
         let length = u64::from_le_bytes(head[1..9].try_into().unwrap_or_default());
@@ -95,7 +95,7 @@ pub(crate) fn has_end(mut file: impl Read + Seek) -> io::Result<bool> {
     }
 }
 
-/// Tag and payload of a whole, undamaged chunk, and what follows.
+/// Tag and payload of a whole, undamaged chunk, and the bytes after it.
 pub(super) fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(CHUNK_HEADER)?;
     let length = u64::from_le_bytes(head.get(1..9)?.try_into().ok()?);
@@ -104,18 +104,18 @@ pub(super) fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     (chunk_head(tag, payload) == head).then_some((tag, payload, rest))
 }
 
-/// The chunks read so far.
+/// The content of the chunks read so far.
 #[derive(Default)]
 pub(super) struct Reading {
     pub(super) data: SnapshotData,
     pub(super) addresses: Vec<u64>,
     pub(super) starts: Vec<u32>,
     pub(super) calls: Vec<u32>,
-    /// Frames of all addresses and how many each has.
+    /// The frames of all addresses, and the number of frames of each address.
     pub(super) frames: Option<(Vec<Frame>, Vec<u32>)>,
     pub(super) names: StoredNames,
     pub(super) devices: Vec<(Device, DeviceParts)>,
-    /// Their places in the list.
+    /// The index in `devices` of each device.
     pub(super) places: HashMap<Device, usize>,
     pub(super) total_bytes: u64,
 }
@@ -296,7 +296,7 @@ impl Reading {
         names.any = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
         let (spans, mut start) = (ObjectSpans::of(&data.objects), 0);
-        // Addresses that came after the frames have none.
+        // Addresses that were added after the frames have none.
         let counts = counts.into_iter().chain(std::iter::repeat(0));
         let addresses = addresses.into_iter().zip(counts).map(|(address, count)| {
             let frames = start..start + count;
@@ -328,7 +328,7 @@ impl Reading {
     }
 }
 
-/// An opaque operation may have used a live block whose uses were written before it.
+/// An opaque operation may have used a live block after the block's uses were written.
 fn live_until(uses: &mut BlockUses, last_opaque: u64) {
     if uses.freed_at.is_none() && last_opaque > uses.allocated_at {
         uses.last_opaque = last_opaque;
@@ -357,7 +357,7 @@ fn scopes(r: &mut Reader<'_>) -> Result<Vec<ScopeStats>, Damage> {
     if scopes.is_sorted_by(|a, b| a.context < b.context) { Ok(scopes) } else { Err(Damage("a scope twice")) }
 }
 
-/// Each record of a block may be shown with its name.
+/// Limits the length of names, because each record of a block may be shown with its name.
 fn is_short(name: &BlockName) -> Result<(), Damage> {
     if name.name.len() > LONGEST_NAME { Err(Damage("a name longer than 256 bytes")) } else { Ok(()) }
 }
@@ -365,7 +365,7 @@ fn is_short(name: &BlockName) -> Result<(), Damage> {
 fn older(r: &mut Reader<'_>) -> Result<Vec<OlderTime>, Damage> {
     let times: Vec<OlderTime> = r.get()?;
     let is_whole = |time: &OlderTime| (time.from_ns..=time.to_ns).contains(&time.highest_ns);
-    // The writer keeps 48. Reports go through all stacks for each of them.
+    // The writer keeps 48 times. Reports go through all stacks for each of them.
     if times.len() > 256 {
         return Err(Damage("more older times than a stream keeps"));
     }
@@ -393,7 +393,7 @@ fn calls(r: &mut Reader<'_>) -> Result<Vec<CallTime>, Damage> {
 
 fn objects(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {
     let objects: Vec<LoadedObject> = r.get()?;
-    // Each may be a file to open.
+    // Each object may be a file that is opened.
     if objects.len() > 4096 { Err(Damage("more loaded objects than a program has")) } else { Ok(objects) }
 }
 

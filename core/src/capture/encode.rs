@@ -15,16 +15,16 @@ use crate::snapshot::{
 };
 use crate::symbol::{AddressKind, label};
 
-/// Records in one chunk; a reader loses them together if the file is damaged there.
+/// Records in one chunk. If a chunk is damaged, a reader loses all of them.
 const RECORDS_IN_A_CHUNK: usize = 4096;
 
-/// Writes chunk after chunk to `out`.
+/// Writes chunks to `out`, one after another.
 #[derive(Debug)]
 pub struct Encoder<W> {
     out: W,
 }
 
-/// Writes a whole snapshot; of each device's log the newest `records`.
+/// Writes a whole snapshot, with the newest `records` of each device's log.
 pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result<()> {
     let mut encoder = Encoder::begin(out)?;
     encoder.process(&data.process)?;
@@ -53,7 +53,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.end()
 }
 
-/// The chunks that name the addresses of a streamed capture, whose stacks have all calls.
+/// The chunks with the names of the addresses of a streamed capture, whose stacks have all calls.
 pub(super) fn names(stacks: &Stacks, kinds: &[AddressKind]) -> io::Result<Vec<u8>> {
     let mut encoder = Encoder { out: Vec::new() };
     encoder.frames(stacks)?;
@@ -61,7 +61,7 @@ pub(super) fn names(stacks: &Stacks, kinds: &[AddressKind]) -> io::Result<Vec<u8
     Ok(encoder.out)
 }
 
-/// Which addresses of a snapshot have only a label, in case a reader finds their names.
+/// Which addresses of a snapshot have only a label. A reader may still find their names.
 fn kinds_of(data: &SnapshotData) -> Vec<AddressKind> {
     let kind = |address: &CodeAddress| {
         let object = address.object.and_then(|object| data.objects.get(object as usize));
@@ -105,7 +105,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// As [`list_of_device`](Self::list_of_device); no chunk for an empty list.
+    /// Like [`list_of_device`](Self::list_of_device), but writes no chunk for an empty list.
     fn some_of_device<T: Coded>(&mut self, tag: Tag, device: Device, items: &[T]) -> io::Result<()> {
         if items.is_empty() { Ok(()) } else { self.list_of_device(tag, device, items) }
     }
@@ -138,7 +138,7 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::Objects, |p| p.list(objects))
     }
 
-    /// More code addresses; stacks refer to them by position.
+    /// Writes more code addresses. Stacks refer to them by position.
     pub fn addresses(&mut self, addresses: impl ExactSizeIterator<Item = u64>) -> io::Result<()> {
         self.chunk(Tag::Addresses, |p| {
             p.count(addresses.len());
@@ -146,7 +146,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// More stacks: the calls of each as positions of addresses.
+    /// Writes more stacks. The calls of each are positions of addresses.
     pub fn stacks<'a>(&mut self, stacks: impl ExactSizeIterator<Item = &'a [u32]>) -> io::Result<()> {
         self.chunk(Tag::Stacks, |p| {
             p.count(stacks.len());
@@ -154,7 +154,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// More contexts, without the root.
+    /// Writes more contexts, without the root.
     pub fn contexts(&mut self, contexts: &[ContextNode]) -> io::Result<()> {
         self.chunk(Tag::Contexts, |p| {
             p.count(contexts.len());
@@ -201,32 +201,32 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::Mappings, |p| p.put(mappings))
     }
 
-    /// Makes what was written before count.
+    /// Makes everything that was written so far valid.
     pub fn commit(&mut self, commit: &Commit) -> io::Result<()> {
         self.chunk(Tag::Commit, |p| p.put(commit))
     }
 
-    /// The mark of a recording that was ended in order.
+    /// Writes the mark of a recording that ended in order.
     pub fn end(&mut self) -> io::Result<()> {
         self.chunk(Tag::End, |_| {})
     }
 
-    /// Forgets the device's records so far and says how many more are missing.
+    /// Drops the device's records so far, and says how many more are missing.
     pub fn gap(&mut self, device: Device, records: u64) -> io::Result<()> {
         self.of_device(Tag::Gap, device, &records)
     }
 
-    /// Which part of a stream the file is; the first chunk.
+    /// Writes which part of a stream the file is. This must be the first chunk.
     pub fn part(&mut self, part: StreamPart) -> io::Result<()> {
         self.chunk(Tag::Part, |p| p.put(&part))
     }
 
-    /// How many marks of the run precede this part, and when its log begins; after the gap.
+    /// Writes how many marks of the run precede this part, and when its log begins. Follows the gap.
     pub fn log_start(&mut self, device: Device, marks: u64, time_ns: u64) -> io::Result<()> {
         self.of_device(Tag::LogStart, device, &LogStart { marks, time_ns })
     }
 
-    /// How many records and marks before this moment were not written. The blocks that were live then follow.
+    /// Writes how many records and marks before this moment were left out. The blocks that were live then must follow.
     pub fn skipped(&mut self, device: Device, records: u64, marks: u64, time_ns: u64) -> io::Result<()> {
         self.chunk(Tag::Skipped, |p| {
             p.put(&device);
@@ -236,19 +236,19 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// The times before the device's log.
+    /// Writes the older times, before the device's log.
     pub fn older(&mut self, device: Device, times: &[OlderTime]) -> io::Result<()> {
         self.some_of_device(Tag::Older, device, times)?;
         let scopes: Vec<_> = times.iter().map(|time| time.scopes.clone()).collect();
         self.some_of_device(Tag::OlderScopes, device, &scopes)
     }
 
-    /// Records since the chunk before.
+    /// Writes the records since the previous chunk.
     pub fn records(&mut self, device: Device, records: &[Record]) -> io::Result<()> {
         records.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Records, device, part))
     }
 
-    /// Scopes entered and left since the chunk before.
+    /// Writes the scopes entered and left since the previous chunk.
     pub fn marks(&mut self, device: Device, marks: &[Mark]) -> io::Result<()> {
         marks.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Marks, device, part))
     }
@@ -265,7 +265,7 @@ impl<W: Write> Encoder<W> {
         self.list_of_device(Tag::Scopes, device, scopes)
     }
 
-    /// Names of blocks, in any order, and how many more were dropped.
+    /// Writes names of blocks, in any order, and how many more were dropped.
     pub fn names(&mut self, device: Device, names: &[BlockName], lost: u64) -> io::Result<()> {
         if names.is_empty() && lost == 0 {
             return Ok(());
@@ -281,12 +281,12 @@ impl<W: Write> Encoder<W> {
         self.some_of_device(Tag::Ooms, device, ooms)
     }
 
-    /// More names of kernels.
+    /// Writes more names of kernels.
     pub fn kernels(&mut self, names: &[String]) -> io::Result<()> {
         if names.is_empty() { Ok(()) } else { self.chunk(Tag::Kernels, |p| p.list(names)) }
     }
 
-    /// The GPU operations so far, without the names of kernels.
+    /// Writes the GPU operations so far, without the names of kernels.
     pub fn gpu_work(&mut self, work: &GpuWork) -> io::Result<()> {
         self.chunk(Tag::GpuWork, |p| {
             p.put(&work.totals);
@@ -294,38 +294,38 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Uses of blocks, in any order.
+    /// Writes uses of blocks, in any order.
     pub fn uses(&mut self, device: Device, uses: &[BlockUses]) -> io::Result<()> {
         uses.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Uses, device, part))
     }
 
-    /// Times in which blocks were idle, since the chunk before.
+    /// Writes the idle times of blocks since the previous chunk.
     pub fn idle(&mut self, device: Device, idle: &[BlockIdle]) -> io::Result<()> {
         idle.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Idle, device, part))
     }
 
-    /// Nodes of graphs since the chunk before.
+    /// Writes the nodes of graphs since the previous chunk.
     pub fn graph_nodes(&mut self, device: Device, nodes: &[GraphNode]) -> io::Result<()> {
         nodes.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::GraphNodes, device, part))
     }
 
-    /// Segments that came and went since the chunk before.
+    /// Writes the segments reserved and released since the previous chunk.
     pub fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
         self.some_of_device(Tag::SegmentRecords, device, records)
     }
 
-    /// All time in the allocator so far.
+    /// Writes all time in the allocator so far.
     pub fn calls(&mut self, device: Device, calls: &[CallTime]) -> io::Result<()> {
         self.some_of_device(Tag::Calls, device, calls)
     }
 
-    /// Numbers that do not follow from records.
+    /// Writes the numbers that do not follow from records.
     pub fn counters(&mut self, device: Device, counters: &Counters) -> io::Result<()> {
         self.of_device(Tag::Counters, device, counters)?;
         counters.stats.counted.map_or(Ok(()), |counted| self.of_device(Tag::Counted, device, &counted))
     }
 
-    /// Bytes that the device has, as the driver said at its first block.
+    /// Writes the bytes that the device has, as the driver reported at its first block.
     pub fn total_at_first(&mut self, device: Device, total: Option<u64>) -> io::Result<()> {
         total.map_or(Ok(()), |total| self.of_device(Tag::TotalAtFirst, device, &total))
     }

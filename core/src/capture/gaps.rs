@@ -1,4 +1,4 @@
-//! Skipped records of a streamed capture: the difference of the live blocks before and after takes their place.
+//! Skipped records of a streamed capture. They are replaced by the difference of the live blocks before and after them.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -11,22 +11,22 @@ use crate::snapshot::{Block, ContextId, Gap, Mark, OpenStack, Record, RecordKind
 /// A place in the log at which the writer skipped records and marks.
 #[derive(Debug)]
 pub(super) struct Skip {
-    /// How many records come before it, and how many marks.
+    /// Number of records before it. `marks_at` is the number of marks.
     pub(super) at: usize,
     pub(super) marks_at: usize,
     pub(super) records: u64,
     pub(super) marks: u64,
-    /// Its end.
+    /// The time at which it ends.
     pub(super) to_ns: u64,
-    /// The blocks live at its end.
+    /// The blocks that were live at its end.
     pub(super) live: Option<Vec<Block>>,
 }
 
 /// Live blocks by address.
 type BlocksByAddress = HashMap<u64, Block, RandomState>;
 
-/// The log with known frees and allocs in the places of skipped records, and these places. The log begins at `start_ns`, with the
-/// blocks of `at_start`.
+/// The log with the known frees and allocs in place of skipped records, and the positions of these gaps. The log begins
+/// at `start_ns`, with the blocks of `at_start`.
 pub(super) fn bridge(records: &[Record], skips: &[Skip], at_start: &[Block], start_ns: u64) -> (Vec<Record>, Vec<Gap>) {
     let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), by_address(at_start), 0);
     for skip in skips {
@@ -57,7 +57,7 @@ fn replay(live: &mut BlocksByAddress, records: &[Record]) {
     }
 }
 
-/// Frees of the blocks that are gone, at the gap's beginning, and allocs of new blocks.
+/// Frees at the gap's beginning for the blocks that are gone, and allocs for the new blocks.
 fn difference(before: &BlocksByAddress, after: &[Block], from_ns: u64) -> Vec<Record> {
     let stayed = |block: &&Block| before.get(&block.address).is_some_and(|known| known.seq == block.seq);
     let seqs: HashMap<u64, Option<NonZeroU64>, RandomState> =
@@ -72,7 +72,7 @@ fn difference(before: &BlocksByAddress, after: &[Block], from_ns: u64) -> Vec<Re
     frees.chain(allocs).collect()
 }
 
-/// The marks, with all scopes left at each gap in the marks: the skipped marks do not say which ones were.
+/// The marks, with all scopes left at each gap, because it is unknown which scopes the skipped marks left.
 pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<Mark> {
     let (mut whole, mut open, mut from) = (Vec::new(), OpenStack::default(), 0);
     for (skip, gap) in skips.iter().zip(gaps).filter(|(skip, _)| skip.marks > 0) {
@@ -90,7 +90,7 @@ pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<
     whole
 }
 
-/// Updates `open`: the marks of scopes that were entered and not left, in order.
+/// Updates `open`, the marks of scopes that were entered and not left, in order.
 fn follow(open: &mut OpenStack<(ThreadId, ContextId), Mark>, marks: &[Mark]) {
     for mark in marks {
         let scope = (mark.thread, mark.context);

@@ -1,4 +1,4 @@
-//! Hostile chunks with right checksums: decompression bombs and sums that overflow.
+//! Hostile chunks with valid checksums: decompression bombs and sums that overflow.
 
 use super::*;
 use crate::snapshot::SnapshotData;
@@ -69,7 +69,8 @@ fn older_times_are_few_and_in_order() {
     let times = |numbers: &[u64]| {
         CaptureFile::new().numbers(Tag::Gap, &[0, 9]).numbers(Tag::Live, &[0, 0]).numbers(Tag::Older, numbers)
     };
-    // Of each: steps of begin and end, records, whether some are missing, the highest and the step to its time, no stacks.
+    // For each: steps to begin and end, number of records, whether some are missing, the highest, the step to its time,
+    // no stacks.
     let first = [20, 20, 3, 0, 7, 1, 0];
     assert_eq!(times(&[&[0, 1][..], &first].concat()).read().unwrap().devices[0].older[0].to_ns, 20);
     times(&[0, 1, 20, 20, 3, 0, 7, 2, 0]).refused("out of order");
@@ -181,7 +182,7 @@ fn what_the_launcher_says_comes_back_and_costs_nothing_where_it_says_nothing() {
     assert!(!tags.contains(&(Tag::Launcher as u8)) && tags.contains(&(Tag::End as u8)), "{tags:?}");
 }
 
-/// The paths of such scopes would fill any memory.
+/// The paths of such deep scopes would exceed any memory.
 #[test]
 fn deeply_nested_scopes_are_refused() {
     let chain = |depth: u64| {
@@ -206,7 +207,7 @@ fn deeply_nested_scopes_are_refused() {
     wide.refused("text");
 }
 
-/// Many stacks with a hundred calls each, of an address with many long frames.
+/// Many stacks with a hundred calls each, all to one address with many long frames.
 #[test]
 fn stacks_with_far_more_text_than_bytes_are_refused() {
     let long = "x".repeat(10_000);

@@ -1,4 +1,4 @@
-//! The parts of a stream as one recording: the log of each part, and the state of the newest.
+//! Joins the parts of a stream to one recording, with the log of each part and the state of the newest.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Damage, DecodedCapture, NAME_VERSION, StreamPart, Tag, VERSION};
 use crate::snapshot::{Block, StackId};
 use crate::symbol::AddressKind;
 
-/// Which part a file is, by its first chunk.
+/// The part that a file is, read from its first chunk.
 pub(crate) fn part_of(bytes: &[u8]) -> Option<StreamPart> {
     let (version, rest) = header(bytes)?;
     let (tag, payload, _) = next_chunk(rest)?;
@@ -23,13 +23,13 @@ pub(crate) fn part_of(bytes: &[u8]) -> Option<StreamPart> {
 /// Reads a capture up to its last commit before the end or the first damage.
 ///
 /// # Errors
-/// If it is no capture, a newer one, or nothing in it can be trusted.
+/// If it is not a capture, is of a newer version, or contains nothing that can be trusted.
 pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, String> {
     read_parts(bytes, std::iter::empty())
 }
 
-/// Reads the newest part of a stream, and before it the log of the older ones, the newest of them first. The log begins behind the
-/// first of these that does not fit.
+/// Reads the newest part of a stream, and the logs of the older parts, which come newest first. If a part does not fit,
+/// the log begins after that part.
 pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) -> Result<DecodedCapture, String> {
     let contains = |Damage(what): Damage| format!("it contains {what}");
     let chunks = committed(newest)?;
@@ -53,7 +53,7 @@ pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) ->
     Ok(capture)
 }
 
-/// The stacks of the newest part by their addresses: those of older parts get the same numbers.
+/// The stacks of the newest part by their addresses, so that equal stacks of older parts get the same numbers.
 #[derive(Default)]
 pub(super) struct KnownStacks {
     stacks: HashMap<Vec<u64>, StackId, RandomState>,
@@ -69,7 +69,7 @@ impl KnownStacks {
 }
 
 impl Reading {
-    /// Puts an older part before this one.
+    /// Adds an older part before this one.
     pub(super) fn prepend(&mut self, mut older: Self, known: &mut KnownStacks) -> Result<(), Damage> {
         let kernels = |it: &Self| it.data.gpu_work.as_ref().map_or(Vec::new(), |work| work.kernels.clone());
         if !self.data.contexts.starts_with(&older.data.contexts) || !kernels(self).starts_with(&kernels(&older)) {
@@ -100,7 +100,7 @@ impl Reading {
         calls.iter().filter_map(|call| self.addresses.get(*call as usize).copied()).collect()
     }
 
-    /// Adds the stacks of an older part; returns the new numbers of its stacks.
+    /// Adds the stacks of an older part. Returns the new numbers of its stacks.
     fn add_stacks(&mut self, older: &Self, known: &mut KnownStacks) -> Result<Vec<StackId>, Damage> {
         let named: Vec<std::ops::Range<usize>> = older.frame_ranges();
         let mut numbers = vec![StackId::NONE];
@@ -129,7 +129,7 @@ impl Reading {
         Ok(numbers)
     }
 
-    /// Adds an address that only an older part has, with the names that it has there.
+    /// Adds an address that occurs only in an older part, with the names that it has there.
     fn add_address(&mut self, address: u64, older: &Self, place: usize, named: Option<std::ops::Range<usize>>) {
         self.addresses.push(address);
         let Some((frames, counts)) = &mut self.frames else { return };
@@ -157,7 +157,7 @@ impl Reading {
 }
 
 impl DeviceParts {
-    /// How many records and marks of the run come before the end of this part.
+    /// The number of the run's records and marks up to the end of this part.
     fn end(&self) -> (u64, u64) {
         let skipped = |of: fn(&Skip) -> u64| self.skips.iter().fold(0u64, |sum, skip| sum.saturating_add(of(skip)));
         let records = (self.overwritten + self.records.len() as u64).saturating_add(skipped(|skip| skip.records));
@@ -186,7 +186,7 @@ impl DeviceParts {
         }
     }
 
-    /// Puts the log of an older part before this one. What was not written between the two was skipped.
+    /// Adds the log of an older part before this one. Records between the two that were not written count as skipped.
     fn prepend(&mut self, mut older: Self) {
         let (records_end, marks_end) = older.end();
         let (at, marks_at) = (older.records.len(), older.marks.len());

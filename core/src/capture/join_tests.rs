@@ -1,4 +1,4 @@
-//! Parts of a stream, cut from a log at any places, against the log itself.
+//! Parts of a stream, made by cutting a log at arbitrary places, compared with the log itself.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -13,14 +13,14 @@ use crate::snapshot::{
 
 const DEVICE: Device = Device::Cpu;
 
-/// A log: an alloc of a new block, or the free of a live one.
+/// A log. Each step is an alloc of a new block or the free of a live one.
 fn log(steps: &[(bool, u8, u8)]) -> Vec<Record> {
     let (mut live, mut records, mut seq) = (Vec::new(), Vec::new(), 0);
     for (time_ns, (is_alloc, size, stack)) in (10..).zip(steps) {
         if *is_alloc || live.is_empty() {
             seq += 1;
             let (size, stack) = (u64::from(*size) + 1, StackId(u32::from(*stack % 5)));
-            // A freed address is used again.
+            // Addresses of freed blocks are reused.
             let address = 1000 * (seq % 7 + 1) + (1 << 20) * live.len() as u64;
             let taken = live.iter().any(|block: &Block| block.address == address);
             let address = if taken { (1 << 40) + seq * 1000 } else { address };
@@ -36,7 +36,7 @@ fn log(steps: &[(bool, u8, u8)]) -> Vec<Record> {
     records
 }
 
-/// What a device's ledger knows after some records, by definition.
+/// A naive ledger of a device after some records.
 #[derive(Clone, Default)]
 struct State {
     live: BTreeMap<u64, Block>,
@@ -80,8 +80,8 @@ impl State {
     }
 }
 
-/// The part with the records from `from` to `to`. Its stacks are numbered from the end of the list if it has an odd number: each
-/// part has numbers of its own.
+/// The part with the records from `from` to `to`. Parts with odd numbers number their stacks from the end of the list,
+/// so that each part has numbers of its own.
 fn part(records: &[Record], from: usize, to: usize, number: u64) -> Vec<u8> {
     let is_odd = number % 2 == 1;
     let renumbered = |stack: StackId| if is_odd && stack.0 > 0 { StackId(5 - stack.0) } else { stack };
@@ -125,7 +125,7 @@ fn joined(parts: &[Vec<u8>]) -> SnapshotData {
     read_parts(newest, older.iter().rev().cloned()).unwrap().data
 }
 
-/// Blocks with the addresses of their stacks in place of their numbers.
+/// Blocks with the addresses of their stacks instead of the stacks' numbers.
 fn named(data: &SnapshotData, blocks: &[Block]) -> Vec<(u64, u64, u64, u64, Vec<u64>)> {
     let stack = |id| data.stacks.addresses(id).map(|address| address.address).collect();
     blocks.iter().map(|b| (b.raw_seq(), b.address, b.size, b.time_ns, stack(b.stack))).collect()
@@ -194,12 +194,12 @@ fn records() -> Vec<Record> {
 fn a_part_that_does_not_lead_to_the_next_ends_the_log() {
     let records = records();
     let last = part(&records, 3, 6, 2);
-    // It has more records than the run had.
+    // This part has more records than the run had.
     let long = part(&records, 0, 4, 1);
     let data = joined(&[long.clone(), last.clone()]);
     assert_eq!((data.devices[0].overwritten, data.devices[0].records.len()), (3, 3));
     assert_eq!(data.health.unread_bytes, long.len() as u64);
-    // Its scopes are not the run's.
+    // This part's scopes are not those of the run.
     let mut other = Encoder::begin(Vec::new()).unwrap();
     other.part(StreamPart { run: 9, number: 1 }).unwrap();
     let scope = ContextNode { parent: ContextId::ROOT, name: "other".into(), module: false };
@@ -207,7 +207,7 @@ fn a_part_that_does_not_lead_to_the_next_ends_the_log() {
     other.commit(&Commit::default()).unwrap();
     let data = joined(&[std::mem::take(other.out()), last.clone()]);
     assert!(data.health.unread_bytes > 0 && data.devices[0].overwritten == 3);
-    // It has no commit.
+    // This part has no commit.
     let data = joined(&[part(&records, 0, 3, 1)[..40].to_vec(), last]);
     assert_eq!(data.devices[0].overwritten, 3);
 }
@@ -274,7 +274,7 @@ fn names_stay_with_the_addresses_that_have_them() {
     let expected = [(100, "a", true), (200, "b", true), (300, "c", true), (400, "d", true)];
     let found: Vec<_> = (0..4).map(|at| function(&both, at)).collect();
     assert_eq!(found, expected.map(|(address, name, has)| (address, name.to_owned(), has)));
-    // The older part has none: its addresses can still be searched.
+    // The older part has no names, so its addresses can still be looked up in files.
     let one = read_parts(&newest, std::iter::once(small(1, 0, 3, &[300, 200], None))).unwrap();
     let found: Vec<_> = (0..3).map(|at| function(&one, at)).collect();
     let expected = [(100, "a", true), (200, "b", true), (300, "", false)];

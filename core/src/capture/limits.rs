@@ -1,10 +1,10 @@
-//! Limits against decompression-bomb captures: a few bytes can repeat a long text many times, or nest scopes without end.
-//! Captures of real programs are far from these limits.
+//! Limits against captures that are decompression bombs: a few bytes can repeat a long text many times, or nest scopes
+//! without end. Captures of real programs are far below these limits.
 
 use super::{Damage, StoredNames};
 use crate::snapshot::{CodeAddress, ContextNode, Frame, SnapshotData};
 
-/// Depth of nested scopes. A thread distinguishes 64, and passes its own on to other threads.
+/// The deepest nesting of scopes. A thread distinguishes 64, and passes its own on to other threads.
 const DEEPEST: u32 = 4096;
 /// Bytes of a frame without its texts.
 const FRAME: usize = 16;
@@ -13,7 +13,7 @@ const SEPARATOR: usize = 4;
 /// Bytes of an address whose function is not known yet.
 const UNNAMED: usize = 160;
 
-/// Devices of a process. Reports and pages go through all stacks and scopes for each of them.
+/// The most devices of a process. Reports and pages go through all stacks and scopes for each device.
 const MOST_DEVICES: usize = 1024;
 
 pub(super) fn devices(count: usize) -> Result<(), Damage> {
@@ -24,7 +24,7 @@ pub(super) fn devices(count: usize) -> Result<(), Damage> {
 pub(super) struct Budget(usize);
 
 impl Budget {
-    /// For a file of `length` bytes.
+    /// The budget of a file of `length` bytes.
     pub(super) fn of(length: usize) -> Self {
         Self(length.saturating_mul(2048).saturating_add(64 << 20))
     }
@@ -35,7 +35,7 @@ impl Budget {
     }
 }
 
-/// Checks that every stack and every path of scopes can be written out once.
+/// Checks the size of every stack and every path of scopes, each written out once.
 pub(super) fn check(data: &SnapshotData, names: &StoredNames, length: usize) -> Result<(), Damage> {
     stacks(data, names, &mut Budget::of(length))?;
     paths(&data.contexts, &mut Budget::of(length))

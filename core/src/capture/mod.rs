@@ -1,8 +1,9 @@
-//! The capture: memtrace's own binary format, a log of checksummed chunks that loses nothing of a recording.
+//! The capture: memtrace's own binary format, a log of checksummed chunks that contains a whole recording.
 //!
-//! It holds code addresses with the build-ids of the programs they belong to, so it can be symbolised and exported later, on
-//! another machine. (PyTorch's pickle is for PyTorch's viewers: it cannot be appended to.) A snapshot writes it whole; a
-//! session can stream it while the program runs, and then it is good up to its last commit, however the program ends.
+//! It contains code addresses and the build-ids of the programs that they belong to, so it can be symbolised and
+//! exported later, on another machine. (PyTorch's pickle is for PyTorch's viewers; nothing can be appended to it.) A
+//! snapshot writes it whole. A session can stream it while the program runs; then it is valid up to its last commit,
+//! however the program ends.
 //!
 //! # Bytes
 //! ```text
@@ -37,9 +38,9 @@
 //! | 14 counters | device not_recorded below_threshold peak(bytes time_ns seq not_recorded below_threshold) stat stat stat stat below_threshold num_ooms num_alloc_retries; the stats are allocated, active and reserved bytes and allocations, each (current peak allocated freed) |
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
-//! | 17 commit | duration_ns:n count:n counter:n* count:n unreadable_object:text* spans:n no_line_numbers:n cut_off:n cuda(state:n imports:n refused_imports:n looked_up:n count:n (function:text calls:n)*) no_allocator:n; the counters are those of [`Health`]; makes the chunks before count |
+//! | 17 commit | duration_ns:n count:n counter:n* count:n unreadable_object:text* spans:n no_line_numbers:n cut_off:n cuda(state:n imports:n refused_imports:n looked_up:n count:n (function:text calls:n)*) no_allocator:n; the counters are those of [`Health`]; makes the chunks before it valid |
 //! | 18 end | nothing; the recording ended in order |
-//! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; a later name of a block replaces an earlier one; `lost` is how many were dropped since the chunk before |
+//! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; a later name of a block replaces an earlier one; `lost` is how many were dropped since the previous chunk |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces earlier ones |
 //! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |
@@ -47,26 +48,26 @@
 //! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces earlier ones |
 //! | 25 sampling | interval:n; the CPU's blocks are a sample, see `snapshot::Sampling`; live bytes are counted, other totals are estimates, sizes of blocks are real |
 //! | 26 counted | device now at_peak before; the counted bytes of a sampled device, for the counters before |
-//! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks up to that time were not written; a *live* chunk follows with the blocks live at that time |
-//! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log has skipped records, see `snapshot::Gap` |
-//! | 29 import notes | count:n note:text*; what the file of another program, from which the recording was read, does not say; at most once |
-//! | 30 host memory | time_ns resident resident_high files files_high swapped; replaces the one before, but `files_high` is the largest of all |
-//! | 31 private pools | device count:n (segment:n pool:n pool:n)*; position of a segment in the *segments* chunk before, and the two numbers of its pool |
+//! | 27 skipped | device records:n marks:n time_ns:n; these many records and marks up to that time were not written; a *live* chunk with the blocks live at that time follows |
+//! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log lacks skipped records, see `snapshot::Gap` |
+//! | 29 import notes | count:n note:text*; for a recording read from another program's file: what the file does not contain; at most once |
+//! | 30 host memory | time_ns resident resident_high files files_high swapped; replaces the previous one, but `files_high` is the largest of all |
+//! | 31 private pools | device count:n (segment:n pool:n pool:n)*; position of a segment in the preceding *segments* chunk, and the two numbers of its pool |
 //! | 33 kernels | count:n name:text*; names of kernels and driver functions, numbered from 0 in the order of the file, over all chunks |
 //! | 34 GPU work | operations launches laid_out copies fills graphs last_opaque lost count:n (kernel:n opaque:n)*; replaces an earlier one; says that uses were recorded |
 //! | 35 uses | device count:n uses*; later uses of a block replace earlier ones |
 //! | 36 kinds of addresses | all_calls:n(1: the stacks have calls of native code, too) count:n (bit 0: native, bit 1: its frame is only a label)*; for the *frames*; at most once |
 //! | 37 own folder | path:text; where the sources of the recording memtrace are, with a slash at the end |
-//! | 39 mappings | time_ns below_threshold own count:n (kind:n(in the order of `MappingKind`) start size resident count path:text stack)*; of several the one with most resident bytes counts |
+//! | 39 mappings | time_ns below_threshold own count:n (kind:n(in the order of `MappingKind`) start size resident count path:text stack)*; if there are several, the one with the most resident bytes counts |
 //! | 40 graph nodes | device count:n (time_ns:step thread:n place:n kind:n(in the order of `GraphNodeKind`) bytes:n block:n(0: not recorded))* |
-//! | 41 launcher | world_size:n(0: unknown, else 1 + ranks) job:text(empty: unknown); of the distributed job that the process is a rank of; absent if nothing is known |
-//! | 42 idle | device count:n (block:step operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n)*; times in which nothing used a large block |
-//! | 43 unified | device system(0: not read, else 1 and total available free) process(0: not read, else 1 and resident files); the host's memory, of which an integrated device's is; after the device's *memory* |
+//! | 41 launcher | world_size:n(0: unknown, else 1 + ranks) job:text(empty: unknown); about the distributed job that the process is a rank of; absent if nothing is known |
+//! | 42 idle | device count:n (block:step operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n)*; time spans in which nothing used a large block |
+//! | 43 unified | device system(0: not read, else 1 and total available free) process(0: not read, else 1 and resident files); the host's memory, which an integrated device uses; after the device's *memory* |
 //! | 44 part | run:n number:n; the file is this part of the stream of a run, see *Parts* |
-//! | 45 log start | device marks:n time_ns:n; so many marks of the run precede the device's first one in this part, and the log begins at this time; after the *gap*, which says the same of records |
-//! | 46 older | device count:n (from_ns:step to_ns:step records:n lacks_records:n highest:n highest_ns:step count:n (stack least:n at_highest:n)*)*; the times before this part whose records may be deleted, see `snapshot::OlderTime`; one of a part that is still there does not count |
-//! | 47 total at first | device total; bytes that the device has, as the driver said when its first block was recorded; the driver's *memory* comes at the end only |
-//! | 48 older scopes | device count:n (count:n (context least:n at_highest:n)*)*; of each of the *older* times, after them |
+//! | 45 log start | device marks:n time_ns:n; this many marks of the run precede the device's first one in this part, and the log begins at this time; after the *gap*, which has the same number for records |
+//! | 46 older | device count:n (from_ns:step to_ns:step records:n lacks_records:n highest:n highest_ns:step count:n (stack least:n at_highest:n)*)*; the time spans before this part, whose records may be deleted, see `snapshot::OlderTime`; ignored if the part with the records still exists |
+//! | 47 total at first | device total; bytes that the device has, as the driver reported when its first block was recorded; the driver's *memory* comes only at the end |
+//! | 48 older scopes | device count:n (count:n (context least:n at_highest:n)*)*; for each of the *older* times, after them |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -79,19 +80,19 @@
 //! use     = operation:n time_ns:step after_alloc:n frees_after:n stack:n kernel:n stream:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```
-//! An alloc whose alloc_seq has bit 61 set says that the last free of that block was refused: readers drop both records.
-//! Steps begin at 0 in every chunk, each field for itself.
+//! If an alloc's alloc_seq has bit 61 set, the driver refused the last free of that block, and readers drop both
+//! records. Steps begin at 0 in every chunk, separately for each field.
 //!
-//! A device without a *live* chunk since its last *gap* had no live block at its first record. The blocks that are live later
-//! and at the peak, and the scopes, then follow from the records (of a sample as estimates, none higher than the peak).
-//! Readers skip chunks with unknown tags.
+//! A device without a *live* chunk since its last *gap* had no live block at its first record. Its later live blocks,
+//! those of the peak, and the scopes then follow from the records (in a sample as estimates, none higher than the
+//! peak). Readers skip chunks with unknown tags.
 //!
 //! # Parts
-//! A stream with a budget is several files. `run.1.memtrace`, `run.2.memtrace`, … are its parts. Each is a capture: it begins with
-//! its *part*, and of each device with a *gap*, the *live* blocks at that moment, the blocks of the run's *peak*, and the *counters*
-//! of the whole run. `run.memtrace` names the stream: its version is 2, and it has only a *part* with the number 0, and the *end* of
-//! the run. `join` reads the parts as one recording. Records between the last commit of a part and the start of the next are skipped
-//! ones.
+//! A stream with a budget consists of several files. `run.1.memtrace`, `run.2.memtrace`, … are its parts. Each part is
+//! a capture that begins with its *part*. For each device it then has a *gap*, the *live* blocks at that moment, the
+//! blocks of the run's *peak*, and the *counters* of the whole run. `run.memtrace` names the stream: its version is 2,
+//! and it has only a *part* with the number 0, and the *end* of the run. `join` reads the parts as one recording.
+//! Records between the last commit of a part and the start of the next count as skipped.
 
 mod bytes;
 mod codec;
@@ -119,13 +120,13 @@ pub use part::{StreamPart, end_mark, part_path, stream_name};
 
 const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
-/// The version of a file that only names a stream in parts: readers that know no parts refuse it.
+/// The version of a file that only names a stream in parts. Readers that do not know parts refuse it.
 const NAME_VERSION: u32 = 2;
 const HEADER: usize = 12;
-/// Length of tag, length and checksum in front of a payload.
+/// Length of the tag, the length and the checksum before a payload.
 const CHUNK_HEADER: usize = 13;
 
-/// Makes [`Tag`] and the list of all tags.
+/// Declares [`Tag`] and the list of all tags.
 macro_rules! tags {
     ($($name:ident = $number:literal,)*) => {
         /// The kind of a chunk.
@@ -158,7 +159,7 @@ pub struct Counters {
     pub not_recorded: u64,
     /// Live bytes in blocks below the threshold.
     pub below_threshold: u64,
-    /// The peak without its blocks.
+    /// The peak, without its blocks.
     pub peak: Peak,
     /// The counters.
     pub stats: MemoryStats,
@@ -182,7 +183,7 @@ pub struct Commit {
     pub health: Health,
 }
 
-/// The private pool of the segment at a position of the list.
+/// The private pool of a segment, which is given by its position in the list.
 #[derive(Clone, Copy, Debug)]
 struct PrivatePool {
     segment: usize,
@@ -202,7 +203,7 @@ impl PrivatePool {
     }
 }
 
-/// Why a chunk cannot come from a writer.
+/// Why no writer can have written a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Damage(&'static str);
 
@@ -211,18 +212,18 @@ struct Damage(&'static str);
 pub(crate) struct DecodedCapture {
     pub(crate) data: SnapshotData,
     pub(crate) names: StoredNames,
-    /// The last commit, in the bytes.
+    /// The position of the last commit in the bytes.
     pub(crate) commit: Range<usize>,
 }
 
-/// What a capture has of functions and lines. Where it has nothing, the objects' files say what an address means.
+/// The functions and lines that a capture contains. For other addresses, the objects' files have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredNames {
-    /// Addresses have frames.
+    /// True if addresses have frames.
     pub(crate) any: bool,
-    /// The stacks still have all calls.
+    /// True if the stacks still have all calls.
     pub(crate) all_calls: bool,
-    /// The kinds of addresses, by position; those that are missing are known and of Rust.
+    /// The kinds of addresses, by position. An address without a kind has a name and is of Rust.
     pub(crate) kinds: Vec<AddressKind>,
 }
 
@@ -242,19 +243,19 @@ impl StoredNames {
         self.any.then_some(Resolved { frames, native, unknown })
     }
 
-    /// Until now the address had only a label.
+    /// True if the address has only a label so far.
     pub(crate) fn has_label(&self, index: usize) -> bool {
         self.kind(index).unknown
     }
 
-    /// Files could say more, or the stacks must be filtered.
+    /// True if files cannot add anything, and the stacks are already filtered.
     pub(crate) fn are_final(&self) -> bool {
         self.any && !self.all_calls && !self.kinds.iter().any(|kind| kind.unknown)
     }
 }
 
-/// A capture's bytes with names of functions added, and nothing else changed: after the last commit follow the names and that
-/// commit again.
+/// A capture's bytes with names of functions added: the names and a copy of the last commit follow that commit. Nothing
+/// else changes.
 pub(crate) fn with_names(bytes: &[u8], commit: Range<usize>, symbols: Symbols) -> Result<Vec<u8>, Error> {
     let Symbols { addresses, frames, kinds, .. } = symbols;
     let names = encode::names(&Stacks { addresses, frames, ..Stacks::default() }, &kinds)?;
@@ -262,15 +263,17 @@ pub(crate) fn with_names(bytes: &[u8], commit: Range<usize>, symbols: Symbols) -
     Ok([until, &names, bytes.get(commit).unwrap_or_default(), after].concat())
 }
 
-/// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
+/// More devices than any machine has. The limit is needed because PyTorch's pickles have a list for every number up to
+/// the largest.
 const MAX_ORDINALS: u64 = 1024;
 
-/// Refuses a recording whose stacks and paths of scopes, written out, are far longer than a file of `length` bytes justifies.
+/// Refuses a recording whose stacks and paths of scopes, if written out, are far longer than a file of `length` bytes
+/// justifies.
 pub(crate) fn check_texts(data: &SnapshotData, length: usize) -> Result<(), &'static str> {
     limits::check(data, &StoredNames { any: true, ..StoredNames::default() }, length).map_err(|Damage(why)| why)
 }
 
-/// Sorts blocks into the order of their allocation.
+/// Sorts blocks in the order of their allocation.
 fn by_seq(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks.sort_unstable_by_key(|block| block.seq);
     blocks

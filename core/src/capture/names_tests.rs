@@ -5,7 +5,7 @@ use super::*;
 use crate::snapshot::{CodeAddress, Frame, LoadedObject, SnapshotData, testing};
 use crate::symbol::label;
 
-/// A name for each address; the third is of C, the second has only a label.
+/// A name for each address. The third is of C, and the second has only a label.
 fn names_for(data: &SnapshotData) -> Symbols {
     let mut symbols = Symbols::default();
     for (index, address) in data.stacks.addresses.iter().enumerate() {
@@ -68,7 +68,7 @@ fn of_a_whole_capture_only_labels_are_marked() {
     let names = read(&bytes_of(&data)).unwrap().names;
     assert_eq!(names.kinds[0], AddressKind { native: true, unknown: true });
     assert!(names.kinds[1..].iter().all(|kind| *kind == AddressKind::default()));
-    // The object is not here either, so what was written is what is read.
+    // The object is missing when the capture is read, so the names are those that were written.
     let read = crate::ReadOptions::default().parse(&bytes_of(&data)).unwrap();
     assert_eq!((&read.health, &read.stacks.calls), (&data.health, &data.stacks.calls));
     let again = crate::ReadOptions::default().parse(&bytes_of(&read)).unwrap();

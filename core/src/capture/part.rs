@@ -1,4 +1,4 @@
-//! Parts of a stream with a budget: their chunks and their names.
+//! Parts of a stream with a budget: their chunks and their file names.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use super::bytes::Payload;
 use super::{MAGIC, NAME_VERSION, Tag, chunk_head};
 
-/// Which part of which stream a file is.
+/// Identifies the stream and the part that a file is.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamPart {
-    /// The same in all parts of a stream, and in no other.
+    /// A number that is the same in all parts of a stream, and different in other streams.
     pub run: u64,
-    /// From 1; 0 is the file that names the stream.
+    /// The number of the part, from 1; 0 is the file that names the stream.
     pub number: u64,
 }
 
-/// What of a device's log precedes a part, beside its records.
+/// Data about a device's log before a part, other than its records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogStart {
     pub(super) marks: u64,

@@ -1,4 +1,4 @@
-//! Log replay: rebuilds a device's live blocks, peak and scopes from records where a capture has no list of them.
+//! Log replay: rebuilds a device's live blocks, peak and scopes from its records, if a capture has no list of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -35,19 +35,19 @@ pub(super) struct DeviceParts {
     pub(super) idle: Vec<BlockIdle>,
     pub(super) graph_nodes: Vec<GraphNode>,
     pub(super) overwritten: u64,
-    /// Of a part of a stream.
+    /// Only for a part of a stream.
     pub(super) start: LogStart,
     /// The blocks live before the first record.
     pub(super) live_at_start: Vec<Block>,
     pub(super) skips: Vec<Skip>,
-    /// The gaps of the snapshot that was written.
+    /// The gaps that the written snapshot already had.
     pub(super) gaps: Vec<Gap>,
     pub(super) older: Vec<OlderTime>,
-    /// The blocks live after so many records.
+    /// The live blocks after this number of records.
     pub(super) live: Option<(usize, Vec<Block>)>,
     /// The blocks live at the peak, with the `seq` of the alloc that made it.
     peak: Option<(Option<NonZeroU64>, Vec<Block>)>,
-    /// The same, until the counters name that alloc.
+    /// The blocks live at the peak, until the counters name its alloc.
     pub(super) new_peak: Option<Vec<Block>>,
     pub(super) counters: Counters,
 }
@@ -66,7 +66,7 @@ impl DeviceParts {
         self.skips.push(Skip { at, marks_at, records, marks, to_ns, live: None });
     }
 
-    /// Where more records go; lists of earlier segments and scopes no longer hold.
+    /// Returns the list for more records. Earlier lists of segments and scopes become invalid.
     pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
         self.segments = None;
         self.forget_scopes();
@@ -78,7 +78,7 @@ impl DeviceParts {
         &mut self.marks
     }
 
-    /// Scopes follow from the log, unless it lacks records.
+    /// Forgets the scopes, which follow from the log, unless the log lacks records.
     fn forget_scopes(&mut self) {
         if self.skips.is_empty() && self.overwritten == 0 {
             self.scopes = None;
@@ -115,13 +115,13 @@ impl DeviceParts {
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
         self.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
-        // Two parts of a stream may have the same.
+        // Two parts of a stream may have the same idle times.
         self.idle.dedup();
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         // A sampled block's weight is less than two intervals.
         let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
         let estimated = in_range(sampling.interval().unwrap_or(0).saturating_mul(2).saturating_mul(blocks))?;
-        // In place of skipped records, the log repeats the frees and allocs that are known.
+        // For each gap, the log repeats the frees and allocs that are known.
         let times = if self.gaps.is_empty() { 1 } else { 3 };
         let total_bytes = in_range(times * total_bytes + estimated)?;
         in_range(stats.allocated_bytes.current.max(not_recorded) + total_bytes + 1)?;
@@ -162,7 +162,7 @@ impl DeviceParts {
         }
         device.scopes = self.scopes.take().unwrap_or_else(|| {
             let mut scopes = scopes_of_log(&device.records, &device.marks, contexts, sampling, device.live_by_sizes());
-            // A sampled log only estimates totals, but none was above the peak.
+            // In a sample, totals of the log are estimates, but none was above the peak.
             if sampling.is_on() {
                 for scope in &mut scopes {
                     scope.total_peak = scope.total_peak.map(|total| total.min(device.peak.bytes));
@@ -173,13 +173,14 @@ impl DeviceParts {
         Ok(device)
     }
 
-    /// Drops older times whose records are there.
+    /// Drops older times whose records are available.
     fn leave_out_known_times(&mut self) {
         let is_part = self.start.time_ns > 0 || self.overwritten == 0;
         self.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
     }
 
-    /// Drops refused frees, and adds their blocks to the live blocks that were written in between.
+    /// Drops refused frees, and adds their blocks to the lists of live blocks that were written between the free and
+    /// its undo record.
     fn undo_refused_frees(&mut self) {
         let refused = refused_frees(&self.records);
         if refused.is_empty() {
@@ -192,7 +193,7 @@ impl DeviceParts {
                 continue;
             };
             let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
-            // Only the last skip matters: no free takes as long as from one skip to the next.
+            // Only the last skip matters, because no free takes as long as the time between two skips.
             if let Some(last) = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1)
                 && was_out(self.skips[last].at)
             {
@@ -234,7 +235,7 @@ impl DeviceParts {
         }
     }
 
-    /// Fills the places of skipped records with the frees and allocs that are known.
+    /// Replaces skipped records by the frees and allocs that are known.
     fn bridge_skips(&mut self) -> Result<(), Damage> {
         if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
             return Err(Damage("a gap outside the log"));
@@ -251,7 +252,8 @@ impl DeviceParts {
         Ok(())
     }
 
-    /// The blocks live after the last record, and those live at the peak: as written, or replayed from the last list.
+    /// The blocks live after the last record, and those live at the peak. They were written, or are replayed from the
+    /// last list.
     fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
         if self.live.is_none() && self.overwritten > 0 {
             return Err(Damage("a gap without the live blocks behind it"));
@@ -278,7 +280,7 @@ impl DeviceParts {
     }
 }
 
-/// Adds the blocks that are missing.
+/// Adds the blocks of `more` that are missing.
 fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
     let mut known: HashSet<Option<NonZeroU64>, RandomState> = blocks.iter().map(|block| block.seq).collect();
     let before = blocks.len();

@@ -18,7 +18,7 @@ fn free(block: &Block) -> Record {
     Record { kind: RecordKind::Free, time_ns: 9, ..Record::alloc_of(block) }
 }
 
-/// A device with these records before and after lists of live blocks and of the peak's blocks.
+/// A device with the records `before` and `after`. In between are the lists of live blocks and of the peak's blocks.
 fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
     let mut parts = DeviceParts::default();
     let current = Stat { current: 200, ..Stat::default() };
@@ -44,7 +44,7 @@ fn a_refused_free_is_dropped_and_its_block_stays_live() {
     let (a, b, c) = (block(0x10, 1), block(0x20, 2), block(0x30, 3));
     let (first, last) = ([alloc(&a), alloc(&b), free(&a)], [Record::again(&a), alloc(&c), free(&c)]);
     let whole = device(&first, false, None, &last);
-    // The free is known, then skipped; the peak is before it, then after it.
+    // The free is in the log, then skipped. The peak is before it, then after it.
     let known = device(&first, true, Some((&[b], &[a, b])), &last);
     let skipped = device(&first[..2], true, Some((&[b], &[b])), &last);
     for device in [&whole, &known, &skipped] {

@@ -88,7 +88,7 @@ fn operands(block: u64, of: &[u64]) -> Operands {
     operands
 }
 
-/// A recording with uses: of a freed block, and of one that nothing used.
+/// A recording with uses of a freed block, and with a block that nothing used.
 fn with_uses() -> SnapshotData {
     let mut data = two_lines_of_many_kinds().build();
     let used = |operation, kernel| BlockUse {
@@ -128,7 +128,7 @@ fn with_uses() -> SnapshotData {
     data
 }
 
-/// An opaque launch after the uses of a live block were written may have used it.
+/// An opaque launch may have used a live block after the block's uses were written.
 #[test]
 fn a_live_block_may_have_been_used_by_what_came_after_its_uses_were_written() {
     let mut data = with_uses();
@@ -235,7 +235,7 @@ fn other_files_are_refused() {
     }
 }
 
-/// Chunks with right checksums and impossible content.
+/// Chunks with valid checksums and impossible content.
 #[test]
 fn impossible_content_is_refused() {
     let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
@@ -299,7 +299,7 @@ fn private_pools_of_segments_come_back() {
     assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
 }
 
-/// As a streamed capture has them.
+/// Readings as in a streamed capture.
 #[test]
 fn the_last_reading_of_resident_memory_counts_with_the_most_of_files() {
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
@@ -358,7 +358,7 @@ fn a_capture_of_fewer_records_has_the_newest() {
     assert_eq!((&few.peak, &few.live, &few.scopes), (&all.peak, &all.live, &all.scopes));
 }
 
-/// Live blocks, the peak's blocks and the scopes follow from records alone, as a streamed capture has them.
+/// Live blocks, the peak's blocks and the scopes follow from the records alone, as in a streamed capture.
 #[test]
 fn a_device_without_lists_is_replayed() {
     for data in [sample(), testing::a_sample()] {
@@ -384,7 +384,7 @@ fn replayed_alone(data: &SnapshotData) {
     assert_eq!((&replayed.scopes, &replayed.segments), (&device.scopes, &device.segments));
 }
 
-/// So older readers can read it.
+/// Without the chunk, older readers can read the recording.
 #[test]
 fn a_recording_of_every_block_has_no_chunk_about_sampling() {
     let has = |data: &SnapshotData, tag: Tag| {
@@ -464,7 +464,7 @@ pub(super) fn streamed() -> Vec<u8> {
     std::mem::take(encoder.out())
 }
 
-/// The format does not change: captures of earlier builds are read, and written with the same bytes.
+/// The format does not change: captures of earlier builds can be read, and are written with the same bytes.
 #[test]
 fn captures_match_their_goldens() {
     for (name, made) in [

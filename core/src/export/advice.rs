@@ -1,4 +1,4 @@
-//! Annotations from uses of blocks: when memory at the peak is not needed, and what to do about it.
+//! Annotations from uses of blocks: when memory that is live at the peak is not needed, and what to do about it.
 
 use std::num::NonZeroU64;
 
@@ -7,17 +7,17 @@ use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, DeviceSnapshot};
 use crate::units::Bytes;
 
-/// Every name begins like this, so that the import of a snapshot can tell it from a scope.
+/// The beginning of every name, by which the import of a snapshot distinguishes advice from scopes.
 pub(super) const PREFIX: &str = "memtrace advice: ";
 
-/// A time in which blocks of one allocation site are not needed. The device's peak lies in it.
+/// A time span in which the blocks of one allocation site are not needed. It includes the device's peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Advice {
     pub(super) from_ns: u64,
     pub(super) until_ns: u64,
-    /// What is not needed, with its lines.
+    /// What is not needed, with its source lines.
     pub(super) name: String,
-    /// The peak without it and without the advice before it.
+    /// The peak without these blocks and those of all earlier advice.
     pub(super) peak_without: u64,
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
     use crate::snapshot::{BlockUses, GpuWork, KernelId, SnapshotData};
 
-    /// `w` is used last at 1.5 µs, held over the peak at 2 µs, and freed at 4 µs.
+    /// The last use of `w` is at 1.5 µs. It is live over the peak at 2 µs, and freed at 4 µs.
     fn program() -> SnapshotData {
         let mut story = Story::cuda(0);
         story.at(1_000).alloc("w", 4096).on(LINE_7).at(2_000).alloc("y", 8192).on(LINE_9);

@@ -7,11 +7,11 @@ use crate::capture;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// The whole recording, for [`open`](crate::open), also on another machine.
+/// The whole recording, which [`open`](crate::open) reads, also on another machine.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
-    /// The size to keep to. The oldest records are left out first, as if the log had been shorter; the blocks of the peak and
-    /// of the end stay. No limit if `None`.
+    /// The size limit; `None` for no limit. The oldest records are left out first, as if the log had been shorter. The
+    /// blocks of the peak and of the end stay.
     pub max_bytes: Option<u64>,
 }
 

@@ -1,18 +1,19 @@
-//! Texts in CSV cells (RFC 4180), harmless in spreadsheets.
+//! Texts in CSV cells (RFC 4180) that spreadsheets do not execute.
 //!
-//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, quoted or not. An apostrophe before it makes it text there;
-//! numbers stay numbers. Readers of data take away the first apostrophe of a text that has, behind its apostrophes and spaces,
-//! one of these characters: a text that has both by itself gets another, so nothing is lost.
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@` as a formula, quoted or not. An apostrophe
+//! before it makes it text; numbers stay numbers. The rule for readers of the data: if a text begins with apostrophes,
+//! and one of these characters follows (possibly after spaces), remove the first apostrophe. A text that already has
+//! this form gets another apostrophe, so nothing is lost.
 
 use std::borrow::Cow;
 
-/// A text as a cell, in quotes where it needs them.
+/// A text as a cell, in quotes if it needs them.
 pub fn text(text: &str) -> Cow<'_, str> {
     let cell = if is_computed(text) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) };
     if cell.contains(['"', ',', '\n', '\r']) { Cow::Owned(format!("\"{}\"", cell.replace('"', "\"\""))) } else { cell }
 }
 
-/// The signs also in the width of East Asian letters, which spreadsheets take for the same.
+/// Would a spreadsheet evaluate it? Spreadsheets also accept the full-width forms of the signs.
 fn is_computed(text: &str) -> bool {
     let begin = text.trim_start_matches(|c: char| c == '\'' || c.is_whitespace() || c.is_control());
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);

@@ -1,4 +1,5 @@
-//! DHAT JSON, version 2: for each stack the bytes in all, at the global maximum and at the end, and the blocks' lifetimes.
+//! DHAT JSON, version 2: for each stack the total bytes, those at the global maximum and at the end, and the blocks'
+//! lifetimes.
 
 mod points;
 
@@ -19,8 +20,8 @@ const SHORT_LIVED_US: u64 = 1000;
 /// A profile of one device for [DHAT's viewer](https://valgrind.org/docs/manual/dh-manual.html). Its global maximum
 /// (`t-gmax`) is the device's peak, and the bytes there add up to the report's total.
 ///
-/// The totals are those of all blocks that the recording knows: the log's, the peak's and the live ones. A block that was
-/// not freed lives to the end; a block whose record was overwritten lives from or to the beginning of the log.
+/// The totals cover all blocks that the recording knows: those of the log, of the peak and of the end. A block that was
+/// not freed lives to the end. A block whose alloc or free was overwritten lives from or to the beginning of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Dhat {
     /// The device; the one with the largest peak if `None`.

@@ -1,4 +1,4 @@
-//! Atomic file creation: a temporary file in the same folder, synced, then renamed.
+//! Atomic file creation: writes a temporary file in the same folder, syncs it, and renames it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -9,12 +9,12 @@ use tempfile::NamedTempFile;
 use super::Format;
 use crate::error::Error;
 
-/// Writes a new file atomically: readers never see half of it, and a failure leaves nothing behind. An existing file is not
-/// touched; the new one then gets a number, `NAME-2.EXTENSION`. A name in `.gz` is compressed. Returns the file's path and the
-/// result of `content`.
+/// Writes a new file atomically: readers never see a part of it, and a failure leaves nothing behind. An existing file
+/// is not changed; then the new file gets a number, `NAME-2.EXTENSION`. If the name ends in `.gz`, the content is
+/// compressed. Returns the file's path and the result of `content`.
 ///
 /// # Errors
-/// If it cannot be written, or if the path exists and is not a file.
+/// If the file cannot be written, or if the path exists and is not a file.
 pub fn create<T>(path: &Path, content: impl Fn(&mut dyn Write) -> Result<T, Error>) -> Result<(PathBuf, T), Error> {
     let is_taken = |error: &Error| error.is_already_exists() && path.is_file();
     first_free(path, is_taken, |path| new(path, &content).map(|made| (path.to_owned(), made)))
@@ -83,7 +83,7 @@ fn compressed<T>(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> Result<T, 
     Err(io::Error::other("it ends in .gz; build memtrace with its feature `gzip`").into())
 }
 
-/// Compresses the content, or with no feature `gzip` writes it as it is.
+/// Compresses the content. Without the feature `gzip`, writes it uncompressed.
 ///
 /// # Errors
 /// If `out` or `content` fails.
@@ -95,7 +95,7 @@ pub fn compressed_or_plain<T>(
     if cfg!(feature = "gzip") { compressed(out, content) } else { content(out) }
 }
 
-/// Checks that a file can be created at `path`, with a temporary file in the innermost folder that exists.
+/// Checks that a file can be created at `path`, by creating a temporary file in the innermost folder that exists.
 ///
 /// # Errors
 /// If no file can be created there.
@@ -104,10 +104,11 @@ pub fn can_be_made(path: &Path) -> Result<(), Error> {
     new_file(there).map(drop).map_err(|source| Error::output(path, source))
 }
 
-/// Replaces a file's content atomically, or makes the file. It keeps its permissions. Of a link, the target is replaced.
+/// Replaces a file's content atomically, or creates the file. Permissions stay as they are. Of a symbolic link, the
+/// target is replaced.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let output = |source| Error::output(path, source);
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -16,8 +16,8 @@ use crate::snapshot::{SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 use crate::visible;
 
-/// A flamegraph of these stacks as SVG: the width of a frame is the memory that it held at the peak, and outermost frames are on
-/// top. Click to zoom, search with Ctrl-F. An error if nothing was live at the peak.
+/// A flamegraph of these stacks as SVG. The width of a frame is the memory that it held at the peak; the outermost
+/// frames are on top. Click to zoom, search with Ctrl-F. An error if nothing was live at the peak.
 #[derive(Clone, Debug, Default)]
 pub struct Flamegraph(pub Folded);
 
@@ -36,14 +36,14 @@ impl Export for Flamegraph {
     }
 }
 
-/// A differential flamegraph: the width of a frame is what it held in the recording that is written, red where that is
-/// more than before and blue where it is less. Frames are functions, so edits that move lines do not matter. What is gone
-/// has no width: swap the recordings to see it.
+/// A differential flamegraph. The width of a frame is what it held in the recording that is written; red is more than
+/// before, and blue is less. Frames are functions, so edits that move lines do not matter. Memory that exists only in
+/// the earlier recording has no width: swap the recordings to see it.
 #[derive(Clone, Debug)]
 pub struct FlamegraphDiff<'a> {
     /// The recording before the change.
     pub before: &'a SnapshotData,
-    /// Which stacks of both.
+    /// The stacks to take from both recordings.
     pub stacks: Folded,
     /// The moment of `before`.
     pub moment_before: Moment,
@@ -71,7 +71,7 @@ impl Export for FlamegraphDiff<'_> {
     }
 }
 
-/// `STACK BEFORE AFTER`, sorted.
+/// Lines `STACK BEFORE AFTER`, sorted.
 fn both(before: BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> Vec<String> {
     let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     before.into_iter().for_each(|(stack, value)| sums.entry(stack).or_default()[0] += value);
@@ -98,7 +98,7 @@ fn options(live: &LiveSet<'_>, stacks: &Folded) -> flamegraph::Options<'static> 
     let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
-    // Outermost frames on top: readers start there, and deep stacks hang out of the way.
+    // The outermost frames are on top, where readers start.
     drawing.direction = flamegraph::Direction::Inverted;
     // A frame's label begins with its function.
     drawing.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
@@ -107,7 +107,7 @@ fn options(live: &LiveSet<'_>, stacks: &Folded) -> flamegraph::Options<'static> 
 }
 
 fn svg(drawing: &mut flamegraph::Options<'_>, lines: &[String], out: &mut dyn Write) -> Result<(), Error> {
-    // A buffer for inferno's many small writes.
+    // Collects inferno's many small writes.
     let mut svg = Vec::new();
     flamegraph::from_lines(drawing, lines.iter().map(String::as_str), &mut svg)
         .map_err(|error| Error::drawing("flamegraph", error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Folded (collapsed) stacks, the input of flamegraph tools: one line a stack, `outermost;…;innermost value`.
+//! Folded (collapsed) stacks, the input of flamegraph tools: one line per stack, `outermost;…;innermost value`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -23,9 +23,9 @@ pub enum Measure {
     Count,
 }
 
-/// Folded stacks of the blocks live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Neighbouring frames of a
-/// thread pool become one. With [`Measure::Bytes`] the values add up to the peak's total. Under sampling they are estimates,
-/// which the format cannot express.
+/// Folded stacks of the blocks live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Neighbouring
+/// frames of a thread pool are merged. With [`Measure::Bytes`] the values add up to the peak's total. In a sample they
+/// are estimates, which the format cannot express.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
     /// The unit of the values.
@@ -36,11 +36,11 @@ pub struct Folded {
     pub moment: Moment,
     /// Adds the scopes as outermost frames in brackets. A call path that ran in several scopes then has several stacks.
     pub scopes: bool,
-    /// The same for modules of the model only.
+    /// The same, for modules of the model only.
     pub modules: bool,
     /// Keeps the frames of the standard library, of memtrace and of thread pools.
     pub all_frames: bool,
-    /// The size to keep to: beyond it the smallest stacks are summed in one line. No limit if `None`.
+    /// The size limit: beyond it the smallest stacks are summed in one line. No limit if `None`.
     pub max_bytes: Option<u64>,
 }
 
@@ -93,10 +93,10 @@ fn with_rest(live: &LiveSet<'_>, options: &Folded, mut lines: BTreeMap<String, u
     lines
 }
 
-/// Bytes of text. More would help nobody, and a hostile capture could fill any memory.
+/// Bytes of text. More would not help anyone, and a hostile capture could fill the memory.
 const MOST_TEXT: usize = 256 << 20;
 
-/// A line for each stack in its scopes; beyond [`MOST_TEXT`] the smallest are summed.
+/// A line for each stack in its scopes. Beyond [`MOST_TEXT`] the smallest stacks are summed.
 fn stacks(live: &LiveSet<'_>, options: &Folded, by_line: bool) -> BTreeMap<String, u64> {
     let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
     for (block, weight) in live.weights() {
@@ -134,9 +134,9 @@ const POOL: &str = "(thread pool)";
 struct FrameNames<'a> {
     data: &'a SnapshotData,
     options: &'a Folded,
-    /// By the frame's address in memory; `None` for hidden frames.
+    /// By the address of the [`Frame`]; `None` for hidden frames.
     names: HashMap<*const Frame, Option<String>>,
-    /// Frames have no lines, so that two recordings have equal names where an edit moved lines.
+    /// If false, frames have no lines, so that names are equal in two recordings even if an edit moved lines.
     lines: bool,
 }
 
@@ -145,7 +145,7 @@ impl<'a> FrameNames<'a> {
         Self { data, options, names: HashMap::new(), lines: true }
     }
 
-    /// The stack, outermost frame first; scopes in brackets before it, if the options ask for them.
+    /// The stack, outermost frame first. If the options ask for scopes, they come first, in brackets.
     fn folded(&mut self, context: ContextId, stack: StackId) -> String {
         let mut line = String::new();
         for name in self.outermost(context) {
@@ -184,7 +184,7 @@ impl<'a> FrameNames<'a> {
     }
 }
 
-/// `Net::forward src/model.rs:7`: viewers cut the end.
+/// `Net::forward src/model.rs:7`. The place is at the end, which viewers cut.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
     let Some(file) = frame.known_file() else { return SymbolName(name).short() };
@@ -202,7 +202,7 @@ fn append(line: &mut String, name: &str) {
     line.push_str(name);
 }
 
-/// `;` separates frames, and Rust's array types contain it.
+/// Replaces `;`, which separates frames but also occurs in Rust's array types.
 fn clean(name: &str) -> String {
     visible::line(name).replace(';', ",")
 }

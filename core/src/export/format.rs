@@ -10,8 +10,8 @@ type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>;
 type AtMost = fn(&SnapshotData, u64, &mut dyn Write) -> Result<LeftOut, Error>;
 type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>;
 
-/// A new format is a file beside this one, a line in the table of the module `export`, and a row here. Those with a name are
-/// what `cargo memtrace export --to` writes.
+/// To add a format, add a file to this folder, a line to the table in the docs of the module `export`, and a row here.
+/// `cargo memtrace export --to` writes the formats that have a name.
 static FORMATS: [Format; 16] = [
     Format::new::<Pickle>(".pickle")
         .named("pytorch", "PyTorch's memory_viz")
@@ -43,14 +43,14 @@ static FORMATS: [Format; 16] = [
     Format::new::<TimelineSvg>(".categories.svg"),
 ];
 
-/// A format. As an [`Export`] it has its default options.
+/// A format. [`Export`] is implemented with its default options.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// How it is called on the command line; empty if only a file's extension selects it.
+    /// Its name on the command line; empty if only a file's extension selects it.
     pub name: &'static str,
     /// The tools that read it.
     pub tools: &'static str,
-    /// The end of its files' names, with `.gz` if they are usually compressed.
+    /// The end of its file names, with `.gz` if the files are usually compressed.
     pub end: &'static str,
     write: OfRecording,
     at_most: Option<AtMost>,
@@ -99,13 +99,13 @@ impl Format {
         self.end.strip_suffix(".gz").unwrap_or(self.end)
     }
 
-    /// The longest extension wins: `.trace.json` is not a report.
+    /// The longest extension wins, so `.trace.json` is not a report.
     fn by_extension(name: &[u8]) -> Option<&'static Self> {
         let fitting = FORMATS.iter().filter(|format| name.ends_with(format.extension().as_bytes()));
         fitting.max_by_key(|format| format.extension().len())
     }
 
-    /// The format in at most this size; none if it has no parts to leave out.
+    /// The format with a size limit; `None` if it has no parts that can be left out.
     pub fn at_most(&self, max_bytes: u64) -> Option<impl Export + use<>> {
         self.at_most.map(|write| Limited { write, max_bytes })
     }
@@ -121,7 +121,7 @@ impl Format {
     }
 }
 
-/// The extensions of such formats.
+/// The extensions of the formats that `is_one` selects.
 fn listed(is_one: impl Fn(&Format) -> bool) -> String {
     FORMATS.iter().filter(|format| is_one(format)).map(Format::extension).collect::<Vec<_>>().join(", ")
 }
@@ -143,7 +143,7 @@ impl Export for Limited {
     }
 }
 
-/// In place of the flamegraph if its feature is off.
+/// Replaces the flamegraph if its feature is off.
 #[cfg(not(feature = "flamegraph"))]
 #[derive(Default)]
 pub(super) struct MissingFlamegraph;

@@ -1,4 +1,4 @@
-//! Write buffer for pickles and JSON: many small pieces become few large writes.
+//! Write buffer for pickles and JSON, which combines many small pieces to few large writes.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub(super) fn quoted(text: &str) -> String {
     visible::json(serde_json::to_string(text).unwrap_or_default())
 }
 
-/// Unlike [`BufWriter`](std::io::BufWriter), pieces go in without a check for errors: `settle` has it, once an entry.
+/// Unlike [`BufWriter`](std::io::BufWriter), it adds pieces without a check for errors. `settle` checks once per entry.
 pub(super) struct Gathered<'a> {
     out: &'a mut dyn Write,
     bytes: Vec<u8>,
@@ -30,14 +30,14 @@ impl<'a> Gathered<'a> {
         self.bytes.extend_from_slice(piece.as_ref());
     }
 
-    /// A number as JSON; std's formatting takes several times as long.
+    /// Writes a number as JSON. std's formatting takes several times as long.
     #[inline]
     pub(super) fn number(&mut self, number: u64) {
         // Serializing a number or a text to a vector cannot fail.
         let _ = serde_json::to_writer(&mut self.bytes, &number);
     }
 
-    /// Numbers separated by commas.
+    /// Writes numbers separated by commas.
     pub(super) fn numbers(&mut self, numbers: impl Iterator<Item = u64>) {
         for (at, number) in numbers.enumerate() {
             if at > 0 {

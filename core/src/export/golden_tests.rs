@@ -1,6 +1,6 @@
-//! Golden tests: every format of one small hand-made snapshot against files in `tests/golden`.
+//! Golden tests: every format of one small hand-made snapshot is compared with the files in `tests/golden`.
 //!
-//! `MEMTRACE_UPDATE_GOLDENS=1 cargo test -p memtrace-core golden` updates them; a missing file is a failure.
+//! `MEMTRACE_UPDATE_GOLDENS=1 cargo test -p memtrace-core golden` updates them. A missing file is a failure.
 
 use std::path::Path;
 
@@ -115,7 +115,7 @@ fn the_flamegraph_names_every_line_and_the_peak() {
     }
 }
 
-/// A writer that takes only so many bytes.
+/// A writer that fails after this many bytes.
 pub(crate) struct Full(pub(crate) usize);
 
 impl std::io::Write for Full {
@@ -151,8 +151,8 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
     assert!(Folded::default().write(&data, &mut Full(10)).is_err());
 }
 
-/// The live bytes over time, as the viewers work them out: from the entries, on top of the live blocks
-/// whose allocs are not among them.
+/// The peak of the live bytes as the viewers compute it: from the entries, on top of the live blocks whose allocs are
+/// not among the entries.
 fn viewers_peak(pickle: &NaiveValue) -> i128 {
     let entries = pickle.at("device_traces").list()[0].list();
     let blocks: Vec<NaiveValue> =
@@ -180,7 +180,7 @@ fn a_small_pickle_says_what_it_left_out_and_keeps_the_peak() {
     let mut whole = Vec::new();
     Pickle::default().write(&data, &mut whole).unwrap();
     let whole = whole.len() as u64;
-    // Six records; a free is two entries. The temporary goes first.
+    // Six records; a free makes two entries. The temporary is left out first.
     for (max_bytes, entries) in [(None, 8), (Some(whole), 8), (Some(whole - 1), 5), (Some(10), 5)] {
         let mut out = Vec::new();
         let options = Pickle { max_bytes, ..Default::default() };
@@ -195,7 +195,7 @@ fn a_small_pickle_says_what_it_left_out_and_keeps_the_peak() {
     }
 }
 
-/// The manual of the crate reads this capture.
+/// The crate's documentation reads this capture.
 #[test]
 fn the_capture_of_the_manual_matches_its_golden() {
     let mut out = Vec::new();

@@ -31,8 +31,8 @@ fn table(text: &mut String, section: &Section) {
     }
 }
 
-/// A text of one line as Markdown that shows it as it is. What GitHub acts upon after Markdown is read, such as mentions, is shown
-/// as code: nothing else keeps it from that.
+/// Escapes a text of one line, so that Markdown shows it unchanged. GitHub acts on some words after it has parsed the
+/// Markdown, such as mentions. Such words are shown as code, because nothing else prevents this.
 #[doc(hidden)]
 pub fn escaped(text: &str) -> String {
     let text = visible::line(text);
@@ -46,7 +46,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A text of one line as a code span. A table's cells end at bars in code, too, so a bar is outside.
+/// A text of one line as a code span. A bar ends a table cell even in code, so bars are placed outside of the code.
 #[doc(hidden)]
 pub fn code(text: &str) -> String {
     let text = visible::line(text);
@@ -63,7 +63,7 @@ fn punctuation(word: &str) -> String {
     word.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// A line that begins no list and no heading.
+/// Escapes a line so that it does not begin a list or a heading.
 fn line(text: &str) -> String {
     let mut line = escaped(text);
     let first = line.split(' ').next().unwrap_or_default();
@@ -75,7 +75,7 @@ fn line(text: &str) -> String {
     line
 }
 
-/// A mention, an address, an issue, a commit, a formula, or a name between colons (`:key:` is a picture).
+/// A mention, an address, an issue, a commit, a formula, or a name between colons (`:key:` becomes a picture).
 fn is_acted_upon(word: &str) -> bool {
     let word = word.to_lowercase();
     let is_issue = ["#", "gh-"].iter().any(|mark| {

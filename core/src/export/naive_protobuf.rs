@@ -1,4 +1,4 @@
-//! Naive protobuf decoder for tests: a message as its fields, in order.
+//! Naive protobuf decoder for tests, which decodes a message to its fields, in order.
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq)]

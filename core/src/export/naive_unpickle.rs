@@ -1,5 +1,5 @@
-//! Naive pickle reader for tests: it knows the opcodes of `pickle.rs` and panics at others, as PyTorch's JavaScript viewer
-//! throws.
+//! Naive pickle reader for tests. It knows the opcodes that `pickle.rs` writes and panics at others, as PyTorch's
+//! JavaScript viewer throws at them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

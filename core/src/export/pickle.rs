@@ -1,7 +1,8 @@
 //! Python pickle writer (protocol 4): dicts, lists, tuples, strings, integers and booleans.
 //!
-//! An own writer, because no crate writes shared objects (memo references). They keep a snapshot at 57 bytes an entry instead
-//! of several hundred. It uses only the opcodes that PyTorch's JavaScript viewer reads (no `MEMOIZE`):
+//! The writer is memtrace's own, because no crate writes shared objects (memo references). They keep a snapshot at
+//! 57 bytes an entry instead of several hundred. It uses only the opcodes that PyTorch's JavaScript viewer reads (no
+//! `MEMOIZE`):
 //! ```text
 //! 80 04           PROTO 4           71 n            BINPUT (memo 0-255)
 //! 7d / 5d / 29    empty dict/list/tuple
@@ -17,12 +18,13 @@ use std::io::{self, Write};
 
 use super::gathered::Gathered;
 
-/// Memo numbers below are for keys and other fixed strings, which occur in every entry: one byte addresses them.
+/// Memo numbers below this are for keys and other fixed strings. They occur in every entry, and one byte addresses
+/// them.
 const FIRST_OTHER_MEMO: u32 = u64::BITS;
-/// Items of one APPENDS; the viewer passes them as arguments of one call.
+/// Items of one APPENDS. The viewer passes them as arguments of one call.
 const BATCH: usize = 1000;
 
-/// Memo number of a written object, which 2 or 5 bytes can refer to.
+/// Memo number of a written object. A reference to it takes 2 or 5 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memo(u32);
 
@@ -33,15 +35,15 @@ pub(super) struct List {
 pub(super) struct Pickler<'a> {
     out: Gathered<'a>,
     failed: Option<io::Error>,
-    /// Fixed strings with constant memo numbers; entries have a dozen of them.
+    /// Fixed strings with constant memo numbers. An entry uses a dozen of them.
     words: &'static [&'static str],
-    /// One bit for each word that was written.
+    /// One bit for each of `words` that was already written.
     written: u64,
     next: u32,
 }
 
 impl<'a> Pickler<'a> {
-    /// With at most 64 words.
+    /// Begins a pickle. There may be at most 64 words.
     pub(super) fn begin(out: &'a mut dyn Write, words: &'static [&'static str]) -> Self {
         debug_assert!(words.len() <= FIRST_OTHER_MEMO as usize);
         let mut pickle = Self { out: Gathered::new(out), failed: None, words, written: 0, next: FIRST_OTHER_MEMO };
@@ -59,7 +61,7 @@ impl<'a> Pickler<'a> {
         self.failed.is_some()
     }
 
-    /// Items of lists flush the buffer, see [`next_item`](Self::next_item).
+    /// Does not flush the buffer; list items do, see [`next_item`](Self::next_item).
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
@@ -67,7 +69,7 @@ impl<'a> Pickler<'a> {
         }
     }
 
-    /// A dict; `items` writes keys and values in turn.
+    /// Writes a dict; `items` writes keys and values alternately.
     pub(super) fn dict(&mut self, items: impl FnOnce(&mut Self)) {
         self.put(b"}(");
         items(self);
@@ -83,7 +85,7 @@ impl<'a> Pickler<'a> {
         self.end_list(list);
     }
 
-    /// A list whose items follow, each after [`next_item`](Self::next_item).
+    /// Begins a list. Its items follow, each after [`next_item`](Self::next_item).
     pub(super) fn begin_list(&mut self) -> List {
         self.put(b"]");
         List { in_batch: 0 }
@@ -111,7 +113,7 @@ impl<'a> Pickler<'a> {
     }
 
     #[inline]
-    /// One of the words, by its index.
+    /// Writes one of the words, by its index.
     pub(super) fn word(&mut self, word: u32) {
         let known = self.written & (1 << word) != 0;
         if known { self.get(Memo(word)) } else { self.new_word(word) }
@@ -124,7 +126,7 @@ impl<'a> Pickler<'a> {
         self.number(Memo(word));
     }
 
-    /// A word, as the key of a dict, and a number.
+    /// Writes a word, as the key of a dict, and a number.
     #[inline]
     pub(super) fn int_of(&mut self, word: u32, value: u64) {
         self.word(word);
@@ -132,7 +134,7 @@ impl<'a> Pickler<'a> {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        // No text has 4 GiB.
+        // Texts are shorter than 4 GiB.
         let text = text.get(..u32::MAX as usize).unwrap_or(text);
         match text.len() as u32 {
             length @ 0..=0xff => self.put(&[0x8c, length as u8]),
@@ -191,7 +193,7 @@ impl<'a> Pickler<'a> {
         }
     }
 
-    /// LONG1: signed little-endian, in as few bytes as keep the sign bit clear.
+    /// Writes LONG1: signed little-endian, in the fewest bytes that keep the sign bit clear.
     fn long(&mut self, value: u64) {
         let used = (u64::BITS - value.leading_zeros()) as usize / 8 + 1;
         let mut bytes = [0; 9];

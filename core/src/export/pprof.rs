@@ -21,7 +21,7 @@ use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
 use crate::snapshot::{Block, ContextId, Device, SnapshotData, StackId, Weight};
 
-/// The values of a sample: first those of Go's heap profiles, in their order.
+/// The values of a sample. The first ones are those of Go's heap profiles, in their order.
 const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -33,9 +33,9 @@ const SAMPLE_TYPES: [(&str, &str); 6] = [
 const SHOWN_BY_DEFAULT: &str = "inuse_space";
 
 /// A profile for [pprof](https://github.com/google/pprof): `inuse_space` and `inuse_objects` at each device's peak,
-/// `live_space` and `live_objects` at the end, `alloc_space` and `alloc_objects` of all records of the log. `inuse_space` adds
-/// up to the peaks' totals. Samples have the labels `device`, `scope`, `operator` and `category`; frames of the standard
-/// library and of memtrace are left out.
+/// `live_space` and `live_objects` at the end, and `alloc_space` and `alloc_objects` over all records of the log. The
+/// values of `inuse_space` add up to the peaks' totals. Samples have the labels `device`, `scope`, `operator` and
+/// `category`. Frames of the standard library and of memtrace are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Pprof {
     /// Only this device; all if `None`.
@@ -55,7 +55,7 @@ impl Export for Pprof {
     }
 }
 
-/// Samples with the same stack and labels are one.
+/// Samples with the same key are merged.
 type SampleKey = (StackId, ContextId, &'static str);
 
 #[derive(Default)]
@@ -164,7 +164,8 @@ impl<'a> ProfileBuilder<'a> {
                 of.number(2, unit);
             });
         }
-        // One mapping whose functions, files, lines and inlined frames are known: readers look for no symbols.
+        // One mapping, marked as having functions, files, lines and inlined frames, so that readers do not search for
+        // symbols.
         profile.message(3, |mapping| {
             mapping.number(1, 1);
             mapping.number(5, program);

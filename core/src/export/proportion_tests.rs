@@ -1,4 +1,4 @@
-//! Recordings out of all proportion: nothing recurses over nested scopes, and JSON keeps to its size.
+//! Extremely disproportionate recordings: nothing recurses over nested scopes, and JSON keeps to its size limit.
 
 use std::num::NonZeroU64;
 
@@ -10,7 +10,7 @@ use crate::report::{Report, ReportOptions};
 use crate::snapshot::testing::{LINE_7, Story};
 use crate::snapshot::{ContextId, ContextNode, SnapshotData, scopes_of_log};
 
-/// So many scopes, each within the one before, and a block in every one of these steps.
+/// `deep` nested scopes, with a block in every `each`-th of them.
 fn nested_scopes(deep: u32, each: u32) -> SnapshotData {
     let mut story = Story::cpu();
     for at in 0..deep / each {
@@ -28,7 +28,7 @@ fn nested_scopes(deep: u32, each: u32) -> SnapshotData {
     data
 }
 
-/// Runs this with the stack of any thread of Rust's, less than that of the main thread.
+/// Runs `run` with the stack size of Rust's threads, which is less than that of the main thread.
 fn in_a_thread(run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
 }
@@ -36,7 +36,7 @@ fn in_a_thread(run: impl FnOnce() + Send + 'static) {
 #[test]
 fn a_report_takes_as_many_nested_scopes_as_the_reader_accepts() {
     in_a_thread(|| {
-        // What `capture/limits.rs` allows.
+        // The limits of `capture/limits.rs`.
         let data = nested_scopes(4096, 1024);
         written(&Folded { scopes: true, ..Folded::default() }, &data);
         let report = Report::of(&data, &ReportOptions { rows: 10_000, ..ReportOptions::default() }).unwrap();

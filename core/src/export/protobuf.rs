@@ -5,7 +5,7 @@
 pub(super) struct ProtoMessage(Vec<u8>);
 
 impl ProtoMessage {
-    /// A varint field; 0 is the default and left out.
+    /// Writes a varint field. 0 is the default and left out.
     pub(super) fn number(&mut self, field: u64, number: u64) {
         if number != 0 {
             self.varint(field << 3);
@@ -13,19 +13,19 @@ impl ProtoMessage {
         }
     }
 
-    /// A text.
+    /// Writes a text field.
     pub(super) fn text(&mut self, field: u64, text: &str) {
         self.delimited(field, text.as_bytes());
     }
 
-    /// A message within this one.
+    /// Writes a nested message.
     pub(super) fn message(&mut self, field: u64, content: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         content(&mut inner);
         self.delimited(field, &inner.0);
     }
 
-    /// A packed list of varints.
+    /// Writes a packed list of varints.
     pub(super) fn numbers(&mut self, field: u64, numbers: impl IntoIterator<Item = u64>) {
         self.message(field, |list| numbers.into_iter().for_each(|number| list.varint(number)));
     }

@@ -1,4 +1,4 @@
-//! Sampled recordings in every format: marked as estimates, with sums that hold.
+//! Sampled recordings in every format: they are marked as estimates, and their sums agree.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn the_reports_of_a_sample_match_their_goldens() {
     check("sampled.json", report.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
 }
 
-/// What each format that has a place for it writes.
+/// The output of each format that can mark estimates.
 fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
     let series = operators(&DeviceView::of(data, data.device(Device::Cpu).unwrap()));
     let series = &series;
@@ -114,7 +114,7 @@ fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest
     assert!(text.contains(": 4.688 KiB (peak)"), "{text}");
 }
 
-/// Where blocks are shown as they lie, they are as large as they are.
+/// Formats that show the blocks' places in memory show their real sizes.
 #[test]
 fn pickles_and_layouts_have_real_sizes() {
     let sizes = |data: &SnapshotData| {

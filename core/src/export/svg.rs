@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use crate::visible;
 
-/// Pixels beside the plot, for its labels.
+/// Pixels around the plot, for its labels.
 const LEFT: f64 = 96.0;
 const RIGHT: f64 = 24.0;
 const BELOW: f64 = 46.0;
-/// Free space above the highest value.
+/// Factor that leaves free space above the highest value.
 const HEADROOM: f64 = 1.05;
-/// Ticks of an axis, about.
+/// The approximate number of ticks on each axis.
 const ACROSS: f64 = 12.0;
 const UP: f64 = 8.0;
 
@@ -23,7 +23,7 @@ pub(super) fn picture(width: u32, height: u32, elements: &str) -> String {
     )
 }
 
-/// Where a plot is, in pixels, and the values at its edges. Its lower edge is 0.
+/// The position of a plot in pixels, and the values at its edges. The value at its lower edge is 0.
 pub(super) struct Plot {
     pub(super) x: Range<f64>,
     pub(super) y: Range<f64>,
@@ -32,7 +32,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// A plot with its labels as wide as the picture, between two heights of it.
+    /// A plot that, with its labels, is as wide as the picture and lies between two heights of it.
     pub(super) fn new(width: u32, y: Range<f64>, across: Range<f64>, highest: f64) -> Self {
         let across =
             across.start..if across.end > across.start { across.end } else { across.start + across.start.max(1.0) };
@@ -48,7 +48,7 @@ impl Plot {
         self.y.end - value / self.top * (self.y.end - self.y.start)
     }
 
-    /// Axes with their labels and a grid. `about` says what the horizontal one is.
+    /// Axes with labels and a grid. `about` is the label of the horizontal axis.
     pub(super) fn axes(&self, about: &str, across: impl Fn(f64) -> String, up: impl Fn(f64) -> String) -> String {
         let Self { x, y, .. } = self;
         let mut svg = String::new();
@@ -94,26 +94,26 @@ pub(super) fn text(size: u32, (x, y): (f64, f64), anchor: &str, fill: &str, cont
     )
 }
 
-/// A box of a legend with its text right of it.
+/// A box of a legend with its text to the right.
 pub(super) fn legend(x: f64, y: f64, colour: &str, about: &str) -> String {
     let (left, top) = (pixels(x), pixels(y));
     format!("<rect x=\"{left}\" y=\"{top}\" width=\"14\" height=\"10\" fill=\"{colour}\"/>\n")
         + &text(13, (x + 20.0, y + 10.0), "start", "#000", about)
 }
 
-/// The text of an element, on one line.
+/// Escapes the text of an element, and keeps it on one line.
 pub(super) fn escape(text: &str) -> String {
     let text = visible::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// The text on one line of so many characters.
+/// The text on one line of at most `most` characters.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let text = visible::line(text);
     if text.chars().count() <= most { text.into_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }
 
-/// Estimated width of a text in pixels; the font is the viewer's.
+/// Estimated width of a text in pixels. It is only an estimate, because the font is the viewer's.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     (text.chars().count() as f64 * size * 0.54).ceil()
 }
@@ -124,7 +124,7 @@ pub(super) fn pixels(pixels: f64) -> String {
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// The unit of an axis, so that its labels are short.
+/// The unit of an axis, chosen so that its labels are short.
 #[derive(Clone, Copy)]
 pub(super) struct AxisUnit {
     size: u64,
@@ -140,7 +140,7 @@ impl AxisUnit {
         Self::of(&[("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000), ("ns", 1)], span_ns)
     }
 
-    /// The largest unit that `highest` has two of, or the last one.
+    /// The largest unit of which `highest` has at least two; if there is none, the last unit.
     fn of(units: &[(&'static str, u64)], highest: u64) -> Self {
         let fits = units.iter().find(|(_, size)| highest / size >= 2).or(units.last());
         let (name, size) = fits.copied().unwrap_or(("", 1));

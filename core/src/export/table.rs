@@ -2,16 +2,16 @@
 
 use crate::visible;
 
-/// Which part a label that is too long loses.
+/// The part that is cut from a label that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The function in parentheses, then the beginning: a path's file and line are at its end.
+    /// First the function in parentheses, then the beginning, because a path's file and line are at its end.
     Start,
-    /// The end: a function's name is at the beginning.
+    /// The end, because a function's name is at the beginning.
     End,
 }
 
-/// Rows of cells: all columns but the last are right-aligned, the last is cut to fit.
+/// Rows of cells. All columns but the last are right-aligned; the last is cut to fit.
 pub struct TextTable {
     cut: Cut,
     /// The first is the header.

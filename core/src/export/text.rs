@@ -15,14 +15,14 @@ use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::visible;
 
-/// Characters of a line from which on a table shows the columns that are not needed to read it.
+/// From this width on, a table also shows the columns that are not essential.
 const ROOM_FOR_ALL: usize = 110;
 const NOT_NEEDED: [&str; 5] = [CUMULATIVE, LARGEST_ROW, ALL_RANKS, ITS_CHANGE, TEMPORARY];
 
-/// The report as text. Characters that a terminal would obey are visible, as `\u{1b}`.
+/// The report as text. Control characters are escaped, as `\u{1b}`.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Characters in a line of a table; longer labels are cut. No limit by default; terminals have 80.
+    /// Characters per line of a table; longer labels are cut. No limit by default; terminals have 80.
     pub width: usize,
     /// Bold headings, with ANSI escape codes.
     pub color: bool,
@@ -40,7 +40,7 @@ impl Text {
     /// Renders the report of a recording.
     ///
     /// # Errors
-    /// If the recording does not know the moment that the options ask for.
+    /// If the recording does not know the moment of the options.
     pub fn render(&self, data: &SnapshotData) -> Result<String, Error> {
         Ok(self.show(&Report::of(data, &self.report)?))
     }
@@ -61,7 +61,7 @@ impl Export for Text {
     }
 }
 
-/// The largest holders of a device's peak, for the message of a failed assertion.
+/// The lines that held most of a device's peak, for the message of a failed assertion.
 pub fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
     let options = Text { width: 100, ..Text::default() };
     options.show(&Report::of_failure(data, device, rows))
@@ -126,7 +126,7 @@ impl Page<'_> {
         let _ = writeln!(self.text, "{on}{}{off}", visible::line(text));
     }
 
-    /// A sentence, wrapped at the width. What follows is indented as its beginning.
+    /// Writes a sentence, wrapped at the width. Continuation lines have the indentation of the first.
     fn line(&mut self, text: &str) {
         let indent = text.len() - text.trim_start().len();
         let mut rest = visible::line(text).into_owned();

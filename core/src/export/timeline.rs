@@ -15,26 +15,26 @@ use crate::visible;
 
 const WIDTH: u32 = 1280;
 const PLOT: u32 = 460;
-/// Columns of the picture: one for each two pixels.
+/// Columns of the picture, each two pixels wide.
 const COLUMNS: usize = 600;
-/// Keys with a colour of their own.
+/// Number of keys with a colour of their own.
 const KEYS: usize = 10;
 const ROW: f64 = 17.0;
 const FIRST_ROW: f64 = 50.0;
-/// Okabe and Ito's colours, which colour-blind people tell apart, and lighter ones; the last is for all others.
+/// Okabe and Ito's colours, which colour-blind people can distinguish, and lighter ones. The last is for all others.
 const COLOURS: [&str; KEYS + 1] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7fbf", "#8fbc8f", "#c49a6c",
     "#bbbbbb",
 ];
 
-/// The memory of a device over time, stacked by category (in PyTorch's order and colours), operator or line: the largest ten, and
-/// all others. The peak is marked. The size of the file does not grow with the log: each column of pixels shows its highest
-/// moment. An error if nothing was ever live.
+/// The memory of a device over time, stacked by category (in PyTorch's order and colours), operator or line. The ten
+/// largest have areas of their own, and all others share one. The peak is marked. The size of the file does not grow
+/// with the log, because each column of pixels shows only its highest moment. An error if nothing was ever live.
 #[derive(Clone, Debug)]
 pub struct TimelineSvg {
     /// The device; the main one if `None`.
     pub device: Option<Device>,
-    /// The key of an area.
+    /// The key of the areas.
     pub by: Key,
 }
 
@@ -76,7 +76,7 @@ fn highest(timeline: &KeyTimeline) -> u64 {
     timeline.totals.iter().copied().max().unwrap_or(0)
 }
 
-/// Categories in PyTorch's order.
+/// Sorts categories in PyTorch's order.
 fn in_order(rows: &mut [TimelineRow]) {
     let place = |row: &TimelineRow| Category::ALL.iter().position(|category| category.word() == row.label);
     rows.sort_by_key(place);
@@ -105,7 +105,7 @@ fn drawn(timeline: &KeyTimeline, title: &str) -> String {
     picture(WIDTH, height, &svg)
 }
 
-/// The whole stack first; each area then hides the lower part of the one above it.
+/// Draws the whole stack first. Each further area then hides the lower part of the one above it.
 fn areas(timeline: &KeyTimeline, plot: &Plot, unit: AxisUnit) -> String {
     let mut svg = String::new();
     let wide = (plot.x.end - plot.x.start) / timeline.totals.len().max(1) as f64;
@@ -128,7 +128,7 @@ fn areas(timeline: &KeyTimeline, plot: &Plot, unit: AxisUnit) -> String {
     svg
 }
 
-/// Dark dashes on a light line are visible on every colour.
+/// Dark dashes on a light line, which are visible on every colour.
 fn mark(plot: &Plot, time: f64, about: &str) -> String {
     let (x, half) = (plot.right(time), text_width(about, 13.0) / 2.0);
     let line = [(x, plot.y.start), (x, plot.y.end)];
@@ -192,7 +192,7 @@ mod tests {
         assert!(error.contains("nothing was live"), "{error}");
     }
 
-    /// So many blocks one after another, each freed before the next; one of them large.
+    /// `count` blocks, each freed before the next is allocated; the one numbered `large` is large.
     fn busy(count: u64, large: u64) -> SnapshotData {
         let mut story = Story::cpu();
         for number in 0..count {
@@ -208,7 +208,7 @@ mod tests {
         assert!(long.len() < short.len() + 1000 && long.len() < 100_000, "{} {}", short.len(), long.len());
         let without = svg(&busy(100_000, u64::MAX), Key::Category);
         assert!(long.contains("1.000 MiB") && !without.contains("1.000 MiB"));
-        // The plot is as high as the picture without labels; the peak takes all of it but the headroom.
+        // The plot is as high as the picture without its labels. The peak takes all of that except the headroom.
         let path = long.split("d=\"").find(|path| path.contains("Z\"")).unwrap().split('"').next().unwrap();
         let levels = path.split('V').skip(1).map(|rest| rest.split(['H', 'Z']).next().unwrap().parse().unwrap());
         let highest: f64 = levels.fold(f64::MAX, f64::min);

@@ -1,4 +1,4 @@
-//! Tests of the formats for profile viewers: each is read by a small reader here, which adds up the bytes itself.
+//! Tests of the formats for profile viewers. A small reader here reads each format, and adds up the bytes itself.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +21,12 @@ fn json(format: &impl Export, data: &SnapshotData) -> Value {
     serde_json::from_slice(&written(format, data)).unwrap()
 }
 
-/// Names that a format could stumble over.
+/// Names that could break a format.
 pub(super) fn hostile_names() -> [String; 4] {
     ["say \"hi\" \\ </script>".into(), "two\nlines\r\t".into(), "a\0NUL \u{1f980}".into(), "x".repeat(10_000)]
 }
 
-/// A GPU beside the heap; its stack has two inlined calls and every hostile name as function and as file.
+/// A GPU and the heap. The GPU's stack has two inlined calls, and every hostile name as a function and as a file.
 pub(super) fn hostile() -> SnapshotData {
     let frames: Vec<_> = (1..).zip(hostile_names()).map(|(line, name)| frame(&name, &name, line)).collect();
     let mut trace = Story::cuda(0);
@@ -34,7 +34,7 @@ pub(super) fn hostile() -> SnapshotData {
     trace.at(1_000).alloc("a", 700).on(StackId(1)).alloc("b", 50);
     trace.at(5_000).free("a").alloc("c", 10).on(StackId(1));
     let mut data = trace.build();
-    // The first address becomes three frames in one.
+    // The first address gets three frames, so that two are inlined.
     data.stacks.addresses[0].frames = 0..3;
     data.stacks.frames[0].inlined = true;
     data.devices.insert(0, two_lines_and_a_temporary().devices.remove(0));

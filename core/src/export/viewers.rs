@@ -1,4 +1,4 @@
-//! What the formats of profile viewers share: sums of blocks, and the frames to show.
+//! Code shared by the formats for profile viewers: sums of blocks, and the frames to show.
 
 use std::hash::Hash;
 
@@ -14,7 +14,7 @@ pub(super) fn sums<K: Clone + Eq + Hash>(live: &LiveSet<'_>, key: impl Fn(&Block
     sums
 }
 
-/// The function of a frame, or else its file.
+/// The function of a frame; if it is unknown, the file.
 pub(super) fn frame_name(frame: &Frame) -> &str {
     let names = [frame.function_or_empty(), frame.file_or_empty(), "(unknown)"];
     names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
@@ -23,7 +23,7 @@ pub(super) fn frame_name(frame: &Frame) -> &str {
 /// The frames to show: all but those of the standard library and of memtrace.
 pub(super) struct ShownFrames<'a> {
     data: &'a SnapshotData,
-    /// By number of the frame.
+    /// Indexed by frame number.
     is_shown: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Captures: read with the symbols of the program's files, and completed with them.
+//! Reads captures and resolves their addresses with the program's files, and adds names to captures.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) const READER: Reader = Reader {
     parse: |bytes, _, options| Ok(symbolised(capture::read(bytes)?, options)),
 };
 
-/// Whether a file is a capture, by its first bytes.
+/// Whether a file is a capture, judged by its first bytes.
 #[doc(hidden)]
 pub fn is_capture(path: &Path) -> bool {
     let mut head = Vec::new();
@@ -29,7 +29,7 @@ pub fn is_capture(path: &Path) -> bool {
     read.is_ok() && capture::begins_like_one(&head)
 }
 
-/// Whether a capture has its end mark, by the heads of its chunks: its writer has finished.
+/// Whether a capture has its end mark, which its writer adds when it has finished. Reads only the heads of the chunks.
 #[doc(hidden)]
 pub fn has_ended(path: &Path) -> bool {
     open_regular(path).and_then(capture::has_end).unwrap_or(false)
@@ -59,7 +59,7 @@ fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData
     data
 }
 
-/// The names that the capture has, and those that files have of its other addresses.
+/// The names that the capture has, and for its other addresses those that files have.
 fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, found, mut progress }: ReadOptions<'_>) -> Symbols {
     let DecodedCapture { data, names, .. } = capture;
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
@@ -73,11 +73,12 @@ fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, found, mut progre
     })
 }
 
-/// Adds the names of functions to a streamed capture, because the next build replaces the program that has them. The file gets
-/// them beside what it had; addresses without a name can still be resolved later. Nobody may be writing it.
+/// Adds the names of functions to a streamed capture, because the next build replaces the program that has them. The
+/// rest of the file stays the same, and addresses without a name can still be resolved later. No process may be writing
+/// the file.
 ///
 /// # Errors
-/// If the file cannot be read, is no capture of the process `pid`, or cannot be replaced; then it is as it was.
+/// If the file cannot be read, is not a capture of the process `pid`, or cannot be replaced. Then it is unchanged.
 pub fn store_names(path: impl AsRef<Path>, pid: u32, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let path = path.as_ref();
     match &parts_of(path)[..] {
@@ -111,7 +112,7 @@ mod tests {
     use crate::snapshot::{LoadedObject, Process, StackId};
     use crate::symbol::SymbolSources;
 
-    /// A capture of this process whose only stack is in this function, without the file that names it.
+    /// A capture of this process with a single stack in this function, and without the file that has its name.
     #[test]
     fn a_label_becomes_a_name_as_soon_as_its_file_is_there() {
         let program = std::env::current_exe().unwrap();
@@ -147,7 +148,7 @@ mod tests {
         let (name, unknown) = function(&path, sources(&[&program]));
         assert!(name.contains("a_label_becomes") && unknown == 0, "{name}");
 
-        // The same of a capture that was written whole.
+        // The same for a capture that was written whole.
         let whole = folder.path().join("b.memtrace");
         let data = open(&path).unwrap();
         let mut bytes = Vec::new();

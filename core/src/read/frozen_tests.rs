@@ -1,7 +1,8 @@
-//! Captures that 0.1 wrote, in `tests/frozen`, which nothing writes anew: what is read from them is what `numbers.txt` beside them says.
+//! Captures in `tests/frozen` that version 0.1 wrote and that are never written again. Reading them must give the
+//! values of `numbers.txt` in the same folder.
 //!
-//! Of another version, there is another folder: `MEMTRACE_FREEZE=FOLDER cargo test -p memtrace-core --lib freeze -- --ignored` adds
-//! names to the captures there, and writes their numbers.
+//! Another version gets a folder of its own: `MEMTRACE_FREEZE=FOLDER cargo test -p memtrace-core --lib freeze --
+//! --ignored` adds names to the captures there, and writes their numbers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::read::{open, store_names};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
 
-/// Streams: with names, of a killed program and without names, of a program with a GPU, and in parts.
+/// Streams: one with names, one of a killed program without names, one of a program with a GPU, and one in parts.
 const CAPTURES: [&str; 4] = ["heap.memtrace", "killed.memtrace", "cuda.memtrace", "parts.memtrace"];
 const NAMED: [&str; 2] = ["heap.memtrace", "cuda.memtrace"];
 
@@ -19,7 +20,7 @@ fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/frozen/0.1")
 }
 
-/// What is read from a capture, a line each.
+/// The values that are read from a capture, one per line.
 fn numbers(name: &str, data: &SnapshotData) -> String {
     let mut text = format!("{name}: {}, cut off: {}\n", data.process.program, data.health.cut_off);
     for device in &data.devices {

@@ -1,5 +1,5 @@
-//! Readers of recordings: memtrace's captures and the files of other programs, each into [`SnapshotData`], so that every analysis
-//! and export works on them.
+//! Readers of recordings: they read memtrace's captures and the files of other programs as [`SnapshotData`], so that
+//! every analysis and export works on all of them.
 
 mod capture;
 #[cfg(test)]
@@ -22,20 +22,20 @@ use crate::input::{Wanted, kind_of};
 use crate::snapshot::SnapshotData;
 use crate::symbol::{FoundNames, SymbolSources};
 
-/// A new format is a file beside this one with its reader, and a row here.
+/// To add a format, add a file with its reader to this folder, and a row here.
 static READERS: &[Reader] = &[capture::READER, pytorch::READER];
 
 /// A format that is read as a recording.
 struct Reader {
-    /// In errors, with an article.
+    /// Its name in errors, with an article.
     name: &'static str,
-    /// What writes such files: the next step in errors.
+    /// What writes such files. Errors name it as the next step.
     written_by: &'static str,
     /// The files, for the help.
     files: &'static str,
-    /// Whether a file of the format begins so.
+    /// Whether a file of the format begins with these bytes.
     begins: fn(&[u8]) -> bool,
-    /// Reads the content of a file, of which so many bytes are stored, or says why not.
+    /// Reads the content of a file, or says why it cannot. The number is the bytes in the file, before decompression.
     parse: fn(&[u8], usize, ReadOptions<'_>) -> Result<SnapshotData, String>,
 }
 
@@ -59,24 +59,26 @@ const RECORDING: Wanted = Wanted {
     },
 };
 
-/// Reads a recording: a capture (a whole one, or the part that a running or killed program has streamed so far) or a PyTorch memory
-/// snapshot (`torch.cuda.memory._dump_snapshot`), also one that is compressed with gzip. Its first bytes say which.
-/// [`SnapshotData::health`] says what could not be read, and what another program's file does not say.
+/// Reads a recording: a capture or a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot`), also one that is
+/// compressed with gzip. A capture may be whole, or what a running or killed program has streamed so far. The first
+/// bytes of the file determine its format. [`SnapshotData::health`] says what could not be read, and what another
+/// program's file does not contain.
 ///
-/// A stream with a budget is several files, its parts. They are one recording, whichever of them is named.
+/// A stream with a budget consists of several files, its parts. They are read as one recording, whichever of them
+/// `path` names.
 ///
-/// A streamed capture has only addresses. They are symbolized with the files of the program and its libraries, if their build-ids
-/// still match; [`ReadOptions`] has more places for those files.
+/// A streamed capture has only addresses. They are symbolized with the files of the program and its libraries, if the
+/// build-ids still match. [`ReadOptions`] can name more places for those files.
 ///
 /// Nothing in a pickle is executed: opcodes that import or call anything are refused.
 ///
 /// # Errors
-/// If the file cannot be read, is no recording, or is damaged (a capture: before its first commit).
+/// If the file cannot be read, is not a recording, or is damaged (for a capture: before its first commit).
 pub fn open(path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
     ReadOptions::default().open(path)
 }
 
-/// How a recording is read.
+/// Options for reading a recording.
 ///
 /// ```no_run
 /// use memtrace_core::ReadOptions;
@@ -100,13 +102,14 @@ impl<'a> ReadOptions<'a> {
         Self { sources, ..self }
     }
 
-    /// The names of an earlier reading of the same capture, which may have grown since: files are searched for the others only.
+    /// Reuses the names of an earlier reading of the same capture, which may have grown since. Files are searched only
+    /// for new ones.
     #[must_use]
     pub fn found(self, found: &'a mut FoundNames) -> Self {
         Self { found: Some(found), ..self }
     }
 
-    /// Called after each address that is symbolized, with the number of finished addresses and of all.
+    /// Calls `progress` after each symbolized address, with the numbers of finished addresses and of all addresses.
     #[must_use]
     pub fn progress(self, progress: impl FnMut(u64, u64) + 'a) -> Self {
         Self { progress: Some(Box::new(progress)), ..self }
@@ -115,7 +118,7 @@ impl<'a> ReadOptions<'a> {
     /// [`open`] with these options.
     ///
     /// # Errors
-    /// As those of [`open`].
+    /// Those of [`open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
         let path = path.as_ref();
         if let Some(stream) = PartedStream::of(path) {
@@ -125,10 +128,10 @@ impl<'a> ReadOptions<'a> {
         self.parsed(&content.bytes, content.stored).map_err(|error| error.at(path))
     }
 
-    /// [`open`] for bytes in memory, which are not compressed.
+    /// [`open`] for uncompressed bytes in memory.
     ///
     /// # Errors
-    /// As those of [`open`].
+    /// Those of [`open`].
     pub fn parse(self, bytes: &[u8]) -> Result<SnapshotData, Error> {
         self.parsed(bytes, bytes.len())
     }
@@ -140,7 +143,7 @@ impl<'a> ReadOptions<'a> {
     }
 }
 
-/// What is read, for the help of a command.
+/// The formats that can be read, for the help of a command.
 #[doc(hidden)]
 pub fn readable() -> String {
     READERS.iter().map(|reader| reader.files).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,5 @@
-//! The parts of a stream with a budget, which lie beside each other, read while a program may be writing and deleting them.
+//! Reads the parts of a stream with a budget, which are files in one folder, while a program may be writing and
+//! deleting them.
 
 use std::fs;
 use std::io::Read;
@@ -9,32 +10,32 @@ use crate::capture::{self, StreamPart, part_path};
 use crate::error::Error;
 use crate::input::open_regular;
 
-/// Bytes at the beginning of a file that say which part it is.
+/// Bytes at the beginning of a file that contain which part it is.
 const HEAD: u64 = 64;
 
-/// How often the parts are listed because some vanished. A writer deletes a few in a second.
+/// How often the parts are listed if some disappear while they are read. A writer deletes a few parts in a second.
 const MOST_LISTINGS: usize = 100;
 
-/// Time between two of them.
+/// Time between two listings.
 const BETWEEN_LISTINGS: Duration = Duration::from_millis(1);
 
-/// A stream in parts.
+/// A stream that consists of parts.
 #[derive(Debug)]
 pub(super) struct PartedStream {
-    /// The name of the stream.
+    /// The path of the file that names the stream.
     path: PathBuf,
     run: u64,
 }
 
 impl PartedStream {
-    /// The stream that a file names or is part of. A part with another name than its own stands for itself.
+    /// The stream that a file names or is part of. A part that was renamed is read by itself.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let part = part_at(path)?;
         let path = if part.number == 0 { path.to_owned() } else { stream_of(path, part.number)? };
         Some(Self { path, run: part.run })
     }
 
-    /// The numbers of files that have the names of parts, the newest first.
+    /// The numbers of the files whose names are those of parts, the newest first.
     fn listed(&self) -> Vec<u64> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let names = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -58,10 +59,11 @@ impl PartedStream {
         part_path(&self.path, number)
     }
 
-    /// The newest part that has a commit, and the older ones, the newest of them first.
+    /// The newest part that has a commit, and the older parts, the newest of them first.
     ///
-    /// A part is final once the next one has a commit, so whatever is written or deleted meanwhile, this is the stream as it
-    /// was at one moment. If every part of the list was deleted meanwhile, there are newer ones.
+    /// A part is final once the next one has a commit. So the result is the stream as it was at one moment, whatever is
+    /// written or deleted during the reading. If every listed part was deleted, there are newer ones, and the parts are
+    /// listed again.
     pub(super) fn read(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> Result<ReadParts<'_>, Error> {
         let mut before = None;
         for _ in 0..MOST_LISTINGS {
@@ -76,7 +78,7 @@ impl PartedStream {
                     Err(_) => has_vanished = true,
                 }
             }
-            // A list that is read while files come and go may lack all of them.
+            // A listing that is read while files are created and deleted may lack all of them.
             if !has_vanished && before.replace(listed.clone()) == Some(listed) {
                 break;
             }
@@ -92,7 +94,7 @@ impl PartedStream {
     }
 }
 
-/// The newest part, and which others there are.
+/// The newest part, and the numbers of the others.
 pub(super) struct ReadParts<'a> {
     stream: &'a PartedStream,
     pub(super) newest: Vec<u8>,
@@ -100,21 +102,23 @@ pub(super) struct ReadParts<'a> {
 }
 
 impl ReadParts<'_> {
-    /// The older parts, the newest first, up to one that was deleted meanwhile: then so were those before it.
+    /// The older parts, the newest first. Ends at a part that was deleted, because then all parts before it were
+    /// deleted as well.
     pub(super) fn older(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> impl Iterator<Item = Vec<u8>> {
         let parts = self.older.iter().map_while(move |number| Some((*number, read(&self.stream.part(*number)).ok()?)));
         parts.filter(|(number, bytes)| self.stream.is_part(*number, bytes)).map(|(_, bytes)| bytes)
     }
 }
 
-/// The parts of the stream that a file names or is part of, oldest first; none if it is no such file.
+/// The parts of the stream that a file names or is part of, oldest first. Empty if the file is neither.
 #[doc(hidden)]
 pub fn parts_of(path: &Path) -> Vec<PathBuf> {
     let Some(stream) = PartedStream::of(path) else { return Vec::new() };
     stream.numbers().into_iter().rev().map(|number| stream.part(number)).collect()
 }
 
-/// Whether a file is a part of a stream that another file of its folder stands for: the one that names it, or else its newest part.
+/// Whether a file is a part of a stream that another file in its folder represents: the file that names the stream, or
+/// otherwise its newest part.
 #[doc(hidden)]
 pub fn is_one_of_several(path: &Path) -> bool {
     let Some(part) = part_at(path).filter(|part| part.number > 0) else { return false };
@@ -141,7 +145,7 @@ fn stream_of(part: &Path, number: u64) -> Option<PathBuf> {
     (part_path(&stream, number) == part).then_some(stream)
 }
 
-/// The number of a part of this stream, by a file's name.
+/// The number of a part of this stream, taken from a file's name.
 fn number_in(stream: &Path, name: &str) -> Option<u64> {
     let (stem, extension) = (stream.file_stem()?.to_str()?, stream.extension().unwrap_or_default().to_str()?);
     let rest = name.strip_prefix(stem)?.strip_prefix('.')?;

@@ -1,4 +1,4 @@
-//! The answer at the top of a report: how much memory, when, where, what for, and on which line.
+//! The answer at the top of a report: the peak, when and where it was reached, and its categories and largest line.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
 use crate::units::{Bytes, grouped, seconds};
 
-/// Parts below 1/20 of the peak are not mentioned.
+/// Shares below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
 const CATEGORIES: usize = 4;
 
@@ -30,10 +30,10 @@ pub(super) fn answer(device: &DeviceView<'_>) -> Vec<String> {
     lines
 }
 
-/// Less than this is a program's own code, stacks and what its allocator keeps.
+/// Less than this is normal: a program's code, its stacks, and what its allocator keeps.
 const LEAST_NOT_RECORDED: u64 = 64 << 20;
 
-/// The process held more than all that was recorded. Memory of a simulated GPU may be the host's.
+/// Says so if the process held much more than was recorded. Memory of a simulated GPU may be the host's.
 fn not_recorded(device: &DeviceView<'_>) -> Option<String> {
     let data = device.data();
     let memory = data.process.memory.as_ref().filter(|_| device.device == Device::Cpu)?;
@@ -49,7 +49,7 @@ fn not_recorded(device: &DeviceView<'_>) -> Option<String> {
     })
 }
 
-/// What held more memory than the device that is answered for.
+/// Names the devices whose peak is larger than that of the reported device.
 fn elsewhere(device: &DeviceView<'_>) -> Vec<String> {
     let peak = device.peak.total();
     let others =
@@ -98,7 +98,8 @@ fn made_of(live: &LiveSet<'_>) -> Option<String> {
     is_told.then(|| format!("It was {}.", parts.join(", ")))
 }
 
-/// The key of lines that can be acted on: all that a backward pass allocates has one line, unless the forward calls are known.
+/// The key whose lines a user can act on. A backward pass allocates everything at one line, so the forward calls are
+/// used if they are known.
 pub(crate) fn line_key(device: &DeviceView<'_>) -> Key {
     if device.pairings().is_empty() { Key::Line } else { Key::ForwardLine }
 }
@@ -110,7 +111,7 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     let is_told = |row: &&Row| row.label != NOT_IN_SAMPLE && !row.label.starts_with("(blocks ");
     let most = rows.iter().find(is_told)?;
     let line = rows.iter().filter(is_told).find(|row| row.label != BEFORE_RECORDING)?;
-    // A line that the reader can act on, if there is one.
+    // Prefers a line that the reader can act on.
     let is_own = |row: &&Row| !row.label.starts_with('(') && !row.label.ends_with(NO_USER_FRAME);
     let is_close = |row: &&Row| line.label.starts_with('(') || row.bytes.saturating_mul(2) >= line.bytes;
     let row = rows.iter().find(is_own).filter(is_close).unwrap_or(line);
@@ -130,13 +131,13 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
 
 const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, the report gives most of that to lines of the model.";
 
-/// Would the order of its backward passes tell more?
+/// Would the report say more if the program reported the order of its backward passes?
 fn lacks_order(device: &DeviceView<'_>) -> bool {
     let has_order = device.data().devices.iter().any(|device| !device.graph_nodes.is_empty());
     !has_order && !device.is_sample() && has_backward_pass(device.data())
 }
 
-/// What a row without a line of the program is, if a library's matrix kernels work in it.
+/// Names a row without a line of the program, if all of its blocks are buffers of a library's matrix kernels.
 fn workspace(live: &LiveSet<'_>, row: &Row) -> Option<String> {
     let categories = live.device.categories();
     let of_row = |block: &&Block| line_label(live.device.data(), block.stack.0) == row.label;
@@ -176,7 +177,7 @@ pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
     rows.iter().take(most).map(holder).collect()
 }
 
-/// The driver counts the page cache as used where the memory is the host's.
+/// True if the device's memory is the host's. The driver then counts the page cache as used.
 pub(super) fn is_integrated(device: &DeviceSnapshot) -> bool {
     device.memory.is_some_and(|memory| memory.unified.is_some())
 }
@@ -194,7 +195,8 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
     Some(format!("The {what} ran out of memory {times} of {size} after {after:.3} s{free}."))
 }
 
-/// What was live at the last of several refusals and is older than the first: a retry that is smaller does not free it.
+/// Blocks that were live at the last of several refusals and are older than the first. A smaller retry does not free
+/// them.
 fn older_than_the_retry(device: &DeviceView<'_>) -> Option<String> {
     let (first, last) =
         device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;

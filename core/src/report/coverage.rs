@@ -1,4 +1,4 @@
-//! Coverage of CUDA memory: what was not seen, and the driver's statistics beside the recording.
+//! Coverage of CUDA memory: what was not seen, and the driver's statistics compared with the recording.
 
 use super::sampled;
 use crate::analysis::{self, PoolBalance, Row, pool_balance};
@@ -7,7 +7,7 @@ use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot};
 use crate::units::{Bytes, grouped};
 
-/// The device, and whether it is simulated.
+/// The device's name, which says if it is simulated.
 pub(super) fn device_name(data: &Attribution<'_>, device: Device) -> String {
     let is_simulated = matches!(device, Device::Cuda(_)) && data.health.cuda.state == CudaState::Simulated;
     if is_simulated { format!("{device}, a simulated GPU") } else { device.to_string() }
@@ -49,7 +49,7 @@ pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     notes
 }
 
-/// How much is known about uses.
+/// How much is known about the uses of blocks.
 fn uses_note(data: &Attribution<'_>) -> Option<String> {
     const NAMED: usize = 3;
     let work = data.gpu_work.as_ref()?;
@@ -108,7 +108,7 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
     ))
 }
 
-/// What suballocators hold of a device's peak, with a note for each.
+/// What suballocators hold of a device's peak, each with a note.
 pub(crate) fn allocator_notes(device: &DeviceView<'_>) -> Vec<(Row, String)> {
     let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {
@@ -151,7 +151,7 @@ mod tests {
         assert!(balance_note(&device).unwrap().contains("something was not seen"));
     }
 
-    /// Two pages of a suballocator, one of them brief, and a block of the program.
+    /// Two pages of a suballocator, one of them short-lived, and a block of the program.
     fn pages(own: u64) -> SnapshotData {
         let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
         let mut trace = Story::cuda(0);

@@ -32,7 +32,7 @@ fn balance_section(device: &DeviceView<'_>) -> Option<Section> {
     Some(section)
 }
 
-/// How much programs can get of an integrated device's memory, which the driver does not say.
+/// How much of an integrated device's memory programs can still get, which the driver does not report.
 fn of_host(balance: &Balance, unified: UnifiedMemory) -> Vec<String> {
     let heading = "The GPU is integrated: its memory is the host's.".to_owned();
     let free = balance.total.unwrap_or(0).saturating_sub(balance.used);
@@ -43,7 +43,7 @@ fn of_host(balance: &Balance, unified: UnifiedMemory) -> Vec<String> {
     vec![heading, available]
 }
 
-/// The rows and their sum, and below them a sentence on each row that has one.
+/// A table of the rows and their sum, with a sentence below it for each row that has one.
 pub(super) fn balance_table(
     balance: &Balance,
     heading: String,
@@ -106,7 +106,7 @@ pub(super) fn library_need(name: &str) -> &'static str {
     }
 }
 
-/// What a row is and how to reduce it, unless other tables say so.
+/// What a row is and how to reduce it. `None` if another table says so.
 fn sentence(row: &BalanceRow) -> Option<&'static str> {
     Some(match row.item {
         BalanceItem::Live(MemoryKind::Graph) => {
@@ -141,7 +141,7 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
             "the context, loaded modules and kernel stacks of this process, managed memory on the device, and the memory of \
              other processes; nvidia-smi lists processes."
         }
-        // Rows of the process only.
+        // Rows that only the process's balance has.
         _ => return None,
     })
 }
@@ -304,7 +304,7 @@ mod tests {
         let system = Some(SystemMemory { total: 121 << 30, available: 90 << 30, free: 1 << 30 });
         let read = of(Some(UnifiedMemory { system, process: None }));
         assert_eq!(read.about[1], "90.00 GiB of its 121.0 GiB are available; the driver calls 2.000 GiB free.");
-        // 90 GiB less what the driver calls free.
+        // 90 GiB minus what the driver reports as free.
         let page_cache = read.rows.iter().find(|row| row[2] == Cell::Text("page cache that Linux gives back".into()));
         assert_eq!(page_cache.map(|row| row[0].clone()), Some(Cell::Signed(88 << 30)));
         assert!(read.notes[0].starts_with("page cache that Linux gives back: files"), "{:?}", read.notes);

@@ -1,4 +1,4 @@
-//! The report of a difference: what changed between two recordings, or between two moments of one.
+//! The report of a difference: the changes between two recordings, or between two moments of one.
 
 use super::diff_rows::{COLUMNS, change_of, fill};
 use super::section::Section;
@@ -9,20 +9,20 @@ use crate::recording::Recording;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, signed};
 
-/// What a difference shows.
+/// Options of a difference.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// The tables, in this order. Empty: by line, operator, category and scope; by operator alone where one recording is
-    /// PyTorch's and the other is not.
+    /// The tables, in this order. If empty: by line, operator, category and scope, or by operator alone if only one of
+    /// the recordings is PyTorch's.
     pub keys: Vec<Key>,
-    /// The device. `None`: the main device of the second recording, in both; or each recording's main device, if the first does
-    /// not have that one.
+    /// The device. If `None`, the main device of the second recording, in both. If the first recording does not have
+    /// that device, the main device of each recording.
     pub device: Option<Device>,
     /// The moment of the first recording.
     pub before: Moment,
     /// The moment of the second recording.
     pub after: Moment,
-    /// Rows of a table, at most.
+    /// The most rows of a table.
     pub rows: usize,
     /// Rows that changed by fewer bytes are folded into one row.
     pub threshold: u64,
@@ -45,10 +45,10 @@ impl Default for DiffOptions {
 const KEYS: [Key; 4] = [Key::Line, Key::Operator, Key::Category, Key::Scope];
 
 impl Report {
-    /// What the second recording holds more, or less, than the first.
+    /// How much more or less memory the second recording holds than the first.
     ///
     /// # Errors
-    /// If a recording has no such device, or its log does not reach back to the moment.
+    /// If a recording does not have the device, or its log does not reach back to the moment.
     pub fn of_diff(before: &SnapshotData, after: &SnapshotData, options: &DiffOptions) -> Result<Self, Error> {
         let (before, after) = (Recording::new(before), Recording::new(after));
         let new = after.device_or_main(options.device);
@@ -120,7 +120,7 @@ fn total(options: &DiffOptions, before: u64, after: u64) -> String {
     format!("{words}: {}", change(before, after))
 }
 
-/// How much an allocator held at most, if that differs.
+/// The most that the allocator reserved, if the two differ.
 fn reserved(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
     let most = |device: &DeviceSnapshot| match device.pool {
         Some(pool) => pool.reserved_high,
@@ -135,7 +135,7 @@ fn change(before: u64, after: u64) -> String {
     change_of_two((before, ""), (after, ""))
 }
 
-/// A change with a word about each side, such as whose it is.
+/// A change, with a word about each side, such as which rank it belongs to.
 pub(super) fn change_of_two((before, of_before): (u64, &str), (after, of_after): (u64, &str)) -> String {
     let change = change_of(before, after);
     let percent = format!("{:+.1} %", 100.0 * change as f64 / before.max(1) as f64);
@@ -147,7 +147,7 @@ pub(super) fn change_of_two((before, of_before): (u64, &str), (after, of_after):
     format!("{} before{of_before}, {} after{of_after}: {}{percent}.", Bytes(before), Bytes(after), signed(change))
 }
 
-/// About the largest change, which is of the first row; `more` is said of it, too.
+/// A sentence on the largest change, which is in the first row. `more` is appended to it.
 pub(super) fn largest(first: Option<&DiffRow>, threshold: u64, more: &str) -> String {
     match first.filter(|row| is_large(row, threshold)) {
         Some(row) => format!("Largest change: {}, {} ({}){more}.", row.label, signed(row.change()), word(row)),
@@ -182,8 +182,8 @@ fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
     section
 }
 
-/// Fills a section with the rows that changed by the threshold or more, of which the largest are first. Returns how many these
-/// are; the others are one row.
+/// Fills a section with the largest of the rows that changed by at least the threshold, and folds the others into one
+/// row. Returns the number of rows at or above the threshold.
 pub(super) fn fill_large(section: &mut Section, rows: &[&DiffRow], options: &DiffOptions) -> usize {
     let large = rows.iter().filter(|row| is_large(row, options.threshold)).count();
     let shown = large.min(options.rows);

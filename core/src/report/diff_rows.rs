@@ -1,4 +1,4 @@
-//! Rows of a difference, as cells and with names.
+//! Rows of a difference, as table cells and as named rows.
 
 use super::rows::{ChangeRow, NamedRows};
 use super::section::{Cell, Section};
@@ -12,7 +12,7 @@ pub(super) fn change_of(before: u64, after: u64) -> i64 {
     DiffRow { before, after, ..DiffRow::default() }.change()
 }
 
-/// Adds these rows, and one for all that the table does not show.
+/// Adds these rows, and one row for all that the table does not show.
 pub(super) fn fill(section: &mut Section, shown: &[&DiffRow], hidden: &[&DiffRow], label: impl Fn(&DiffRow) -> String) {
     let blocks = |row: &DiffRow| section.columns.contains(&BLOCKS).then(|| blocks(row));
     let cells = |row: &&DiffRow| front(row).into_iter().chain(blocks(row)).chain([Cell::Text(label(row))]).collect();

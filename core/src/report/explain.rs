@@ -1,4 +1,4 @@
-//! The report of one line, operator or address: how much it held and when, and the life of its blocks.
+//! The report of one line, operator or address: how much it held, when, and the lifetimes of its blocks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;

@@ -1,4 +1,4 @@
-//! Whether a program fits on cards: a line for each, and what is needed there.
+//! Whether a program fits on GPUs: a line for each card, and the memory that it needs there.
 
 use super::{Cell, Section};
 use crate::analysis::{DriftRow, Fit, FitVerdict};
@@ -19,7 +19,7 @@ pub fn fit_line(fit: &Fit) -> String {
     format!("{} ({} {whose}): {verdict}", fit.card.name, Bytes(fit.card.memory))
 }
 
-/// What was predicted for a card and what a recording there says, row by row.
+/// What was predicted for a card next to what a recording on it measured, row by row.
 pub fn drift_section(fit: &Fit, rows: &[DriftRow]) -> Section {
     let title = format!("Predicted for {} and measured", fit.card.name);
     let mut section = Section::of_columns("drift", title, &["Low", "High", "Measured", "What"]);
@@ -32,7 +32,7 @@ pub fn drift_section(fit: &Fit, rows: &[DriftRow]) -> Section {
     section
 }
 
-/// What is needed on a card, row by row.
+/// The memory that is needed on a card, row by row.
 pub fn fit_section(fit: &Fit) -> Section {
     let mut section =
         Section::of_columns("fit", format!("On {} ({})", fit.card.name, fit.card.source), &["Low", "High", "What"]);

@@ -1,4 +1,4 @@
-//! Growth over time: an answer, and a table of the rows that grow.
+//! Growth over time: an answer and a table of the rows that grow.
 
 use super::device_memory::time;
 use super::tables::more;
@@ -6,7 +6,7 @@ use super::{Cell, Section};
 use crate::analysis::{GrowingRow, Growth, RowGrowth};
 use crate::units::{Bytes, seconds};
 
-/// Whether something grows, how fast, since when, and when the device is full.
+/// Whether something grows, how fast and since when, and when the device will be full.
 pub fn growth_answer(growth: &Growth) -> Vec<String> {
     let mut lines = match growth.grows() {
         Some(true) => grows(growth),
@@ -57,7 +57,7 @@ fn full(growth: &Growth) -> Option<String> {
     Some(format!("{live} of {capacity} are live at the end: at this rate the device is full in {left}."))
 }
 
-/// The rows that grow, and those that may.
+/// The rows that grow, and those that may grow.
 pub fn growth_section(growth: &Growth, most: usize) -> Section {
     let columns = ["A minute", "Least", "Most", "Risen", "At end", "Since", growth.key.column()];
     let mut section = Section::of_columns("growth", format!("Growth by {}", growth.key.words()), &columns);

@@ -9,12 +9,12 @@ use crate::recording::DeviceView;
 use crate::snapshot::{MappingKind, Mappings, StackId};
 use crate::units::{Bytes, seconds};
 
-/// As many mappings are worth a row.
+/// The most mappings that are shown.
 const ROWS: usize = 8;
 
 pub(super) const KEYS: [&str; 1] = ["mapped"];
 
-/// The sections of the process, with those of the heap's device.
+/// The sections on the process's memory, which belong to the heap's device.
 pub(super) fn sections(device: &DeviceView<'_>) -> Vec<Section> {
     let reading = at_reading(device);
     let Some((mappings, then)) = reading else { return Vec::new() };

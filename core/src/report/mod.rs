@@ -1,4 +1,4 @@
-//! The report as values: sentences and tables. Text, JSON, failed assertions and pages render it.
+//! The report as values: sentences and tables. Text, JSON, failed assertions and the page render it.
 
 pub(crate) mod answer;
 pub(crate) mod coverage;
@@ -46,12 +46,12 @@ use crate::snapshot::{Device, SnapshotData};
 /// The contents of a report.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// The device; the one with the largest peak if `None`.
+    /// The device; if `None`, the main device.
     pub device: Option<Device>,
     /// Maximum number of rows of a table; a last row sums the others.
     pub rows: usize,
-    /// Keys of the sections to show, such as `peak_by_line`; empty shows every section that has content. The error about an
-    /// unknown key lists all keys.
+    /// Keys of the sections to show, such as `peak_by_line`. If empty, every section that has content is shown. The
+    /// error about an unknown key lists all keys.
     pub sections: Vec<String>,
     /// The moment to report.
     pub moment: Moment,
@@ -63,13 +63,13 @@ impl Default for ReportOptions {
     }
 }
 
-/// The report on a device. Each of its texts is one line: a control character in it comes from the recording, and renderers make
-/// it visible.
+/// The report on a device. Each of its texts is one line. Control characters in it come from the recording; renderers
+/// escape them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Program and device.
     pub title: String,
-    /// How much memory, when, where, and what for.
+    /// How much memory the peak held, when, where, and of which categories.
     pub answer: Vec<String>,
     /// What could be better, most expensive first.
     pub findings: Vec<Finding>,
@@ -85,7 +85,8 @@ impl Report {
     /// The report of a recording.
     ///
     /// # Errors
-    /// If the log does not reach back to the moment, or there is no such scope or section. Never for the peak and the end.
+    /// If the log does not reach back to the moment, or the scope or section does not exist. The peak and the end never
+    /// fail.
     pub fn of(data: &SnapshotData, options: &ReportOptions) -> Result<Self, Error> {
         Self::of_recording(&Recording::new(data), options)
     }
@@ -111,7 +112,7 @@ impl Report {
     /// What a first look shows: title, answer, findings, and why names are missing.
     ///
     /// # Errors
-    /// Never: the peak is always known.
+    /// Never, because the peak is always known.
     #[doc(hidden)]
     pub fn first_look(data: &SnapshotData) -> Result<Self, Error> {
         let Self { title, answer, findings, sections, .. } = Self::of(data, &ReportOptions::default())?;
@@ -194,7 +195,7 @@ fn is_key(key: &str) -> bool {
     keys().any(|known| known == key)
 }
 
-/// The report without any recorded memory.
+/// The report of a recording without any recorded memory.
 fn nothing(data: &SnapshotData) -> Report {
     let no_allocator = [
         "The heap was not seen, because memtrace's allocator is not installed. Add to the program:",

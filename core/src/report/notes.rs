@@ -26,13 +26,13 @@ pub(super) fn notes(data: &Recording<'_>) -> Vec<String> {
     notes
 }
 
-/// A rank is a part of its job.
+/// Says that a rank is only a part of its job.
 fn rank_note(process: &Process) -> Option<String> {
     let (rank, ranks) = process.rank.zip(process.launcher.world_size.filter(|ranks| *ranks > 1))?;
     Some(format!("this is rank {rank} of {}: each of the others has its own recording", grouped(ranks.into())))
 }
 
-/// Why the lines that held most have no names, if they have none.
+/// Why the lines that held most have no names, if that is so.
 pub(super) fn missing_names(device: &DeviceView<'_>) -> Vec<String> {
     let largest = device.by(Key::Line).rows.first();
     let is_nameless = largest.is_some_and(|row| row.label == analysis::NO_NAMES);

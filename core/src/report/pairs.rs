@@ -1,4 +1,5 @@
-//! The report of a recording of PyTorch beside one of candle: tables of paired operators, and what has no partner.
+//! The report that compares a recording of PyTorch with one of candle: tables of paired operators, and what has no
+//! counterpart.
 
 use super::diff_rows::{COLUMNS, fill};
 use super::section::Section;
@@ -6,7 +7,7 @@ use crate::analysis::{Diff, DiffRow, LiveSet, OperatorPairs};
 use crate::snapshot::Weight;
 use crate::units::Bytes;
 
-/// How many bytes of each peak are paired.
+/// How many bytes of each peak belong to pairs.
 pub(super) fn answer(pairs: &OperatorPairs) -> String {
     let Diff { before, after, .. } = pairs.at_peak;
     let of = |part: u64, rest: u64| {
@@ -40,7 +41,7 @@ pub(super) fn sections(
     sections
 }
 
-/// All rows, also those that did not change, up to a number of rows and down to a number of bytes.
+/// All rows, including unchanged ones, up to `most` rows and down to `threshold` bytes.
 fn table(key: &'static str, title: String, diff: &Diff, (most, threshold): (usize, u64)) -> Section {
     let mut section = Section::of_columns(key, title, &COLUMNS);
     section.columns.pop();

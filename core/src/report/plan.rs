@@ -1,4 +1,4 @@
-//! A plan: an answer, and its changes in the words of the findings.
+//! A plan for a memory budget: an answer, and the plan's changes worded as findings.
 
 use super::{Section, planned};
 use crate::analysis::Plan;
@@ -7,7 +7,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
 
-/// Whether changes keep the peak within the budget, in sentences.
+/// Says whether the changes keep the peak within the budget.
 pub fn plan_answer(device: &DeviceView<'_>, plan: &Plan) -> Vec<String> {
     let (on, budget) = (device.device, Bytes(plan.budget));
     let [recorded, peak] = [plan.recorded, plan.peak()].map(Bytes);
@@ -66,7 +66,8 @@ mod tests {
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
     use crate::snapshot::{BlockUse, BlockUses, GpuWork, SnapshotData};
 
-    /// Three blocks of 1 MiB, of which the first is used for the last time before the others come; without uses if `used` is false.
+    /// Three blocks of 1 MiB; the first is used for the last time before the others are allocated. No uses are recorded
+    /// if `used` is false.
     fn program(used: bool) -> SnapshotData {
         let mut story = Story::cuda(0);
         story.alloc("old", 1 << 20).on(LINE_7).alloc("one", 1 << 20).on(LINE_9).alloc("other", 1 << 20).on(LINE_9);

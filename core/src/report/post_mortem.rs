@@ -1,4 +1,4 @@
-//! Post-mortem of a refused allocation: the request, what was available, who holds the rest, and what would help.
+//! Post-mortem of a refused allocation: the request, what was available, what holds the rest, and what would help.
 
 use super::answer::is_integrated;
 use super::{Report, ReportOptions, Section, findings, tables};

@@ -1,4 +1,4 @@
-//! Rows with named fields, as JSON has them.
+//! Rows with named fields, for JSON.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::ranks::rows::{RankChangeRow, RankRow, SpreadRow};
 use crate::analysis::{self, Breakdown, BreakdownTable, CostRow, DiffRow, Key, LiveSet, Part, Parts};
 use crate::figures::figures;
 
-/// The rows of a section.
+/// The rows of a table, all of one type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -23,61 +23,62 @@ pub(crate) enum NamedRows {
 figures! {
     /// Live memory of one line, function, scope or other key.
     pub(crate) struct Row(row: &analysis::Row, cost: Option<&CostRow>) {
-        /// The key.
+        /// The line, function, scope or other key.
         label: String = row.label.clone(),
         /// Bytes of its blocks.
         pub(crate) bytes: u64 = row.bytes,
         /// Number of its blocks; null if only bytes are known.
         count: Option<u64> = row.count,
-        /// Median size of its blocks.
+        /// Median size of its blocks, in bytes; null if unknown.
         median_bytes: Option<u64> = row.count.map(|_| row.median),
-        /// Of a line of the forward pass or a layer, what the bytes are for; absent if that is not known.
+        /// Bytes by purpose, in tables by line of the forward pass and by layer. Absent if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         parts: Option<PartFigures> = cost.and_then(|cost| cost.parts.as_ref()).map(PartFigures::of),
-        /// Of these, the largest block of the whole log that they need for a moment only.
+        /// Size of its largest temporary block in the whole log, in bytes; 0 if there is none. Only in tables by line
+        /// of the forward pass and by layer.
         #[serde(skip_serializing_if = "Option::is_none")]
         largest_temporary_bytes: Option<u64> = cost.map(|cost| cost.largest_temporary),
     }
 
-    /// What memory of a line or a layer is for. The figures add up to its bytes.
+    /// Bytes of a line or a layer, by purpose. They add up to the `bytes` of its row.
     pub(crate) struct PartFigures(parts: &Parts) {
-        /// Trained weights.
+        /// Bytes of trained weights.
         parameters: u64 = parts[Part::Parameters as usize],
-        /// Gradients of parameters.
+        /// Bytes of gradients of parameters.
         gradients: u64 = parts[Part::Gradients as usize],
-        /// What an optimizer keeps between steps.
+        /// Bytes that an optimizer keeps between steps.
         optimizer_state: u64 = parts[Part::OptimizerState as usize],
-        /// Allocated by the forward pass for the backward pass.
+        /// Bytes that the forward pass allocated for the backward pass.
         activations: u64 = parts[Part::Activations as usize],
-        /// Allocated by the backward pass, known gradients of parameters not included.
+        /// Bytes that the backward pass allocated, except known gradients of parameters.
         backward_pass: u64 = parts[Part::BackwardPass as usize],
-        /// Anything else.
+        /// All other bytes.
         other: u64 = parts[Part::Other as usize],
     }
 
-    /// What one key holds before and after.
+    /// Live memory of one line, function or other key in two recordings or jobs.
     pub(crate) struct ChangeRow(row: &DiffRow) {
-        /// The key.
+        /// The line, function or other key.
         label: String = row.label.clone(),
         /// `after_bytes` minus `before_bytes`.
         change_bytes: i64 = row.change(),
-        /// Bytes in the first recording.
+        /// Live bytes in the first recording or job.
         before_bytes: u64 = row.before,
-        /// Bytes in the second one.
+        /// Live bytes in the second recording or job.
         after_bytes: u64 = row.after,
-        /// Number of blocks in the first recording; null if unknown.
+        /// Number of live blocks in the first recording or job; null if unknown.
         blocks_before: Option<u64> = row.blocks_before,
-        /// Number of blocks in the second one; null if unknown.
+        /// Number of live blocks in the second recording or job; null if unknown.
         blocks_after: Option<u64> = row.blocks_after,
     }
 
-    /// What one key holds on all ranks before and after, each at its own peak.
+    /// Live memory of one line, function or other key on all ranks of two jobs, each rank at its own peak.
     pub(crate) struct RanksDiffRow(row: ChangeRow, ranks: Option<&analysis::RanksDiffRow>) {
         #[serde(flatten)]
         row: ChangeRow = row,
-        /// The rank whose part changed most; null of a row that sums others.
+        /// The rank whose bytes changed most; null in a row that sums other rows.
         most_rank: Option<u32> = ranks.map(|of| of.most_rank),
-        /// The change of its part.
+        /// Change of the bytes on this rank; null in a row that sums other rows.
         most_change_bytes: Option<i64> = ranks.map(|of| of.most_change),
     }
 }
@@ -87,7 +88,7 @@ impl Row {
         breakdown.rows.iter().map(|row| Self::of(row, None)).collect()
     }
 
-    /// The rows of a table, with their parts where they have any.
+    /// The rows of a table, with the parts of their bytes if the table has any.
     pub(crate) fn all_of(table: &BreakdownTable, live: &LiveSet<'_>) -> Vec<Self> {
         match table.by {
             Key::ForwardLine | Key::Layer => {
@@ -97,13 +98,13 @@ impl Row {
         }
     }
 
-    /// The first rows, and the others as one.
+    /// The first rows, and one row that sums the others.
     pub(super) fn first(mut all: Vec<Self>, rows: usize) -> Vec<Self> {
         Self::keep(&mut all, rows);
         all
     }
 
-    /// Keeps the first rows, and sums the others in one.
+    /// Keeps the first rows, and sums the others in one row.
     pub(crate) fn keep(all: &mut Vec<Self>, rows: usize) {
         let rest = all.split_off(rows.min(all.len()));
         if !rest.is_empty() {
@@ -115,26 +116,26 @@ impl Row {
     }
 }
 
-/// The life of a block.
+/// The lifetime of a block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct BlockRow {
-    /// Its address, hexadecimal after `0x`.
+    /// Address of the block, in hexadecimal after `0x`.
     pub(crate) address: String,
-    /// Its real size.
+    /// Real size of the block, in bytes.
     pub(crate) bytes: u64,
-    /// When it was allocated, in nanoseconds since the recording began; null if that was not seen.
+    /// When the block was allocated, in nanoseconds since the recording began; null if that was not seen.
     pub(crate) from_ns: Option<u64>,
-    /// When it was freed; null if it is live.
+    /// When the block was freed, in nanoseconds since the recording began; null if it is live.
     pub(crate) to_ns: Option<u64>,
-    /// It was live at the peak.
+    /// True if the block was live at the peak.
     pub(crate) at_peak: bool,
-    /// Its name.
+    /// Name of the block; null if it has none.
     pub(crate) name: Option<String>,
-    /// Its category, in torch.profiler's words.
+    /// Category of the block, as in PyTorch's memory timeline.
     pub(crate) category: String,
-    /// Its scope with those around it; null outside of scopes.
+    /// The scope that allocated the block, with the scopes around it; null outside of scopes.
     pub(crate) scope: Option<String>,
-    /// The line that freed it; null if unknown.
+    /// Source line that freed the block; null if unknown.
     pub(crate) freed_at: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Marks of estimates in a sample.
+//! Marks of estimates in reports of a sample.
 
 use crate::snapshot::{Counted, DeviceSnapshot};
 use crate::units::{Bytes, grouped, round};
@@ -6,23 +6,23 @@ use crate::units::{Bytes, grouped, round};
 /// Prefix of an estimate.
 pub(crate) const ABOUT: &str = "~";
 
-/// The prefix if there is a sampling interval.
+/// The prefix, if there is a sampling interval.
 pub(crate) fn about(interval: Option<u64>) -> &'static str {
     if interval.is_some() { ABOUT } else { "" }
 }
 
-/// Suffix for the name of a series.
+/// The suffix of a series' name, if there is a sampling interval.
 pub(crate) fn behind(interval: Option<u64>) -> &'static str {
     if interval.is_some() { ", estimated" } else { "" }
 }
 
-/// The note beside estimates.
+/// The note on a table of estimates.
 pub(crate) fn note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
     Some(format!("estimates from a sample of one in {interval}; blocks of {interval} or more are exact"))
 }
 
-/// The note for files that show the recorded blocks as they are.
+/// The note in files that show recorded blocks with their own sizes.
 pub(crate) fn blocks_note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
     Some(format!("blocks smaller than {interval} are a sample of one in {interval}, in their real sizes"))

@@ -1,4 +1,4 @@
-//! Sections of a report: tables as values, without formatting.
+//! Sections of a report: tables of values, without formatting.
 
 use std::borrow::Cow;
 use std::slice;
@@ -13,17 +13,17 @@ pub struct Section {
     pub key: Cow<'static, str>,
     /// Its heading.
     pub title: String,
-    /// Its sums are estimates from a sample.
+    /// True if its sums are estimates from a sample.
     pub is_estimate: bool,
-    /// Lines above the table: what it shows.
+    /// Lines above the table, which say what it shows.
     pub about: Vec<String>,
     /// The headings, one for each cell of a row.
     pub columns: Vec<&'static str>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
-    /// Lines below the table: what follows from it.
+    /// Lines below the table, which say what follows from it.
     pub notes: Vec<String>,
-    /// The rows as JSON has them; of the others, such as scopes, it has the figures of the device.
+    /// The rows for JSON. JSON has other rows, such as those of scopes, among the figures of the device.
     pub(crate) named: Option<NamedRows>,
 }
 
@@ -49,7 +49,8 @@ impl Section {
         self.rows.push(row);
     }
 
-    /// The shown rows, and the folded ones as one. Both have `cells`; what a shown one has beside that is `own`.
+    /// Adds the shown rows, and one row for the folded ones. Both kinds have `cells`; only shown rows have the cell of
+    /// `own`.
     pub(super) fn rows_and_more<T>(
         &mut self,
         (shown, folded): (&[T], &[T]),
@@ -66,7 +67,7 @@ impl Section {
     }
 }
 
-/// The content of a row in one column.
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// The column does not apply to this row.
@@ -89,7 +90,7 @@ pub enum Cell {
     Share {
         /// The part, in the unit of the whole.
         part: u64,
-        /// The whole; 0 has no shares.
+        /// The whole; if it is 0, there are no shares.
         whole: u64,
     },
     /// A duration in nanoseconds.

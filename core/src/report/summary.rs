@@ -6,7 +6,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::{Device, DeviceSnapshot, HostMemory};
 use crate::units::{Bytes, grouped, round, seconds};
 
-/// Label and figure of each total; an empty label continues the line above.
+/// Label and figure of each total. An empty label continues the previous line.
 pub(super) fn totals(device: &DeviceView<'_>) -> Vec<(&'static str, String)> {
     let data = device.data();
     let (peak, stats) = (&device.peak, &device.stats);
@@ -64,7 +64,7 @@ fn other_devices(data: &Attribution<'_>, shown: &DeviceSnapshot) -> Vec<(&'stati
     others.enumerate().map(line).collect()
 }
 
-/// Resident memory of the whole process, beside what was recorded.
+/// Resident memory of the whole process, in addition to what was recorded.
 pub(super) fn process_memory(data: &Attribution<'_>) -> Vec<(&'static str, String)> {
     data.process.memory.iter().flat_map(host_memory).collect()
 }

@@ -1,4 +1,4 @@
-//! Tables of live memory, scopes, temporaries and shadowed variables.
+//! Tables of live memory, scopes, temporaries, blocks that are live twice, and older times.
 
 use super::rows::Row as NamedRow;
 use super::{Cell, NamedRows, ReportOptions, Section};
@@ -14,14 +14,14 @@ pub(super) const KEYS: [&str; 4] = ["scopes", "temporaries", "live_twice", "olde
 /// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
 const LINES: usize = 4;
-/// The sum of a row and of those above it.
+/// The column with the sum of a row and of those above it.
 pub(crate) const CUMULATIVE: &str = "Cumulative";
-/// The largest temporary block of a row.
+/// The column with the largest temporary block of a row.
 pub(crate) const TEMPORARY: &str = "Temporary";
 
-/// The breakdown tables shown in these places.
+/// The breakdown tables that belong to these places.
 pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
-    // A table that is asked for is shown wherever it usually stands, or says why it is not there.
+    // A table that the user asked for is shown, whatever place it belongs to, or says why it is missing.
     let asked = |table: &BreakdownTable| {
         shown.contains(&Shown::Always)
             && table.shown != Shown::AtEnd
@@ -44,7 +44,7 @@ pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOpti
         };
         Section { is_estimate: live.device.is_sample(), ..section }
     };
-    // Those of the forward pass first: the answer is of their rows.
+    // The tables of the forward pass come first, because the answer refers to their rows.
     ON_REQUEST.iter().chain(&TABLES).filter(matters).map(section).collect()
 }
 
@@ -80,7 +80,7 @@ pub(super) fn of_breakdown(
     section
 }
 
-/// A table by line of the forward pass or by layer: what each costs.
+/// A table by line of the forward pass or by layer, with a column for each purpose of the memory.
 fn with_parts(table: &BreakdownTable, title: String, live: &LiveSet<'_>, options: &ReportOptions) -> Section {
     let rows = live.costs(table.by);
     let of = |rows: &[CostRow], part: Part| -> u64 {
@@ -110,11 +110,11 @@ pub(in crate::report) fn more(rows: usize) -> String {
     format!("({rows} more rows)")
 }
 
-/// Splits sorted rows into those shown and those folded: rows after the first `most`, and rows below half a per cent. A single
-/// folded row is shown instead.
+/// Splits sorted rows into shown and folded ones. Rows after the first `most`, and rows below half a per cent, are
+/// folded. If only one row would be folded, it is shown.
 fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&[T], &[T]) {
     let large = rows.iter().take_while(|row| bytes(row).saturating_mul(SMALL) >= total).count();
-    // If all rows are small, the largest are shown.
+    // If all rows are small, the largest ones are shown.
     let large = if large == 0 { rows.len() } else { large };
     let shown = large.min(most);
     rows.split_at(if shown + 1 == rows.len() && shown < most { shown + 1 } else { shown })
@@ -147,8 +147,8 @@ pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option
     (!shown.is_empty() || !hidden.is_empty()).then_some(section)
 }
 
-/// The largest scopes, about twice as many as rows because they are a tree; the others, and the smallest own peak that is shown.
-/// Scopes whose names differ in a number are one.
+/// The largest scopes, the others, and the smallest own peak that is shown. As scopes form a tree, about twice as many
+/// as `rows` are shown. Scopes whose names differ only in a number are merged.
 pub(crate) fn shown_scopes(device: &DeviceView<'_>, rows: usize) -> (Vec<ScopeRow>, Vec<ScopeRow>, u64) {
     let all = scopes_by_pattern(analysis::scopes(device));
     let least = smallest_shown(&all, 2 * rows);
@@ -161,12 +161,12 @@ fn scope_cells(row: &ScopeRow) -> Vec<Cell> {
     vec![Cell::Sum(row.own_peak), total, Cell::Count(row.calls), Cell::Count(row.allocations)]
 }
 
-/// The smallest own peak that is shown, so that about `most` scopes are. A scope's own peak is at least that of its nested
-/// scopes, so a shown scope always follows its parents.
+/// The smallest own peak that is shown, chosen so that about `most` scopes are shown. A scope's own peak is at least
+/// that of its nested scopes, so a shown scope always follows its parents.
 fn smallest_shown(rows: &[ScopeRow], most: usize) -> u64 {
     let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
     own.sort_unstable_by(|a, b| b.cmp(a));
-    // Scopes equal to the first that does not fit are hidden with it.
+    // Scopes equal to the first that does not fit are hidden as well.
     own.get(most).map_or(0, |first_out| first_out + 1)
 }
 
@@ -209,7 +209,7 @@ pub(super) fn twice(device: &DeviceView<'_>, options: &ReportOptions) -> Option<
     (!found.is_empty()).then_some(section)
 }
 
-/// The times before the log, with their highest moments: the highest of them.
+/// The time spans before the log with the highest peaks, each with its peak.
 pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
     let times = analysis::older_peaks(device);
     let columns = ["From", "To", "Highest", "At", "Mem", "Location"];
@@ -244,7 +244,7 @@ pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> O
     (!times.is_empty()).then_some(section)
 }
 
-/// The first lines, and how many more there are.
+/// The first lines, and the number of the others.
 pub(super) fn first_lines(lines: &[String]) -> Vec<String> {
     let (shown, rest) = lines.split_at(lines.len().min(LINES));
     let more = (!rest.is_empty()).then(|| format!("{} more lines", rest.len()));

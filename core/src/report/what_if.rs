@@ -1,4 +1,5 @@
-//! What allocators would reserve for a recording: an answer, a table of the models, and who holds what where memory runs out.
+//! What allocators would reserve for a recording: an answer, a table of the models, and what holds the memory where it
+//! runs out.
 
 use super::{Cell, Section};
 use crate::analysis::{AllocatorModel, Fit, Key, Packing, RunsOut, WhatIf, line_label};
@@ -6,7 +7,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped, round, seconds};
 
-/// What a model reserves, and whether that fits in `memory`, in sentences.
+/// What a model reserves, and whether it fits in `memory`, in sentences.
 pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u64>) -> Vec<String> {
     let model = found.model;
     if let Some(out) = &found.runs_out {
@@ -87,14 +88,14 @@ fn row(found: &WhatIf) -> Vec<Cell> {
     ]
 }
 
-/// The setting to choose among those of an allocator: one that does not run out, and of these the one that reserves least. The
-/// first of equal ones counts.
+/// The best of an allocator's settings: one that does not run out of memory, and among these the one that reserves
+/// least. If several are equal, the first.
 pub fn what_if_choice(all: &[WhatIf], like: AllocatorModel) -> Option<&WhatIf> {
     let settings = all.iter().filter(|found| found.model.is_like(like));
     settings.min_by_key(|found| (found.runs_out.is_some(), found.reserved_peak))
 }
 
-/// The largest lines of what is live where memory runs out.
+/// The largest lines of what is live when memory runs out.
 pub fn what_if_holders(device: &DeviceView<'_>, out: &RunsOut, rows: usize) -> Section {
     let live = device.live_when(out);
     let lines = live.by(Key::Line);
@@ -147,7 +148,7 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
     notes
 }
 
-/// How tightly the blocks could lie, if there are any.
+/// How tightly the blocks could be packed, if there are any.
 pub fn packing_line(found: &Packing) -> Option<String> {
     let (bytes, live) = (Bytes(found.bytes), Bytes(found.live_peak));
     let asked = format!("Packed by an allocator that knows the future, the blocks lie in {bytes}");
@@ -161,7 +162,7 @@ pub fn packing_line(found: &Packing) -> Option<String> {
     (found.bytes > 0).then_some(line)
 }
 
-/// How the model of PyTorch's allocator agrees with the file, if it is PyTorch's.
+/// How closely the model of PyTorch's allocator agrees with the file, if the file is PyTorch's.
 fn compared_line(device: &DeviceView<'_>) -> Option<String> {
     let found = match device.compared_with_file()? {
         Ok(found) => found,

@@ -2,7 +2,7 @@
 
 use super::ids::{ContextId, StackId};
 
-/// Time in driver calls for the blocks of one allocation site and context. CUDA devices only.
+/// Time in driver calls for the blocks of one stack and context. CUDA devices only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTime {
     /// The stack that allocated the blocks, if stacks are kept.
@@ -11,14 +11,14 @@ pub struct CallTime {
     pub context: ContextId,
     /// Calls that allocated.
     pub allocs: u64,
-    /// Nanoseconds in those calls.
+    /// Nanoseconds in the calls that allocated.
     pub alloc_ns: u64,
-    /// Nanoseconds in those of them in which the pool reserved more memory from the device.
+    /// The part of `alloc_ns` in calls for which the pool reserved more memory from the device.
     pub growing_ns: u64,
-    /// Number of those.
+    /// Number of calls for which the pool reserved more memory.
     pub growing: u64,
-    /// Calls that freed such a block, from anywhere.
+    /// Calls that freed such a block, from any stack.
     pub frees: u64,
-    /// Nanoseconds in those calls.
+    /// Nanoseconds in the calls that freed.
     pub free_ns: u64,
 }

@@ -32,7 +32,7 @@ words! {
 }
 
 impl Category {
-    /// Its usual colour as a CSS name; PyTorch's where PyTorch has the category.
+    /// Its usual colour as a CSS name. This is PyTorch's colour where PyTorch has the category.
     pub fn colour(self) -> &'static str {
         match self {
             Self::Parameter => "darkgreen",

@@ -52,7 +52,7 @@ pub struct CudaHooks {
     pub refused_imports: u64,
     /// Look-ups of driver functions by name that were answered with a hook.
     pub looked_up: u64,
-    /// Calls whose memory is not recorded.
+    /// Calls of driver functions whose memory is not recorded.
     pub unseen_calls: Vec<UnseenCalls>,
 }
 
@@ -61,28 +61,28 @@ pub struct CudaHooks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pool {
-    /// In use by the program (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
+    /// Bytes in use by the program (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
     #[serde(rename = "used_bytes")]
     pub used: u64,
-    /// High-water mark of what is in use (`…_USED_MEM_HIGH`).
+    /// High-water mark of the bytes in use (`…_USED_MEM_HIGH`).
     #[serde(rename = "used_high_bytes")]
     pub used_high: u64,
-    /// Reserved from the device (`…_RESERVED_MEM_CURRENT`).
+    /// Bytes reserved from the device (`…_RESERVED_MEM_CURRENT`).
     #[serde(rename = "reserved_bytes")]
     pub reserved: u64,
-    /// High-water mark of what is reserved (`…_RESERVED_MEM_HIGH`).
+    /// High-water mark of the reserved bytes (`…_RESERVED_MEM_HIGH`).
     #[serde(rename = "reserved_high_bytes")]
     pub reserved_high: u64,
     /// Bytes that the pool keeps reserved at a synchronisation (`…_RELEASE_THRESHOLD`).
     #[serde(rename = "release_threshold_bytes")]
     pub release_threshold: u64,
-    /// In use when the recording began; `None` if the query failed.
+    /// Bytes in use when the recording began; `None` if the query failed.
     #[serde(rename = "used_before_recording_bytes")]
     pub used_before: Option<u64>,
 }
 
-/// The driver's statistics of a whole device, in bytes, queried when the snapshot was taken, or if it had no context any more, just
-/// before its last one ended, with no recorded block live.
+/// The driver's statistics of a whole device, in bytes, queried when the snapshot was taken. If the device had no
+/// context any more, they were queried just before its last context ended, when no recorded block was live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
     /// Free bytes, as all processes see them (`cuMemGetInfo`).
@@ -97,7 +97,8 @@ pub struct DeviceMemory {
     pub own_pools: u64,
     /// Memory of CUDA graphs, if the query succeeded (`cuDeviceGetGraphMemAttribute`).
     pub graphs: Option<GraphMemory>,
-    /// The host's memory at the same moment, if the device is an integrated one (`CU_DEVICE_ATTRIBUTE_INTEGRATED`), whose memory it is.
+    /// The host's memory at the same moment, if the device is integrated (`CU_DEVICE_ATTRIBUTE_INTEGRATED`) and so
+    /// shares that memory.
     pub unified: Option<UnifiedMemory>,
 }
 
@@ -115,7 +116,8 @@ pub struct GraphMemory {
 }
 
 impl DeviceSnapshot {
-    /// Bytes that the device has, as its driver said at the snapshot, at the first recorded block or when it refused one.
+    /// Bytes that the device has, as the driver reported at the snapshot, at the first recorded block, or when it
+    /// refused an allocation.
     pub fn capacity(&self) -> Option<u64> {
         let refused = || self.ooms.iter().rev().find_map(|oom| oom.device_total);
         let said = self.memory.map(|memory| memory.total).or(self.total_at_first).or_else(refused);

@@ -1,4 +1,4 @@
-//! Memory devices, each with its own account.
+//! Memory devices, which are accounted for separately.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The heap of this process, as far as requests pass through `Alloc`.
+    /// The heap of this process. Only requests through `Alloc` are seen.
     #[default]
     Cpu,
     /// A CUDA device, by the driver's ordinal.

@@ -1,28 +1,29 @@
-//! Nodes of a graph in the order of its backward pass, as the program handed them over (`memtrace::candle::backward`).
+//! Nodes of an autograd graph in the order of its backward pass, as the program reported them
+//! (`memtrace::candle::backward`).
 
 use std::num::NonZeroU64;
 
 use super::ids::ThreadId;
 
-/// A node of the graph that a backward pass goes through.
+/// A node of the graph that a backward pass visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphNode {
-    /// When the order was handed over, right before the pass; the same for all nodes of a pass. Nanoseconds since the
-    /// recording began.
+    /// When the program reported the order, right before the pass. All nodes of a pass have the same time, in
+    /// nanoseconds since the recording began.
     pub time_ns: u64,
     /// The thread that runs the pass.
     pub thread: ThreadId,
     /// Its place in the pass, from 0.
     pub place: u32,
-    /// What it is.
+    /// The kind of node.
     pub kind: GraphNodeKind,
-    /// Bytes of its value, and so of its gradient.
+    /// Bytes of its value. Its gradient has the same size.
     pub bytes: u64,
-    /// The number of the block that holds its value; `None` if that is not recorded.
+    /// The number of the block that holds its value; `None` if the block is not recorded.
     pub block: Option<NonZeroU64>,
 }
 
-/// What a [`GraphNode`] is.
+/// The kind of a [`GraphNode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphNodeKind {
     /// The result of an operator call, in a block of its own.
@@ -31,7 +32,7 @@ pub enum GraphNodeKind {
     View,
     /// A variable, where the pass ends.
     Variable,
-    /// No node: the pass is over.
+    /// Not a node: marks the end of the pass.
     End,
 }
 

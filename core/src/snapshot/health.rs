@@ -3,8 +3,8 @@
 use super::CudaHooks;
 use crate::units::grouped;
 
-/// Declares [`Health`], one row for each counter: what it counts, its name, and the note that a report prints after a
-/// number above 0. Captures and JSON list the counters in this order.
+/// Declares [`Health`], with a row for each counter: what it counts, its name, and the note that a report prints if the
+/// counter is above 0. Captures and JSON list the counters in this order.
 macro_rules! counters {
     ($($(#[$what:meta])* $name:ident $(=> $note:literal)?;)*) => {
         /// What the recording dropped or could not see.
@@ -15,13 +15,13 @@ macro_rules! counters {
             pub no_allocator: bool,
             /// Functions have names but no source lines: the program was built without debug information.
             pub no_line_numbers: bool,
-            /// Loaded objects that could not be symbolised, and why. In a snapshot of the running process these are only objects
-            /// that have been unloaded.
+            /// Loaded objects that could not be symbolised, with the reasons. In a snapshot of the running process
+            /// these are only objects that were unloaded.
             pub unreadable_objects: Vec<String>,
-            /// The capture has no end mark: the program was killed, or the capture was copied while it was written. Everything up
-            /// to the last flush is here.
+            /// The capture has no end mark: the program was killed, or the capture was copied while it was written. The
+            /// recording is complete up to the last flush.
             pub cut_off: bool,
-            /// What the file of another program, from which the recording was read, does not say, in sentences.
+            /// For a recording read from another program's file: what the file does not contain, in sentences.
             pub import_notes: Vec<String>,
             /// Whether spans of `tracing` could become scopes.
             pub spans: Spans,
@@ -35,12 +35,12 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// Each counter, to be changed.
+            /// Each counter, mutable.
             pub(crate) fn counters_mut(&mut self) -> impl Iterator<Item = &mut u64> {
                 [$(&mut self.$name),*].into_iter()
             }
 
-            /// Sentences for the counters above 0 that have a note.
+            /// A sentence for each counter above 0 that has a note.
             pub fn notes(&self) -> Vec<String> {
                 let said = [$($((self.$name, $note),)?)*];
                 said.into_iter().filter(|(n, _)| *n > 0).map(|(n, note)| format!("{} {note}", grouped(n))).collect()
@@ -50,21 +50,21 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Blocks that the ledger could not take for lack of memory; they count as not recorded.
+    /// Blocks that did not fit into the ledger for lack of memory. They count as not recorded.
 lost_blocks => "blocks were not recorded for lack of memory; they count as allocated before recording";
     /// Stacks that were dropped because the stack table was full.
     lost_stacks => "stacks were not kept: the stack table is full";
     /// Stacks deeper than `stack_depth`, whose middle frames were left out.
     shortened_stacks;
-    /// Stacks that libgcc's unwinder took as well, with `MEMTRACE_CHECK_STACKS=1`.
+    /// Stacks that libgcc's unwinder captured as well, for comparison (`MEMTRACE_CHECK_STACKS=1`).
     compared_stacks;
-    /// Those of them that memtrace's unwinder got wrong; libgcc's are in the records.
+    /// Compared stacks that memtrace's unwinder got wrong. The records have libgcc's.
 wrong_stacks => "stacks were wrong and were replaced by libgcc's; please report this";
     /// Allocations at an address whose block was still live: its free was missed.
     missed_frees => "frees were missed: an address was allocated again while its block seemed live";
     /// Scopes counted as part of their parents, because there were too many names or they nested too deep.
 lost_scopes => "scopes were not told apart: too many names";
-    /// Code addresses without even a function name.
+    /// Code addresses for which not even a function name was found.
     unknown_addresses;
     /// Bytes at the end of the capture that are incomplete or damaged and were not read.
     unread_bytes;
@@ -74,12 +74,12 @@ unknown_frees => "frees of device memory that was allocated before the recording
 refused_frees => "frees were refused by the CUDA driver: that memory is leaked, or was never allocated";
     /// Blocks whose device was not known, or is beyond the 32 CUDA devices that can be recorded.
 unplaced_blocks => "blocks of device memory were not recorded: their device is not known, or is beyond the 32nd";
-    /// CUDA graphs that were made executable: what the driver keeps for them is not recorded.
+    /// CUDA graphs that were made executable. What the driver allocates for them is not recorded.
     executable_graphs;
 }
 
 impl Health {
-    /// The counters less an earlier reading of them.
+    /// The counters minus an earlier reading.
     pub fn since(mut self, earlier: &Self) -> Self {
         self.counters_mut().zip(earlier.counters()).for_each(|(now, (_, then))| *now -= then);
         self

@@ -7,10 +7,10 @@ use foldhash::fast::RandomState;
 
 use super::{Block, DeviceSnapshot, Record, RecordKind};
 
-/// A position in the log, from 1; 0 is before the log. Records behind the largest are left out.
+/// A position in the log, from 1; 0 means before the log. Records beyond the largest position are ignored.
 pub type LogPosition = u32;
 
-/// The end of the lifetime of a block that is live, or whose free is unknown.
+/// The end of a lifetime whose block is still live, or whose free is unknown.
 pub const NEVER: LogPosition = LogPosition::MAX;
 
 /// A block from its alloc to its free.
@@ -18,13 +18,13 @@ pub const NEVER: LogPosition = LogPosition::MAX;
 pub struct Lifetime {
     /// The block's number.
     pub seq: NonZeroU64,
-    /// The block, as far as it is known.
+    /// The block, with what is known of it.
     pub block: Block,
-    /// Where it was allocated; 0 if the log no longer has its alloc.
+    /// The position of its alloc; 0 if the log no longer has it.
     pub from: LogPosition,
-    /// Where it was freed.
+    /// The position of its free.
     pub to: LogPosition,
-    /// Only the peak knows it: it was freed before the log begins.
+    /// The block is known only from the peak: it was freed before the log begins.
     pub is_gone: bool,
 }
 
@@ -40,20 +40,20 @@ impl Lifetime {
     }
 }
 
-/// The blocks of the log, of the peak and of the end, each once, in the order of their allocation. What has no number is not
-/// among them.
+/// The blocks of the log, of the peak and of the end, each once, in the order of their allocation. Blocks without a
+/// number are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Lifetimes(Vec<Lifetime>);
 
 impl Lifetimes {
-    /// All blocks that the recording of a device knows.
+    /// All blocks that the device's recording knows.
     pub fn of(device: &DeviceSnapshot) -> Self {
         let mut found = LifetimeTable::of(device);
         let first = device.records.iter().find(|record| record.kind == RecordKind::Alloc);
         let first = first.and_then(|record| record.alloc_seq);
         let live = device.live.iter().map(|block| (block, false));
         let known = || live.clone().chain(device.peak.blocks.iter().map(|block| (block, true)));
-        // Nearly all lives are made in order, which makes the sort cheap.
+        // Nearly all lifetimes are already in order, which makes the sort cheap.
         let mut older: Vec<(&Block, bool)> =
             known().filter(|(block, _)| first.is_none_or(|first| block.seq < Some(first))).collect();
         older.sort_by_key(|(block, _)| block.seq);
@@ -95,12 +95,12 @@ impl<'a> IntoIterator for &'a Lifetimes {
     }
 }
 
-/// Lifetimes by the numbers of their blocks. The numbers of a log are dense, so a table finds them; those of a hostile
-/// capture need not be, and a hash map finds these.
+/// Lifetimes by block number. The numbers of a log are dense, so a table finds most lifetimes. A hash map holds the
+/// others, because the numbers of a hostile capture need not be dense.
 struct LifetimeTable {
     lives: Vec<Lifetime>,
     first: u64,
-    /// One more than the position in `lives`; 0 for none.
+    /// The index into `lives` plus one; 0 for none.
     table: Vec<u32>,
     others: HashMap<NonZeroU64, usize, RandomState>,
 }
@@ -114,7 +114,7 @@ impl LifetimeTable {
         Self { lives: Vec::with_capacity(device.records.len() / 2), first, table, others: HashMap::default() }
     }
 
-    /// A block whose alloc is older than the log.
+    /// Adds a block whose alloc is older than the log.
     fn older(&mut self, block: &Block, is_gone: bool) {
         if let Some(seq) = block.seq {
             self.or_insert(Lifetime { seq, block: *block, from: 0, to: NEVER, is_gone });

@@ -1,25 +1,25 @@
-//! The mappings of the recorded process: what its physical memory is made of.
+//! The memory mappings of the recorded process, which show what its physical memory consists of.
 
 use super::ids::StackId;
 use super::words::words;
 
-/// The mappings at one reading: at the one when most was resident.
+/// The mappings at one reading: the reading with the most resident memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
     /// When they were read, in nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Live bytes in blocks of the heap that are smaller than the threshold, then.
+    /// Live bytes at that time in blocks of the heap that are smaller than the threshold.
     pub below_threshold: u64,
-    /// memtrace's own bytes among the program's blocks, then.
+    /// memtrace's own bytes among the program's blocks at that time.
     pub own: u64,
-    /// The rows, the one with most physical memory first.
+    /// The rows, largest physical memory first.
     pub rows: Vec<Mapping>,
 }
 
-/// Mappings that belong together.
+/// Mappings that are reported as one row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// What is in them.
+    /// What the mappings are for.
     pub kind: MappingKind,
     /// The address of a region; 0 in rows of other kinds.
     pub start: u64,
@@ -27,9 +27,9 @@ pub struct Mapping {
     pub size: u64,
     /// The part of `size` that was in physical memory. Other processes may share it.
     pub resident: u64,
-    /// How many they are.
+    /// Number of mappings.
     pub count: u64,
-    /// The file, as the kernel names it; empty for other kinds.
+    /// The file, as the kernel names it; empty for kinds without a file.
     pub path: String,
     /// Where the program mapped it, if that was seen.
     pub stack: StackId,
@@ -39,9 +39,9 @@ words! {
     /// What a mapping is for.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum MappingKind {
-        /// A file of data, such as safetensors; also shared memory, which is a file of the kernel's.
+        /// A data file, such as safetensors. Shared memory counts too, because for the kernel it is a file.
         File = "file",
-        /// The program and its libraries, their variables included.
+        /// The program and its libraries, including their static variables.
         Code = "code",
         /// Stacks of threads.
         Stack = "stack",
@@ -49,7 +49,7 @@ words! {
         Own = "memtrace",
         /// Memory that the program mapped itself, without a file.
         Anonymous = "anonymous",
-        /// Other memory without a file: an allocator's, if blocks lie in it.
+        /// Other memory without a file. If blocks lie in it, it belongs to an allocator.
         #[default]
         Region = "region",
     }
@@ -66,7 +66,7 @@ impl Mappings {
         self.rows.iter().filter(move |row| row.kind == kind)
     }
 
-    /// Of this reading and an earlier one, the one that counts.
+    /// The one of this reading and an earlier one that has more resident memory.
     #[must_use]
     pub fn after(self, earlier: Option<Self>) -> Self {
         match earlier {

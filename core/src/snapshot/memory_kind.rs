@@ -20,10 +20,10 @@ words! {
         Pinned = "pinned",
         /// The program's own memory, pinned later (`cuMemHostRegister`).
         Registered = "registered",
-        /// Physical memory mapped by the program (`cuMemCreate`), PyTorch's expandable segments. It has no address of its own;
-        /// memtrace assigns one of at least 2⁵².
+        /// Physical memory that the program mapped (`cuMemCreate`), as PyTorch's expandable segments do. It has no
+        /// address of its own; memtrace assigns one of at least 2⁵².
         Virtual = "virtual",
-        /// A CUDA array, plain or mipmapped; its address is assigned, too.
+        /// A CUDA array, plain or mipmapped. memtrace assigns its address as well.
         Array = "array",
         /// Memory allocated by a launched CUDA graph.
         Graph = "graph",
@@ -32,5 +32,5 @@ words! {
     }
 }
 
-/// Start of the addresses that memtrace assigns; no device has memory there.
+/// The lowest address that memtrace assigns; no device has memory there.
 pub const MADE_UP: u64 = 1 << 52;

@@ -1,5 +1,5 @@
-//! The data model of a finished recording. It knows nothing of the recorder; `attribute`, `analysis`, `report` and
-//! `export` read nothing else.
+//! The data model of a finished recording. It does not depend on the recorder. It is all that `attribute`, `analysis`,
+//! `report` and `export` read.
 
 use std::num::NonZeroU64;
 
@@ -94,20 +94,20 @@ pub(crate) use words::words;
 pub struct Peak {
     /// Bytes live at that moment: the weights of `blocks` ([`DeviceSnapshot::peak_weights`]) plus `not_recorded`.
     ///
-    /// On the CPU this is the largest sum over all blocks of at least the threshold; `below_threshold` comes on top. In a
-    /// sample it is the largest sum counted when a block was recorded. Between two such moments, about one sampling
-    /// interval of each thread's allocations, more may have been live.
+    /// On the CPU this is the largest sum over all blocks of at least the threshold, and `below_threshold` is added to
+    /// it. In a sample it is the largest sum that was counted when a block was recorded. Between two such moments more
+    /// may have been live; each thread allocates about one sampling interval between them.
     pub bytes: u64,
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Position in the log of the alloc that made the peak; `None` if no alloc exceeded what was live at the start.
+    /// Position in the log of the alloc that reached the peak; `None` if no alloc exceeded what was live at the start.
     pub seq: Option<NonZeroU64>,
     /// The recorded blocks that were live, in the order of their allocation.
     pub blocks: Vec<Block>,
-    /// Bytes that were live in blocks from before the recording, and in blocks counted in [`Health::lost_blocks`]. In a
-    /// sample: what no sampled block stands for, which is every small block if none of them is in `blocks`.
+    /// Live bytes in blocks from before the recording, and in blocks counted in [`Health::lost_blocks`]. In a sample,
+    /// also the bytes that no sampled block represents: all small blocks, if `blocks` has no sampled block.
     pub not_recorded: u64,
-    /// CPU only: bytes that were live in blocks below the threshold. Exact per thread; the threads' counters are read
+    /// CPU only: live bytes in blocks below the threshold. Exact for each thread, but the threads' counters are read
     /// one after another.
     pub below_threshold: u64,
 }
@@ -119,22 +119,22 @@ impl Peak {
     }
 }
 
-/// Records that are missing in a streamed capture because the program made them faster than they could be written.
+/// Records that are missing in a streamed capture, because the program made them faster than they could be written.
 ///
-/// The state on both sides is known: a block freed within the gap has a free at its beginning, and a block allocated
-/// within it and still live at its end has an alloc there. So sums over the log are right on both sides of a gap and too
-/// small within it.
+/// The state on both sides of a gap is known. A block freed within the gap has its free at the beginning of the gap. A
+/// block allocated within it and still live at its end has its alloc there. So sums over the log are right on both
+/// sides of a gap, and too small within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gap {
     /// How many of [`DeviceSnapshot::records`] precede it.
     #[serde(skip)]
     pub at: usize,
-    /// How many records are missing.
+    /// Number of missing records.
     pub records: u64,
-    /// Begin in nanoseconds since the recording began.
+    /// Beginning of the gap, in nanoseconds since the recording began.
     pub from_ns: u64,
-    /// End.
+    /// End of the gap, in nanoseconds since the recording began.
     pub to_ns: u64,
 }
 
@@ -144,8 +144,8 @@ pub struct Gap {
 pub struct DeviceSnapshot {
     /// The device.
     pub device: Device,
-    /// How blocks were sampled. In a sample, live bytes (now and at the peak) are counted, and all other totals and tables
-    /// are estimates; blocks and records have their real sizes.
+    /// How blocks were sampled. In a sample, live bytes (now and at the peak) are counted. All other totals and tables
+    /// are estimates. Blocks and records have their real sizes.
     pub sampling: Sampling,
     /// The log, oldest first.
     pub records: Vec<Record>,
@@ -153,11 +153,13 @@ pub struct DeviceSnapshot {
     pub overwritten: u64,
     /// Where a streamed capture lacks records.
     pub gaps: Vec<Gap>,
-    /// The times before the log whose records a stream with a budget deleted, oldest first. With other recordings none.
+    /// Summaries of the time spans whose records a stream with a budget deleted, oldest first. Empty for other
+    /// recordings.
     pub older: Vec<OlderTime>,
     /// Recorded blocks that are live, in the order of their allocation.
     pub live: Vec<Block>,
-    /// Live bytes in blocks of at least the threshold from before the recording; in a sample as in [`Peak::not_recorded`].
+    /// Live bytes in blocks of at least the threshold from before the recording. In a sample as in
+    /// [`Peak::not_recorded`].
     pub not_recorded: u64,
     /// CPU only: live bytes in blocks below the threshold.
     pub below_threshold: u64,
@@ -165,21 +167,22 @@ pub struct DeviceSnapshot {
     pub peak: Peak,
     /// Counters.
     pub stats: MemoryStats,
-    /// Refused allocations, oldest first, the newest 256. None on the CPU, where programs seldom survive one.
+    /// Refused allocations, oldest first; the newest 256 are kept. Empty for the CPU, where programs seldom survive
+    /// one.
     pub ooms: Vec<OutOfMemory>,
     /// CUDA only: the driver's statistics of the device's default pool, if the query succeeded.
     pub pool: Option<Pool>,
     /// CUDA only: the driver's statistics of the device, if the query succeeded.
     pub memory: Option<DeviceMemory>,
-    /// CUDA only: bytes that the device has, as the driver said when its first block was recorded. A stream has them from then
-    /// on, and [`memory`](Self::memory) only once it has ended. See [`capacity`](Self::capacity).
+    /// CUDA only: bytes that the device has, as the driver reported when the first block was recorded. A stream has
+    /// this value from then on, but [`memory`](Self::memory) only once it has ended. See [`capacity`](Self::capacity).
     pub total_at_first: Option<u64>,
-    /// The segments that exist: those that the driver reported, and estimated ones for addresses outside of every segment
-    /// ever reported. Together with `segment_records` they cover every address of the log.
+    /// The segments that exist: those that the driver reported, and estimated ones for addresses outside of every
+    /// segment that was ever reported. Together with `segment_records` they cover every address of the log.
     pub segments: Vec<Segment>,
     /// Segments allocated and freed, oldest first, at most 65,536; only those that the driver reported.
     pub segment_records: Vec<SegmentRecord>,
-    /// Time in driver calls by stack and context, over all calls, whatever the log has lost.
+    /// Time in driver calls by stack and context. It covers all calls, even if the log has lost records.
     pub calls: Vec<CallTime>,
     /// Totals of each context.
     pub scopes: Vec<ScopeStats>,
@@ -191,10 +194,10 @@ pub struct DeviceSnapshot {
     pub lost_names: u64,
     /// Uses of blocks, sorted by the blocks' numbers; including freed blocks. Only with [`Settings::uses`].
     pub uses: Vec<BlockUses>,
-    /// Times in which nothing used a large block, sorted by the blocks' numbers, then by time: the newest 131,072 between
-    /// two writes of a stream. Only with [`Settings::uses`].
+    /// Time spans in which nothing used a large block, sorted by the blocks' numbers, then by time. Between two writes
+    /// of a stream, the newest 131,072 are kept. Only with [`Settings::uses`].
     pub idle: Vec<BlockIdle>,
-    /// The orders of backward passes that the program handed over, oldest first, at most 65,536 nodes.
+    /// The orders of backward passes that the program reported, oldest first, at most 65,536 nodes.
     pub graph_nodes: Vec<GraphNode>,
 }
 
@@ -241,7 +244,7 @@ impl SnapshotData {
             .collect()
     }
 
-    /// How many scopes the path of each context has. Parents stand before their children.
+    /// The number of scopes in each context's path. The tree lists parents before their children.
     pub(crate) fn context_depths(&self) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.contexts.len());
         for (at, node) in self.contexts.iter().enumerate() {

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::{Category, DeviceSnapshot};
 
-/// Maximum length in bytes; longer names are cut.
+/// Maximum length of a name in bytes; longer names are cut.
 pub const LONGEST_NAME: usize = 256;
 
 /// The name and category that the program gave a block (`memtrace::name` and related functions).

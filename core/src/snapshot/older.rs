@@ -1,55 +1,55 @@
-//! What a stream with a budget keeps of times whose records it deleted.
+//! What a stream with a budget keeps of older times: the time spans whose records it deleted.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{ContextId, StackId};
 
-/// A time whose records a stream with a budget deleted. Blocks below the threshold are not in it.
+/// A time span whose records a stream with a budget deleted. It does not include blocks below the threshold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OlderTime {
-    /// Its begin in nanoseconds since the recording began.
+    /// Its beginning in nanoseconds since the recording began.
     pub from_ns: u64,
     /// Its end.
     pub to_ns: u64,
     /// How many records it had.
     pub records: u64,
-    /// Some records are missing: the highest may have been higher, and the least of a stack less.
+    /// Some records are missing, so the true `highest` may be larger, and the true `least` of a stack smaller.
     pub lacks_records: bool,
-    /// The most bytes that were live at once; in a sample by the weight of sizes.
+    /// The most bytes that were live at once; in a sample, estimated by the weights of sizes.
     pub highest: u64,
-    /// When that was first so.
+    /// When `highest` was first reached.
     pub highest_ns: u64,
     /// The stacks that held most, the largest first.
     pub stacks: Vec<OlderRow<StackId>>,
-    /// The scopes that held most; none where an older version wrote the recording.
+    /// The scopes that held most. Empty if an older version of memtrace wrote the recording.
     pub scopes: Vec<OlderRow<ContextId>>,
 }
 
-/// What the blocks of a stack or a scope held in an [`OlderTime`], in bytes.
+/// What the blocks of a stack or a scope held during an [`OlderTime`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OlderRow<K> {
     /// The stack or the scope that allocated them.
     pub of: K,
-    /// The least.
+    /// The least that they held.
     pub least: u64,
-    /// At the highest moment.
+    /// What they held at the highest moment.
     pub at_highest: u64,
 }
 
 impl OlderTime {
-    /// Keeps the stacks and the scopes that held most, at most so many of each.
+    /// Keeps at most `most` stacks and `most` scopes: those that held most.
     pub fn keep(&mut self, most: usize) {
         keep(&mut self.stacks, most);
         keep(&mut self.scopes, most);
     }
 
-    /// Whether scopes are known, too.
+    /// Whether the scopes are known as well.
     pub fn has_scopes(&self) -> bool {
         !self.scopes.is_empty() || self.stacks.is_empty()
     }
 
-    /// This time and the next one as one, with at most so many stacks and scopes.
+    /// Merges this time span with the next one, and keeps at most `most` stacks and scopes.
     #[must_use]
     pub fn joined(&self, next: &Self, most: usize) -> Self {
         let highest = if next.highest > self.highest { next } else { self };
@@ -77,7 +77,7 @@ fn keep<K: Copy + Ord>(rows: &mut Vec<OlderRow<K>>, most: usize) {
     rows.truncate(most);
 }
 
-/// The lesser floors of two times, and what was held at the highest moment of both.
+/// Of each row, the smaller `least` of the two, and what it held at the higher of the two highest moments.
 fn joined<K: Copy + Ord>(first: &[OlderRow<K>], next: &[OlderRow<K>], highest: &[OlderRow<K>]) -> Vec<OlderRow<K>> {
     let least = |rows: &[OlderRow<K>]| rows.iter().map(|row| (row.of, row.least)).collect::<BTreeMap<_, _>>();
     let (before, after) = (least(first), least(next));

@@ -6,11 +6,12 @@ use super::ids::{ContextId, StackId, ThreadId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutOfMemory {
-    /// Nanoseconds since the recording began.
+    /// When the allocation was refused, in nanoseconds since the recording began.
     pub time_ns: u64,
     /// Requested bytes.
     pub size: u64,
-    /// Free bytes of the device right afterwards, as all processes see them (`cuMemGetInfo`); `None` if the query failed.
+    /// Free bytes of the device right after the refusal, as all processes see them (`cuMemGetInfo`); `None` if the
+    /// query failed.
     #[serde(rename = "device_free_bytes")]
     pub device_free: Option<u64>,
     /// Total bytes of the device; `None` if the query failed.

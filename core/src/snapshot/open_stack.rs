@@ -1,15 +1,15 @@
-//! Stack whose entries may leave from anywhere: scopes that are entered and left, in whatever order. Each step takes constant
-//! time on average.
+//! A stack whose entries can leave from any position: scopes that are entered and left in any order. Each operation
+//! takes constant time on average.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
-/// What was entered and not left, in order.
+/// The entries that have not left yet, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenStack<K, V> {
-    /// `None` for what has left from within.
+    /// `None` for an entry that left while others were above it.
     entries: Vec<Option<(K, V)>>,
     /// The places of each key's entries, the innermost last.
     places: HashMap<K, Vec<usize>, RandomState>,
@@ -45,18 +45,19 @@ impl<K: Copy + Eq + Hash, V> OpenStack<K, V> {
         Some((OpenPlace(place), value))
     }
 
-    /// How far from the top the innermost entry of a key is, at least as far as entries are inside of it.
+    /// The distance from the top to the innermost entry of a key. It is never smaller than the number of entries inside
+    /// of that one.
     pub(crate) fn distance(&self, key: K) -> usize {
         let place = self.places.get(&key).and_then(|places| places.last());
         place.map_or(0, |place| self.entries.len() - place - 1)
     }
 
-    /// From the outermost to the innermost.
+    /// The entries, from the outermost to the innermost.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (K, &V)> {
         self.inside(OpenPlace(0))
     }
 
-    /// What is open inside of the entry that [`leave`](Self::leave) just took out.
+    /// The entries inside of the one that [`leave`](Self::leave) just removed.
     pub(crate) fn inside(&self, place: OpenPlace) -> impl DoubleEndedIterator<Item = (K, &V)> {
         self.entries.get(place.0..).unwrap_or_default().iter().flatten().map(|(key, value)| (*key, value))
     }
@@ -78,7 +79,7 @@ impl<K: Copy + Eq + Hash, V> OpenStack<K, V> {
     }
 }
 
-/// Where an entry was, until the next is entered.
+/// The place of an entry that left. It is valid until the next entry is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenPlace(usize);
 
@@ -112,7 +113,7 @@ mod tests {
         }
     }
 
-    /// A search from the end for each that leaves would take a minute here.
+    /// With a search from the end for each entry that leaves, this would take a minute.
     #[test]
     fn three_hundred_thousand_that_leave_in_the_order_of_entering_are_no_trouble() {
         let mut open = OpenStack::default();

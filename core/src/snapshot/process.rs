@@ -15,7 +15,7 @@ pub struct Process {
     pub pid: u32,
     /// Rank among the processes of a distributed job, if the launcher set one.
     pub rank: Option<u32>,
-    /// What the launcher says of the job that the process is a rank of.
+    /// What the launcher tells about the job that this process is a rank of.
     pub launcher: Launcher,
     /// Its working directory; reports show paths relative to it.
     pub working_dir: String,
@@ -34,9 +34,9 @@ pub struct Process {
 /// What the launcher of a distributed job tells all its processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launcher {
-    /// How many ranks the job has.
+    /// Number of ranks in the job.
     pub world_size: Option<u32>,
-    /// The launcher's id of the job. Launchers may use an id again, so only different ids prove something.
+    /// The launcher's id of the job. Launchers may reuse an id, so only different ids prove different jobs.
     pub job: Option<String>,
 }
 

@@ -35,7 +35,7 @@ pub struct Record {
     pub thread: ThreadId,
     /// The alloc's position in the device's log, from 1; `None` for the free of a block whose alloc was not recorded.
     pub alloc_seq: Option<NonZeroU64>,
-    /// CUDA stream, which exporters renumber; 0 on the CPU.
+    /// CUDA stream, renumbered by exporters; 0 on the CPU.
     pub stream: u32,
     /// Alloc or free.
     pub kind: RecordKind,
@@ -44,7 +44,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// `alloc_seq` as captures and the recorder's log hold it: 0 for `None`.
+    /// `alloc_seq` in the form of captures and of the recorder's log: 0 for `None`.
     #[doc(hidden)]
     #[inline]
     pub fn raw_seq(&self) -> u64 {
@@ -69,8 +69,8 @@ impl Record {
         }
     }
 
-    /// The block that an alloc created or a free ended. A free does not know everything: its block has the time 0 and
-    /// the freeing thread.
+    /// The block that an alloc created or a free ended. A free does not have all of the block's data: its block has the
+    /// time 0 and the freeing thread.
     #[inline]
     pub fn block(&self) -> Block {
         let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };
@@ -95,8 +95,8 @@ pub struct Block {
     pub address: u64,
     /// Requested size in bytes.
     pub size: u64,
-    /// Position of its alloc in the device's log, from 1; never reused. `None` only in the block that
-    /// [`Record::block`] makes from the free of an unknown one.
+    /// Position of its alloc in the device's log, from 1; never reused. `None` only in a block that [`Record::block`]
+    /// makes from the free of an unknown block.
     pub seq: Option<NonZeroU64>,
     /// Time of its alloc in nanoseconds since the recording began.
     pub time_ns: u64,
@@ -113,7 +113,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// `seq` as captures and the recorder's log hold it: 0 for `None`.
+    /// `seq` in the form of captures and of the recorder's log: 0 for `None`.
     #[doc(hidden)]
     #[inline]
     pub fn raw_seq(&self) -> u64 {

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::record::{Block, Record, RecordKind};
 
-/// Bit of an alloc's number that marks it as the undo record of a refused free.
+/// The bit in an alloc's number that marks the undo record of a refused free.
 const AGAIN: u64 = 1 << 61;
 
 impl Record {
@@ -18,21 +18,21 @@ impl Record {
         Self { alloc_seq: NonZeroU64::new(block.raw_seq() | AGAIN), ..Self::alloc_of(block) }
     }
 
-    /// The block, if this is the undo record of its refused free.
+    /// The block whose free was refused, if this is an undo record.
     pub fn refused(&self) -> Option<Block> {
         let is_again = self.kind == RecordKind::Alloc && self.raw_seq() & AGAIN != 0;
         is_again.then(|| Block { seq: NonZeroU64::new(self.raw_seq() & !AGAIN), ..self.block() })
     }
 }
 
-/// Positions of a refused free, unless the log has lost it, and of its undo record.
+/// The positions of a refused free and of its undo record. `free` is `None` if the log has lost the free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub(crate) free: Option<usize>,
     pub(crate) again: usize,
 }
 
-/// All refused frees, in no order.
+/// All refused frees, in no particular order.
 pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
     let mut waiting: HashMap<(u64, Option<NonZeroU64>), Vec<usize>, RandomState> = HashMap::default();
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
     found
 }
 
-/// The positions of all their records, sorted.
+/// The sorted positions of all records of these refused frees.
 pub fn positions(refused: &[Refused]) -> Vec<usize> {
     let mut positions: Vec<usize> = refused.iter().flat_map(|pair| pair.free.into_iter().chain([pair.again])).collect();
     positions.sort_unstable();

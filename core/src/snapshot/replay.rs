@@ -1,4 +1,4 @@
-//! Event replay: rebuilds the live blocks at the log's beginning by undoing the log, and after any of its records.
+//! Event replay: rebuilds the live blocks at the beginning of the log by undoing the log, or after any of its records.
 
 use super::record::{Block, Record, RecordKind};
 use super::{DeviceSnapshot, Sampling};
@@ -6,7 +6,7 @@ use crate::hashed::HashMap;
 
 /// Live blocks by address while records are applied.
 ///
-/// Invariant 18: replayed from [`Replay::at_log_start`] over all records, this ends in exactly the snapshot's live blocks,
+/// Invariant 18: a replay from [`Replay::at_log_start`] over all records ends in exactly the snapshot's live blocks,
 /// even if the ring buffer has overwritten its oldest records.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
@@ -16,8 +16,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The live blocks just before the oldest record of the log. What is known of a block whose alloc was overwritten: see
-    /// [`Record::block`].
+    /// The live blocks just before the oldest record of the log. [`Record::block`] says what is known of a block whose
+    /// alloc was overwritten.
     pub fn at_log_start(device: &DeviceSnapshot) -> Self {
         Self::after(device, 0)
     }
@@ -53,7 +53,7 @@ impl Replay {
     fn undo(&mut self, record: &Record) {
         match record.kind {
             RecordKind::Alloc => self.remove(record.address),
-            // A block from before the recording: the ledger never held it.
+            // A block from before the recording, which the ledger never contained.
             RecordKind::Free if record.alloc_seq.is_none() => {}
             RecordKind::Free => self.insert(record.block()),
         }

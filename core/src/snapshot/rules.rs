@@ -1,7 +1,8 @@
-//! Attribution rules: the table `rules.txt` and its parser. A rule says what is known of a framework's crates and functions.
+//! Attribution rules: the table `rules.txt` and its parser. A rule states a fact about a framework's crates and
+//! functions.
 //!
-//! Rules are data of the snapshot, not code of `attribute`: programs add rules, captures carry them, and every reader of the
-//! recording applies the same ones.
+//! Rules are data of the snapshot, not code of `attribute`. Programs add rules, captures contain them, and every reader
+//! of the recording applies the same ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::error::{Error, Kind};
 
 static KNOWN: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::default();
-    // A test parses every line.
+    // The result can be ignored: a test parses every line.
     let _ = table.add(include_str!("rules.txt"));
     table
 });
@@ -142,7 +143,7 @@ enum Pattern {
     Is(String),
     Start(String),
     End(String),
-    /// `quantized/`: the folder, or the file `quantized.rs`.
+    /// `quantized/` matches the folder and the file `quantized.rs`.
     Folder(String),
 }
 
@@ -153,17 +154,17 @@ struct FunctionPattern {
     function: Pattern,
 }
 
-/// An operator that is recognised by its type, or has another name.
+/// An operator that is recognised by its type, or that has a name other than its function's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Method {
     place: FunctionPattern,
-    /// Any type, if `None`.
+    /// `None` matches any type.
     of: Option<Pattern>,
-    /// Named after its type, if `None`.
+    /// `None` names the operator after its type.
     name: Option<String>,
 }
 
-/// The operator that each line of a version's backward pass works for, sorted by line.
+/// For each line of a version's backward pass, the operator whose gradients it computes; sorted by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Arms {
     package: Pattern,
@@ -175,7 +176,8 @@ impl Rules {
     /// Appends rules.
     ///
     /// # Errors
-    /// If a line is no valid rule, or if there would be more than 512 rules or 64 KiB of them; then none is added.
+    /// If a line is not a valid rule, or if there would be more than 512 rules or 64 KiB of them. Then no rule is
+    /// added.
     pub fn add(&mut self, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
         added.add_within(lines).map_err(|wrong| Kind::Rules(wrong.quoted()))?;
@@ -196,7 +198,7 @@ impl Rules {
         &self.added.text
     }
 
-    /// Says where the sources of the recording memtrace are: its frames have paths below that folder.
+    /// Sets the folder of memtrace's sources. The frames of memtrace in the recorded program have paths below it.
     #[doc(hidden)]
     pub fn set_own_folder(&mut self, folder: &str) {
         folder.clone_into(&mut self.own_folder);
@@ -206,7 +208,7 @@ impl Rules {
         &self.own_folder
     }
 
-    /// Is this a source file of memtrace's library, as the recorded program was built?
+    /// Is this a source file of memtrace's library, in the paths of the recorded program?
     pub(crate) fn is_own_file(&self, file: &str) -> bool {
         let below = Some(&*self.own_folder).filter(|folder| !folder.is_empty());
         let below = below.and_then(|folder| file.strip_prefix(folder));
@@ -248,7 +250,7 @@ impl Rules {
         places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
     }
 
-    /// The operator that this line of the backward pass works for.
+    /// The operator whose gradients this line of the backward pass computes.
     pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
         let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
         let arms = all.find(|arms| arms.package.fits(package) && [version, "*"].contains(&arms.version.as_str()))?;
@@ -269,7 +271,7 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// A parse error, at a line if it concerns one.
+/// A parse error, with the line if it concerns one.
 #[derive(Debug, PartialEq)]
 struct Wrong<'a> {
     line: Option<(usize, &'a str)>,
@@ -401,7 +403,7 @@ impl Pattern {
         }
     }
 
-    /// Crates are compared as spelled in `use`.
+    /// A pattern of a crate name. Crates are compared as spelled in `use`.
     fn package(name: &str) -> Self {
         Self::new(&name.replace('-', "_"))
     }

@@ -1,4 +1,4 @@
-//! Poisson sampling of small blocks: the probability of a block to be recorded, and its weight.
+//! Poisson sampling of small blocks: the probability that a block is recorded, and its weight.
 
 /// The longest sampling interval, 1 GiB.
 pub const MAX_INTERVAL: u64 = 1 << 30;
@@ -7,14 +7,14 @@ const ONE: u64 = 1 << 16;
 
 /// How the blocks of a device were sampled, and the weight of each recorded block by its size.
 ///
-/// Sampling points form a Poisson process over the allocated bytes, one per interval on average; a block is recorded if it
-/// contains a point. A block of size s is recorded with probability p = 1 − exp(−s / interval) and counts for 1 / p blocks
-/// of its size, which makes sums over recorded blocks unbiased estimates. Blocks of at least the interval are always
-/// recorded and count for themselves. Where the true sum is counted as well, weights are scaled to it: see
+/// Sampling points form a Poisson process over the allocated bytes, one per interval on average. A block is recorded if
+/// it contains a point. A block of size s is recorded with probability p = 1 − exp(−s / interval) and counts for 1 / p
+/// blocks of its size, which makes sums over recorded blocks unbiased estimates. Blocks of at least the interval are
+/// always recorded and count for themselves. Where the true sum is counted as well, weights are scaled to it: see
 /// [`DeviceSnapshot::peak_weights`](super::DeviceSnapshot::peak_weights).
 ///
-/// The weights here depend on the size alone, by arithmetic that is the same on every machine: any grouping of the same
-/// blocks adds up to the same total, to the byte.
+/// The weights here depend on the size alone, and their arithmetic is the same on every machine. So any grouping of the
+/// same blocks adds up to the same total, to the byte.
 ///
 /// ```
 /// # use memtrace_core as memtrace;
@@ -71,7 +71,7 @@ impl Sampling {
         self.parts(size) as f64 / ONE as f64
     }
 
-    /// The same in fixed point, so that sums do not depend on the order.
+    /// [`blocks`](Self::blocks) in fixed point, so that sums do not depend on the order.
     #[inline]
     pub fn parts(self, size: u64) -> u64 {
         if self.is_sampled(size) { self.estimated_parts(size) } else { ONE }
@@ -83,7 +83,8 @@ impl Sampling {
         parts.saturating_add(ONE / 2) / ONE
     }
 
-    /// size / p, which is the interval divided by (1 − exp(−x)) / x. Kept out of line for recordings without sampling.
+    /// size / p, which is the interval divided by (1 − exp(−x)) / x. It is not inlined, for the sake of recordings
+    /// without sampling.
     #[cold]
     #[inline(never)]
     fn estimate(self, size: u64) -> u64 {
@@ -101,8 +102,8 @@ impl Sampling {
         }
     }
 
-    /// (1 − exp(−x)) / x for x = size / interval < 1, by its power series. The system library's `exp` differs in the last bit
-    /// between machines, and captures are read on other machines.
+    /// (1 − exp(−x)) / x for x = size / interval < 1, by its power series. The system library's `exp` is not used: its
+    /// last bit differs between machines, and captures are read on other machines.
     fn share(self, size: u64) -> f64 {
         let x = size as f64 / self.interval as f64;
         SERIES.iter().rev().fold(0.0, |sum, factor| sum * -x + factor)
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((Sampling::whole(3 * ONE), Sampling::whole(ONE / 2), Sampling::whole(ONE / 2 - 1)), (3, 1, 0));
     }
 
-    /// Files hold sums of these numbers, so every implementation must give the same.
+    /// Files contain sums of these numbers, so every implementation must compute the same ones.
     #[test]
     fn the_estimates_are_the_same_on_every_machine() {
         let sampling = Sampling::every(INTERVAL);

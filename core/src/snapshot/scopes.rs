@@ -13,7 +13,7 @@ pub struct ContextNode {
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
-    /// It is a module of a model: a span of a candle model, or a `module`, was entered by this path.
+    /// True if it is a module of a model: a span of a candle model, or a `module`, was entered by this path.
     pub module: bool,
 }
 
@@ -30,8 +30,9 @@ pub struct ScopeStats {
     pub allocated_bytes: u64,
     /// Largest number of bytes live at once among blocks allocated inside it.
     pub own_peak: u64,
-    /// Largest number of bytes allocated on the device while it was open, by anyone, without blocks below the threshold.
-    /// `None` if it was never entered while recording: it was already open when the recording began.
+    /// Largest number of bytes allocated on the device while it was open, by any thread, without blocks below the
+    /// threshold. `None` if the scope was never entered while recording, because it was already open when the recording
+    /// began.
     pub total_peak: Option<u64>,
 }
 
@@ -48,8 +49,8 @@ pub struct Mark {
     pub enter: bool,
 }
 
-/// The statistics of all scopes, computed from a log that holds every record and mark; `end` is the allocated total
-/// after the last record.
+/// The statistics of all scopes, computed from a log that has every record and mark. `end` is the total of allocated
+/// bytes after the last record.
 pub(crate) fn scopes_of_log(
     records: &[Record],
     marks: &[Mark],
@@ -80,9 +81,9 @@ struct ScopeLog<'a> {
     sampling: Sampling,
     total: i64,
     totals: Totals,
-    /// By context.
+    /// Indexed by context.
     cells: Vec<Option<ScopeCell>>,
-    /// Scopes that are open, with their start as a position in `totals`.
+    /// The open scopes. Each has its start as a position in `totals`.
     open: HashMap<(ThreadId, ContextId), Vec<usize>>,
 }
 
@@ -152,7 +153,7 @@ impl<'a> ScopeLog<'a> {
 #[derive(Default)]
 pub(crate) struct Totals {
     count: usize,
-    /// Positions and totals that no later total exceeds, so the totals never rise.
+    /// Positions and totals that no later total exceeds. So from one to the next, totals never rise.
     falling: Vec<(usize, i64)>,
 }
 

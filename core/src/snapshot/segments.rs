@@ -1,8 +1,8 @@
-//! Segments: memory that an allocator reserved in one piece, reported by the driver or estimated as runs of neighbouring
-//! addresses.
+//! Segments: memory that an allocator reserved in one piece. The driver reports them, or they are estimated as runs of
+//! neighbouring addresses.
 //!
-//! PyTorch's viewers need every address of the log to lie in a segment. The heap's allocator reports none, so segments of
-//! the CPU are estimated over the whole log and marked as such.
+//! PyTorch's viewers require every address of the log to lie in a segment. The heap's allocator reports no segments, so
+//! those of the CPU are estimated over the whole log and marked as such.
 
 use std::collections::HashSet;
 
@@ -18,17 +18,18 @@ pub struct Segment {
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Estimated from the addresses of blocks, not reported by the driver.
+    /// True if it was estimated from the addresses of blocks, and not reported by the driver.
     pub estimated: bool,
-    /// The id of the private pool that it belongs to, such as a CUDA graph's. Only PyTorch's snapshots have any.
+    /// The id of the private pool that it belongs to, such as a CUDA graph's. Only PyTorch's snapshots have private
+    /// pools.
     pub pool: Option<(u64, u64)>,
 }
 
 /// A segment was reserved or released: PyTorch's `segment_alloc` and `segment_free`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRecord {
-    /// Nanoseconds since the recording began; never goes back within a device. A released segment is noticed at the next
-    /// call that can show it.
+    /// Nanoseconds since the recording began; never goes back within a device. memtrace notices a released segment at
+    /// the next call that can reveal it.
     pub time_ns: u64,
     /// Its first byte.
     pub address: u64,
@@ -36,9 +37,9 @@ pub struct SegmentRecord {
     pub size: u64,
     /// Reserved or released.
     pub kind: RecordKind,
-    /// The driver reported only how much was released; this is one of the segments that were empty.
+    /// True if the driver reported only how much was released. Then this is one of the segments that were empty.
     pub estimated: bool,
-    /// The stack of the call that showed it, if stacks are kept.
+    /// The stack of the call that revealed it, if stacks are kept.
     pub stack: StackId,
     /// The context of that call.
     pub context: ContextId,
@@ -46,15 +47,16 @@ pub struct SegmentRecord {
     pub thread: ThreadId,
 }
 
-/// Largest distance between addresses of one estimated segment: headers and padding of a C heap lie between its blocks.
+/// Largest distance between addresses of one estimated segment: the blocks of a C heap have headers and padding between
+/// them.
 const NEIGHBOURS: u64 = 4096;
 
-/// All segments by address: the reported ones, and estimated ones for the blocks (of the records and live) outside of
-/// every segment ever reported.
+/// All segments by address: the reported ones, and estimated ones for the blocks of `records` and `live` that lie
+/// outside of every segment that was ever reported.
 pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[SegmentRecord]) -> Vec<Segment> {
     let recorded = records.iter().map(|r| (r.address, r.size));
     let living = live.iter().map(|b| (b.address, b.size));
-    // Allocators reuse addresses, so a log has few distinct blocks.
+    // Allocators reuse addresses, so a log has few distinct address ranges.
     let different: HashSet<(u64, u64), RandomState> =
         recorded.chain(living).map(|(address, size)| range(address, size)).collect();
     let known = known(told, log);
@@ -110,7 +112,7 @@ fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
     before.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| end <= range.1)
 }
 
-/// Ends each estimated segment where the next reported one begins.
+/// Makes each estimated segment end where the next reported one begins.
 fn keep_clear(estimated: &mut [Segment], told: &[Segment]) {
     let mut begins: Vec<u64> = told.iter().map(|segment| segment.address).collect();
     begins.sort_unstable();
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(merged(ranges, NEIGHBOURS), [(0x1000, 0x4000), (0x6000, 0x7000)]);
     }
 
-    /// Where the next reported segment begins, by a look at all of them.
+    /// Finds where the next reported segment begins by comparing all of them.
     fn by_definition(estimated: &Segment, told: &[Segment]) -> Segment {
         let next = told.iter().map(|segment| segment.address).filter(|address| *address > estimated.address).min();
         let size = next.map_or(estimated.size, |next| estimated.size.min(next - estimated.address));
@@ -177,7 +179,7 @@ mod tests {
         }
     }
 
-    /// A look at all segments for each block would take a minute here.
+    /// With a search through all segments for each block, this would take a minute.
     #[test]
     fn a_block_outside_of_each_of_two_hundred_thousand_segments_is_no_trouble() {
         let told = |at: u64| Segment { address: at << 16, size: 512, ..Segment::default() };

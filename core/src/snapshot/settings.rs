@@ -17,24 +17,24 @@ pub enum Enabled {
 /// For which records stacks are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StackContext {
-    /// None: counters and addresses only.
+    /// None; only counters and addresses are kept.
     None,
-    /// Live blocks and the blocks of the peak, not the log.
+    /// For live blocks and the blocks of the peak, but not for the log.
     State,
-    /// Allocations, in the log too. The default; PyTorch's default is `All`.
+    /// For allocations, also in the log. This is the default; PyTorch's default is `All`.
     #[default]
     Alloc,
-    /// Frees as well.
+    /// For frees as well.
     All,
 }
 
 /// Which frames of a stack are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackKind {
-    /// Rust frames only (PyTorch's "python").
+    /// Only Rust frames (PyTorch's "python").
     #[default]
     Rust,
-    /// Frames of C libraries and of the system as well.
+    /// Also frames of C libraries and of the system.
     All,
 }
 
@@ -70,9 +70,9 @@ pub struct Settings {
     pub stack_depth: usize,
     /// Records this device only.
     pub device: Option<super::Device>,
-    /// Log entries that are left out; counters and the peak still include them.
+    /// Log entries that are left out. Counters and the peak still include them.
     pub skip_actions: Vec<Action>,
-    /// CUDA devices: uses of blocks are recorded, see [`BlockUses`](super::BlockUses).
+    /// CUDA devices: whether uses of blocks are recorded, see [`BlockUses`](super::BlockUses).
     pub uses: bool,
     /// Attribution rules; they may be changed after the recording.
     pub rules: super::Rules,

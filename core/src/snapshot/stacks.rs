@@ -39,8 +39,8 @@ impl Frame {
 /// A code address of a stack. It has several frames if calls were inlined there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeAddress {
-    /// The address in the process. If its object was loaded where an unloaded one had been, the upper 16 bits number the
-    /// object, here as in [`LoadedObject::base`] and [`LoadedObject::range`].
+    /// The address in the process. If its object was loaded where an unloaded one had been, the upper 16 bits contain a
+    /// number of the object, here as in [`LoadedObject::base`] and [`LoadedObject::range`].
     pub address: u64,
     /// Index of its object in [`SnapshotData::objects`](super::SnapshotData::objects).
     pub object: Option<u32>,
@@ -63,8 +63,8 @@ impl CodeAddress {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stacks {
-    /// Start of each stack in `calls`; stack 0 is empty. Another one without calls is that of blocks that are older than the
-    /// log, if the file does not tell where they were allocated.
+    /// Start of each stack in `calls`; stack 0 is empty. Another empty stack is that of blocks older than the log, if
+    /// the file does not say where they were allocated.
     pub(crate) starts: Vec<u32>,
     /// Indices into `addresses`, innermost call first, stack after stack.
     pub(crate) calls: Vec<u32>,
@@ -78,7 +78,7 @@ pub struct Stacks {
 pub const FRAMES_LEFT_OUT: u64 = 1;
 
 impl Stacks {
-    /// These stacks from number 1 on, as indices into `addresses`, innermost call first.
+    /// Stacks numbered from 1 on, as indices into `addresses`, innermost call first.
     #[doc(hidden)]
     pub fn of(
         addresses: Vec<CodeAddress>,
@@ -133,7 +133,7 @@ impl Stacks {
         self.frames.get(address.frames.start as usize..address.frames.end as usize).unwrap_or(&[])
     }
 
-    /// True for the stack of blocks that are older than the log.
+    /// True for the stack of blocks older than the log.
     pub(crate) fn is_before_recording(&self, stack: StackId) -> bool {
         stack != StackId::NONE && (stack.0 as usize) < self.starts.len() && self.calls_of(stack).is_empty()
     }

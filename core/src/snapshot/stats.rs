@@ -1,6 +1,6 @@
 //! Counters, named after `torch.cuda.memory_stats`.
 
-/// One quantity over time, as `torch.cuda.memory_stats` has it.
+/// A quantity over time, with the values of `torch.cuda.memory_stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Its value now.
@@ -13,15 +13,16 @@ pub struct Stat {
     pub freed: u64,
 }
 
-/// Heap bytes that were counted, not sampled, in a recording with a sampling interval; in blocks of at least `min_size`.
-/// The device's current and peak bytes come from here.
+/// In a recording with a sampling interval: heap bytes that were counted, not sampled, in blocks of at least
+/// `min_size`. The device's current and peak bytes are these counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Bytes live now.
     pub now: u64,
     /// Bytes live at the peak.
     pub at_peak: u64,
-    /// Bytes live when the recording began, in blocks small enough to be sampled: none of them is in the sample.
+    /// Bytes live when the recording began, in blocks that are small enough to be sampled. The sample has none of these
+    /// blocks.
     pub before: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct Counted {
 pub struct MemoryStats {
     /// Bytes in blocks that the program holds (`allocated_bytes.all`).
     pub allocated_bytes: Stat,
-    /// The same and blocks that wait for a CUDA stream (`active_bytes.all`).
+    /// `allocated_bytes`, plus blocks that wait for a CUDA stream (`active_bytes.all`).
     pub active_bytes: Stat,
     /// Bytes that the allocator reserved from the driver (`reserved_bytes.all`).
     pub reserved_bytes: Stat,
@@ -48,13 +49,13 @@ pub struct MemoryStats {
     pub num_alloc_retries: u64,
     /// CPU only: live bytes in blocks smaller than the recording's threshold.
     pub below_threshold: u64,
-    /// CPU only: counted bytes, if small blocks are sampled. Live bytes and their high-water marks come from these counts;
-    /// totals of allocated and freed bytes, and numbers of blocks, are estimates.
+    /// CPU only: the counted bytes, if small blocks are sampled. Live bytes and their high-water marks come from these
+    /// counts. The totals of allocated and freed bytes, and the numbers of blocks, are estimates.
     pub counted: Option<Counted>,
 }
 
 impl MemoryStats {
-    /// Live bytes in blocks of every size. Counted, so exact even in a sample.
+    /// Live bytes in blocks of every size. They are counted, so they are exact even in a sample.
     #[inline]
     pub fn live(&self) -> u64 {
         self.allocated_bytes.current + self.below_threshold

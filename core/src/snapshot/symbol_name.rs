@@ -41,7 +41,7 @@ impl<'a> SymbolName<'a> {
         }
     }
 
-    /// The last segments of the path: `linear::Linear` of `candle_nn::linear::Linear`.
+    /// The last `parts` segments of the path: `linear::Linear` of `candle_nn::linear::Linear`.
     pub fn last(self, parts: usize) -> &'a str {
         let others = self.parts().count().saturating_sub(parts);
         let from: usize = self.parts().take(others).map(|part| part.len() + "::".len()).sum();
@@ -78,7 +78,7 @@ fn end_of_part(text: &str) -> usize {
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
             b'<' => depth += 1,
-            // An arrow `->` closes nothing.
+            // The `>` of an arrow `->` closes nothing.
             b'>' if before != b'-' => depth = depth.saturating_sub(1),
             b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => return at,
             _ => {}
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        // Name; crate, module, type, function, last two segments.
+        // Columns: name, crate, module, type, function, last two segments.
         for (name, package, module, of, own, last) in [
             ("matmul", "", "", "", "matmul", "matmul"),
             ("", "", "", "", "", ""),

@@ -1,12 +1,12 @@
-//! The host's memory, where it is a GPU's, too.
+//! The host's memory where it is also the GPU's.
 
-/// The host's memory when an integrated device's was queried: it is the same memory.
+/// The host's memory, read when an integrated device's memory was queried. Both are the same memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnifiedMemory {
-    /// What the system says; null if it was not read.
+    /// Memory of the whole host; null if it was not read.
     pub system: Option<SystemMemory>,
-    /// What the process had of it; null if it was not read.
+    /// Resident memory of this process; null if it was not read.
     pub process: Option<ResidentMemory>,
 }
 
@@ -14,13 +14,13 @@ pub struct UnifiedMemory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SystemMemory {
-    /// All (`MemTotal`).
+    /// Total bytes (`MemTotal`).
     #[serde(rename = "total_bytes")]
     pub total: u64,
-    /// What programs can get without swapping, with the page cache that Linux gives back (`MemAvailable`).
+    /// Bytes that programs can get without swapping, including the page cache that Linux gives back (`MemAvailable`).
     #[serde(rename = "available_bytes")]
     pub available: u64,
-    /// What nothing uses, not even the page cache (`MemFree`).
+    /// Bytes that nothing uses, not even the page cache (`MemFree`).
     #[serde(rename = "free_bytes")]
     pub free: u64,
 }
@@ -32,20 +32,20 @@ pub struct ResidentMemory {
     /// Resident bytes.
     #[serde(rename = "resident_bytes")]
     pub resident: u64,
-    /// The part of them that belongs to mapped files: it is page cache.
+    /// The part of the resident bytes that belongs to mapped files, which is page cache.
     #[serde(rename = "mapped_file_bytes")]
     pub files: u64,
 }
 
 impl ResidentMemory {
-    /// Resident bytes that are no page cache.
+    /// Resident bytes that are not page cache.
     pub fn own(self) -> u64 {
         self.resident.saturating_sub(self.files)
     }
 }
 
 impl SystemMemory {
-    /// From the text of `/proc/meminfo`; `None` if a figure is missing, as `MemAvailable` is before Linux 3.14.
+    /// Parses the text of `/proc/meminfo`; `None` if a value is missing, as `MemAvailable` is before Linux 3.14.
     pub fn of_meminfo(text: &str) -> Option<Self> {
         let bytes = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

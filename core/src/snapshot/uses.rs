@@ -1,5 +1,5 @@
-//! Uses of blocks: which GPU operation used a block first and last, found from the arguments of launches, copies and
-//! fills. Recorded on request ([`Settings::uses`](super::Settings::uses)).
+//! Uses of blocks: which GPU operation used a block first and last. They are found from the arguments of launches,
+//! copies and fills, and recorded on request ([`Settings::uses`](super::Settings::uses)).
 
 use std::num::NonZeroU64;
 
@@ -16,9 +16,9 @@ pub struct BlockUse {
     pub operation: u64,
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Position of the device's last alloc before the use: a free right after the use comes before the next alloc.
+    /// Position of the device's last alloc before the use.
     pub after_alloc: u64,
-    /// Frees of the device's blocks between that alloc and the use.
+    /// Number of the device's blocks freed between that alloc and the use.
     pub frees_after: u64,
     /// The stack that submitted the operation; kept if the operation used a block of at least 1 MiB.
     pub stack: StackId,
@@ -28,34 +28,34 @@ pub struct BlockUse {
     pub stream: u32,
 }
 
-/// A time between two uses of a block.
+/// The time between two uses of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdleTime {
-    /// Operations between the two uses.
+    /// Number of operations between the two uses.
     pub operations: u64,
-    /// Times of the two uses.
+    /// Time of the earlier use.
     pub from_ns: u64,
-    /// The later one.
+    /// Time of the later use.
     pub to_ns: u64,
-    /// Position of the device's last alloc before each of them.
+    /// Position of the device's last alloc before the earlier use.
     pub from_alloc: u64,
-    /// The later one.
+    /// The same for the later use.
     pub to_alloc: u64,
 }
 
-/// A time in which nothing used a large block, between two uses of it.
+/// A time between two uses of a large block, in which nothing used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockIdle {
     /// The block's number, as in [`BlockUses::seq`].
     pub seq: NonZeroU64,
-    /// From the one use to the other.
+    /// The time between the two uses.
     pub time: IdleTime,
 }
 
 impl BlockIdle {
-    /// Shorter times are not kept, in operations.
+    /// In operations. Shorter idle times are not kept.
     pub const LEAST_OPERATIONS: u64 = 16;
-    /// Of smaller blocks only the longest time is kept, in bytes.
+    /// In bytes. Of smaller blocks only the longest idle time is kept.
     pub const LEAST_SIZE: u64 = 1 << 20;
 }
 
@@ -72,19 +72,20 @@ pub struct DeadWrite {
     pub stack: StackId,
 }
 
-/// What a block was made of: the blocks that operations used beside it, from its first use until the device's next alloc, in its
-/// first six operations at most. Kept as differences of numbers.
+/// What a block was computed from: the other blocks that operations used together with it, from its first use until the
+/// device's next alloc, in at most its first six operations. Stored as differences of block numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operands([i32; Self::MOST]);
 
-/// In the place of the first one: they are not known.
+/// Value of the first element if the operands are unknown.
 const UNKNOWN: i32 = i32::MIN;
 
 impl Operands {
-    /// Of blocks with more, none are kept.
+    /// The most operands that are kept. A block with more has none.
     pub const MOST: usize = 6;
 
-    /// Adds an operand of a block. One that is too many, or has a number too far away, makes all unknown.
+    /// Adds an operand of a block. If there are too many, or if its number is too far away, all operands become
+    /// unknown.
     pub fn add(&mut self, block: NonZeroU64, operand: NonZeroU64) {
         let distance = block.get().wrapping_sub(operand.get()).cast_signed();
         let kept = i32::try_from(distance).ok().filter(|distance| *distance != UNKNOWN);
@@ -102,19 +103,20 @@ impl Operands {
         self.0[0] != UNKNOWN
     }
 
-    /// How they are kept in a capture.
+    /// The form in which a capture stores them.
     pub(crate) fn distances(self) -> impl Iterator<Item = i32> {
         self.0.into_iter().take_while(|distance| *distance != 0)
     }
 
-    /// From what a capture kept.
+    /// Reads the form in which a capture stores them.
     pub(crate) fn of_distances(kept: &[i32]) -> Option<Self> {
         let mut distances = [0; Self::MOST];
         distances.get_mut(..kept.len())?.copy_from_slice(kept);
         Some(Self(distances))
     }
 
-    /// Their numbers, given that of the block, in the order of the operation's arguments; `None` if they are not known.
+    /// The numbers of the operands, given that of the block, in the order of the operation's arguments; `None` if they
+    /// are unknown.
     pub fn of(self, block: NonZeroU64) -> Option<impl Iterator<Item = NonZeroU64>> {
         let number = move |distance: i32| NonZeroU64::new(block.get().checked_add_signed(-i64::from(distance))?);
         self.are_known().then(|| self.distances().filter_map(number))
@@ -132,31 +134,31 @@ pub struct BlockUses {
     pub freed_at: Option<u64>,
     /// Operations that used it.
     pub count: u64,
-    /// Those that only read it, as far as known: copies from it, and kernels whose parameter is `const`.
+    /// Operations that are known to only read it: copies from it, and kernels whose parameter is `const`.
     pub reads: u64,
-    /// Those that only wrote it, as far as known: copies to it, and fills.
+    /// Operations that are known to only write it: copies to it, and fills.
     pub writes: u64,
     /// The first use.
     pub first: Option<BlockUse>,
-    /// What it was made of.
+    /// The blocks that it was computed from.
     pub operands: Operands,
     /// The last use.
     pub last: Option<BlockUse>,
     /// The longest time between two uses without an opaque operation in between.
     pub idle: Option<IdleTime>,
     /// Number of the last opaque operation during its lifetime, 0 for none. An operation is opaque if its arguments are
-    /// unknown, so it may have used any block.
+    /// unknown, so that it may have used any block.
     pub last_opaque: u64,
     /// An opaque operation came before the first use.
     pub opaque_first: bool,
-    /// Its address went where memtrace does not follow it, so any operation may use it.
+    /// True if its address was stored where memtrace does not follow it, so that any operation may use the block.
     pub escaped: bool,
     /// The first dead write.
     pub dead_write: Option<DeadWrite>,
 }
 
 impl BlockUses {
-    /// A live block that nothing used yet, allocated after so many operations.
+    /// A live block that nothing has used yet. `allocated_at` is the number of operations before its allocation.
     pub fn new(seq: NonZeroU64, allocated_at: u64) -> Self {
         Self {
             seq,
@@ -186,7 +188,7 @@ impl BlockUses {
         self.first.as_ref().filter(|_| !self.escaped && !self.opaque_first)
     }
 
-    /// Was the block never used, with certainty?
+    /// Is it certain that the block was never used?
     pub fn is_unused(&self) -> bool {
         self.count == 0 && !self.escaped && self.last_opaque == 0
     }
@@ -197,24 +199,24 @@ impl BlockUses {
 pub struct GpuWork {
     /// Names of kernels, and of driver functions that copy and fill.
     pub kernels: Vec<String>,
-    /// The numbers.
+    /// Counts of operations.
     pub totals: GpuTotals,
     /// Opaque operations by kernel.
     pub opaque: Vec<(KernelId, u64)>,
 }
 
-/// Numbers of GPU operations.
+/// Counts of GPU operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuTotals {
     /// All operations.
     pub operations: u64,
-    /// Kernels launched, those of graphs included.
+    /// Kernels launched, including those of graphs.
     pub launches: u64,
     /// Kernels whose argument layout is known.
     pub laid_out: u64,
-    /// Copies, those of graphs included.
+    /// Copies, including those of graphs.
     pub copies: u64,
-    /// Fills, those of graphs included.
+    /// Fills, including those of graphs.
     pub fills: u64,
     /// Graphs launched.
     pub graphs: u64,
@@ -243,8 +245,8 @@ impl DeviceSnapshot {
         self.uses.get(at)
     }
 
-    /// The long times between two uses of a block without an opaque operation in between, in order: of a large block all
-    /// that are known, of others the longest.
+    /// The long times between two uses of a block without an opaque operation in between, in order. For a large block
+    /// these are all that are known, for others only the longest.
     pub fn idle_of(&self, uses: &BlockUses) -> impl Iterator<Item = IdleTime> {
         let from = self.idle.partition_point(|idle| idle.seq < uses.seq);
         let all = self.idle.get(from..).unwrap_or_default().iter().take_while(|idle| idle.seq == uses.seq);

@@ -1,17 +1,18 @@
-//! Weights: what each recorded block counts for. Sampled blocks share the counted bytes, to the byte.
+//! Weights: the bytes and the number of blocks that each recorded block represents. The weights of sampled blocks add
+//! up to the counted bytes, to the byte.
 //!
-//! A sum of estimates is wrong most where it matters: the largest of many noisy estimates is too high. So live bytes and
-//! their peak are counted exactly, and the sample only distributes them. In a sample the ledger compares counted totals; a
-//! recording of all blocks is not affected. What sampled blocks may count for is at most what was counted in small blocks,
-//! and at least that less the small blocks from before the recording. Shares are rounded cumulatively, so no byte is
-//! lost. Within the log nothing is counted; curves and operator calls use weights by size.
+//! The largest of many noisy estimates is too high, so a peak of estimated sums would be wrong. That is why live bytes
+//! and their peak are counted exactly, and the sample only distributes them. In a sample the ledger compares counted
+//! totals; a recording of all blocks is not affected. The sampled blocks together weigh at most what was counted in
+//! small blocks, and at least that minus the small blocks from before the recording. Shares are rounded cumulatively,
+//! so no byte is lost. Nothing is counted within the log, so curves and operator calls use weights by size.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
 use super::{Block, DeviceSnapshot, Peak, Sampling};
 
-/// What recorded blocks count for: themselves, or in a sample all blocks that they represent. Sums do not depend on the
+/// What recorded blocks represent: themselves, or in a sample all blocks that they stand for. Sums do not depend on the
 /// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,7 +29,7 @@ impl Weight {
         Sampling::whole(self.parts)
     }
 
-    /// The weight without `less`, at least nothing.
+    /// The weight minus `less`, but not below 0.
     pub(crate) fn saturating_sub(self, less: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(less.bytes), parts: self.parts.saturating_sub(less.parts) }
     }
@@ -90,19 +91,19 @@ impl DeviceSnapshot {
         weights(self.sampling, &self.live, now.saturating_sub(self.not_recorded))
     }
 
-    /// Can any of these blocks (the peak's or the live ones) represent small blocks? If none can, bytes that are not recorded
-    /// may be from before the recording or missed by the sample.
+    /// Can any of these blocks (the peak's or the live ones) represent small blocks? If none can, bytes that are not
+    /// recorded may be from before the recording, or the sample may have missed them.
     pub(crate) fn stand_for_small(&self, blocks: &[Block]) -> bool {
         !self.sampling.is_on() || blocks.iter().any(|block| self.sampling.is_sampled(block.size))
     }
 
-    /// Does this block of the peak count for itself alone?
+    /// Does this block of the peak represent only itself?
     pub(crate) fn is_exact(&self, block: &Block) -> bool {
         !self.sampling.is_sampled(block.size)
     }
 
-    /// Live bytes, in a sample by weights of size alone, as the log's totals are. Undoing the log's records from here never
-    /// goes below 0.
+    /// Live bytes. In a sample they are weighed by size alone, as the log's totals are, so undoing the log's records
+    /// from here never goes below 0.
     pub(crate) fn live_by_sizes(&self) -> u64 {
         if !self.sampling.is_on() {
             return self.stats.allocated_bytes.current;
@@ -132,7 +133,7 @@ fn weights(sampling: Sampling, blocks: &[Block], total: u64) -> impl Iterator<It
             return (block, weight);
         }
         seen += u128::from(weight.bytes);
-        // Cumulative share, so that rounding loses nothing.
+        // The share is cumulative, so that rounding loses nothing.
         let due = (seen * small).checked_div(estimate).unwrap_or(0);
         let share = due - given;
         given = due;

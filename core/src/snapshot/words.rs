@@ -1,6 +1,6 @@
 //! Enums whose variants each have a word, as tables, files and messages show them.
 
-/// Declares the enum, with `ALL` variants, `word`, and `Display` as the word.
+/// Declares the enum with `ALL` variants, `word`, and a `Display` that prints the word.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$meta])*

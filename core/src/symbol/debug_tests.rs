@@ -1,4 +1,4 @@
-//! Stripped libraries, with their debug information where distributions, gdb and `objcopy` put it.
+//! Stripped libraries, whose debug information is where distributions, gdb and `objcopy` put it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::object_file::{ObjectFile, debug_file};
 use super::{Resolver, SymbolSources};
 use crate::snapshot::LoadedObject;
 
-/// A function that only debug information names, and one that every build does.
+/// A function that only debug information names, and one that every build names.
 const SOURCE: &str = "#include <stdlib.h>
 __attribute__((noinline)) static char *hidden(unsigned long size) { return 1 + (char *)malloc(size); }
 char *make(unsigned long size) { return 1 + hidden(size); }
@@ -51,7 +51,7 @@ impl Stripped {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    /// Makes the library name its debug information, which will lie somewhere under this name.
+    /// Makes the library link to its debug information by a name. It will be put below some root under this name.
     fn link_to(&self, file: &Path, name: &str) {
         let copy = self.path("link").join(name);
         copied(file, &copy);
@@ -74,7 +74,7 @@ impl Stripped {
     }
 }
 
-/// An address inside a function, behind its first instruction.
+/// An address inside a function, after its first instruction.
 fn inside(path: &Path, name: &str) -> u64 {
     let bytes = fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -112,7 +112,7 @@ fn debug_information_is_found_where_a_link_leads() {
         let file = folder.join("some.dbg");
         copied(&library.debug, &file);
         assert!(library.is_found(&[&root]), "{}", file.display());
-        // Its build-id is still the same.
+        // The build-id is still the same.
         fs::write(&file, [fs::read(&file).unwrap(), b"more".to_vec()].concat()).unwrap();
         assert!(!library.is_found(&[&root]), "another checksum");
         fs::remove_file(file).unwrap();
@@ -164,7 +164,7 @@ fn damaged_debug_information_leaves_the_names_that_were_there() {
     assert_eq!(library.resolved(library.make, &[&root]), "make :0", "a pipe");
 }
 
-/// Debug information whose only name of the function is in another file, as dwz leaves it.
+/// Debug information in which the function's name is in another file, as dwz leaves it.
 const SHARED: &str = r#"
     .text
     .globl make
@@ -196,7 +196,7 @@ before:
 after:
 "#;
 
-/// The other file.
+/// The other file, with the name.
 const NAMES: &str = r#"
     .section .debug_str,"",%progbits
     .asciz "?"
@@ -216,7 +216,7 @@ fn what_debug_information_shares_with_others_is_found() {
     let by_id = root.join(debug_file(&library.object.build_id));
     let link = [&b"../../.dwz/names\0"[..], &names.object.build_id].concat();
     fs::write(library.path("link"), link).unwrap();
-    // Without symbols, or these name the function.
+    // Without symbols, because those also name the function.
     let add = ["--strip-all", "--keep-section=.debug*", "--add-section", ".gnu_debugaltlink=link", "kept"];
     tool("objcopy", &add, library.folder.path());
     copied(&library.debug, &by_id);

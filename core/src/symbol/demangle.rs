@@ -1,13 +1,13 @@
-//! Names of symbols as the source has them.
+//! Demangles the names of symbols.
 
 use std::fmt;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Bytes of a name: a symbol of C++ may repeat its parts without end.
+/// The most bytes of a name. A C++ symbol may repeat its parts without end.
 const LONGEST: usize = 4096;
 
-/// The name of a Rust or C++ function without its hash or its parameters; any other symbol as it is.
+/// The name of a Rust or C++ function without its hash or its parameters. Any other symbol stays unchanged.
 pub(super) fn demangled(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_name_that_repeats_its_parts_stays_as_it_is() {
-        // Each substitution names the one before twice.
+        // Each substitution refers twice to the one before.
         let doubling: String = (0..30).map(|n| format!("S{n}_S{n}_E1aI")).collect();
         for symbol in [format!("_Z1fI1aI1b{doubling}"), format!("_Z{}", "P".repeat(3000)), "_Z".repeat(5000)] {
             assert!(demangled(&symbol).len() <= symbol.len().max(LONGEST), "{symbol}");

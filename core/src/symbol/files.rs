@@ -1,4 +1,4 @@
-//! Lookup of object files and separate debug information, verified by build-id.
+//! Finds object files and separate debug information, and verifies them by build-id.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use addr2line::Loader;
 use super::object_file::{DEBUG_ROOT, ObjectFile, debug_file, hex};
 use crate::snapshot::LoadedObject;
 
-/// Where the reader of a capture looks for the files of the program and its libraries, besides their own paths and
-/// `/usr/lib/debug`. A file counts only if its build-id matches.
+/// Where the reader of a capture looks for the files of the program and its libraries, in addition to their own paths
+/// and `/usr/lib/debug`. Only files with a matching build-id are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SymbolSources {
-    /// Program files, libraries and files of debug information, wherever they are now.
+    /// Program files, libraries and files with debug information, at their present paths.
     pub binaries: Vec<PathBuf>,
-    /// Folders with files of these names, and with debug information as below `/usr/lib/debug`: as
+    /// Folders with files of these names, or with debug information as below `/usr/lib/debug`: as
     /// `.build-id/AB/CDEF….debug`, or where a `.gnu_debuglink` leads.
     pub debug_dirs: Vec<PathBuf>,
 }
@@ -42,7 +42,8 @@ pub(super) fn path_of(object: &LoadedObject) -> &Path {
     Path::new(object.path.as_deref().unwrap_or_default())
 }
 
-/// Opens the files of an object of another process: first the one with its debug information, which may be the only one.
+/// Opens the files of an object of another process. The one with debug information comes first, and may be the only
+/// one.
 pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Vec<Loader>, String> {
     if object.build_id.is_empty() {
         return Err("it has no build-id to verify its file with".to_owned());
@@ -51,8 +52,9 @@ pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Vec
     open_first(object, verified(object, &candidates), &sources.roots())
 }
 
-/// Opens the files of a loaded object. The program's file may have been replaced or deleted, but the kernel still has it. A
-/// library must have the build-id that it was loaded with, if any. An object without a file (the vDSO) has no symbols.
+/// Opens the files of a loaded object. The program's file may have been replaced or deleted, but the kernel still has
+/// it. A library's file must have the build-id of the loaded library, if it has any. An object without a file (the
+/// vDSO) has no symbols.
 pub(super) fn open_loaded(object: &LoadedObject, is_program: bool) -> Result<Vec<Loader>, String> {
     let sources = SymbolSources::default();
     let running =
@@ -64,12 +66,12 @@ pub(super) fn open_loaded(object: &LoadedObject, is_program: bool) -> Result<Vec
     open_first(object, running.into_iter().chain(verified(object, &candidates)), &sources.roots())
 }
 
-/// Those that are of the same build.
+/// The files that are of the same build.
 fn verified(object: &LoadedObject, candidates: &[PathBuf]) -> impl Iterator<Item = ObjectFile> {
     candidates.iter().filter_map(|path| ObjectFile::of(path)).filter(|file| file.build_id == object.build_id)
 }
 
-/// Looks no further than to the first file with lines. A file without, as the linker's, may know other functions.
+/// Opens files up to the first one with lines. A file without lines, such as the linker's, may have other functions.
 fn open_first(
     object: &LoadedObject,
     mut files: impl Iterator<Item = ObjectFile>,
@@ -109,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// This program under another name, as a moved one.
+    /// This program under another name, as if it had been moved.
     #[test]
     fn a_moved_program_is_found_by_its_build_id_where_the_sources_say() {
         let program = std::env::current_exe().unwrap();

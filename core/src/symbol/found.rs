@@ -1,9 +1,10 @@
-//! Names of an earlier reading of the same recording, which has grown since: debug information is searched for new addresses only.
+//! Names from an earlier reading of the same recording, which has grown since. Debug information is then searched only
+//! for new addresses.
 
 use super::Resolved;
 use crate::snapshot::LoadedObject;
 
-/// What the addresses of a recording mean, in their order.
+/// The resolved addresses of a recording, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct FoundNames {
     objects: Vec<LoadedObject>,
@@ -11,7 +12,8 @@ pub struct FoundNames {
 }
 
 impl FoundNames {
-    /// Forgets all names unless the objects are those of before, with more behind them: an address may mean something else now.
+    /// Forgets all names, because an address may now mean something else. Keeps them if the earlier objects are the
+    /// first of these.
     pub(super) fn begin(&mut self, objects: &[LoadedObject]) {
         if !objects.starts_with(&self.objects) {
             self.names.clear();
@@ -19,7 +21,7 @@ impl FoundNames {
         self.objects = objects.to_vec();
     }
 
-    /// The name of the address at this place, or what the function says of it.
+    /// The name of the address at this place. If it is not known yet, `resolve` finds it.
     pub(super) fn at(&mut self, place: usize, address: u64, resolve: impl FnOnce() -> Resolved) -> &Resolved {
         if self.names.get(place).is_none_or(|(known, _)| *known != address) {
             self.names.truncate(place);

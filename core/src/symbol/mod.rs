@@ -1,5 +1,5 @@
-//! Symbolication: code addresses to functions, files and lines, with the files of the loaded objects. After recording, once per
-//! address.
+//! Symbolication: finds the functions, files and lines of code addresses in the files of the loaded objects. This
+//! happens after recording, once per address.
 
 #[cfg(all(test, target_os = "linux"))]
 mod debug_tests;
@@ -20,12 +20,12 @@ pub use stacks::with_symbols;
 
 use crate::snapshot::{CodeAddress, Frame, LoadedObject, ObjectSpans};
 
-/// What resolving an address has shown, besides its frames.
+/// What resolving an address has shown besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressKind {
     /// The code is not Rust (C libraries, the system).
     pub native: bool,
-    /// Its object has no symbol for it, or could not be read. The frame is only a label.
+    /// True if its object has no symbol for it, or could not be read. Then its frame is only a label.
     pub unknown: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Symbols {
     pub frames: Vec<Frame>,
     /// The objects that contain them.
     pub objects: Vec<LoadedObject>,
-    /// What is known of each address besides its frames.
+    /// The kind of each address.
     pub kinds: Vec<AddressKind>,
     /// True if Rust functions have no source lines at all.
     pub no_line_numbers: bool,
@@ -48,8 +48,9 @@ pub struct Symbols {
     pub unreadable_objects: Vec<String>,
 }
 
-/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. `stored` has what
-/// the recording says of an address. It is called, in order, for each whose name was not found before.
+/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. `stored`
+/// returns what the recording knows of an address. It is called, in order, for each address whose name was not found
+/// before.
 pub fn symbolise_files(
     addresses: &[u64],
     objects: Vec<LoadedObject>,
@@ -86,7 +87,7 @@ impl Symbols {
         }
     }
 
-    /// Completes the set.
+    /// Completes the symbols with the objects.
     #[must_use]
     pub fn finish(self, objects: Vec<LoadedObject>, unreadable_objects: Vec<String>) -> Self {
         let no_line_numbers = no_line_numbers(&self);
@@ -94,7 +95,7 @@ impl Symbols {
     }
 }
 
-/// Ignores the standard library, which always has line numbers.
+/// True if the program has no line numbers. Ignores the standard library, which always has them.
 fn no_line_numbers(symbols: &Symbols) -> bool {
     let rust = symbols.addresses.iter().zip(&symbols.kinds).filter(|(_, kind)| !kind.native);
     let range = |address: &CodeAddress| address.frames.start as usize..address.frames.end as usize;

@@ -1,4 +1,5 @@
-//! What an object file on disk says of itself: its build-id, and where the rest of its debug information is.
+//! Data that an object file on disk has about itself: its build-id, and where to find the rest of its debug
+//! information.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::input::open_regular;
 /// Folder below which distributions keep debug information.
 pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
 
-/// A program, a library, or a file with only the debug information of one.
+/// A program, a library, or a file that has only debug information.
 pub(super) struct ObjectFile {
     pub(super) path: PathBuf,
     /// GNU build-id; empty if it has none.
@@ -20,12 +21,13 @@ pub(super) struct ObjectFile {
     pub(super) has_lines: bool,
     /// The name and checksum of the file with its debug information (`.gnu_debuglink`).
     link: Option<(PathBuf, u32)>,
-    /// The path and build-id of the file with what its debug information shares with others (`.gnu_debugaltlink`), made by dwz.
+    /// The path and build-id of the file with the debug information that it shares with others (`.gnu_debugaltlink`).
+    /// dwz makes such files.
     shared: Option<(PathBuf, Vec<u8>)>,
 }
 
 impl ObjectFile {
-    /// Reads little of a file; `None` if it is no object file.
+    /// Reads the needed parts of a file; `None` if it is not an object file.
     pub(super) fn of(path: &Path) -> Option<Self> {
         // A hostile capture may name a pipe.
         let cache = ReadCache::new(open_regular(path).ok()?);
@@ -41,7 +43,7 @@ impl ObjectFile {
         })
     }
 
-    /// Opens it with what its debug information shares with others; without that if it is not there.
+    /// Opens the file, with its shared debug information if that exists.
     pub(super) fn load(&self, roots: &[PathBuf]) -> Result<Loader, String> {
         let shared = self.shared(roots).and_then(|shared| Loader::new_with_sup(&self.path, Some(shared)).ok());
         shared.map_or_else(|| Loader::new(&self.path).map_err(|error| error.to_string()), Ok)
@@ -49,7 +51,7 @@ impl ObjectFile {
 
     fn shared(&self, roots: &[PathBuf]) -> Option<PathBuf> {
         let (named, id) = self.shared.as_ref().filter(|(_, id)| !id.is_empty())?;
-        // A relative path begins at the file itself, which may be reached through a link.
+        // A relative path begins at the file itself, which may have been reached through a link.
         let folder = self.path.canonicalize().ok()?.parent()?.to_owned();
         let below = |root: &PathBuf| Some(root.join(named.strip_prefix(DEBUG_ROOT).ok()?));
         let by_id = roots.iter().map(|root| root.join(debug_file(id)));
@@ -57,7 +59,7 @@ impl ObjectFile {
         candidates.into_iter().find(|path| Self::of(path).is_some_and(|file| file.build_id == *id))
     }
 
-    /// The file that its link names, if checksum and build-id say that it is of the same build.
+    /// The file that its link names, if checksum and build-id show that it is of the same build.
     pub(super) fn linked(&self, roots: &[PathBuf]) -> Option<Self> {
         let (name, checksum) = self.link.as_ref()?;
         let is_same = |file: &Self| {
@@ -68,7 +70,7 @@ impl ObjectFile {
         self.link_folders(roots).iter().filter_map(|folder| Self::of(&folder.join(name))).find(is_same)
     }
 
-    /// Where gdb looks for a linked file, and the roots themselves.
+    /// The folders where gdb looks for a linked file, and the roots themselves.
     fn link_folders(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
         let target = self.path.canonicalize().ok().filter(|target| *target != self.path);
         let mut folders = Vec::new();
@@ -82,7 +84,7 @@ impl ObjectFile {
     }
 }
 
-/// `.build-id/AB/CDEF….debug`, where debug information lies below a root.
+/// `.build-id/AB/CDEF….debug`, the path of debug information below a root.
 pub(super) fn debug_file(build_id: &[u8]) -> PathBuf {
     let id = hex(build_id);
     let (folder, file) = id.split_at_checked(2).unwrap_or((&id, ""));
@@ -97,12 +99,12 @@ fn path_from(bytes: &[u8]) -> Option<PathBuf> {
     str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// A path that is only a name.
+/// The path, if it consists only of a file name.
 fn file_name(path: PathBuf) -> Option<PathBuf> {
     (path.file_name() == Some(path.as_os_str())).then_some(path)
 }
 
-/// The checksum that a link has of a file.
+/// The checksum of a file, as links contain it.
 fn checksum_of(path: &Path) -> io::Result<u32> {
     let (mut file, mut hasher, mut portion) = (open_regular(path)?, crc32fast::Hasher::new(), vec![0; 1 << 16]);
     loop {

@@ -1,7 +1,8 @@
 //! Symbolication of one address with the debug information (DWARF) and the symbol table of its object's file.
 //!
-//! Uses `addr2line` directly. `backtrace::resolve` wraps the same library, but gives DWARF's bare function names without the
-//! symbol table's qualified ones, cannot read a program file that was replaced, and works only in the recording process.
+//! It uses `addr2line` directly. `backtrace::resolve` wraps the same library, but returns DWARF's bare function names
+//! instead of the symbol table's qualified ones. It also cannot read a program file that was replaced, and works only
+//! in the recording process.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -15,7 +16,7 @@ use crate::snapshot::{FRAMES_LEFT_OUT, Frame, LoadedObject, ObjectSpans, SymbolN
 /// The meaning of one address.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
-    /// Innermost first, without the frames of memtrace's own hooks.
+    /// The frames, innermost first, without those of memtrace's own hooks.
     pub frames: Vec<Frame>,
     /// True if the code is not Rust.
     pub native: bool,
@@ -27,13 +28,13 @@ pub struct Resolved {
 pub struct Resolver<'a> {
     objects: &'a [LoadedObject],
     spans: ObjectSpans,
-    /// The number of objects at the beginning that are still loaded; the others have only their files.
+    /// The number of objects that are still loaded; these come first. The others have only their files.
     loaded: usize,
     /// Resolves an address outside all objects.
     elsewhere: fn(u64) -> Option<Resolved>,
     /// For each object, the first one with the same file.
     files: Vec<usize>,
-    /// Opened files by their first object; none if they are unreadable.
+    /// The opened files, by the first object that has them; empty if they are unreadable.
     loaders: HashMap<usize, Vec<Loader>>,
     unreadable: Vec<String>,
     sources: SymbolSources,
@@ -48,7 +49,7 @@ impl<'a> Resolver<'a> {
         Self { objects, loaded, spans, files, elsewhere, loaders, unreadable, sources }
     }
 
-    /// A resolver for another process, which has only files.
+    /// A resolver for another process, of which only the files are available.
     pub fn of_files(objects: &'a [LoadedObject], sources: &SymbolSources) -> Self {
         Self { sources: sources.clone(), ..Self::new(objects, 0, |_| None) }
     }
@@ -97,7 +98,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// For each object, the first one with the same path and build-id, so that no file is read twice.
+/// For each object, the first one with the same path and build-id. So no file is read twice.
 fn first_of_file(objects: &[LoadedObject], loaded: usize) -> Vec<usize> {
     let mut first = HashMap::new();
     let file = |(index, object): (usize, &'_ LoadedObject)| {
@@ -106,7 +107,7 @@ fn first_of_file(objects: &[LoadedObject], loaded: usize) -> Vec<usize> {
     objects.iter().enumerate().map(file).collect()
 }
 
-/// What the first file says that knows the address.
+/// The symbol from the first file that has one, with the frames from the first file that has any.
 fn from_files(loaders: &[Loader], offset: u64) -> Option<Resolved> {
     let symbol = loaders.iter().find_map(|loader| loader.find_symbol(offset));
     let mut frames =
@@ -132,7 +133,7 @@ fn frames_in(loader: &Loader, offset: u64) -> Vec<Frame> {
             frames.push(to_frame(&frame));
         }
     }
-    // Without the file that it shares names with, debug information may say nothing.
+    // Debug information may be empty without the file with which it shares names.
     frames.retain(|frame| *frame != Frame::default());
     frames
 }
@@ -158,16 +159,16 @@ fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
         || frames.iter().any(|f| f.file_or_empty().ends_with(".rs"))
 }
 
-/// Characters of a file's name in the label of an address without a function.
+/// The most characters of a file name in the label of an address without a function.
 const LONGEST_NAME: usize = 128;
 
-/// What stands for an address without a function: its object's file and the offset there, or the address itself.
+/// The label of an address without a function: its object's file and the offset in it, or the address itself.
 pub(crate) fn label(address: u64, object: Option<&LoadedObject>) -> Resolved {
     let Some(object) = object else {
         return Resolved { frames: vec![named(format!("{address:#x}"))], native: false, unknown: true };
     };
     let name = object.path.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    // A hostile capture may have a name of any length, and every address repeats it.
+    // A hostile capture may have a name of any length, which every address would repeat.
     let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
     let file = name.get(..end).unwrap_or_default();
     let function = format!("{file}+{:#x}", address.wrapping_sub(object.base));
@@ -175,8 +176,9 @@ pub(crate) fn label(address: u64, object: Option<&LoadedObject>) -> Resolved {
     Resolved { frames: vec![named(function)], native, unknown: true }
 }
 
-/// Removes the frames between the caller's allocation and the recorder: those up to the outermost of the recorder's functions. The
-/// inlined ones have no crate in their names, and their files may be anywhere.
+/// Removes the frames between the caller's allocation and the recorder: all frames up to the outermost function of the
+/// recorder. It goes by position, because the names of inlined functions have no crate, and their files may be
+/// anywhere.
 pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
     let own = frames.iter().rposition(is_recorder).map_or(0, |outermost| outermost + 1);
     let unwinder = frames.iter().skip(own).take_while(|frame| is_unwinder(frame)).count();
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(resolver.unreadable().len(), 2);
     }
 
-    /// The functions of the process that reads a capture are not those of the one that wrote it.
+    /// The functions of the process that reads a capture are not those of the process that wrote it.
     #[test]
     fn an_address_outside_the_objects_of_another_process_has_no_name() {
         let own = a_file_is_opened_once_however_often_it_is_named as fn() as usize as u64 + 1;
@@ -224,7 +226,7 @@ mod tests {
         );
     }
 
-    /// As a hook of a library that was built from sources anywhere.
+    /// As in a hook of a library that was built from sources at any path.
     #[test]
     fn inlined_functions_of_the_recorder_go_with_the_function_that_holds_them() {
         let frame = |function: &str, file: &str| Frame { file: Some(file.into()), ..named(function.into()) };

@@ -1,10 +1,10 @@
-//! Stack filtering: Rust calls, and the call that entered an allocating library.
+//! Stack filtering: keeps Rust calls, and the call that entered an allocating library.
 
 use super::Symbols;
 use crate::attribute::{is_interpreter, is_memtraces, name_of_library};
 use crate::snapshot::{CodeAddress, FRAMES_LEFT_OUT, Frame, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
-/// Builds the stack table, without native frames unless the settings keep them or a stack has no others.
+/// Builds the stack table. Native frames are left out, unless the settings keep them or a stack has no others.
 pub fn with_symbols(
     stacks: &[Vec<u32>],
     symbols: Symbols,
@@ -41,7 +41,7 @@ pub fn with_symbols(
     (Stacks { starts, calls, ..all }, objects)
 }
 
-/// So that their lines are not taken for the program's.
+/// Removes the files and lines of interpreters, so that they are not taken for the program's lines.
 fn forget_lines_of_interpreters(addresses: &[CodeAddress], frames: &mut [Frame], objects: &[LoadedObject]) {
     let path = |address: &CodeAddress| objects.get(address.object? as usize)?.path.as_deref();
     for address in addresses.iter().filter(|address| path(address).is_some_and(is_interpreter)) {
@@ -50,15 +50,16 @@ fn forget_lines_of_interpreters(addresses: &[CodeAddress], frames: &mut [Frame],
     }
 }
 
-/// memtrace's own functions before C's allocator, which have no Rust names, and no files in a stripped library.
+/// True for memtrace's own functions that intercept C's allocator. They have no Rust names, and no files if the library
+/// is stripped.
 fn is_of_preload_library(all: &Stacks, objects: &[LoadedObject], call: u32) -> bool {
     let address = all.addresses.get(call as usize);
     let path = address.and_then(|address| objects.get(address.object? as usize)?.path.as_deref());
     path.and_then(|path| path.rsplit('/').next()).is_some_and(|name| name.starts_with("libmemtrace_preload."))
 }
 
-/// The position of the call that entered an allocating library, if a library allocates. The innermost call outside memtrace
-/// decides whether it does. This call stays among the Rust calls.
+/// The position of the call that entered an allocating library, if a library allocates. The innermost call outside
+/// memtrace decides whether one does. This call is kept together with the Rust calls.
 fn entry_of_library(
     rules: &Rules,
     all: &Stacks,

@@ -15,7 +15,7 @@ pub(super) struct MapInfo {
     resource: u32,
     array: u64,
     subresource: u32,
-    /// Eight numbers of 32 bits for a level; for the tail a layer, and an offset and a size of 64 bits.
+    /// For a level, eight numbers of 32 bits. For the tail, a layer, and an offset and a size of 64 bits.
     part: [u64; 4],
     operation: u32,
     handle_type: u32,

@@ -1,4 +1,4 @@
-//! What many calls do alike.
+//! Steps that many calls have in common.
 
 use super::abi::Out;
 use super::process::{pause, with};

@@ -1,4 +1,4 @@
-//! Copies. The asynchronous ones, too, are complete when they return.
+//! Copies. Asynchronous copies are also complete when they return.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -77,7 +77,7 @@ fn check_contexts(one: u64, other: u64) -> Answer {
     with(|machine| machine.context(one).and(machine.context(other)).map(|_| ()))
 }
 
-/// The address of one end of a copy, with where it must lie.
+/// One end of a copy: its address, and where this must lie.
 #[derive(Clone, Copy)]
 enum CopyEnd {
     Device(u64),
@@ -100,7 +100,7 @@ impl CopyEnd {
     }
 }
 
-/// Writes what kernels might have computed, if what was copied says that they should have.
+/// Writes values that kernels might have computed, if the copied bytes suggest that kernels should have computed them.
 fn write_results(copied: &mut [u8], results: Results) {
     static COPIES: AtomicU64 = AtomicU64::new(0);
     if copied.iter().all(|byte| *byte == 0) {
@@ -122,8 +122,8 @@ fn copy(to: CopyEnd, from: CopyEnd, size: usize) -> Answer {
         Ok(machine.config.results)
     })?;
     if size > 0 {
-        // SAFETY: device ranges lie in live blocks, as checked above; host ranges are the caller's. The lock is not
-        // held: a program that frees memory during a copy is wrong on a GPU, too.
+        // SAFETY: device ranges lie in live blocks, as checked above, and host ranges are the caller's. The lock is not
+        // held; a program that frees memory during a copy is wrong on a GPU, too.
         unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, size) };
     }
     if let (Host(to), true) = (to, results != Results::Zeros) {

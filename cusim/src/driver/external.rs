@@ -62,7 +62,7 @@ driver! {
         address.set_with(|machine| machine.map_buffer(memory, offset, size, context))
     }
 
-    /// The array is ended by `cuMipmappedArrayDestroy`.
+    /// `cuMipmappedArrayDestroy` destroys the array.
     fn cuExternalMemoryGetMappedMipmappedArray(array: Out<u64>, memory: u64, part: Out<LevelsDescription>) {
         let context = current()?;
         let LevelsDescription { offset, descriptor, levels } = part.get()?;

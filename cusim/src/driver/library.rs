@@ -1,4 +1,4 @@
-//! Libraries: modules that belong to no context. The handle of a kernel is that of its function.
+//! Libraries: modules that belong to no context. A kernel and its function have the same handle.
 
 use super::abi::{CallerText, Out};
 use super::module::{check_function, ptx_of, read, text_of};

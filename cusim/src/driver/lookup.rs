@@ -36,7 +36,7 @@ const SINCE: [(&str, i32); 19] = [
     ("cuCtxSynchronize_v2", 13000),
     ("cuEventElapsedTime_v2", 12080),
     ("cuGraphAddNode_v2", 12030),
-    // Newer than this driver.
+    // Functions that are newer than this driver.
     ("cuGraphAddNode_v3", i32::MAX),
     ("cuGraphInstantiate_v2", 11000),
     ("cuMemAdvise_v2", 12020),

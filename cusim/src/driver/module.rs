@@ -102,7 +102,7 @@ driver! {
         start(function, grid, block, own_stream(stream))
     }
 
-    /// The cooperative launch has no `extra`, which is not read.
+    /// A cooperative launch has no `extra`, so it is not read.
     fn cuLaunchKernel(
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, _shared: u32,
         stream: u64, _arguments: usize, _extra: usize,
@@ -140,7 +140,7 @@ pub(super) fn ptx_of(file: &[u8]) -> &[u8] {
     if is_binary(start) { &[] } else { file }
 }
 
-/// Whether it is an ELF file or a fat binary, which has no PTX in plain text.
+/// Whether the data is an ELF file or a fat binary, which has no PTX in plain text.
 fn is_binary(start: [u8; 4]) -> bool {
     start == *b"\x7fELF" || start == 0xBA55_ED50_u32.to_le_bytes()
 }

@@ -79,7 +79,7 @@ const USED_HIGH: u32 = 8;
 
 fn get_attribute(pool: &SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
-        // Whether blocks are reused across streams: always, here.
+        // Whether blocks are reused across streams: always, in the simulator.
         1..=3 => value.cast::<i32>().set(1),
         RELEASE_THRESHOLD => value.set(pool.threshold),
         RESERVED => value.set(pool.counters.reserved),
@@ -90,7 +90,7 @@ fn get_attribute(pool: &SimPool, attribute: u32, value: Out<u64>) -> Answer {
     }
 }
 
-/// The release threshold can be set, and the high-water marks can be reset.
+/// Sets an attribute. The release threshold can be set, and the high-water marks can be reset.
 fn set_attribute(pool: &mut SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
         1..=3 => _ = value.cast::<i32>().get()?,

@@ -10,11 +10,11 @@ use crate::say::give_up;
 use crate::{Config, SimMachine};
 
 static MACHINE: Mutex<Option<SimMachine>> = Mutex::new(None);
-/// Outside of the lock, so that a slow call does not delay others.
+/// The faults are outside of the lock, so that a slow call does not delay others.
 static FAULTS: OnceLock<Faults> = OnceLock::new();
 
 thread_local! {
-    /// How much later the call under way returns.
+    /// How much later the current call returns.
     static LATENESS: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -65,7 +65,7 @@ pub(super) fn pause(call: CallKind) {
     sleep(faults.delay(call));
 }
 
-/// Before a call returns: delays it as the fault script says.
+/// Delays a call before it returns, as the fault script says.
 pub(super) fn linger() {
     sleep(LATENESS.replace(Duration::ZERO));
 }

@@ -23,9 +23,9 @@ pub(super) fn export(handle: u64, size: u64) -> Answer<i32> {
     let start: FileHeader = [MARK, u64::from(std::process::id()), handle];
     // SAFETY: the name ends with a zero byte.
     let file = unsafe { libc::memfd_create(c"memtrace-cusim".as_ptr(), libc::MFD_CLOEXEC) };
-    // SAFETY: a new file; an invalid descriptor is an error.
+    // SAFETY: the file is new; an invalid descriptor is an error.
     let has_length = unsafe { libc::ftruncate(file, size as i64) } == 0;
-    // SAFETY: reads from an array.
+    // SAFETY: it reads from an array that has this size.
     let written = unsafe { libc::pwrite(file, start.as_ptr().cast(), size_of::<FileHeader>(), 0) };
     if has_length && written == size_of::<FileHeader>() as isize { Ok(file) } else { Err(OUT_OF_MEMORY) }
 }
@@ -33,9 +33,9 @@ pub(super) fn export(handle: u64, size: u64) -> Answer<i32> {
 /// Reads a file of any process. Without a header it is memory of the file's length.
 pub(super) fn read(file: i32) -> Answer<SharedFile> {
     let mut start: FileHeader = [0; 3];
-    // SAFETY: writes to an array; an invalid descriptor is an error.
+    // SAFETY: it writes to an array that has this size; an invalid descriptor is an error.
     unsafe { libc::pread(file, start.as_mut_ptr().cast(), size_of::<FileHeader>(), 0) };
-    // SAFETY: moves the position of a file, which nothing uses; an invalid descriptor is an error.
+    // SAFETY: it moves the position of a file, which nothing uses; an invalid descriptor is an error.
     let length = unsafe { libc::lseek(file, 0, libc::SEEK_END) };
     let size = u64::try_from(length).map_err(|_| INVALID_VALUE)?;
     let [mark, process, handle] = start;

@@ -10,7 +10,7 @@ use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct TensorMap {
-    /// Inverted: as in a GPU's, the address is not there to be read.
+    /// The address, inverted. In a GPU's tensor map, too, programs cannot read the address.
     hidden: u64,
     /// The required alignment of the address; 0 in memory that no call has written.
     alignment: u64,

@@ -1,6 +1,6 @@
 //! Per-thread state: a stack of contexts, and a capture mode.
 //!
-//! No destructors, because programs call the driver from the destructors of their own thread-locals.
+//! It has no destructors, because programs call the driver from the destructors of their own thread-locals.
 
 use std::cell::Cell;
 
@@ -57,12 +57,12 @@ pub(super) fn set_mode(mode: u32) -> Answer<u32> {
     if mode > RELAXED { Err(INVALID_VALUE) } else { Ok(MODE.replace(mode)) }
 }
 
-/// What a stream handle means in a program that was built with a per-thread default stream.
+/// The meaning of a stream handle in a program that was built with a per-thread default stream.
 pub(super) fn own_stream(stream: u64) -> u64 {
     if stream == 0 { PER_THREAD } else { stream }
 }
 
 pub(super) fn number() -> u64 {
-    // SAFETY: returns a number.
+    // SAFETY: it only returns a number.
     unsafe { libc::gettid() as u64 }
 }

@@ -146,7 +146,7 @@ fn of_import(machine: &SimMachine, context: u64) -> AllocationProperties {
     AllocationProperties { allocation, handles: shareable::FILE, location, device, of_windows: 0, flags: 0 }
 }
 
-/// Access of the host is not simulated.
+/// Sets access rights. The host's access is not simulated.
 fn set_access(machine: &mut SimMachine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
     if location.kind != LOCATION_DEVICE || !matches!(flags, 0 | 1 | Access::READ_AND_WRITE) {
         return Err(INVALID_VALUE);

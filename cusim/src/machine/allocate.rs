@@ -29,7 +29,7 @@ impl AllocationRequest {
     }
 }
 
-/// The least that a pool grows by, where there is no room for a whole step.
+/// The smallest step of a pool if there is no room for a whole one.
 const LEAST_STEP: u64 = 2 << 20;
 
 fn round_up(bytes: u64, step: u64) -> Answer<u64> {
@@ -40,7 +40,8 @@ impl SimMachine {
     /// Allocates a block and returns its address.
     ///
     /// # Errors
-    /// As the driver: out of memory, a size of 0 (except for pools), no such pool. Also what the fault script demands.
+    /// The driver's: out of memory, a size of 0 (except for pools), no such pool. Also those that the fault script
+    /// demands.
     pub fn allocate(&mut self, request: AllocationRequest) -> Answer<u64> {
         let pool = self.find_pool(&request);
         let answer = pool.and_then(|pool| self.allocate_in(&request, pool));
@@ -100,7 +101,7 @@ impl SimMachine {
         self.place(request, index, taken)
     }
 
-    /// Takes memory that is in no segment.
+    /// Takes memory that belongs to no segment.
     pub(super) fn take_directly(&mut self, index: usize, bytes: u64) -> Answer {
         let device = self.pool_at(index)?.device;
         self.make_room(device, bytes)?;
@@ -117,7 +118,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Fails if the device has not enough free memory, even after its pools have released what they do not use.
+    /// Fails if the device has not enough free memory, even after its pools have released their unused memory.
     pub(super) fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
         if self.memory(device).0 < length {
             self.shrink_pools(device, |_| 0);

@@ -1,7 +1,8 @@
 //! Physical memory that is mapped to tiles of sparse arrays, and to whole arrays with deferred mapping.
 //!
-//! After `cuda.h`, "Maps or unmaps subregions of sparse CUDA arrays and sparse CUDA mipmapped arrays". A tile has 64 KiB, and the
-//! extents that graphics libraries give it (assumed). What is mapped over is unmapped, and so is an array that ends (assumed).
+//! According to `cuda.h`, this "Maps or unmaps subregions of sparse CUDA arrays and sparse CUDA mipmapped arrays". A
+//! tile has 64 KiB, and the extents that graphics libraries give it (assumed). A new mapping unmaps what was mapped
+//! there. The end of an array unmaps its tiles (assumed).
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::own::{MmapVec, mmap_vec};
 
 pub(crate) const TILE: u64 = 64 << 10;
 
-/// The part of an array that an operation is about.
+/// The part of an array that an operation changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TilePart {
     Level { level: u32, layer: u32, offset: [u32; 3], extent: [u32; 3] },
@@ -26,11 +27,11 @@ pub(crate) struct TileOperation {
     pub(crate) has_levels: bool,
     /// Not read for an array with deferred mapping.
     pub(crate) part: Option<TilePart>,
-    /// Handle and offset of what is mapped; `None` unmaps.
+    /// Handle and offset of the memory to map; `None` unmaps.
     pub(crate) memory: Option<(u64, u64)>,
 }
 
-/// A tile of an array, by what it is part of (the tail or a level, and a layer) and its place.
+/// A tile of an array: what it is part of (the tail or a level, and a layer), and its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tile {
     array: u64,
@@ -67,7 +68,7 @@ impl Array {
 }
 
 impl SimMachine {
-    /// Does all operations, or none if one is wrong (assumed).
+    /// Does all operations, or none if one of them is wrong (assumed).
     pub(crate) fn map_tiles(&mut self, operations: &[TileOperation], device: usize, context: u64) -> Answer {
         let mut all = mmap_vec();
         for operation in operations {
@@ -81,7 +82,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// The tiles of an operation. Fails if it is not one that the documentation permits.
+    /// The tiles of an operation. Fails if the documentation does not permit the operation.
     fn tiles(&self, operation: &TileOperation, device: usize) -> Answer<MmapVec<Tile>> {
         let TileOperation { array: handle, has_levels, part, memory } = *operation;
         let array = self.array(handle, has_levels)?;
@@ -144,7 +145,7 @@ impl SimMachine {
         self.drop_if_unused(handle, context)
     }
 
-    /// Unmaps what is mapped to an array.
+    /// Unmaps everything that is mapped to an array.
     pub(super) fn end_tiles_of(&mut self, array: u64, context: u64) {
         while let Some((&tile, _)) = self.tiles.iter().find(|(tile, _)| tile.array == array) {
             let _ = self.set_tile(tile, None, context);
@@ -152,7 +153,7 @@ impl SimMachine {
     }
 }
 
-/// A range of elements in tiles, with which it must begin and end.
+/// A range of elements, in tiles. It must begin and end with a tile.
 fn in_tiles(from: u32, size: u32, tile: u64, whole: u64) -> Answer<Range<u64>> {
     let (from, size) = (u64::from(from), u64::from(size));
     let fits = size > 0 && from + size <= whole.next_multiple_of(tile);

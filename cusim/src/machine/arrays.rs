@@ -15,9 +15,9 @@ pub(crate) struct Array {
     pub(crate) size: u64,
     device: usize,
     context: u64,
-    /// The mipmapped array that this is a level of, and the level.
+    /// The mipmapped array to which this level belongs, and the level.
     pub(super) part_of: Option<(u64, u32)>,
-    /// It lies in imported memory, and takes none of its own.
+    /// The array lies in imported memory, and takes none of its own.
     is_imported: bool,
 }
 
@@ -32,7 +32,8 @@ impl Array {
 }
 
 impl SimMachine {
-    /// `levels` is 0 for an array without mipmaps. Sizes are not checked in imported memory: they are not documented.
+    /// Creates an array. `levels` is 0 for an array without mipmaps. Sizes in imported memory are not checked, because
+    /// they are not documented.
     pub(crate) fn create_array(
         &mut self,
         descriptor: Descriptor,
@@ -82,7 +83,7 @@ impl SimMachine {
         Ok(self.keep_array(Array { descriptor, levels: 0, size, part_of, ..whole }))
     }
 
-    /// A level cannot be destroyed by itself (assumed).
+    /// Destroys an array. A level cannot be destroyed by itself (assumed).
     pub(crate) fn destroy_array(&mut self, handle: u64, has_levels: bool, context: u64) -> Answer {
         let array = self.array(handle, has_levels)?;
         if array.part_of.is_some() {

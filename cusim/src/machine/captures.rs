@@ -59,20 +59,20 @@ impl SimMachine {
         }
     }
 
-    /// Adds a node if the stream is captured. Returns whether it is, and so whether the call must not be executed.
+    /// Adds a node if the stream is being captured. Returns whether it is; such a call must not be executed.
     pub(crate) fn captures(&mut self, stream: u64, kind: u32) -> Answer<bool> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
         self.add_node(graph, kind, 0)?;
         Ok(true)
     }
 
-    /// As [`Self::captures`], for an allocation; returns its address.
+    /// Like [`Self::captures`], for an allocation; returns its address.
     pub(crate) fn captures_allocation(&mut self, stream: u64, device: usize, size: u64) -> Answer<Option<u64>> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(None) };
         self.add_allocation(graph, device, size).map(|(_, address)| Some(address))
     }
 
-    /// As [`Self::captures`], for a free.
+    /// Like [`Self::captures`], for a free.
     pub(crate) fn captures_free(&mut self, stream: u64, address: u64) -> Answer<bool> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
         self.add_free(graph, address)?;

@@ -56,7 +56,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Frees what belongs to the primary context, which keeps its references.
+    /// Frees everything in the primary context, which keeps its references.
     pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
         let handle = self.primary(device)?.handle;
         self.end_context(handle);

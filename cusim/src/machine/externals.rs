@@ -31,7 +31,7 @@ impl SimMachine {
         })
     }
 
-    /// Its buffers stay until they are freed.
+    /// Destroys external memory. Its buffers stay until they are freed.
     pub(crate) fn destroy_external(&mut self, handle: u64, context: u64) -> Answer {
         let external = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
         let check = self.script.check(CallKind::Free, 0);

@@ -9,7 +9,7 @@ pub(crate) struct Descriptor {
     pub(crate) width: u64,
     /// 0 for one row.
     pub(crate) height: u64,
-    /// 0 for one plane. For layered arrays the number of layers.
+    /// 0 for one plane. For layered arrays, the number of layers.
     pub(crate) depth: u64,
     pub(crate) format: u32,
     pub(crate) channels: u32,
@@ -23,7 +23,7 @@ const SPARSE: u32 = 0x40;
 const DEFERRED_MAPPING: u32 = 0x80;
 
 impl Descriptor {
-    /// Whether memory is mapped to it later.
+    /// Whether memory is mapped to the array later.
     pub(crate) fn has_no_memory(&self) -> bool {
         self.flags & (SPARSE | DEFERRED_MAPPING) != 0
     }

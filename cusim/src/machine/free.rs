@@ -20,12 +20,12 @@ impl SimMachine {
         self.free_if(check, address, (context, stream), false)
     }
 
-    /// A free that is not a call, and not subject to the fault script.
+    /// A free that is no call of the program, so the fault script does not apply.
     pub(super) fn free_now(&mut self, address: u64, context: u64, stream: u64) -> Answer {
         self.free_if(Ok(()), address, (context, stream), false)
     }
 
-    /// Frees unless `check` is an error. `is_close` permits what only closing a handle may free.
+    /// Frees unless `check` is an error. `is_close` also permits blocks that only closing a handle may free.
     pub(super) fn free_if(
         &mut self,
         check: Answer,
@@ -80,7 +80,7 @@ impl SimMachine {
         self.devices.iter().position(|device| device.contains(address))
     }
 
-    /// The device that owns an address. Within the range of pools the address need not be live.
+    /// The device that owns an address. Within the address range of pools, the address need not be live.
     pub(crate) fn device_of(&self, address: u64) -> Option<usize> {
         self.span_of(address).or_else(|| self.outside_around(address).map(|found| found.device))
     }
@@ -92,8 +92,7 @@ impl SimMachine {
         self.devices.get(device)?.block_around(address).map(|(block, _)| *block)
     }
 
-    /// The segment of a live block: base, length, handle of the pool. A range outside of the pools is a segment of its
-    /// own.
+    /// The segment of a live block: base, length, handle of the pool. A range outside of the pools is its own segment.
     pub(crate) fn segment_around(&self, address: u64) -> Option<(u64, u64, u64)> {
         let Some(device) = self.span_of(address) else {
             return self.outside_around(address).map(|found| (found.block.address, found.block.taken, 0));
@@ -104,7 +103,7 @@ impl SimMachine {
         Some((segment.base, segment.length, pool))
     }
 
-    /// Fails unless a range can be read or written: it is within a live block, or does not belong to a device.
+    /// Fails unless a range can be read or written: it must lie within a live block, or belong to no device.
     pub(crate) fn check_range(&self, address: u64, length: u64) -> Answer {
         if length == 0 {
             return Ok(());

@@ -32,7 +32,7 @@ pub(crate) struct Graph {
     pub(crate) nodes: MmapVec<GraphNode>,
     /// The handles of the nodes, in an array that programs read.
     pub(crate) handles: MmapVec<u64>,
-    /// The graph that took it over.
+    /// The graph that took this graph over.
     parent: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl SimMachine {
         self.graph(handle).and_then(|graph| if graph.parent.is_none() { Ok(graph) } else { Err(INVALID_VALUE) })
     }
 
-    /// Memory that launches left allocated stays.
+    /// Destroys a graph. Memory that launches left allocated stays.
     pub(crate) fn destroy_graph(&mut self, handle: u64) -> Answer {
         self.own_graph(handle)?;
         let graph = self.graphs.remove(&handle).ok_or(INVALID_VALUE)?;
@@ -89,8 +89,8 @@ impl SimMachine {
         if self.has_memory(child)? { Err(INVALID_VALUE) } else { self.add_node(graph, node_type::GRAPH, 0) }
     }
 
-    /// Adds a node that takes a graph over, with its memory nodes: they run where the node is, and their memory is the
-    /// parent's. The child's handle is the parent's, too.
+    /// Adds a node that takes a graph over, with its memory nodes. These run where the node is, and their memory
+    /// belongs to the parent, as does the child's handle.
     pub(crate) fn add_child(&mut self, graph: u64, child: u64) -> Answer<u64> {
         self.graph(graph)?;
         self.own_graph(child)?;
@@ -109,7 +109,7 @@ impl SimMachine {
         Ok(node)
     }
 
-    /// A graph with memory nodes cannot be cloned.
+    /// Clones a graph. A graph with memory nodes cannot be cloned.
     pub(crate) fn clone_graph(&mut self, handle: u64) -> Answer<u64> {
         if self.has_memory(handle)? {
             return Err(INVALID_VALUE);
@@ -155,7 +155,7 @@ impl SimMachine {
             return Err(INVALID_VALUE);
         }
         let memory = self.graph_memory.get_mut(&address).ok_or(INVALID_VALUE)?;
-        // Memory is freed either by the graph that allocates it or by others.
+        // Memory must be freed either by the graph that allocates it or by others, not by both.
         if memory.freed_by.is_some_and(|other| (other == memory.owner) != (graph == memory.owner)) {
             return Err(INVALID_VALUE);
         }

@@ -30,7 +30,7 @@ const AUTO_FREE_ON_LAUNCH: u64 = 1;
 const ALL_FLAGS: u64 = 15;
 const DEVICE_LAUNCH: u64 = 4;
 
-/// Memory that a launch needs of a device in addition to what is in use.
+/// Memory that a launch needs on a device in addition to the memory in use.
 #[derive(Clone, Copy, Default)]
 struct Need {
     now: i64,
@@ -40,7 +40,7 @@ struct Need {
 }
 
 impl SimMachine {
-    /// A graph with memory nodes has at most one executable graph at a time.
+    /// Makes an executable graph. A graph with memory nodes has at most one at a time.
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
         let is_wrong = flags & !ALL_FLAGS != 0 || flags & AUTO_FREE_ON_LAUNCH != 0 && flags & DEVICE_LAUNCH != 0;
         let mut others = self.executables.values();
@@ -68,8 +68,8 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Runs the nodes in the order in which they were added. A launch that is out of memory only frees what the
-    /// previous one left (assumed).
+    /// Runs the nodes in the order in which they were added. A launch that runs out of memory only frees what the
+    /// previous launch left (assumed).
     ///
     /// Physical memory is taken at the launch (assumed; a GPU may take it when the graph is uploaded).
     pub(crate) fn launch(&mut self, handle: u64, context: u64, stream: u64) -> Answer {
@@ -100,7 +100,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Frees what an earlier launch left allocated; fails if the graph does not permit that.
+    /// Frees what an earlier launch left allocated; fails if the graph does not permit this.
     fn free_what_is_left(&mut self, executable: &Executable, context: u64, stream: u64) -> Answer {
         for node in executable.nodes.iter().filter(|node| node.kind == node_type::ALLOCATE) {
             if self.outside_at(node.address).is_none() {
@@ -114,7 +114,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// What the nodes need of each device. Fails if a node frees memory that is not live.
+    /// What the nodes need on each device. Fails if a node frees memory that is not live.
     fn needs(&mut self, nodes: &[GraphNode], caller: (u64, u64)) -> Answer<[Need; MAX_DEVICES]> {
         let mut needs = [Need::default(); MAX_DEVICES];
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.address != 0) {

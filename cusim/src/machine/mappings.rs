@@ -30,7 +30,7 @@ impl SimMachine {
         Ok(address)
     }
 
-    /// Addresses with mappings cannot be freed (assumed).
+    /// Frees addresses. This fails if they have mappings (assumed).
     pub(crate) fn free_addresses(&mut self, address: u64, size: u64) -> Answer {
         let is_it = |found: &Reservation| found.span.base == address && found.size == size;
         let index = self.reservations.iter().position(is_it).ok_or(INVALID_VALUE)?;

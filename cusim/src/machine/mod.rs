@@ -57,7 +57,7 @@ pub struct SimMachine {
     script: Script,
     history: History,
     devices: MmapVec<SimDevice>,
-    /// First those of each device, as [`pool_index`] numbers them, then those that programs created.
+    /// First the pools of each device, as [`pool_index`] numbers them, then those that programs created.
     pools: MmapVec<SimPool>,
     /// For each device, the index of the pool that `cuMemAllocAsync` uses.
     current_pools: MmapVec<usize>,
@@ -66,7 +66,7 @@ pub struct SimMachine {
     pub(crate) events: MmapMap<u64, SimEvent>,
     pub(crate) modules: MmapMap<u64, SimModule>,
     pub(crate) functions: MmapMap<u64, KernelFunction>,
-    /// By function; names stay where they are, because programs read them.
+    /// Kernels' names, by function. They stay at their addresses, because programs read them.
     kernel_names: MmapMap<u64, MmapVec<u8>>,
     pub(crate) graphs: MmapMap<u64, Graph>,
     executables: MmapMap<u64, Executable>,
@@ -205,7 +205,8 @@ impl SimMachine {
         (capacity.saturating_sub(self.taken(device)), capacity)
     }
 
-    /// Free bytes and all bytes as `cuMemGetInfo` says them: an integrated GPU's driver counts the page cache as used (assumed).
+    /// Free bytes and all bytes as `cuMemGetInfo` reports them. An integrated GPU's driver counts the page cache as
+    /// used (assumed).
     #[must_use]
     pub fn memory_info(&self, device: usize) -> (u64, u64) {
         let (free, all) = self.memory(device);
@@ -213,7 +214,7 @@ impl SimMachine {
         (free.saturating_sub(if self.config.integrated { page_cache() } else { 0 }), all)
     }
 
-    /// Bytes of the device that are not free: of pools, other allocations, contexts, modules and other processes.
+    /// Bytes of the device that are not free: those of pools, other allocations, contexts, modules and other processes.
     #[must_use]
     pub fn taken(&self, device: usize) -> u64 {
         let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.on_device);
@@ -229,8 +230,8 @@ impl SimMachine {
         contexts.count() as u64 * self.config.context + modules.count() as u64 * self.config.module
     }
 
-    /// Allocates something that is not a block of a pool: asks the fault script, runs `take`, which returns an address
-    /// or a handle, and logs the event.
+    /// Allocates something that is not a block of a pool. It asks the fault script, runs `take`, which returns an
+    /// address or a handle, and logs the event.
     fn allocate_logged(
         &mut self,
         record: HistoryRecord,

@@ -1,4 +1,4 @@
-//! Modules and kernel functions: only names and the sizes of parameters, because no kernel runs.
+//! Modules and kernel functions. They have only names and the sizes of parameters, because no kernel runs.
 
 use super::SimMachine;
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
@@ -8,7 +8,7 @@ use crate::own::{MmapVec, mmap_vec};
 pub(crate) struct SimModule {
     /// 0 for a library, which belongs to no context.
     context: u64,
-    /// The device whose memory it takes.
+    /// The device whose memory the module takes.
     pub(crate) device: Option<usize>,
     /// The context that was current when it was loaded.
     loaded_in: u64,
@@ -16,7 +16,8 @@ pub(crate) struct SimModule {
     kernels: MmapVec<SimKernel>,
     /// Sizes of the parameters of all kernels.
     sizes: MmapVec<usize>,
-    /// Other names are accepted, too: it has no PTX, or PTX of the stand-in compiler, which may miss kernels.
+    /// Other names are accepted, too, because the module has no PTX, or PTX of the stand-in compiler, which may miss
+    /// kernels.
     is_open: bool,
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct SimModule {
 struct SimKernel {
     /// A hash of its name.
     name: u64,
-    /// Its parameters, as a range of the module's sizes; not known if it is `None`.
+    /// Its parameters, as a range of the module's sizes; `None` if they are not known.
     parameters: Option<(usize, usize)>,
 }
 
@@ -36,9 +37,9 @@ pub(crate) struct KernelFunction {
 }
 
 impl SimMachine {
-    /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted. A library is of no context (0), and
-    /// outlives them. It takes memory of the device of the one that it is loaded in, if there is one (assumed; a GPU loads
-    /// it into each context that uses it).
+    /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted. A library belongs to no
+    /// context (0) and outlives contexts. It takes memory of the device of the context in which it is loaded, if there
+    /// is one (assumed; a GPU loads it into each context that uses it).
     pub(crate) fn load_module(&mut self, context: u64, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
         let device = self.context(loaded_in).ok().map(|context| context.device);
         if let Some(device) = device {
@@ -51,7 +52,7 @@ impl SimMachine {
         Ok(handle)
     }
 
-    /// Unloads the modules of a context. Libraries stay, but take no memory any more.
+    /// Unloads the modules of a context. Libraries stay, but no longer take memory.
     pub(super) fn end_modules_of(&mut self, context: u64) {
         self.modules.retain(|_, module| module.context != context);
         for library in self.modules.values_mut().filter(|module| module.loaded_in == context) {
@@ -90,7 +91,8 @@ impl SimMachine {
         Ok(self.kernel_names.get(&function).ok_or(INVALID_HANDLE)?.as_ptr() as u64)
     }
 
-    /// Offset and size of a kernel's parameter, in bytes. What has no PTX has no known parameters (a GPU knows them).
+    /// Offset and size of a kernel's parameter, in bytes. A module without PTX has no known parameters (a GPU knows
+    /// them).
     pub(crate) fn parameter(&self, function: u64, index: usize) -> Answer<(usize, usize)> {
         let KernelFunction { module, name, .. } = *self.functions.get(&function).ok_or(INVALID_HANDLE)?;
         let module = self.modules.get(&module).ok_or(INVALID_HANDLE)?;

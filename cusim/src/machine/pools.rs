@@ -37,7 +37,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// `handles` are the handle types that it can be exported as.
+    /// Creates a pool. `handles` are the handle types as which it can be exported.
     pub(crate) fn create_pool(&mut self, device: usize, handles: u32, is_imported: bool) -> u64 {
         let handle = self.new_handle();
         let mut pool = SimPool::stream_ordered(device, handle);
@@ -46,8 +46,8 @@ impl SimMachine {
         handle
     }
 
-    /// The handle becomes invalid, but live blocks can still be freed. The default pool replaces it as the current
-    /// pool.
+    /// Destroys a pool. Its handle becomes invalid, but live blocks can still be freed. If it was the current pool, the
+    /// default pool replaces it.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let index = self.pool(handle)?;
         if index < self.devices.len() * POOLS_OF_A_DEVICE {
@@ -72,7 +72,7 @@ impl SimMachine {
         }
     }
 
-    /// What a synchronization does: pools release what they do not use, down to their thresholds.
+    /// The effect of a synchronization: pools release their unused memory, down to their thresholds.
     pub fn synchronise(&mut self, device: usize) {
         self.shrink_pools(device, |pool| pool.threshold);
     }

@@ -1,5 +1,5 @@
-//! Property test: for random programs with graphs, virtual memory and arrays, counters and log equal those of a naive
-//! model.
+//! Property test: for random programs with graphs, virtual memory and arrays, the counters and the log equal those of a
+//! naive model.
 
 use std::collections::BTreeMap;
 
@@ -39,12 +39,12 @@ enum ModelStep {
 struct ModelGraph {
     handle: u64,
     executable: u64,
-    /// Address, size, whether the graph frees it.
+    /// Address, size, and whether the graph frees the block.
     blocks: Vec<(u64, u64, bool)>,
     frees_on_launch: bool,
 }
 
-/// A handle's size, how often it can be released, where it is mapped.
+/// A handle's size, how often it can be released, and where it is mapped.
 struct ModelHandle {
     size: u64,
     references: u32,
@@ -54,7 +54,7 @@ struct ModelHandle {
 #[derive(Default)]
 struct Model {
     graphs: Vec<ModelGraph>,
-    /// What launches left: address to size.
+    /// What launches left allocated: address to size.
     left: BTreeMap<u64, u64>,
     handles: BTreeMap<u64, ModelHandle>,
     arrays: BTreeMap<u64, u64>,
@@ -141,7 +141,7 @@ fn launch(machine: &mut SimMachine, model: &mut Model, which: usize) {
     check_refused(machine, model, answer, needed);
 }
 
-/// Memory is refused only if there is too little, counting what graphs have reserved and do not use.
+/// A request is refused only if there is too little memory, including what graphs have reserved and do not use.
 fn check_refused<T: std::fmt::Debug>(machine: &SimMachine, model: &Model, answer: Answer<T>, needed: u64) {
     assert_eq!(answer.map(|_| ()), Err(OUT_OF_MEMORY));
     let spare = machine.counters(0, BlockKind::Graph).reserved - used(model).next_multiple_of(2 * MIB);
@@ -222,7 +222,7 @@ fn check(machine: &SimMachine, model: &Model) {
     assert!(machine.taken(0) <= MEMORY);
 }
 
-/// What is live by the log: kind and address to size.
+/// The live blocks according to the log: kind and address to size.
 fn replay(machine: &SimMachine) -> BTreeMap<(u32, u64), u64> {
     let mut live = BTreeMap::new();
     for record in machine.history().records().iter().filter(|record| record.result == 0) {

@@ -18,7 +18,7 @@ pub(crate) struct SimStream {
 pub(crate) struct SimCapture {
     pub(crate) mode: u32,
     pub(crate) thread: u64,
-    /// A call that is not allowed during a capture invalidated it.
+    /// The capture was invalidated by a call that is not allowed during a capture.
     pub(crate) is_broken: bool,
     pub(crate) graph: u64,
     pub(crate) owns_graph: bool,
@@ -39,7 +39,7 @@ pub(crate) const PER_THREAD: u64 = 2;
 
 /// The key of a stream: its handle, with the thread for the per-thread default stream.
 pub(super) fn key(stream: u64) -> u64 {
-    // SAFETY: returns a number.
+    // SAFETY: it only returns a number.
     let thread = || unsafe { libc::gettid() as u64 };
     if stream == PER_THREAD { PER_THREAD | thread() << 8 } else { stream }
 }

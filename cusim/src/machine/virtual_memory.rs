@@ -11,7 +11,7 @@ use crate::history::{BlockKind, HistoryRecord, Op};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocationProperties {
     pub(crate) allocation: u32,
-    /// Handle types that it can be exported as.
+    /// Handle types as which it can be exported.
     pub(crate) handles: u32,
     pub(crate) location: u32,
     pub(crate) device: i32,
@@ -20,7 +20,7 @@ pub(crate) struct AllocationProperties {
 }
 
 impl AllocationProperties {
-    /// `CU_MEM_CREATE_USAGE_TILE_POOL`, in the 16 bits from the third byte on.
+    /// `CU_MEM_CREATE_USAGE_TILE_POOL`, in the 16 bits that begin with the third byte.
     pub(super) fn is_tile_pool(&self) -> bool {
         self.flags >> 16 & 1 != 0
     }
@@ -52,7 +52,8 @@ impl VirtualMemory {
 }
 
 impl SimMachine {
-    /// `Virtual`, or `Imported`: memory of another process, which takes no memory of the device.
+    /// Creates memory of the kind `Virtual`, or `Imported`: memory of another process, which takes no memory of the
+    /// device.
     pub(crate) fn create_virtual(
         &mut self,
         kind: BlockKind,
@@ -81,7 +82,7 @@ impl SimMachine {
         self.virtuals.get(&handle).filter(|memory| memory.references > 0).copied().ok_or(INVALID_VALUE)
     }
 
-    /// Adds a reference, also to memory that is only mapped.
+    /// Adds a reference, also to memory that only has mappings.
     pub(crate) fn retain_virtual(&mut self, handle: u64) -> Answer<u64> {
         self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.references += 1;
         Ok(handle)

@@ -5,11 +5,11 @@ use crate::own::{MmapVec, mmap_vec};
 /// A pool's bytes, as the driver's attributes report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounters {
-    /// In live blocks, each rounded up.
+    /// Bytes in live blocks, each rounded up.
     pub used: u64,
     /// The high-water mark of `used` since the last reset.
     pub used_high: u64,
-    /// In segments.
+    /// Bytes in segments.
     pub reserved: u64,
     /// The high-water mark of `reserved` since the last reset.
     pub reserved_high: u64,
@@ -20,7 +20,7 @@ pub(crate) struct SimPool {
     pub(crate) device: usize,
     /// 0 once the pool is destroyed.
     pub(crate) handle: u64,
-    /// Handle types that it can be exported as.
+    /// Handle types as which it can be exported.
     pub(crate) handles: u32,
     /// The pool belongs to another process; nothing can be allocated from it.
     pub(crate) is_imported: bool,
@@ -28,14 +28,14 @@ pub(crate) struct SimPool {
     pub(crate) grain: u64,
     /// Segments are multiples of this.
     pub(crate) step: u64,
-    /// Whether its memory is the device's; managed memory is not.
+    /// Whether its memory is the device's, unlike managed memory.
     pub(crate) on_device: bool,
-    /// The release threshold: what a synchronization leaves reserved.
+    /// The release threshold: the bytes that a synchronization leaves reserved.
     pub(crate) threshold: u64,
     /// Where the search for a gap continues (next fit).
     pub(crate) cursor: u64,
     pub(crate) counters: PoolCounters,
-    /// Addresses and sizes of freed blocks, the last one last; only if addresses are reused at once.
+    /// Addresses and sizes of freed blocks, the most recent one last; only if addresses are reused at once.
     freed: MmapVec<(u64, u64)>,
 }
 

@@ -1,9 +1,9 @@
-//! Reserved address ranges. They take host memory only where they are touched, and none for what is released.
+//! Reserved address ranges. They take host memory only where they are touched, and released parts take none.
 
 use crate::config::Fill;
 use crate::own::{PAGE, map};
 
-/// An address range, accessible where a segment is.
+/// An address range. It is accessible where there is a segment.
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) base: u64,
@@ -11,7 +11,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Reserves at least `length` addresses; `None` if the process has not enough. `align` is a power of two or 0.
+    /// Reserves at least `length` addresses; `None` if the process does not have enough. `align` is a power of two or
+    /// 0.
     pub(crate) fn reserve(length: u64, align: u64) -> Option<Self> {
         let align = usize::try_from(align).ok()?.max(ALIGN);
         let length = usize::try_from(length).ok()?.checked_next_multiple_of(ALIGN)?;
@@ -19,8 +20,8 @@ impl Span {
         let base = start.next_multiple_of(align);
         unmap(start, base - start);
         unmap(base + length, start + align - base);
-        // Without huge pages one touched byte takes 4 KiB of host memory, not 2 MiB. SAFETY: the mapping was made just
-        // now.
+        // Without huge pages, one touched byte takes 4 KiB of host memory, not 2 MiB.
+        // SAFETY: the mapping was made just now.
         unsafe { libc::madvise(base as *mut _, length, libc::MADV_NOHUGEPAGE) };
         Some(Self { base: base as u64, length: length as u64 })
     }
@@ -81,7 +82,7 @@ fn unmap(start: usize, length: usize) {
 }
 
 fn discard(address: u64, length: u64) {
-    // SAFETY: whole pages of a private mapping, without live blocks.
+    // SAFETY: the callers pass whole pages of a private mapping, without live blocks.
     unsafe { libc::madvise(address as *mut _, length as usize, libc::MADV_DONTNEED) };
 }
 
@@ -95,7 +96,7 @@ fn scramble(address: u64, length: u64, seed: u64) {
     let mut state = seed | 1;
     for at in (address..address + length / 8 * 8).step_by(8) {
         state = state.wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(17);
-        // SAFETY: within an accessible segment, and aligned: blocks start at multiples of 256.
+        // SAFETY: the address is within an accessible segment. It is aligned, because blocks start at multiples of 256.
         unsafe { (at as *mut u64).write(state) };
     }
 }

@@ -1,5 +1,5 @@
-//! Ways to waste memory with candle 0.11.1, and memtrace's report of each, beside the same work without the waste.
-//! docs/findings.md explains them; this prints the reports:
+//! Ways to waste memory with candle 0.11.1. For each, memtrace's report is compared with that of the same work without
+//! the waste. docs/findings.md explains them; this command prints the reports:
 //!
 //! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
 
@@ -24,14 +24,14 @@ mod llama;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// One test at a time: a recording also contains allocations of other threads.
+/// Only one test runs at a time, because a recording also contains allocations of other threads.
 static TESTS: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     TESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program and takes a snapshot while its result is alive; prints the report.
+/// Runs a program, takes a snapshot while the program's result is alive, and prints the report.
 fn recorded<T>(title: &str, program: impl FnOnce() -> Result<T>) -> (Snapshot, T) {
     let session = memtrace::start().unwrap();
     let kept = program().unwrap();
@@ -44,7 +44,7 @@ fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(memtrace::Device::Cpu).unwrap()
 }
 
-/// Kinds of the report's findings.
+/// The kinds of the report's findings.
 fn findings(snapshot: &Snapshot) -> Vec<&'static str> {
     memtrace::report::findings(&DeviceView::of(snapshot, cpu(snapshot)))
         .iter()
@@ -94,7 +94,7 @@ fn gradients_keep_the_graph_until_they_are_detached() {
     // The loss is dropped, but the gradient of the last layer's weights keeps that layer's input: two products and
     // their relu.
     let is_forward = |snapshot: &Snapshot, block: &Block| snapshot.context_path(block.context) == "forward";
-    // Only whole tensors: on first use, rayon allocates memory of its own.
+    // Only whole tensors count, because rayon allocates memory of its own on first use.
     let tensors = |snapshot: &Snapshot| {
         let live = cpu(snapshot).live.iter().filter(|block| block.size == SQUARE && is_forward(snapshot, block));
         live.map(|block| block.size).sum::<u64>()
@@ -172,13 +172,13 @@ fn cumsum_makes_a_square_matrix() {
     let matrix = (LENGTH * LENGTH * 4) as u64;
     let peak = |snapshot: &Snapshot| cpu(snapshot).peak.bytes - cpu(snapshot).peak.not_recorded;
     assert!(peak(&kept) >= matrix && peak(&cured) < matrix / 4, "{} {}", peak(&kept), peak(&cured));
-    // The parts are collected, so they may count as growth where the buffers of the product are small.
+    // The parts are collected, so they may count as growth if the buffers of the product are small.
     assert_eq!((findings(&kept), findings(&cured).contains(&"square")), (vec!["square"], false));
 }
 
 // ---- AdamW's step ----
 
-/// The largest transient of two steps, in sizes of the largest parameter, the findings, and the first parameter.
+/// The largest transient of two steps, in sizes of the largest parameter; the findings; and the first parameter.
 fn two_steps(
     title: &str,
     step: &mut dyn FnMut(&GradStore) -> Result<()>,
@@ -231,7 +231,7 @@ fn a_step_of_adamw_takes_14_times_the_largest_parameter() {
 // ---- weights that are variables ----
 
 const LAYERS: usize = 2;
-// Enough that what the caches keep is well over a tenth of the peak, whatever the buffers of matrix kernels take here.
+// Enough tokens that the caches hold well over a tenth of the peak, whatever the buffers of matrix kernels take.
 const TOKENS: usize = 64;
 
 /// Reads four tokens, generates `TOKENS`, and keeps model and cache.
@@ -243,7 +243,7 @@ fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
     Ok(model)
 }
 
-/// Number and bytes of live blocks that an operation created by concatenation.
+/// The number and bytes of live blocks that an operation created by concatenation.
 fn joined(snapshot: &Snapshot) -> (usize, u64) {
     let attribution = attribute::Attribution::new(snapshot);
     let by_cat = |stack| attribute::operator(&attribution, stack).is_some_and(|operator| operator.root == "cat");
@@ -263,7 +263,7 @@ fn a_kv_cache_of_variables_keeps_each_earlier_one() {
     // A key and a value per layer, of 64 values per token.
     let cache = |tokens: usize| (64 * 4 * tokens) as u64;
     assert_eq!(joined(&plain), (2 * LAYERS, 2 * LAYERS as u64 * cache(4 + TOKENS)));
-    // The values' caches of all lengths; the keys pass through an operation without a backward pass.
+    // The values' caches of all lengths. The keys pass through an operation without a backward pass.
     let lengths: u64 = (1..=TOKENS).map(|made| cache(4 + made)).sum();
     let layers = LAYERS as u64;
     assert_eq!(joined(&leaking), (LAYERS * (TOKENS + 1), layers * (cache(4 + TOKENS) + lengths)));

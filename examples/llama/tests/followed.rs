@@ -1,7 +1,8 @@
-//! Programs as people write them, and each with the advice of its finding followed, written from docs/findings.md before any of them was run:
-//! what the finding promises, and what following it saves.
+//! Programs as people write them, and the same programs with the advice of their finding followed. They show what the
+//! finding promises, and what following it saves. They were written from docs/findings.md before any of them was run.
 //!
-//! `cargo test -p llama-example --test followed -- --nocapture`; `MEMTRACE_CASES=1` runs ten programs of each kind that is certain.
+//! `cargo test -p llama-example --test followed -- --nocapture` prints the results. With `MEMTRACE_CASES=1`, ten
+//! programs of each kind that is certain run.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -32,13 +33,13 @@ const CPU: &Device = &Device::Cpu;
 /// What a program still holds when the snapshot is taken.
 type Kept = Box<dyn Any>;
 
-/// The kind of a program of which nothing can be promised.
+/// The kind of a program for which no finding can be promised.
 const NOTHING: &str = "nothing";
 
 /// A program of a kind that is certain.
 type Sample = Box<dyn Fn(bool) -> Result<Kept>>;
 
-/// A name, the kind of its finding, and the program: as it is written, or cured.
+/// A name, the kind of the program's finding, and the program: as written, or cured.
 type Program = (&'static str, &'static str, fn(cured: bool) -> Result<Kept>);
 
 fn nothing() -> Result<Kept> {
@@ -64,7 +65,7 @@ impl Net {
         x.matmul(&self.weights[0])?.affine(1., 0.1)?.tanh()?.matmul(&self.weights[1])?.tanh()
     }
 
-    /// The same with weights that are no variables.
+    /// The same forward pass, with weights that are no variables.
     fn infer(&self, x: &Tensor) -> Result<Tensor> {
         let weights = self.weights.each_ref().map(Var::as_detached_tensor);
         x.matmul(&weights[0])?.affine(1., 0.1)?.tanh()?.matmul(&weights[1])?.tanh()
@@ -75,8 +76,9 @@ impl Net {
     }
 }
 
-/// Runs the test in a process of its own, where a product of matrices has the buffer of one thread: with those of many, what a
-/// program wastes is a small part of its peak. What the first product sets up is there before.
+/// Runs the test in a process of its own, in which a product of matrices uses the buffer of one thread. With the
+/// buffers of many threads, what a program wastes would be a small part of its peak. A first product runs before the
+/// test, so its setup does not count.
 fn in_one_thread(test: impl FnOnce()) {
     let body = || {
         Net::new(64).and_then(|net| net.forward(&randn(64, 64)?)).expect("candle works");
@@ -101,13 +103,13 @@ fn recorded(program: impl Fn(bool) -> Result<Kept>, cured: bool) -> Recorded {
     Recorded { peak: device.peak.bytes, at_end, found: memtrace::report::findings(&DeviceView::of(&snapshot, device)) }
 }
 
-/// The peak that the advice predicts.
+/// The peak that the finding's advice predicts.
 fn predicted(finding: &Finding) -> Option<u64> {
     let bytes = |line: &String| line.strip_suffix(" bytes.")?.rsplit_once(": ")?.1.replace(',', "").parse().ok();
     finding.advice.iter().find_map(bytes)
 }
 
-/// The bytes that a finding promises: the peak less the one that it predicts, or else its cost.
+/// The bytes that a finding promises: the peak minus the predicted peak, or else the finding's cost.
 fn promised(finding: &Finding, peak: u64) -> Option<u64> {
     match (finding.cost, predicted(finding)) {
         (_, Some(predicted)) => peak.checked_sub(predicted),
@@ -120,7 +122,7 @@ fn kinds(of: &Recorded) -> Vec<&'static str> {
     of.found.iter().map(|finding| finding.kind.word()).collect()
 }
 
-/// The bytes that the cure saves of what a finding is about.
+/// The bytes that the cure saves, measured by the finding's kind of cost.
 fn saved(cost: Cost, [written, cured]: [&Recorded; 2]) -> u64 {
     match cost {
         Cost::AtEnd(_) => written.at_end.saturating_sub(cured.at_end),
@@ -128,7 +130,8 @@ fn saved(cost: Cost, [written, cured]: [&Recorded; 2]) -> u64 {
     }
 }
 
-/// Runs a program as it is written and cured, and prints its row. What is wrong with its findings; nothing if they deliver.
+/// Runs a program as written and cured, and prints its row. Returns what is wrong with its findings; `None` if they
+/// deliver.
 fn followed((name, kind, program): Program) -> Option<String> {
     let [written, cured] = [false, true].map(|cured| recorded(program, cured));
     let (both, peak) = ([&written, &cured], written.peak);

@@ -1,5 +1,5 @@
-//! Programs whose memory accumulates, and programs whose memory does not, written from the definition in docs/findings.md before the
-//! finding was run on them. Each has dropped everything when the snapshot is taken.
+//! Programs whose memory accumulates, and programs whose memory does not. They were written from the definition in
+//! docs/findings.md before the finding was run on them. Each has dropped everything when the snapshot is taken.
 //!
 //! `cargo test -p llama-example --test growth -- --nocapture`
 
@@ -20,7 +20,7 @@ const CPU: &Device = &Device::Cpu;
 
 type Program = (&'static str, fn() -> Result<()>);
 
-/// The line of the finding is the one that ends in `// <- NAME`.
+/// The program's name is also the mark `// <- NAME` at the line that the finding must name.
 const ACCUMULATE: [Program; 10] = [
     ("hidden states", hidden_states),
     ("a sum of losses", sum_of_losses),
@@ -59,7 +59,7 @@ fn batch(rows: usize, width: usize) -> Result<Tensor> {
     Tensor::randn(0f32, 1., (rows, width), CPU)
 }
 
-/// A generator good enough to choose keys.
+/// A random generator that is good enough to choose keys.
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*state >> 33) as usize
@@ -375,7 +375,7 @@ fn scratch_memory() -> Result<()> {
     Ok(())
 }
 
-/// What the finding says of a program, and its line.
+/// The text of the finding on a program, and the finding's line.
 fn growth<E: std::fmt::Debug>(
     name: &str,
     program: impl FnOnce() -> std::result::Result<(), E>,
@@ -391,7 +391,7 @@ fn growth<E: std::fmt::Debug>(
     Some((growth.what, growth.line.unwrap_or_default()))
 }
 
-/// Where the line that ends in `// <- MARK` stands.
+/// The place of the line that ends in `// <- MARK`.
 fn marked(file: &str, source: &str, mark: &str) -> Option<String> {
     let at = source.lines().position(|line| line.ends_with(&format!("// <- {mark}")))?;
     Some(format!("{file}:{} ", at + 1))

@@ -13,14 +13,14 @@ mod example;
 #[path = "../../../tests/support/pytorchs_tools.rs"]
 mod pytorchs_tools;
 
-/// Set in the child process that runs the example: its command line.
+/// The example's command line. It is set in the child process that runs the example.
 const CHILD: &str = "MEMTRACE_TEST_LLAMA";
 /// Two layers, two heads of 64 values, one of them for the KV cache.
 const SMALL: &str = "--layers 2 --hidden 128 --prompt 4 --tokens 12 --bug varmap";
 const PER_TOKEN: i64 = 2 * 2 * 64 * 4;
 const WEIGHTS: i64 = 4 * (2 * 32_000 * 128 + 128 + 2 * (3 * 128 * 128 + 3 * 128 * 352 + 2 * 128));
 
-/// The child's body: runs the example with its command line. Without one, this is not the child.
+/// The child's body: runs the example with its command line. Without a command line, this is not the child.
 #[test]
 fn child() {
     if let Ok(line) = std::env::var(CHILD) {

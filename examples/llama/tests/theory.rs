@@ -50,7 +50,7 @@ fn joined(session: &Session) -> f64 {
     joined.map(|block| block.size as f64).sum()
 }
 
-/// Checks that `found` is `theory` within `percent`: a scope also holds memory that is no tensor, and lacks blocks
+/// Checks that `found` is `theory` within `percent`. A scope also contains memory that is no tensor, and lacks blocks
 /// below the threshold.
 fn check(what: &str, found: f64, theory: u64, percent: f64) {
     let error = 100. * (found / theory as f64 - 1.);

@@ -1,4 +1,4 @@
-//! Server with axum that answers with profiles of its own memory.
+//! An axum server that answers with profiles of its own memory.
 //!
 //! ```text
 //! cargo run --release --manifest-path examples/server/Cargo.toml             on the CPU

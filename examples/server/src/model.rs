@@ -1,4 +1,4 @@
-//! A language model as far as memory is concerned: weights, and a cache that grows with each token.
+//! A language model reduced to its memory: weights, and a cache that grows with each token.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The functions that take the place of NVTX's. What a caller must hold to is what NVTX demands of it.
+//! The functions that replace NVTX's. Their callers must meet NVTX's requirements.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -10,10 +10,10 @@ use memtrace::range::{self, Label};
 
 use super::message::{Attributes, Message};
 
-/// A domain or a registered string, as the program holds it: a number, never an address.
+/// A domain or a registered string, as the program stores it. It is a number and never an address.
 type Handle = *mut c_void;
 
-/// The domain of functions that name none, and of a null handle.
+/// The domain of functions that name no domain, and of a null handle.
 const DEFAULT: usize = 0;
 
 /// The functions by module and slot.
@@ -46,17 +46,17 @@ fn push(domain: usize, message: &Message) -> c_int {
 }
 
 unsafe extern "C" fn range_push_a(message: *const c_char) -> c_int {
-    // SAFETY: the caller's string.
+    // SAFETY: the caller passes NVTX's string.
     push(DEFAULT, &unsafe { Message::of_bytes(message.cast()) })
 }
 
 unsafe extern "C" fn range_push_w(message: *const wchar_t) -> c_int {
-    // SAFETY: the caller's string.
+    // SAFETY: the caller passes NVTX's string.
     push(DEFAULT, &unsafe { Message::of_wide(message) })
 }
 
 unsafe extern "C" fn range_push_ex(attributes: *const Attributes) -> c_int {
-    // SAFETY: the caller's attributes.
+    // SAFETY: the caller passes NVTX's attributes.
     unsafe { domain_range_push_ex(std::ptr::null_mut(), attributes) }
 }
 
@@ -65,10 +65,10 @@ extern "C" fn range_pop() -> c_int {
 }
 
 unsafe extern "C" fn domain_range_push_ex(domain: Handle, attributes: *const Attributes) -> c_int {
-    // SAFETY: the caller's attributes.
+    // SAFETY: the caller passes NVTX's attributes.
     match unsafe { Attributes::registered(attributes) } {
         Some(string) => range::push(domain.addr(), Label::Registered(string)),
-        // SAFETY: likewise.
+        // SAFETY: as above.
         None => push(domain.addr(), &unsafe { Attributes::message(attributes) }),
     }
 }
@@ -78,12 +78,12 @@ extern "C" fn domain_range_pop(domain: Handle) -> c_int {
 }
 
 unsafe extern "C" fn domain_register_string_a(_domain: Handle, string: *const c_char) -> Handle {
-    // SAFETY: the caller's string.
+    // SAFETY: the caller passes NVTX's string.
     register(&unsafe { Message::of_bytes(string.cast()) })
 }
 
 unsafe extern "C" fn domain_register_string_w(_domain: Handle, string: *const wchar_t) -> Handle {
-    // SAFETY: the caller's string.
+    // SAFETY: the caller passes NVTX's string.
     register(&unsafe { Message::of_wide(string) })
 }
 
@@ -91,7 +91,7 @@ fn register(string: &Message) -> Handle {
     std::ptr::without_provenance_mut(range::register(string.text()))
 }
 
-/// Each domain is another one, whatever its name.
+/// Each call creates a new domain, whatever its name.
 extern "C" fn domain_create(_name: *const c_void) -> Handle {
     static LAST: AtomicUsize = AtomicUsize::new(DEFAULT);
     // Relaxed: only the uniqueness of the number matters.

@@ -12,7 +12,7 @@ const MOST: usize = 256;
 
 const ELLIPSIS: char = '…';
 
-/// The beginning of a message as text, made without an allocation. Empty for none.
+/// The beginning of a message as text, made without an allocation. Empty if there is no message.
 #[derive(Debug)]
 pub(super) struct Message {
     bytes: [u8; MOST + ELLIPSIS.len_utf8()],
@@ -25,7 +25,7 @@ impl Message {
         Self { bytes: [0; MOST + ELLIPSIS.len_utf8()], length: 0, is_cut: false }
     }
 
-    /// Bytes that are not UTF-8 become U+FFFD.
+    /// Reads a string of bytes. Bytes that are not UTF-8 become U+FFFD.
     ///
     /// # Safety
     /// `message` is null or the address of a string that ends with a zero.
@@ -34,7 +34,7 @@ impl Message {
         if message.is_null() {
             return made;
         }
-        // Enough that the last character of these is never kept, which may be cut.
+        // With these bytes, the last character, which may be cut, is never kept.
         // SAFETY: as the caller promises.
         let length = unsafe { libc::strnlen(message.cast(), MOST + 4) };
         // SAFETY: these bytes were just read.
@@ -46,7 +46,7 @@ impl Message {
         made
     }
 
-    /// Numbers that are no characters become U+FFFD.
+    /// Reads a string of wide characters. Numbers that are no characters become U+FFFD.
     ///
     /// # Safety
     /// As for [`of_bytes`](Self::of_bytes).
@@ -70,7 +70,7 @@ impl Message {
         self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
-    /// Adds a character, or an ellipsis instead of the first one for which there is no room.
+    /// Adds a character. If there is no room for it, adds an ellipsis once.
     fn push(&mut self, character: char) {
         if self.is_cut {
             return;
@@ -85,7 +85,7 @@ impl Message {
     }
 }
 
-/// A range's attributes in NVTX's layout, as far as they are read.
+/// A range's attributes in NVTX's layout, up to the last field that is read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
@@ -103,7 +103,7 @@ const WIDE: i32 = 2;
 const REGISTERED: i32 = 3;
 
 impl Attributes {
-    /// `None` for null, and for a structure that says that it is smaller.
+    /// The attributes; `None` for null, and for a structure that says that it is smaller.
     ///
     /// # Safety
     /// `attributes` is null, or the address of a structure that is as large as it says.
@@ -121,7 +121,7 @@ impl Attributes {
         Some(unsafe { attributes.read_unaligned() })
     }
 
-    /// The number of the registered string that is the message; `None` if it is another one.
+    /// The number of the registered string that is the message; `None` if the message is of another type.
     ///
     /// # Safety
     /// `attributes` is null, or the address of a structure that is as large as it says.
@@ -134,7 +134,8 @@ impl Attributes {
     /// The message, if it is a string.
     ///
     /// # Safety
-    /// `attributes` is null, or the address of a structure that is as large as it says, with a message of the type that it says.
+    /// `attributes` is null, or the address of a structure that is as large as it says. Its message has the type that
+    /// it says.
     pub(super) unsafe fn message(attributes: *const Self) -> Message {
         // SAFETY: as the caller promises.
         match unsafe { Self::read(attributes) } {

@@ -1,9 +1,11 @@
-//! NVTX, NVIDIA's tools extension: a range that the program pushes on a thread is a scope there until it is popped.
+//! NVTX, NVIDIA's tools extension. A range that the program pushes on a thread is a scope there until it is popped.
 //!
-//! Programs contain NVTX as C headers. At its first call, each copy of them loads the library that `NVTX_INJECTION64_PATH` names
-//! and calls its [`initialize`], which puts the functions in `calls` into the copy's tables. A copy that finds no library does
-//! nothing from then on. Left out is all that is no scope of a thread: marks, names, and process ranges (`nvtxRangeStart`), which may
-//! end on another thread.
+//! Programs contain NVTX as C headers. At its first call, each copy of the headers loads the library that
+//! `NVTX_INJECTION64_PATH` names and calls its [`initialize`], which puts the functions in `calls` into the copy's
+//! tables. A copy that finds no library does nothing from then on.
+//!
+//! Marks, names, and process ranges (`nvtxRangeStart`) are left out, because they are no scopes of a thread. A process
+//! range may end on another thread.
 #![expect(unsafe_code, reason = "reads and writes tables of C's")]
 
 mod calls;
@@ -13,20 +15,21 @@ use std::ffi::{c_int, c_uint};
 
 use memtrace::nvtx_tables::{CALLBACKS, Callbacks, Function, GetExportTable, Slots};
 
-/// Takes what NVTX's functions report. Always 1, for success: after a 0 the headers would unload the library.
+/// Puts the functions of `calls` into NVTX's tables. Always returns 1 (success), because after a 0 the headers would
+/// unload the library.
 ///
 /// # Safety
-/// `tables` is null, or a copy of NVTX's headers passes its function.
+/// `tables` is null, or the function that a copy of NVTX's headers passes.
 #[unsafe(export_name = "InitializeInjectionNvtx2")]
 unsafe extern "C" fn initialize(tables: Option<GetExportTable>) -> c_int {
     if let Some(tables) = tables.filter(|_| crate::may_record()) {
         // SAFETY: as the caller promises.
         let callbacks = unsafe { tables(CALLBACKS) }.cast();
         for (module, functions) in calls::MODULES {
-            // SAFETY: the table with this number.
+            // SAFETY: the pointer is null or the table with this number.
             let (slots, count) = unsafe { slots(callbacks, module) }.unwrap_or((std::ptr::null(), 0));
             for &(number, function) in functions.iter().filter(|(number, _)| *number < count) {
-                // SAFETY: one of the slots, and a function for it.
+                // SAFETY: this is one of the slots, and the function is the one for it.
                 unsafe { fill(slots.wrapping_add(number), function) };
             }
         }
@@ -34,7 +37,7 @@ unsafe extern "C" fn initialize(tables: Option<GetExportTable>) -> c_int {
     1
 }
 
-/// A module's slots, and how many there are.
+/// A module's slots, and their number.
 ///
 /// # Safety
 /// `callbacks` is null or NVTX's table.

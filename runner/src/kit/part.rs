@@ -1,5 +1,5 @@
-//! Parts of the kit. Each lies in the cache under what its sources hash to, so that a part of other sources is never used, and one
-//! in use is never replaced.
+//! Parts of the kit. The name of a part's folder in the cache contains a hash of the part's sources. So a part built
+//! from other sources is never used, and a part in use is never replaced.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-/// What nobody has used for this time goes when a part is built.
+/// A folder that nobody has used for this time is removed when a part is built.
 const KEPT: Duration = Duration::from_hours(24 * 30);
 
 /// A folder of files that cargo builds.
 #[derive(Debug)]
 pub struct KitPart {
-    /// As messages call it.
+    /// The part's name in messages.
     pub name: &'static str,
     pub(super) sources: &'static [&'static str],
     /// Arguments of `cargo build`.
     pub(super) cargo: &'static [&'static str],
-    /// Where cargo leaves each file, and where it lies in the part's folder.
+    /// Where cargo puts each file, and the file's path in the part's folder.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// Adds the rest to a new folder.
+    /// Adds the remaining files to a new folder.
     pub(super) finish: fn(&Kit, &Path) -> io::Result<()>,
 }
 
 impl KitPart {
-    /// The name of its folder where it is installed; in the cache it begins with that.
+    /// The name of the part's folder where it is installed. The folder in the cache has this name as its beginning.
     pub fn folder_name(&self) -> String {
         self.name.replace(' ', "-")
     }
@@ -39,13 +39,13 @@ impl KitPart {
     }
 }
 
-/// Sources, and the cache for what is built from them.
+/// Sources, and the cache for parts that are built from them.
 #[derive(Clone, Debug)]
 pub struct Kit {
     pub(super) root: PathBuf,
     cache: PathBuf,
     is_quiet: bool,
-    /// Another kind of machine, and a C compiler for it.
+    /// Another kind of machine to build for, and a C compiler for it.
     pub(super) other: Option<(&'static str, &'static str)>,
 }
 
@@ -58,12 +58,12 @@ impl Kit {
         Ok(Self { root: root.to_owned(), cache: cache()?, is_quiet: false, other: None })
     }
 
-    /// Shows no progress of cargo's: another one shows its own at the same time.
+    /// Does not show cargo's progress, because another cargo shows its own at the same time.
     pub fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
     }
 
-    /// For another kind of machine, whose programs this one can run, by a C compiler for it.
+    /// Builds for another kind of machine with this C compiler. This machine must be able to run its programs.
     pub fn built_for(self, target: &'static str, compiler: &'static str) -> Self {
         Self { other: Some((target, compiler)), ..self }
     }
@@ -71,15 +71,15 @@ impl Kit {
     /// The only file of a part, or the first one.
     ///
     /// # Errors
-    /// As [`folder`](Self::folder).
+    /// Those of [`folder`](Self::folder).
     pub fn file(&self, part: &KitPart) -> Result<PathBuf, String> {
         Ok(self.folder(part)?.join(part.file_name()))
     }
 
-    /// The part's folder; it is built if it is not there.
+    /// The part's folder, which is built if it does not exist.
     ///
     /// # Errors
-    /// The part cannot be built. Cargo's messages are on the standard error.
+    /// The part cannot be built. Cargo's messages are on standard error.
     pub fn folder(&self, part: &KitPart) -> Result<PathBuf, String> {
         let folder = self.place(part);
         if !folder.is_dir() {
@@ -101,25 +101,26 @@ impl Kit {
         files.sort_unstable();
         let content = |file: &PathBuf| Some((file.strip_prefix(&self.root).ok()?.to_owned(), fs::read(file).ok()?));
         let sources: Vec<_> = files.iter().map(content).collect();
-        // Homes may be shared by machines of several kinds.
+        // Machines of several kinds may share a home.
         let made_by = (self.other, env::consts::ARCH, env!("CARGO_PKG_VERSION"), include_str!("simulated_gpu.rs"));
         let hash = hash((part.cargo, part.files, made_by, sources));
         self.cache.join("kit").join(format!("{}-{hash}", part.folder_name()))
     }
 
-    /// Makes the folder, which appears whole or not at all.
+    /// Makes the folder, which appears complete or not at all.
     fn make(&self, part: &KitPart, folder: &Path) -> io::Result<()> {
         let [kit, targets] = ["kit", "kit-target"].map(|name| self.cache.join(name));
         fs::create_dir_all(&kit)?;
-        // Two at once would take each other's files.
+        // Two builds at once would take each other's files.
         let lock = File::create(self.cache.join("kit.lock"))?;
         lock.lock()?;
         if folder.is_dir() {
             return Ok(());
         }
-        // Nobody may be reading.
+        // The message may fail, because nobody may be reading.
         let _ = writeln!(io::stderr(), "memtrace: building the {}; this happens once", part.name);
-        // Cargo compares times only, and takes what it built from other sources for fresh if these are older.
+        // The folder depends on the sources' path. Cargo only compares times, so it would consider files from other,
+        // older sources to be fresh.
         let target = targets.join(hash(&self.root));
         let built = self.build(part, &target)?;
         let new = folder.with_extension("new");
@@ -131,10 +132,11 @@ impl Kit {
         fs::rename(new, folder)
     }
 
-    /// Has cargo build a part. Returns the folder with the files.
+    /// Lets cargo build a part. Returns the folder with the files.
     fn build(&self, part: &KitPart, target: &Path) -> io::Result<PathBuf> {
         let mut command = self.command(&cargo());
-        // Named, so that the files' folder is known whatever the user's own configuration says.
+        // The kind of machine is always named, so that the files' folder is known whatever the user's configuration
+        // says.
         let kind = match self.other {
             Some((target, compiler)) => {
                 let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
@@ -144,7 +146,7 @@ impl Kit {
             None => host(&mut self.command("rustc".as_ref()))?,
         };
         command.env("CARGO_TARGET_DIR", target).env("CARGO_BUILD_TARGET", &kind).stdout(Stdio::null());
-        // On a terminal, cargo shows its progress.
+        // Cargo shows its progress only on a terminal.
         let is_quiet = self.is_quiet || !io::stderr().is_terminal();
         command.args(["build", "--release"]).args(part.cargo).args(is_quiet.then_some("--quiet"));
         let status = command.status().map_err(|error| io::Error::other(format!("cannot run cargo: {error}")))?;
@@ -154,7 +156,8 @@ impl Kit {
         }
     }
 
-    /// A command that works on the sources, without the configuration of the project: its flags and targets are not the kit's.
+    /// A command that works on the sources. It gets no configuration of the project, because the project's flags and
+    /// targets are not the kit's.
     fn command(&self, program: &OsStr) -> Command {
         const PROJECTS: [&str; 7] = [
             "CARGO_BUILD_",
@@ -192,10 +195,10 @@ pub fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The kind of machine that this compiler builds for.
+/// The kind of machine for which this compiler builds.
 ///
 /// # Errors
-/// The compiler does not run, or does not say it.
+/// The compiler does not run, or does not report it.
 pub fn host(rustc: &mut Command) -> io::Result<String> {
     let output = rustc.arg("-vV").output().map_err(|error| io::Error::other(format!("cannot run rustc: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -226,7 +229,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// Has the folder count as used.
+/// Marks the folder as used now.
 fn use_now(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.set_modified(SystemTime::now()));
 }

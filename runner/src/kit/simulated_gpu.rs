@@ -1,5 +1,5 @@
-//! What programs are built with for a simulated GPU, and what they run on: the simulated driver with the libraries above it, and
-//! a stand-in for a CUDA toolkit, which has nothing of NVIDIA's.
+//! What programs for a simulated GPU need. To run, they need the simulated driver with the libraries above it. To be
+//! built, they need a stand-in for a CUDA toolkit, which contains nothing of NVIDIA's.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use super::part::{Kit, KitPart, entries};
 
-/// Variables for a program.
+/// Environment variables for a program.
 pub type Variables = Vec<(&'static str, OsString)>;
 
 /// Stripped as NVIDIA's libraries are, so that no line of a stand-in appears in a report.
@@ -43,8 +43,8 @@ pub const SIMULATED_DRIVER: KitPart = KitPart {
     },
 };
 
-/// What the build scripts of cudarc and candle accept as the toolkit of CUDA 13.0. Of the simulated GPU's sources these only: when
-/// the toolkit's folder is another one, cargo builds candle again.
+/// A toolkit that the build scripts of cudarc and candle accept as CUDA 13.0. It depends on only these of the simulated
+/// GPU's sources, because cargo builds candle again when the toolkit's folder changes.
 const TOOLKIT: KitPart = KitPart {
     name: "stand-in toolkit",
     sources: &[
@@ -70,12 +70,12 @@ pub(crate) fn simulated_libraries() -> impl Iterator<Item = &'static str> {
     SIMULATED_DRIVER.files.iter().map(|(_, name)| unversioned(name))
 }
 
-/// `libcuda.so` of `libcuda.so.1`.
+/// The name without the version: `libcuda.so` for `libcuda.so.1`.
 fn unversioned(library: &str) -> &str {
     library.rsplit_once('.').map_or(library, |(name, _)| name)
 }
 
-/// Has the toolkit make a library that exports what the simulated one does, only to link against.
+/// Lets the toolkit make a library that exports the same names as the simulated one, only to link against.
 fn stub(kit: &Kit, library: &str, toolkit: &Path) -> io::Result<()> {
     let file = unversioned(library);
     let name = file.trim_start_matches("lib").trim_end_matches(".so").to_lowercase();
@@ -89,7 +89,7 @@ fn stub(kit: &Kit, library: &str, toolkit: &Path) -> io::Result<()> {
     }
 }
 
-/// A simulated GPU that is built.
+/// A simulated GPU that has been built.
 #[derive(Clone, Debug)]
 pub struct SimulatedGpu {
     /// With these variables cargo builds candle's feature `cuda`, into a target folder of its own.
@@ -99,9 +99,10 @@ pub struct SimulatedGpu {
 }
 
 impl SimulatedGpu {
-    /// Builds what is not built yet.
+    /// Builds the parts that are not built yet.
     ///
-    /// The target folder is for such programs only: one with empty kernels must never be taken for a program of a real GPU.
+    /// The target folder is only for such programs. A program with empty kernels must never be mistaken for a program
+    /// for a real GPU.
     ///
     /// # Errors
     /// It cannot be built, or a folder's name cannot be in a list of folders.
@@ -128,7 +129,8 @@ impl SimulatedGpu {
     }
 }
 
-/// Removes kernels that another toolkit compiled: the build scripts of candle's crates do not run again for a new one.
+/// Removes kernels that another toolkit compiled, because the build scripts of candle's crates do not run again for a
+/// new toolkit.
 fn forget_kernels(target: &Path, toolkit: &Path) -> io::Result<()> {
     let (stamp, toolkit) = (target.join(".toolkit"), toolkit.as_os_str().as_encoded_bytes());
     if fs::read(&stamp).is_ok_and(|last| last == toolkit) {
@@ -147,7 +149,7 @@ fn forget_kernels(target: &Path, toolkit: &Path) -> io::Result<()> {
     fs::write(stamp, toolkit)
 }
 
-/// A variable's list of folders with this one in front.
+/// A variable's list of folders with this folder in front.
 ///
 /// # Errors
 /// The folder's name has a character that separates folders.

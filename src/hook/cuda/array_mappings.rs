@@ -1,7 +1,9 @@
-//! Physical memory that is mapped to parts of arrays (`cuMemMapArrayAsync`), which keeps it alive after its release.
+//! Physical memory that is mapped to parts of arrays (`cuMemMapArrayAsync`). A mapping keeps the memory alive after its
+//! release.
 //!
-//! A sparse array is mapped in boxes of elements of one level and layer, and in ranges of the tail that its small levels share.
-//! An array with deferred mapping is mapped as a whole. That an array's end unmaps its parts is assumed.
+//! A sparse array is mapped in boxes of elements of one level and layer, and in ranges of the tail that its small
+//! levels share. An array with deferred mapping is mapped as a whole. It is assumed that the destruction of an array
+//! unmaps its parts.
 
 use std::ffi::{c_int, c_uint};
 
@@ -21,7 +23,7 @@ pub(super) struct ArrayMapping {
     resource: c_uint,
     array: u64,
     kind: c_uint,
-    /// A box or a range, by the kind.
+    /// A box or a range, depending on `kind`.
     part: [u64; 4],
     operation: c_uint,
     handle_kind: c_uint,
@@ -36,7 +38,7 @@ const MAP: c_uint = 1;
 /// `CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL`.
 const TAIL: c_uint = 1;
 
-/// What of an array is mapped: kind, level and layer, and a range of each extent.
+/// A part of an array that is mapped: kind, level and layer, and a range in each dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     of: [u64; 3],
@@ -45,10 +47,10 @@ struct Part {
 
 const WHOLE: Part = Part { of: [0; 3], ranges: [(0, u64::MAX); 3] };
 
-/// Each part is a use of the memory with this handle.
+/// The mapped parts. Each is a use of the memory with this handle.
 type Parts = OwnVec<(Part, u64)>;
 
-/// An array whose memory is mapped to it.
+/// An array to which memory is mapped.
 struct MappedArray {
     is_whole: bool,
     context: usize,
@@ -82,7 +84,7 @@ impl Part {
         self
     }
 
-    /// What is left of it without another part that it meets: up to six parts.
+    /// The rest of this part without another part that intersects it: up to six parts.
     fn without(mut self, cut: &Self) -> OwnVec<Self> {
         let mut left = OwnVec::new_in(System);
         for axis in 0..3 {
@@ -98,7 +100,7 @@ impl Part {
     }
 }
 
-/// An array was created, which may be mapped later.
+/// An array was created to which memory may be mapped later.
 pub(super) fn created(out: CallerPtr<u64>, description: CallerPtr<Array3d>) -> impl FnOnce(c_int) {
     move |result| {
         let mapped_later = description.written(result).and_then(Array3d::is_mapped_as_a_whole);
@@ -109,7 +111,7 @@ pub(super) fn created(out: CallerPtr<u64>, description: CallerPtr<Array3d>) -> i
     }
 }
 
-/// `cuMemMapArrayAsync`. What it unmaps leaves the account before the call.
+/// `cuMemMapArrayAsync`. Memory that it unmaps leaves the account before the call.
 pub(super) fn mapped(list: CallerPtr<ArrayMapping>, count: c_uint) -> impl FnOnce(c_int) {
     let mut changes = Changes::new();
     for at in (0..count as usize).take_while(|_| !list.is_null()) {
@@ -120,12 +122,12 @@ pub(super) fn mapped(list: CallerPtr<ArrayMapping>, count: c_uint) -> impl FnOnc
     move |result| changes.finish(result)
 }
 
-/// What a call changes, to be undone if the driver refuses.
+/// The changes of a call, to be undone if the driver refuses.
 struct Changes {
-    /// The parts that each array had.
+    /// The parts that each array had before.
     before: OwnVec<(u64, Parts)>,
     ended: OwnVec<EndedUse>,
-    /// Memory with a new use.
+    /// Handles of memory with a new use.
     added: OwnVec<u64>,
 }
 
@@ -148,7 +150,7 @@ impl Changes {
         ARRAYS.change(mapping.array, |known| known.parts.extend(parts));
     }
 
-    /// What a part replaces or unmaps is cut off.
+    /// Cuts off what is replaced or unmapped.
     fn cut(&mut self, parts: Parts, cut: &Part) -> Parts {
         let mut kept = OwnVec::new_in(System);
         for (part, memory) in parts {
@@ -190,7 +192,6 @@ fn end_uses(array: &MappedArray) -> OwnVec<EndedUse> {
     own_vec(array.parts.iter().map(|(_, memory)| handles::end_use(HandleKind::Physical, *memory)))
 }
 
-/// An array is about to be destroyed.
 pub(super) fn destroying(array: Handle) -> impl FnOnce(c_int) {
     let removed = ARRAYS.remove(array.addr() as u64);
     let ended = removed.entry().map_or(OwnVec::new_in(System), end_uses);
@@ -200,14 +201,14 @@ pub(super) fn destroying(array: Handle) -> impl FnOnce(c_int) {
     }
 }
 
-/// The arrays of a context that ended are gone.
+/// Ends the arrays of a context that ended.
 pub(super) fn ended(context: usize) {
     for array in ARRAYS.take_all(|array| array.context == context) {
         end_uses(&array).into_iter().for_each(|ended| ended.finish(SUCCESS));
     }
 }
 
-/// Whether there are arrays that memory is mapped to.
+/// Whether there are arrays to which memory may be mapped.
 pub(super) fn any() -> bool {
     !ARRAYS.is_empty()
 }
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!((size_of::<ArrayMapping>(), std::mem::offset_of!(ArrayMapping, memory)), (96, 64));
     }
 
-    /// All elements of small boxes, counted one by one.
+    /// Counts all elements of small boxes one by one.
     #[test]
     fn what_is_left_of_a_part_is_what_the_other_does_not_have() {
         let ranges = [(0, 2), (1, 3), (2, 5), (0, 5)];

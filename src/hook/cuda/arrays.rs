@@ -1,4 +1,4 @@
-//! CUDA arrays: their size, computed from the array descriptor. The driver's padding is not known and not counted.
+//! CUDA arrays. Their size is computed from the array descriptor. The driver's padding is not known and not counted.
 
 use std::ffi::{c_int, c_uint};
 
@@ -32,11 +32,11 @@ pub(super) struct Array3d {
 /// `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory is mapped to these arrays later.
 const WITHOUT_MEMORY: c_uint = 0x40 | DEFERRED_MAPPING;
 const DEFERRED_MAPPING: c_uint = 0x80;
-/// `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`: the depth of these arrays is a number of layers or faces.
+/// `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`: the depth of these arrays is the number of layers or faces.
 const LAYERED: c_uint = 0x01 | 0x04;
 
 impl Array3d {
-    /// Of an array that memory is mapped to later: whether it is mapped as a whole.
+    /// For an array to which memory is mapped later: whether it is mapped as a whole.
     pub(super) fn is_mapped_as_a_whole(self) -> Option<bool> {
         (self.flags & WITHOUT_MEMORY != 0).then_some(self.flags & DEFERRED_MAPPING != 0)
     }
@@ -71,7 +71,7 @@ fn bytes(description: Array3d, levels: c_uint) -> u64 {
         let depth = layers.unwrap_or(at(depth, level));
         [at(width, level), at(height, level), depth].into_iter().fold(element, u64::saturating_mul)
     };
-    // The driver creates no further levels once all extents are 1.
+    // The driver creates no more levels once all extents are 1.
     let longest = [width, height, if layers.is_some() { 1 } else { depth }].into_iter().fold(1, usize::max);
     (0..levels.clamp(1, 1 + longest.ilog2())).map(level).fold(0, u64::saturating_add)
 }

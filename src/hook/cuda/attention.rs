@@ -1,11 +1,11 @@
-//! Reasons for the hooks to look at calls without a recording: stream captures under way, addresses that must be seen
-//! freed.
+//! Reasons for the hooks to examine calls without a recording: stream captures in progress, and addresses whose free
+//! must be seen.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::gates;
 
-/// The number of reasons.
+/// Number of current reasons.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// One relaxed load.
@@ -26,7 +26,7 @@ pub(super) fn is_recording() -> bool {
     gates::watches_device_memory()
 }
 
-/// Adds a reason, or removes one. Call this under the lock of what the reason is about.
+/// Adds a reason, or removes one. Must be called under the lock that protects the reason's object.
 pub(super) fn set_reason(holds: bool) {
     if holds {
         COUNT.fetch_add(1, Ordering::AcqRel);

@@ -22,8 +22,8 @@ use crate::hook::interpose::dlsym;
 
 /// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`.
 ///
-/// The expression runs before the driver is called, because freed memory may have a new owner by the time that the call
-/// returns. Its value is the callback to run with the driver's result, so every function that a row calls returns a
+/// The expression runs before the driver is called, because freed memory may have a new owner by the time the call
+/// returns. Its value is the callback to run with the driver's result. So every function that a row calls returns a
 /// callback.
 macro_rules! hooks {
     ($($name:ident $args:tt $(| $alias:ident)* => $before:expr;)*) => {
@@ -54,7 +54,7 @@ macro_rules! hook {
             const NAME: &str = stringify!($name);
 
             /// # Safety
-            /// The arguments as the driver's function takes them.
+            /// The arguments must be those that the driver's function takes.
             pub(super) unsafe extern "C" fn hook($($arg: $type),*) -> c_int {
                 let Some(address) = ORIGINAL.address() else { return NOT_FOUND };
                 // SAFETY: the address is that of the driver's function, which has this signature.
@@ -62,7 +62,7 @@ macro_rules! hook {
                     std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
                 };
                 let after = $before;
-                // SAFETY: the arguments are the caller's.
+                // SAFETY: the arguments are the caller's, valid for this function.
                 let result = unsafe { original($($arg),*) };
                 after(result);
                 result
@@ -71,7 +71,7 @@ macro_rules! hook {
     };
 }
 
-/// Replaces what `cuGetProcAddress` found, by its address: names and versions do not matter.
+/// Replaces the function that `cuGetProcAddress` found. The address identifies it; names and versions do not matter.
 fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
     move |result| {
         let Some(found) = out.written(result) else { return };
@@ -82,7 +82,6 @@ fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
     }
 }
 
-/// Both callbacks.
 fn both(one: impl FnOnce(c_int), other: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
     move |result| {
         one(result);

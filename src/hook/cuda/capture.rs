@@ -1,4 +1,4 @@
-//! CUDA stream capture: allocations and frees on a captured stream become nodes of a graph and run at its launches.
+//! CUDA stream capture. Allocations and frees on a captured stream become nodes of a graph and run at its launches.
 
 use std::ffi::c_int;
 
@@ -11,10 +11,11 @@ use super::types::{Outcome, Stream};
 use super::unseen;
 use crate::record::thread;
 
-/// A stream, with the thread's number for the per-thread default stream.
+/// A stream, with the thread's number if it is the per-thread default stream.
 type CaptureKey = (Stream, u32);
 
-/// Streams on which a capture was begun, with the marker of a new graph if uses are recorded. Only while there are some does each call query the driver.
+/// Streams on which a capture was begun, each with the marker of a new graph if uses are recorded. Calls query the
+/// driver only while there are such streams.
 static BEGUN: HandleTable<CaptureKey, Option<GraphPart>> = HandleTable::new().draws_attention();
 
 fn key(stream: Stream) -> CaptureKey {
@@ -23,7 +24,7 @@ fn key(stream: Stream) -> CaptureKey {
 
 pub(super) fn beginning(stream: Stream, new_graph: bool) -> impl FnOnce(c_int) {
     let key = key(stream);
-    // What an existing graph has may be unknown.
+    // The contents of an existing graph may be unknown.
     let complete = if new_graph { graphs::complete() } else { None };
     let is_new = BEGUN.insert(key, complete);
     move |result| {
@@ -33,8 +34,8 @@ pub(super) fn beginning(stream: Stream, new_graph: bool) -> impl FnOnce(c_int) {
     }
 }
 
-/// The capture is over once its stream is not captured any more, even if the call failed because the capture was
-/// invalidated.
+/// The capture is over once its stream is not captured any more. That is so even if the call failed because the capture
+/// was invalidated.
 pub(super) fn ending(stream: Stream, out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     let capture = capture_of(stream);
     let complete = BEGUN.get(key(stream)).flatten();
@@ -56,11 +57,11 @@ pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
     BEGUN.destroying(key(stream))
 }
 
-/// A stream capture under way.
+/// A stream capture in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamCapture {
     id: u64,
-    /// 0 if the driver does not name it.
+    /// 0 if the driver does not report it.
     graph: usize,
 }
 

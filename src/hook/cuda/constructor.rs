@@ -15,7 +15,7 @@ use crate::record::pages::page_size;
 use crate::variable;
 
 #[used]
-// SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything that does not
+// SAFETY: the loader calls the functions in this section. This function does not unwind and uses nothing that does not
 // exist before `main`.
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
@@ -52,7 +52,7 @@ extern "C" fn construct() {
         return STATE.store(ANOTHER_COPY, Ordering::Release);
     }
     threads::save_original();
-    // Patched imports must not dangle when a library that contains memtrace is closed.
+    // Patched imports must stay valid when a library that contains memtrace is closed.
     loader::pin(construct as *const c_void);
     fork::in_each_child(init::in_child);
     STATE.store(ACTIVE, Ordering::Release);
@@ -78,7 +78,7 @@ fn function(name: &CStr) -> Option<HookedFunction> {
     }
 }
 
-/// Whether `MEMTRACE` is `0`, `off` or `false`. Read in C, because Rust's environment may not be initialized yet.
+/// Whether `MEMTRACE` is `0`, `off` or `false`. Read through C, because Rust's environment may not be initialized yet.
 fn is_turned_off() -> bool {
     if variable::is_privileged() {
         return false;
@@ -93,8 +93,8 @@ fn is_turned_off() -> bool {
     [c"0", c"off", c"false"].contains(&value)
 }
 
-/// Whether another copy of memtrace has patched the imports of this process. Two copies with hooks would record each
-/// call twice, or each miss what the other one sees.
+/// Whether another copy of memtrace has patched the imports of this process. If two copies had hooks, each call would
+/// be recorded twice or not at all.
 fn is_another_copy_there() -> bool {
     const MOST: usize = 8;
     let mut others = [0usize; MOST];
@@ -102,10 +102,10 @@ fn is_another_copy_there() -> bool {
     let own = dlsym::original_address();
     elf::each_import(|import| {
         if import.name == c"dlsym" && !import.data {
-            // SAFETY: the slot exists while the loader is locked.
+            // SAFETY: the slot exists, because the loader is locked meanwhile.
             let address = unsafe { import.slot.read_unaligned() };
             let known = address < page_size() || address == own || others.contains(&address);
-            // Nobody has put a hook where the loader still has its own. On aarch64 that cannot be called from here.
+            // Where the slot is still lazy there is no hook. On aarch64 such an address cannot be called from here.
             if let Some(slot) = others.get_mut(count).filter(|_| !known && !patch::is_lazy(&import, address)) {
                 *slot = address;
                 count += 1;

@@ -1,4 +1,4 @@
-//! Contexts that end and free their memory without a call for each block.
+//! The end of contexts, which frees their memory without a call for each block.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ pub(super) fn primary_reset(device: c_int) -> impl FnOnce(c_int) {
     ending(move || primary(device), None)
 }
 
-/// The primary context may have other users, and then stays active.
+/// If the primary context has other users, it stays active.
 pub(super) fn primary_released(device: c_int) -> impl FnOnce(c_int) {
     ending(move || primary(device), Some(device))
 }

@@ -1,7 +1,7 @@
-//! Which device and which context a call uses, found out before the call.
+//! Which device and which context a call uses. This is determined before the call.
 //!
-//! Pinned, managed and imported memory are devices of their own: their addresses belong to no single GPU, so adding
-//! them to one would make its sum wrong.
+//! Pinned, managed and imported memory are separate devices: their addresses belong to no single GPU, so adding them to
+//! one would make its sum wrong.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,20 +16,21 @@ use super::functions::{
 use super::pools;
 use super::types::{Class, DeviceHint, Outcome, Place, Stream};
 
-/// How many contexts have ended. A call during which one ended may have lost its block to that.
+/// Number of contexts that have ended. If one ended during a call, the call's block may have been freed with it.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn ended() -> u64 {
     ENDED.load(Ordering::SeqCst)
 }
 
-/// Counted before the blocks that went with the context are looked for: who enters one later sees the new count.
+/// Counted before the blocks that ended with the context are searched for. So a thread that enters one later sees the
+/// new count.
 pub(super) fn context_ended() {
     ENDED.fetch_add(1, Ordering::SeqCst);
 }
 
 impl Place {
-    /// What is known now, before the call.
+    /// The place of an allocation, as known before the call.
     pub(super) fn before(class: Class, stream: Stream, hint: DeviceHint) -> Self {
         let ended = ended();
         let context = match stream {
@@ -59,7 +60,7 @@ fn ordinal_of(context: usize, hint: DeviceHint) -> Option<u32> {
 }
 
 impl Outcome {
-    /// The device of the block. The driver is queried only where nothing was known before the call.
+    /// The device of the block. Queries the driver only if it was not known before the call.
     pub(super) fn device(&self) -> Option<Device> {
         let by_address = || owner(self.address).map(Device::Cuda);
         if self.place.asks_address && !has_one_device() {
@@ -85,7 +86,6 @@ pub(super) fn current_device() -> Option<u32> {
     answer(cuCtxGetDevice)?.try_into().ok()
 }
 
-/// Runs a query in a context.
 pub(super) fn within<T>(context: usize, query: impl FnOnce() -> T) -> Option<T> {
     if context == current_context() {
         return Some(query());
@@ -98,7 +98,8 @@ pub(super) fn within<T>(context: usize, query: impl FnOnce() -> T) -> Option<T> 
     answer
 }
 
-/// The context to number a stream by: the current one for the default streams, which every context has, else 0.
+/// The context that identifies a default stream, or else 0. Every context has the default streams, so that is the
+/// current context.
 pub(super) fn context_of(stream: Stream) -> usize {
     if stream.is_special() { current_context() } else { 0 }
 }
@@ -115,12 +116,12 @@ pub(super) fn device_count() -> Option<u32> {
 
 pub(super) fn owner(address: u64) -> Option<u32> {
     const DEVICE_ORDINAL: c_int = 9;
-    // The driver writes four bytes; -1 if there is no device.
+    // The driver writes four bytes, and -1 if there is no device.
     let device = answer(|value| cuPointerGetAttribute(value, DEVICE_ORDINAL, address))? as u32 as c_int;
     device.try_into().ok()
 }
 
-/// Whether an address is a block of another device than this one.
+/// Whether an address belongs to a block of another device.
 pub(super) fn is_of_another(device: Device, address: u64) -> bool {
     let Device::Cuda(ordinal) = device else { return false };
     !has_one_device() && owner(address).is_some_and(|owner| owner != ordinal)

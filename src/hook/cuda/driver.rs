@@ -10,11 +10,11 @@ const NAME: &CStr = c"libcuda.so.1";
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
-/// The driver is shutting down, at the end of the process.
+/// The driver is shutting down at the end of the process.
 pub(super) const DEINITIALIZED: c_int = 4;
 pub(super) const NOT_FOUND: c_int = 500;
 
-/// A driver function, looked up by its symbol at the first use.
+/// A driver function. Its symbol is looked up at the first use.
 #[derive(Debug)]
 pub(super) struct Function {
     name: &'static CStr,
@@ -22,11 +22,11 @@ pub(super) struct Function {
     is_interposed: AtomicBool,
 }
 
-/// The address of a function that the driver does not have.
+/// The value of `address` for a function that the driver does not have.
 const ABSENT: usize = 1;
 
 impl Function {
-    /// `name` ends with a zero byte.
+    /// `name` must end with a zero byte.
     pub(super) const fn named(name: &'static str) -> Self {
         let name = match CStr::from_bytes_with_nul(name.as_bytes()) {
             Ok(name) => name,
@@ -39,7 +39,7 @@ impl Function {
         self.name
     }
 
-    /// Its address, if the driver is loaded and has it.
+    /// The function's address, if the driver is loaded and has it.
     #[inline]
     pub(super) fn address(&self) -> Option<usize> {
         match self.address.load(Ordering::Acquire) {
@@ -72,7 +72,7 @@ impl Function {
     }
 }
 
-/// The address of a name in the driver, if that is loaded.
+/// The address of a name in the driver, if the driver is loaded.
 pub(super) fn find(name: &CStr) -> Option<usize> {
     let address = dlsym::call_original(handle()?, name).addr();
     (address != 0).then_some(address)
@@ -88,7 +88,7 @@ pub(super) fn is_loaded() -> bool {
     handle().is_some()
 }
 
-/// The handle of the loaded driver. Look-ups use it because with `RTLD_NEXT` or `RTLD_DEFAULT` another library could
+/// The handle of the loaded driver. Look-ups use it, because with `RTLD_NEXT` or `RTLD_DEFAULT` another library could
 /// answer.
 fn handle() -> Option<*mut c_void> {
     static HANDLE: AtomicUsize = AtomicUsize::new(0);

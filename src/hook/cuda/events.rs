@@ -1,4 +1,4 @@
-//! Dispatch of allocations and frees: to the recorder, into a captured graph, or to a handle table.
+//! Dispatches allocations and frees to the recorder, to a captured graph, or to a handle table.
 
 use std::ffi::c_int;
 
@@ -27,7 +27,7 @@ impl Outcome {
     }
 }
 
-/// What is known before an allocation.
+/// The state of an allocation before the driver call.
 struct AllocBefore {
     place: Place,
     captured: Option<StreamCapture>,
@@ -53,14 +53,14 @@ fn after_alloc(result: c_int, request: Request, before: &AllocBefore) {
     let outcome = Outcome::of(result, request, before.place, took);
     match (result, before.captured) {
         (SUCCESS, _) if outcome.address == 0 => {}
-        // While its stream is captured, the allocation becomes a graph node instead.
+        // The stream is being captured, so the allocation becomes a graph node instead.
         (SUCCESS, Some(capture)) => capture.allocated(&outcome),
         (SUCCESS | OUT_OF_MEMORY, _) => notify_alloc(&outcome),
         _ => {}
     }
 }
 
-/// Takes a block out of its account. This happens before the driver call, after which another thread may get the
+/// Takes a block out of its account. This happens before the driver call, because afterwards another thread may get the
 /// address.
 fn take(request: FreeRequest) -> (Undo<u64, ()>, PendingFree) {
     let part = PARTS.remove(request.address);
@@ -70,7 +70,7 @@ fn take(request: FreeRequest) -> (Undo<u64, ()>, PendingFree) {
     (LIVE.remove(request.address), notify_free(request))
 }
 
-/// While its stream is captured, the free becomes a graph node instead.
+/// If the stream is being captured, the free becomes a graph node instead.
 pub(super) fn free(request: FreeRequest) -> impl FnOnce(c_int) {
     let is_seen = !attention::is_idle() && request.address != 0;
     let captured = if is_seen { capture::capture_of(request.stream) } else { None };

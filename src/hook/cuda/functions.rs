@@ -1,4 +1,4 @@
-//! Typed declarations of the driver functions that memtrace itself calls, after `cuda.h`.
+//! Typed declarations, after `cuda.h`, of the driver functions that memtrace itself calls.
 //!
 //! A call returns `None` if the driver is not loaded or does not have the function. An output pointer of `cuda.h` is a
 //! `&mut` here, which has the same ABI. Handles come from the driver, directly or through the program.
@@ -20,7 +20,7 @@ macro_rules! functions {
             let address = FUNCTION.address()?;
             // SAFETY: the address is that of the function with this signature.
             let function = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address) };
-            // SAFETY: output references are exclusive and of the types that the driver writes; handles are the
+            // SAFETY: output references are exclusive and have the types that the driver writes. Handles are the
             // driver's.
             Some(unsafe { function($($arg),*) })
         })*
@@ -42,9 +42,9 @@ functions! {
     cuCtxPopCurrent_v2(context: &mut DriverObject);
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemPoolGetAttribute(pool: DriverObject, attribute: c_int, value: &mut u64);
-    // The attributes in use are words or smaller.
+    // The attributes that are queried here are words or smaller.
     cuPointerGetAttribute(value: &mut u64, attribute: c_int, address: u64);
-    // `usize` is a pointer to text.
+    // The `usize` is a pointer to text.
     cuFuncGetName(name: &mut usize, function: DriverObject);
     cuKernelGetName(name: &mut usize, kernel: DriverObject);
     cuFuncGetParamInfo(function: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
@@ -57,7 +57,7 @@ functions! {
         before: *mut *const DriverObject, count: *mut usize);
 }
 
-/// Calls a function with one output; `None` if the call failed.
+/// Calls a function with one output. `None` if the call failed.
 pub(super) fn answer<T: Default>(call: impl FnOnce(&mut T) -> Option<c_int>) -> Option<T> {
     let mut value = T::default();
     (call(&mut value)? == SUCCESS).then_some(value)

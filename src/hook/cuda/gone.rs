@@ -1,8 +1,8 @@
-//! Blocks that went with their context.
+//! Blocks that were freed with their context.
 //!
-//! Which ones that are is queried from the driver, block by block, after the context ended: no rules about pools,
-//! reference counts and resets are needed. A call under way meanwhile finds that contexts have ended, and looks again once
-//! its block is entered: either it or the thread that ended the context sees the block.
+//! After a context ended, the driver is asked about each block. So no rules about pools, reference counts and resets
+//! are needed. A call in progress notices that a context has ended, and searches again once its block is entered. So
+//! either that call or the thread that ended the context sees the block.
 
 use memtrace_core::snapshot::Device;
 
@@ -11,20 +11,20 @@ use crate::record::device_memory::LiveOnDevice;
 use crate::record::measure::{self, Space};
 use crate::record::{gates, guard, recorder};
 
-/// Whether the driver no longer knows a block, or knows the address as another device's.
+/// Whether the driver no longer knows a block, or reports that the address belongs to another device.
 pub(super) fn is_gone(device: Device, address: u64) -> bool {
     query::is_gone(address) || device::is_of_another(device, address)
 }
 
-/// Frees what is gone if a context ended since there were this many.
+/// Frees the blocks that are gone, if a context ended since there were `ended`.
 pub(super) fn free_since(ended: u64) {
     if device::ended() != ended {
         free();
     }
 }
 
-/// Frees what the driver no longer knows. A new block may take the address meanwhile; its position in the log tells the
-/// two apart.
+/// Frees the blocks that the driver no longer knows. A new block may take such an address meanwhile. The position in
+/// the log distinguishes the two.
 pub(super) fn free() {
     if guard::state() & guard::OWN != 0 {
         return;

@@ -1,9 +1,9 @@
-//! CUDA graphs: a launch is recorded as what the nodes of the graph do.
+//! CUDA graphs. A launch is recorded as the actions of the graph's nodes.
 //!
-//! Allocation nodes have fixed addresses from the time that they are created. A launch enters the nodes in the order of
-//! their creation: each node comes after those that it depends on, so the nodes may run in that order. An allocation
-//! gets the stack of its node's creation, because that line requested the memory, and the scopes of the launch, because
-//! that phase holds it.
+//! An allocation node has a fixed address from its creation on. A launch enters the nodes in the order of their
+//! creation. A node is created after those that it depends on, so the nodes may run in that order. An allocation gets
+//! the stack of its node's creation, because that line requested the memory. It gets the scopes of the launch, because
+//! that phase holds the memory.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,25 +20,25 @@ use crate::record::memory::{OwnVec, System, own_vec, try_push};
 use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{EventSite, guard, uses};
 
-/// What a node does, apart from memory.
+/// What a node does, apart from allocations and frees.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GraphPart {
-    /// Every node since the beginning is known; the number of the recording.
+    /// Every node since the graph's beginning is known. Contains the number of the recording.
     Complete(u64),
-    /// A node begins.
+    /// The start of a node's work.
     Work(OperationKind, KernelId),
     Use(u64, UseAccess, KernelId),
 }
 
-/// The marker of a graph all of whose nodes are seen, if uses are recorded.
+/// The marker of a graph whose nodes are all seen, if uses are recorded.
 pub(super) fn complete() -> Option<GraphPart> {
     uses::with(|table| table.epoch()).map(GraphPart::Complete)
 }
 
-/// What a node does at a launch.
+/// An action of a node at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    /// `None` for the device of the stream that the graph is launched on.
+    /// A `device` of `None` is that of the stream on which the graph is launched.
     Alloc {
         address: u64,
         size: u64,
@@ -51,21 +51,21 @@ pub(super) enum Node {
     Part(GraphPart),
 }
 
-/// Nodes of a graph, each with the stream capture that it came from, or 0.
+/// Nodes of a graph, each with the id of the stream capture that it came from, or 0.
 type Nodes = OwnVec<(u64, Node)>;
 
 /// An executable graph (`CUgraphExec`).
 pub(super) struct Program {
     nodes: OwnVec<Node>,
-    /// A launch first frees what the last one left allocated.
+    /// A launch first frees the memory that the last launch left allocated.
     frees_first: bool,
 }
 
-/// Graphs with nodes.
+/// Graphs with known nodes.
 pub(super) static GRAPHS: HandleTable<usize, Nodes> = HandleTable::new();
-/// Executable graphs with nodes.
+/// Executable graphs with known nodes.
 pub(super) static PROGRAMS: HandleTable<usize, Program> = HandleTable::new();
-/// Addresses that launches left allocated. Calls of their own free these.
+/// Addresses that launches left allocated. Separate calls free these.
 pub(super) static LIVE: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
 /// Adds a node to a graph. `capture` is 0 for a node that was added explicitly.
@@ -121,7 +121,7 @@ pub(super) struct ChildNode {
 }
 
 impl ChildNode {
-    /// Whether the parent takes the child over. Only such a child may have memory nodes.
+    /// Whether the parent takes ownership of the child. Only such a child may have memory nodes.
     pub(super) fn is_moved(self) -> bool {
         /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`.
         const MOVE: c_int = 1;
@@ -129,7 +129,7 @@ impl ChildNode {
     }
 }
 
-/// The nodes of a child that its parent took over are the parent's.
+/// Gives the nodes of a child graph to the parent that took ownership of it.
 fn moved(parent: usize, child: usize) {
     let take = |nodes: &mut Nodes| std::mem::replace(nodes, OwnVec::new_in(System));
     let nodes = GRAPHS.change(child, take).unwrap_or(OwnVec::new_in(System));
@@ -138,12 +138,12 @@ fn moved(parent: usize, child: usize) {
     nodes.into_iter().filter(|(_, node)| is_kept(node)).for_each(|(capture, node)| add(parent, capture, node));
 }
 
-/// `CUgraphNodeParams` begins with the node's type.
+/// For a node of any type, with which `CUgraphNodeParams` begins.
 pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int) {
     const CHILD: c_int = 4;
     const ALLOC: c_int = 10;
     const FREE: c_int = 11;
-    /// The offset of the parameters of that type.
+    /// The offset of the parameters of the node's type.
     const PARAMETERS: usize = 16;
     move |result| match kind.written(result) {
         Some(CHILD) => {
@@ -156,7 +156,7 @@ pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int)
     }
 }
 
-/// At the end of a stream capture: its nodes become the graph's, and nodes of captures that failed are dropped. The
+/// Called at the end of a stream capture. Its nodes become the graph's, and nodes of failed captures are dropped: the
 /// driver may have reused the handle of a failed capture's graph.
 pub(super) fn captured(graph: usize, capture: u64) {
     GRAPHS.change(graph, |nodes| {
@@ -165,7 +165,7 @@ pub(super) fn captured(graph: usize, capture: u64) {
     });
 }
 
-/// Nodes known by a new graph's handle belonged to an earlier graph.
+/// Nodes that are known under a new graph's handle belonged to an earlier graph.
 pub(super) fn created(out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(graph) = out.written(result) {
@@ -184,7 +184,7 @@ pub(crate) fn executable_graphs() -> u64 {
     MADE_EXECUTABLE.load(Ordering::Relaxed)
 }
 
-/// An executable graph keeps the nodes that its graph has now.
+/// An executable graph keeps the nodes that its graph has at this time.
 pub(super) fn instantiated(out: CallerPtr<usize>, graph: Handle, flags: u64) -> impl FnOnce(c_int) {
     /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
     const FREES_FIRST: u64 = 1;
@@ -203,13 +203,13 @@ fn parts_in<'a>(nodes: impl Iterator<Item = &'a Node>) -> OwnVec<GraphPart> {
     own_vec(nodes.filter_map(|node| if let Node::Part(part) = node { Some(*part) } else { None }))
 }
 
-/// What the nodes of a graph do, apart from memory.
+/// The work and the uses of a graph's nodes.
 pub(super) fn parts(graph: usize) -> OwnVec<GraphPart> {
     let parts = |nodes: &mut Nodes| parts_in(nodes.iter().map(|(_, node)| node));
     GRAPHS.change(graph, parts).unwrap_or(OwnVec::new_in(System))
 }
 
-/// The same of an executable graph.
+/// [`parts`] of an executable graph.
 pub(super) fn program_parts(program: usize) -> OwnVec<GraphPart> {
     PROGRAMS.change(program, |program| parts_in(program.nodes.iter())).unwrap_or(OwnVec::new_in(System))
 }
@@ -225,7 +225,7 @@ pub(super) fn add_to_all(parts: &[GraphPart]) {
     GRAPHS.change_all(|nodes| parts.iter().for_each(|part| _ = try_push(nodes, (0, Node::Part(*part)))));
 }
 
-/// What a launch does, in order.
+/// The actions of a launch, in order.
 pub(super) fn steps(program: usize) -> OwnVec<Node> {
     let known = |program: &mut Program| (own_vec(program.nodes.iter().copied()), program.frees_first);
     let Some((nodes, frees_first)) = PROGRAMS.change(program, known) else { return OwnVec::new_in(System) };
@@ -261,7 +261,7 @@ mod tests {
         PROGRAMS.change(program, |_| ()).is_some()
     }
 
-    /// The driver gives the handle to another thread before the call that destroyed it is over.
+    /// The driver gives the handle to another thread before the call that destroyed the graph has returned.
     #[test]
     fn a_handle_that_comes_again_at_once_is_not_forgotten() {
         let (graph, program) = (0x7101, 0x7102);
@@ -290,7 +290,7 @@ mod tests {
         assert!(!is_known(graph), "another graph has the handle");
     }
 
-    /// The driver destroys the graph of a capture that failed, and may give its handle to the next capture.
+    /// The driver destroys the graph of a failed capture, and may give its handle to the next capture.
     #[test]
     fn nodes_of_a_capture_that_failed_are_not_the_next_ones() {
         let (graph, program) = (0x7301, 0x7302);

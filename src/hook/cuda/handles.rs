@@ -1,7 +1,7 @@
 //! Memory that is known by a handle: physical memory to be mapped, arrays, external memory.
 //!
 //! Ledgers, viewers and captures identify blocks by address. So such memory gets a made-up address, from 2⁵² on, where
-//! no device has any; below 2⁵³ a viewer's floating-point numbers are exact.
+//! no device has memory. Below 2⁵³, the floating-point numbers of viewers are exact.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::memory::own_vec;
 use crate::record::ticks;
 
-/// Each kind has a handle space of its own.
+/// The kind of a handle. Each kind has its own handle space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum HandleKind {
     Physical,
@@ -31,7 +31,7 @@ struct HandleMemory {
     class: Class,
     /// The made-up address; 0 for memory that is recorded where it is mapped.
     address: u64,
-    /// The context that frees it when it ends.
+    /// The context whose end frees the memory.
     context: usize,
 }
 
@@ -41,7 +41,7 @@ struct Mapping {
     key: HandleKey,
 }
 
-/// Each handle and each mapping counts as a use of the memory.
+/// Memory by handle. Each handle and each mapping counts as one use.
 static MEMORY: HandleTable<HandleKey, HandleMemory> = HandleTable::new();
 /// Mappings by address.
 static MAPPINGS: HandleTable<u64, Mapping> = HandleTable::new();
@@ -55,7 +55,7 @@ fn made_up_address(size: u64) -> u64 {
     NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, past).unwrap_or_else(|address| address)
 }
 
-/// A call that creates memory with a handle, as far as it is known before the call.
+/// A call that creates memory with a handle, as known before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewHandle {
     pub(super) kind: HandleKind,
@@ -88,7 +88,7 @@ fn notify_gone(memory: &HandleMemory) -> PendingFree {
     if address == 0 { PendingFree::NONE } else { notify::notify_free(FreeRequest::at_once(class, address)) }
 }
 
-/// A use of memory that ends with a call, unless the driver refuses.
+/// A use of memory that a call ends, unless the driver refuses.
 #[must_use = "`finish` ends it or restores it"]
 pub(super) struct EndedUse {
     memory: Undo<HandleKey, HandleMemory>,
@@ -102,7 +102,7 @@ impl EndedUse {
     }
 }
 
-/// Ends a use of memory, before the driver is called.
+/// Ends a use of memory. Must be called before the driver call.
 pub(super) fn end_use(kind: HandleKind, handle: u64) -> EndedUse {
     let memory = MEMORY.remove((kind, handle));
     let pending = memory.entry().map_or(PendingFree::NONE, notify_gone);
@@ -119,11 +119,11 @@ pub(super) fn released(kind: HandleKind, handle: u64) -> impl FnOnce(c_int) {
     move |result| ended.finish(result)
 }
 
-/// A further handle to known physical memory, or a handle to memory of another process.
+/// Handles another handle to known physical memory, or a handle to memory of another process.
 pub(super) fn retained(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(handle) = out.written(result) {
-            // Its size is known once it is mapped.
+            // The size is known once the memory is mapped.
             let imported = HandleMemory { class: Class::Imported, address: 0, context: 0 };
             MEMORY.retain_or_insert((HandleKind::Physical, handle), imported);
         }
@@ -143,7 +143,7 @@ pub(super) fn mapped(address: u64, size: u64, handle: u64) -> impl FnOnce(c_int)
     }
 }
 
-/// `cuMemUnmap` unmaps whole mappings.
+/// Handles `cuMemUnmap`, which unmaps whole mappings.
 pub(super) fn unmapped(start: u64, size: u64) -> impl FnOnce(c_int) {
     let end = start.saturating_add(size);
     let within = |address: u64, mapping: &Mapping| {
@@ -161,7 +161,7 @@ pub(super) fn unmapped(start: u64, size: u64) -> impl FnOnce(c_int) {
     };
     let all = own_vec(MAPPINGS.pick(within).into_iter().map(unmap));
     move |result| {
-        // Undone in reverse order, so that all use counts are restored.
+        // In reverse order, so that all use counts are restored.
         for (mapping, memory, pending) in all.into_iter().rev() {
             mapping.finish(result);
             memory.finish(result);

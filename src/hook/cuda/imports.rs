@@ -1,5 +1,5 @@
-//! Imported memory that is known by its address: IPC handles, buffers of external memory, blocks of another process's
-//! pool.
+//! Imported memory that is known by its address: IPC handles, buffers of external memory, and blocks of another
+//! process's pool.
 
 use std::ffi::c_int;
 
@@ -10,12 +10,12 @@ use super::table::HandleTable;
 use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::ticks;
 
-/// Open IPC handles. Each opening counts as a use.
+/// Open IPC handles. Each open call counts as one use.
 static OPENED: HandleTable<u64, ()> = HandleTable::new().draws_attention();
-/// Buffers within external memory, which is recorded by its handle and outlives them.
+/// Buffers within external memory. That memory is recorded by its handle and outlives them.
 pub(super) static PARTS: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
-/// `cuIpcOpenMemHandle`. A handle that is open already yields the same block.
+/// `cuIpcOpenMemHandle`. A handle that is already open yields the same block.
 pub(super) fn opened(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     after(out, |address| OPENED.retain_or_insert(address, ()))
 }
@@ -53,7 +53,7 @@ pub(super) fn mapped(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     }
 }
 
-/// Forgets what is gone after a context may have ended.
+/// Forgets the imports that are gone, after a context may have ended.
 pub(super) fn context_ended() {
     for table in [&OPENED, &PARTS] {
         let mut gone = table.pick(|address, ()| Some(address));

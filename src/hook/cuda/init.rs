@@ -1,4 +1,4 @@
-//! Callback at `cuInit`: runs once, on the thread that initializes the driver first.
+//! Callback at `cuInit`. It runs once, on the first thread that initializes the driver.
 #![expect(unsafe_code, reason = "a function is kept as an address")]
 
 use std::ffi::c_int;
@@ -12,13 +12,14 @@ use crate::record::thread;
 /// The callback; null if there is none, or once it has been called.
 static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The number of the thread that is running the callback; 0 if none is. Not a lock, which a forked child would inherit.
+/// Number of the thread that is running the callback; 0 if none is. Not a lock, because a forked child would inherit
+/// it.
 static STARTER: AtomicU32 = AtomicU32::new(0);
 
-/// The longest that other threads wait for the callback, which may itself wait for a lock that one of them holds.
+/// The longest wait of other threads for the callback. It may itself wait for a lock that one of them holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// In a forked child: the starter was a thread of the parent.
+/// In a forked child, the thread that ran the callback does not exist.
 pub(super) fn in_child() {
     STARTER.store(0, Ordering::Relaxed);
 }
@@ -29,7 +30,8 @@ pub(crate) fn on_cuda_start(call: fn()) -> bool {
     !note::program_has_its_own()
 }
 
-/// Runs after `cuInit`. While one thread runs the callback, others wait, so that their first allocations are recorded.
+/// Called after `cuInit`. While one thread runs the callback, others wait, so that their first allocations are
+/// recorded.
 pub(super) fn cuda_started(result: c_int) {
     if result != 0 {
         return;
@@ -48,7 +50,7 @@ fn start_once() {
     }
     let call = ON_CUDA_START.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if !call.is_null() {
-        // SAFETY: only functions of this type are stored.
+        // SAFETY: not null, and only functions of this type are stored.
         let call = unsafe { std::mem::transmute::<*mut (), fn()>(call) };
         let _ = std::panic::catch_unwind(call);
     }

@@ -1,5 +1,4 @@
-//! Maps names of driver functions to their hooks, for `dlsym` and for imports. (`cuGetProcAddress` is hooked in
-//! [`calls`].)
+//! Maps names of driver functions to their hooks, for `dlsym` and for imports. ([`calls`] hooks `cuGetProcAddress`.)
 
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
@@ -12,27 +11,26 @@ pub(super) fn is_candidate(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"cu")
 }
 
-/// The hook, if the caller's own look-up, `find`, would return the driver's function.
+/// The hook for a name, if `find`, the caller's own look-up, would return the driver's function.
 pub(super) fn hook_for(name: &CStr, find: &dyn Fn() -> *mut c_void) -> Option<usize> {
     let (_, hook) = function(name)?;
     is_the_drivers(find(), name).then_some(hook)
 }
 
-/// The driver function and its hook, if the original is known yet.
+/// The driver function and its hook, if the original is already known.
 pub(super) fn hooked(name: &CStr) -> Option<HookedFunction> {
     let (function, hook) = function(name)?;
     let is_interposed = function.is_interposed();
     Some(HookedFunction { original: function.known_address()?, hook, is_interposed, is_counted: true })
 }
 
-/// Looks up the originals of all hooks.
 pub(super) fn look_up_all() {
     for (function, _) in calls::all() {
         let _ = function.address();
     }
 }
 
-/// A range with all originals that are known.
+/// A range that contains all known originals.
 pub(super) fn originals() -> Range<usize> {
     let known = || calls::all().filter_map(|(function, _)| function.known_address());
     known().min().zip(known().max()).map_or(0..0, |(first, last)| first..last.saturating_add(1))

@@ -1,4 +1,4 @@
-//! CUDA driver hooks: every call of `libcuda.so.1` that allocates or frees memory, whoever makes it.
+//! CUDA driver hooks: they cover every call of `libcuda.so.1` that allocates or frees memory, from any caller.
 //!
 //! ```text
 //!    candle (imports) ─┐    cudarc (dlsym) ─┐    NVIDIA's libraries (cuGetProcAddress) ─┐
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! A constructor puts the hooks in place before `main`, because cudarc keeps the addresses of its first look-ups.
-//! Without a recording each hook costs two relaxed loads, unless [`attention`] has a reason to look at calls anyway (a
-//! stream capture, an open import, memory that a graph left). A process that never loads CUDA only has its imports of
-//! `dlsym` and `pthread_create` patched; with `MEMTRACE=0` nothing is.
+//! Without a recording each hook costs two relaxed loads, unless [`attention`] has a reason to examine calls anyway (a
+//! stream capture, an open import, memory that a graph left). In a process that never loads CUDA, only the imports of
+//! `dlsym` and `pthread_create` are patched. With `MEMTRACE=0` nothing is patched.
 //!
-//! Files import each other in one direction, from top to bottom:
+//! Files import each other only in one direction, from top to bottom:
 //!
 //! | layer | files | |
 //! |---|---|---|
-//! | start | [`constructor`], [`init`] | before `main`: hands the hooks to `interpose`; at `cuInit`: runs what waits for it |
+//! | start | [`constructor`], [`init`] | before `main`: hands the hooks to `interpose`; at `cuInit`: runs a callback |
 //! | look-up | [`lookup`] | which hook replaces which driver function |
 //! | hooks | [`calls`], [`contexts`] | one row for each driver function; contexts that end |
 //! | uses | [`uses`] | launches, copies and fills, and the blocks that they use |
@@ -31,10 +31,13 @@
 //! | types | [`types`], [`table`], [`unseen`], [`attention`] | kinds of memory, devices, CUDA streams; handle tables with undo; counts of unrecorded calls |
 //! | driver | [`functions`], [`pointers`], [`driver`] | driver functions that memtrace calls; the program's pointers; addresses |
 //!
-//! Rules for every file: the driver's result, `errno` and `dlerror` reach the program unchanged. Nothing panics,
-//! prints, or allocates from the watched allocator. No lock of memtrace is held while foreign code runs. Searching all
-//! objects takes the loader's lock and is done as rarely as possible, because it can deadlock: a thread may hold that
-//! lock while it waits for one that looks up a driver function.
+//! Rules for every file:
+//!
+//! - The driver's result, `errno` and `dlerror` reach the program unchanged.
+//! - Nothing panics, prints, or allocates from the watched allocator.
+//! - No lock of memtrace is held while foreign code runs.
+//! - All objects are searched as rarely as possible. A search takes the loader's lock and can deadlock: a thread may
+//!   hold that lock while it waits for a thread that looks up a driver function.
 
 mod array_mappings;
 mod arrays;
@@ -79,7 +82,7 @@ pub(crate) fn refresh() {
     }
 }
 
-/// Finds out what pools have given back unnoticed, for instance because another process needed memory.
+/// Queries which memory pools have returned unnoticed, for instance because another process needed it.
 pub(crate) fn settle() {
     segments::look();
 }
@@ -94,7 +97,7 @@ pub(crate) fn is_elsewhere() -> bool {
     constructor::state() == CudaState::AnotherCopy && driver::is_loaded()
 }
 
-/// What the hooks cover.
+/// The state of the hooks, and counts of what they cover.
 pub(crate) fn coverage() -> CudaHooks {
     let state = match constructor::state() {
         CudaState::Active if !driver::is_loaded() => CudaState::NotLoaded,

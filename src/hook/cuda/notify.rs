@@ -1,4 +1,4 @@
-//! Reports allocations and frees to the recorder, wherever they come from.
+//! Reports allocations and frees of all hooks to the recorder.
 
 use std::ffi::c_int;
 use std::hash::Hash;
@@ -21,20 +21,20 @@ pub(super) fn notify_alloc(outcome: &Outcome) {
     notify_alloc_at(outcome, None);
 }
 
-/// Reports an allocation. `at` is the site that requested it, if that is not here; the current scopes hold it in any
-/// case.
+/// Reports an allocation. `at` is the site that requested it, if not the current one. The scopes are always the current
+/// ones.
 pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     if !is_recording() || guard::state() & guard::OWN != 0 {
         return;
     }
-    // The stack is taken outside of `catch_unwind`, whose frames would end up in it.
+    // The stack is taken outside of `catch_unwind`, whose frames would be in it.
     let own = guard::own_work();
     let site = match at {
         Some(site) => EventSite { context: guard::context(), thread: thread::number(), ..site },
         None => site_here(),
     };
     let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
-    // Nothing here panics; if it did, the panic must not reach the program.
+    // Nothing here panics. If it did, the panic must not reach the program.
     let _ = catch_unwind(act);
     drop(own);
     let _ = catch_unwind(|| gone::free_since(outcome.place.ended));
@@ -66,7 +66,7 @@ fn record(outcome: &Outcome, mut site: EventSite) {
     let Outcome { address, size, stream, place, took, .. } = *outcome;
     site.memory = outcome.class.memory();
     if stream != Stream::NONE {
-        // Every context has the default streams; other streams are told apart by their handles.
+        // Every context has the default streams. Other streams are distinguished by their handles.
         let context = if stream.is_special() { place.context } else { 0 };
         site.stream = streams::number(context, stream, site.thread);
     }
@@ -95,7 +95,7 @@ struct ReportedFree {
     ended: u64,
 }
 
-/// Reports a free, before the driver call.
+/// Reports a free. Must be called before the driver call.
 pub(super) fn notify_free(request: FreeRequest) -> PendingFree {
     if !is_recording() || guard::state() & guard::OWN != 0 {
         return PendingFree::NONE;
@@ -126,7 +126,7 @@ fn take_measured(request: &FreeRequest, known: Option<(Device, u64)>) -> Option<
     let address = request.address;
     let space = if request.class.is_pinned() { Space::Pinned } else { Space::Device };
     let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
-    // The driver is queried if a measurement is active here and nothing knows the block.
+    // Query the driver only if a measurement is active here and nothing knows the block.
     let must_query = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
     let known = if must_query && space == Space::Device { of_pool() } else { known };
     measure::on_free(space, address, known)
@@ -135,7 +135,7 @@ fn take_measured(request: &FreeRequest, known: Option<(Device, u64)>) -> Option<
 impl PendingFree {
     pub(super) const NONE: Self = Self(None);
 
-    /// The callback of a call that also removed a table's entry.
+    /// The callback for a call that also removed a table's entry.
     pub(super) fn with<K: Copy + Eq + Hash, V>(self, removed: Undo<K, V>) -> impl FnOnce(c_int) {
         move |result| {
             removed.finish(result);
@@ -143,11 +143,11 @@ impl PendingFree {
         }
     }
 
-    /// Takes the driver's result. If the driver refused the free, the block is live again.
+    /// Handles the driver's result. If the driver refused the free, the block is live again.
     pub(super) fn finish(self, result: c_int) {
         let Some(ReportedFree { taking, measured, class, began, ended }) = self.0 else { return };
         finish(result, taking, measured, ticks::now().saturating_sub(began));
-        // A free may be refused because the block went with its context.
+        // The driver may refuse a free because the block was freed with its context.
         let _ = catch_unwind(|| gone::free_since(ended));
         // Memory outside of pools returns to the device at once.
         if class == Class::Classic {

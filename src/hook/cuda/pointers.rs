@@ -14,9 +14,9 @@ use super::driver::SUCCESS;
 pub(super) struct CallerPtr<T>(*const T);
 
 impl<T: Copy> CallerPtr<T> {
-    /// Reads the value, if the pointer is not null. An output is valid once the driver has written it.
+    /// Reads the value, if the pointer is not null. An output must be read only after the driver has written it.
     pub(super) fn read(self) -> Option<T> {
-        // SAFETY: null, or valid for the driver to read or write.
+        // SAFETY: null, or valid for the driver to read or write during the call.
         unsafe { self.0.as_ref() }.copied()
     }
 
@@ -26,15 +26,15 @@ impl<T: Copy> CallerPtr<T> {
     }
 
     pub(super) fn overwrite(self, value: T) {
-        // SAFETY: null, or where the driver has written.
+        // SAFETY: the pointer is null, or points to where the driver has written.
         if let Some(answer) = unsafe { self.0.cast_mut().as_mut() } {
             *answer = value;
         }
     }
 
-    /// As [`read`](Self::read), from any address.
+    /// Like [`read`](Self::read), for an address that may be unaligned.
     pub(super) fn read_unaligned(self) -> Option<T> {
-        // SAFETY: null, or valid for the driver to read.
+        // SAFETY: not null, so valid for the driver to read during the call.
         if self.0.is_null() { None } else { Some(unsafe { self.0.read_unaligned() }) }
     }
 
@@ -58,27 +58,27 @@ impl<T: Copy> CallerPtr<T> {
     }
 }
 
-/// A string of C that the program passes, unless it is null.
+/// The C string that the program passes; `None` if the pointer is null.
 pub(super) fn text<'a>(start: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: null, or a string that is valid during the call.
+    // SAFETY: not null, so a C string that is valid during the call.
     if start.is_null() { None } else { Some(unsafe { CStr::from_ptr(start) }) }
 }
 
-/// A fat binary in memory that the driver has accepted: a header, which says how long the rest is.
+/// A fat binary in memory that the driver has accepted. Its header says how long the rest is.
 pub(super) fn fat_binary<'a>(start: *const u8) -> Option<&'a [u8]> {
     let header = CallerPtr::<u8>::from_raw(start);
     let header_size = header.part::<u16>(6).read_unaligned()?;
     let rest = usize::try_from(header.part::<u64>(8).read_unaligned()?).ok()?;
     let size = rest.checked_add(usize::from(header_size)).filter(|size| isize::try_from(*size).is_ok())?;
-    // SAFETY: the driver has read the file up to there.
+    // SAFETY: the driver has read the file up to this size.
     Some(unsafe { std::slice::from_raw_parts(start, size) })
 }
 
-/// Headers and sections of an ELF file in memory that the driver has accepted. `None` unless it has 64 bits.
+/// Headers and sections of an ELF file in memory that the driver has accepted. `None` if the file is not 64-bit.
 pub(super) fn elf_file<'a>(start: *const u8) -> Option<&'a [u8]> {
     const SECTION: u64 = size_of::<SectionHeader64<LE>>() as u64;
     const CLASS_64: u8 = 2;
-    // The class is within the header of either class.
+    // The class is within the header of both classes of files.
     let class = CallerPtr::from_raw(start).part::<u8>(4).read()?;
     let header =
         CallerPtr::<FileHeader64<LE>>::from_raw(start.cast()).read_unaligned().filter(|_| class == CLASS_64)?;
@@ -91,6 +91,6 @@ pub(super) fn elf_file<'a>(start: *const u8) -> Option<&'a [u8]> {
             end = end.max(section.sh_offset.get(LE).checked_add(section.sh_size.get(LE))?);
         }
     }
-    // SAFETY: the driver has read the file up to there: headers and sections.
+    // SAFETY: the driver has read the file up to `end`, that is headers and sections.
     Some(unsafe { std::slice::from_raw_parts(start, usize::try_from(end).ok()?) })
 }

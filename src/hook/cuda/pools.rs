@@ -25,8 +25,8 @@ pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) 
     }
 }
 
-/// Marks the pool before the call, so that it is not queried meanwhile: afterwards the handle may belong to another
-/// pool.
+/// Marks the pool as destroyed before the call, so that it is not queried any more: after the call the handle may
+/// belong to another pool.
 pub(super) fn destroyed(pool: Handle) -> impl FnOnce(c_int) {
     let mark = move |is_destroyed| {
         POOLS.change(pool.addr() as u64, |pool| std::mem::replace(&mut pool.is_destroyed, is_destroyed))
@@ -44,7 +44,7 @@ pub(super) fn was_destroyed(handle: u64) -> bool {
     POOLS.get(handle).is_some_and(|pool| pool.is_destroyed)
 }
 
-/// The device of a pool that the program created there.
+/// The device of a pool that the program created.
 pub(super) fn device_of(handle: u64) -> Option<u32> {
     POOLS.get(handle).filter(|pool| !pool.is_destroyed)?.device
 }

@@ -1,6 +1,6 @@
 //! Queries to the driver: memory pools, segments, addresses.
 //!
-//! Pools are compared with the ledger at a snapshot, after a failed allocation or on demand, never for each event.
+//! Pools are compared with the ledger at a snapshot, after a failed allocation or on demand, but never for each event.
 
 use std::ffi::c_int;
 
@@ -25,10 +25,11 @@ const USED_HIGH: c_int = 8;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
-/// What the driver said of a device before a context ended.
+/// The driver's last answers about each device before its context ended.
 static LAST: HandleTable<u32, Driver> = HandleTable::new();
 
-/// The state of a device and of its default pool; once it has no context any more, what was said before.
+/// The state of a device and of its default pool. If the device has no context any more, returns the answers from
+/// before its last context ended.
 pub(crate) fn driver(ordinal: u32) -> Driver {
     let now = said_now(ordinal);
     if now.memory.is_some() { now } else { LAST.change(ordinal, |last| *last).unwrap_or(now) }
@@ -38,7 +39,8 @@ fn said_now(ordinal: u32) -> Driver {
     if driver::is_loaded() { Driver { pool: pool(ordinal), memory: memory(ordinal) } } else { Driver::default() }
 }
 
-/// A context is about to end. What is live now would be in no recording that is made afterwards.
+/// Called when a context is about to end. Keeps the device's state if nothing is live: live blocks would be missing
+/// from later recordings.
 pub(super) fn remember() {
     if guard::state() & guard::OWN != 0 {
         return;
@@ -48,7 +50,7 @@ pub(super) fn remember() {
         let Device::Cuda(ordinal) = device else { continue };
         let is_empty = device_memory::is_empty(device);
         let now = if is_empty { said_now(ordinal) } else { Driver::default() };
-        // A device without a context keeps what was said before its last one ended.
+        // A device without a context keeps the answers from before its last context ended.
         if now.memory.is_some() || !is_empty {
             LAST.forget(ordinal);
             LAST.insert(ordinal, now);
@@ -56,7 +58,7 @@ pub(super) fn remember() {
     }
 }
 
-/// A context ends while nothing is recorded.
+/// Called when a context ends while nothing is recorded.
 pub(super) fn forget_last() {
     LAST.take_all(|_| true);
 }
@@ -66,7 +68,7 @@ fn pool(ordinal: u32) -> Option<Pool> {
     pool_of(device_at(ordinal)?)
 }
 
-/// Bytes in use in the default pool of every device; `None` if the driver is not initialized, and so nothing is in use.
+/// Bytes in use in the default pool of every device. `None` if the driver is not initialized, so nothing is in use.
 pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
     let count = if driver::is_loaded() { device::device_count()? } else { return None };
     let _relaxed = RelaxedCapture::enter();
@@ -74,10 +76,10 @@ pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
     Some((0..count).filter_map(used).collect())
 }
 
-/// Free and total bytes of the device that a call asked for memory.
+/// Free and total bytes of the device on which a call requested memory.
 pub(super) fn asked(place: &Place) -> Option<(u64, u64)> {
     let Some(Device::Cuda(ordinal)) = place.device else { return device_memory() };
-    // A pool may be another device's than its stream.
+    // The pool may be on another device than the stream.
     let there = || if device::current_device() == Some(ordinal) { device_memory() } else { None };
     let in_context = if place.context == 0 { None } else { device::within(place.context, there).flatten() };
     in_context.or_else(|| with_context(device_at(ordinal)?, device_memory).flatten())
@@ -106,13 +108,13 @@ fn memory(ordinal: u32) -> Option<DeviceMemory> {
     Some(memory)
 }
 
-/// Whether the device's memory is the host's.
+/// Whether the device uses the host's memory.
 fn is_integrated(device: c_int) -> bool {
     const INTEGRATED: c_int = 18;
     answer(|value| cuDeviceGetAttribute(value, INTEGRATED, device)).is_some_and(|value| value != 0)
 }
 
-/// Runs a closure in a context of the device, if it has one. Creates none.
+/// Runs a closure in a context of the device, if it has one. Does not create a context.
 fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
     if device::current_device().is_some_and(|current| c_int::try_from(current) == Ok(device)) {
         return Some(act());
@@ -166,7 +168,7 @@ pub(super) fn reserved(pool: u64) -> Option<u64> {
     attribute(pool as usize, RESERVED_CURRENT)
 }
 
-/// The segment that contains an address, with its pool for memory of a pool.
+/// The segment that contains an address. For memory of a pool, includes the pool.
 pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     const POOL: c_int = 17;
     const MAPPING_SIZE: c_int = 18;
@@ -182,7 +184,8 @@ pub(super) fn range_size(address: u64) -> Option<u64> {
     of_address(address, RANGE_SIZE)
 }
 
-/// The device and the size of a block of a pool, rounded up as the pool counts it: to 512 bytes, as far as is known.
+/// The device and the size of a pool's block. The size is rounded up as the pool counts it: to 512 bytes, as far as is
+/// known.
 pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
     const POOL: c_int = 17;
     of_address(address, POOL).filter(|pool| *pool != 0)?;
@@ -193,7 +196,7 @@ pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
 pub(super) fn is_gone(address: u64) -> bool {
     const INVALID_VALUE: c_int = 1;
     const MEMORY_TYPE: c_int = 2;
-    // The driver knows no made-up addresses.
+    // The driver does not know made-up addresses.
     address < MADE_UP && cuPointerGetAttribute(&mut 0, MEMORY_TYPE, address) == Some(INVALID_VALUE)
 }
 
@@ -222,7 +225,7 @@ fn attribute(pool: DriverObject, attribute: c_int) -> Option<u64> {
     answer(|value| cuMemPoolGetAttribute(pool, attribute, value))
 }
 
-/// Allows queries that would otherwise invalidate a stream capture, of this thread or another one.
+/// Allows queries that would otherwise invalidate a stream capture of this or another thread.
 struct RelaxedCapture {
     before: c_int,
 }

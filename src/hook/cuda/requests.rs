@@ -1,4 +1,4 @@
-//! Arguments of driver calls, turned into requests: how much of which memory, or which block is freed.
+//! Converts the arguments of driver calls into requests: the size and kind of the memory, or the block that is freed.
 
 use std::ffi::c_int;
 
@@ -32,7 +32,7 @@ pub(super) fn in_order(address: u64, stream: Stream) -> FreeRequest {
     FreeRequest { class: Class::Pool, address, stream }
 }
 
-/// `cuMemFree`, which takes memory of pools, too.
+/// `cuMemFree`, which also frees memory of pools.
 pub(super) fn at_once(address: u64) -> FreeRequest {
     FreeRequest::at_once(Class::Classic, address)
 }

@@ -1,12 +1,12 @@
-//! Segments of the driver's pools: queried for a block outside all known segments, and checked after calls that may
-//! release some.
+//! Segments of the driver's pools. They are queried for a block outside all known segments, and checked after calls
+//! that may release some.
 //!
-//! Each segment is queried once; for a block inside a known one, a search of a sorted list is enough. What a pool has
-//! released shows in its reserved bytes. Which segments went follows from which are empty; where that is ambiguous they
-//! are marked as estimated.
+//! Each segment is queried once. For a block inside a known segment, searching a sorted list is enough. A pool's
+//! reserved bytes show how much it has released. Empty segments are taken for the released ones, and marked as
+//! estimated where that is ambiguous.
 //!
-//! No lock of the recorder is held during a query, so two answers may be entered out of order. Each carries the number
-//! of answers that were entered before its query. An answer that another one overtook releases no segments; the next
+//! No lock of the recorder is held during a query, so two answers may be entered out of order. Each answer carries the
+//! number of answers that were entered before its query. An answer that was overtaken releases no segments; the next
 //! one does ([`crate::record::ledger::segments`]).
 
 use std::ffi::c_int;
@@ -27,7 +27,7 @@ pub(super) fn segment_of(address: u64, size: u64, memory: MemoryKind) -> Option<
     query::segment(address, memory == MemoryKind::Pool).filter(contains)
 }
 
-/// Runs after a call that may have released memory to devices.
+/// Called after a driver call that may have released memory to devices.
 pub(super) fn settle(result: c_int) {
     if result != SUCCESS || attention::is_idle() || guard::state() & guard::OWN != 0 {
         return;

@@ -1,4 +1,4 @@
-//! Numbers CUDA streams in the order in which they are first seen.
+//! Numbers CUDA streams in the order in which they first appear.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, own_map};
 
-/// Context and handle, and the thread's number for the per-thread default stream.
+/// Context, handle, and the thread's number for the per-thread default stream.
 type StreamKey = (usize, usize, u32);
 
 static NUMBERS: Mutex<OwnMap<StreamKey, u32>> = Mutex::new(own_map());
@@ -20,8 +20,8 @@ thread_local! {
     static LAST: Cell<(StreamKey, u32)> = const { Cell::new(((0, 0, 0), 0)) };
 }
 
-/// The number of a stream, from 1; 0 if memory for a new entry is lacking. A handle that the driver reuses for a new
-/// stream keeps its number.
+/// The number of a stream, from 1. Returns 0 if there is no memory for a new entry. If the driver reuses a handle for a
+/// new stream, the number stays the same.
 pub(super) fn number(context: usize, stream: Stream, thread: ThreadId) -> u32 {
     let thread = if stream == Stream::PER_THREAD { thread.number() } else { 0 };
     let key = (context, stream.handle(), thread);

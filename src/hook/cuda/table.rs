@@ -1,8 +1,8 @@
-//! Handle table with undo: maps what the program has from the driver, by handle or address, to what memtrace knows of
-//! it.
+//! Handle table with undo. It maps the driver's objects that the program has, by handle or address, to memtrace's data
+//! about them.
 //!
-//! The driver may give a handle to another thread before the call that returned it is over. So an entry is removed
-//! before the driver is called, and the [`Undo`] puts it back if the driver refuses.
+//! The driver may give a handle to another thread before the call that returned it to the driver is over. So an entry
+//! is removed before the driver is called, and the [`Undo`] puts it back if the driver refuses.
 
 use std::ffi::c_int;
 use std::hash::Hash;
@@ -17,9 +17,9 @@ use crate::record::memory::{OwnMap, OwnVec, own_map, own_vec};
 
 /// A map with a count of uses for each entry.
 ///
-/// Entries are memtrace's own memory; without memory for a new one it is left out. No process forks while a table is
-/// locked. Closures that run under the lock must not use another table, because all tables share the lock that prevents
-/// forks.
+/// Entries are in memtrace's own memory. If there is no memory for a new entry, it is left out. The process does not
+/// fork while a table is locked. A closure that runs under the lock must not use another table, because all tables
+/// share the lock that prevents forks.
 pub(super) struct HandleTable<K, V> {
     entries: Mutex<OwnMap<K, HandleEntry<V>>>,
     has_entries: AtomicBool,
@@ -36,13 +36,13 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         Self { entries: Mutex::new(own_map()), has_entries: AtomicBool::new(false), draws_attention: false }
     }
 
-    /// Makes its entries a reason for the hooks to look at calls without a recording.
+    /// Makes the table's entries a reason for the hooks to examine calls without a recording.
     pub(super) const fn draws_attention(mut self) -> Self {
         self.draws_attention = true;
         self
     }
 
-    /// One load.
+    /// Whether the table is empty. One load.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_entries.load(Ordering::Acquire)
     }
@@ -75,7 +75,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| retain(entries, &key).copied())
     }
 
-    /// Removes a use of an entry, and the entry with its last use.
+    /// Removes a use of an entry. With its last use, removes the entry.
     pub(super) fn remove(&'static self, key: K) -> Undo<K, V> {
         let remove = |entries: &mut OwnMap<K, HandleEntry<V>>| match entries.get_mut(&key) {
             Some(entry) if entry.uses > 1 => {
@@ -98,7 +98,6 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| entries.remove(&key));
     }
 
-    /// Runs a closure on an entry, if there is one.
     pub(super) fn change<T>(&self, key: K, act: impl FnOnce(&mut V) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
@@ -106,7 +105,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| entries.get_mut(&key).map(|entry| act(&mut entry.value)))
     }
 
-    /// Runs a closure on an entry, which is inserted if there is none.
+    /// Runs a closure on an entry. Inserts the entry first if there is none.
     pub(super) fn change_or_insert(&self, key: K, new: impl FnOnce() -> V, act: impl FnOnce(&mut V)) {
         self.with(|entries| {
             if entries.try_reserve(1).is_ok() {
@@ -122,14 +121,12 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.change(key, |value| *value)
     }
 
-    /// Runs a closure on all entries.
     pub(super) fn change_all(&self, mut act: impl FnMut(&mut V)) {
         if !self.is_empty() {
             self.with(|entries| entries.values_mut().for_each(|entry| act(&mut entry.value)));
         }
     }
 
-    /// Maps and filters the entries.
     pub(super) fn pick<T>(&self, mut pick: impl FnMut(K, &V) -> Option<T>) -> OwnVec<T> {
         self.with(|entries| own_vec(entries.iter().filter_map(|(key, entry)| pick(*key, &entry.value))))
     }
@@ -152,7 +149,7 @@ fn retain<'a, K: Eq + Hash, V>(entries: &'a mut OwnMap<K, HandleEntry<V>>, key: 
     Some(&entry.value)
 }
 
-/// What a call removed from a table before the driver was called.
+/// The use or entry that a call removed from a table before the driver was called.
 #[must_use = "`finish` puts the entry back if the driver refuses"]
 pub(super) struct Undo<K: 'static, V: 'static> {
     table: &'static HandleTable<K, V>,
@@ -167,7 +164,7 @@ enum Removed<V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Undo<K, V> {
-    /// The entry, if that was its last use.
+    /// The entry, if the removed use was its last one.
     pub(super) fn entry(&self) -> Option<&V> {
         if let Removed::Entry(value) = &self.removed { Some(value) } else { None }
     }
@@ -176,7 +173,7 @@ impl<K: Copy + Eq + Hash, V> Undo<K, V> {
         matches!(self.removed, Removed::Use)
     }
 
-    /// Takes the driver's result, and puts back what was removed if the driver refused.
+    /// Takes the driver's result. If the driver refused, puts back the use or entry.
     pub(super) fn finish(self, result: c_int) {
         if result == SUCCESS {
             return;
@@ -211,7 +208,7 @@ mod tests {
         assert_eq!(TABLE.get(1), None, "there was nothing to be put back");
     }
 
-    /// The driver may give the handle to another thread before the call that returned it is over.
+    /// The driver may give the handle to another thread before the call that returned it to the driver is over.
     #[test]
     fn a_handle_that_comes_again_at_once_is_not_forgotten() {
         static TABLE: HandleTable<u64, char> = HandleTable::new();
@@ -278,16 +275,16 @@ mod tests {
 
     #[expect(unsafe_code, reason = "forks")]
     fn child_can_look(table: &HandleTable<u64, ()>) -> bool {
-        // SAFETY: the child looks at the table and ends.
+        // SAFETY: the child only reads the table and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the child if it hangs.
             unsafe { libc::alarm(5) };
-            // SAFETY: ends the process without anything of the parent's.
+            // SAFETY: ends the process without running any code of the parent's.
             unsafe { libc::_exit(table.get(1).is_some().into()) };
         }
         let mut status = -1;
-        // SAFETY: waits for our child.
+        // SAFETY: waits for our child; `status` is valid for writes.
         unsafe { libc::waitpid(child, &mut status, 0) };
         status == 0
     }

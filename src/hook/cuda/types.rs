@@ -26,7 +26,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Whether it is host memory that the driver knows.
+    /// Whether the class is host memory that the driver knows.
     pub(super) fn is_pinned(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered | Self::VirtualHost)
     }
@@ -56,16 +56,16 @@ pub(super) enum DeviceHint {
     Ordinal(u32),
 }
 
-/// What is known before a call that may allocate. Once the call is over, another thread may have ended the context, and
-/// the address may be another block's.
+/// The state known before a call that may allocate. After the call it may be wrong: another thread may have ended the
+/// context, and the address may belong to another block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) device: Option<Device>,
-    /// The address tells the device, if anything does: the pool is one that memtrace has not seen created.
+    /// Only the address can show the device, because memtrace has not seen the pool's creation.
     pub(super) asks_address: bool,
-    /// The stream's context. 0 if it does not matter, because there is no stream or only one device.
+    /// The stream's context. 0 if it is not needed, because there is no stream or only one device.
     pub(super) context: usize,
-    /// How many contexts had ended.
+    /// Number of contexts that had ended.
     pub(super) ended: u64,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum AddressSource {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
-    /// Bytes of a row as the driver chose them, as requested, and the number of rows.
+    /// Bytes of a row as the driver chose them, bytes of a row as requested, and the number of rows.
     Pitched(CallerPtr<usize>, usize, usize),
 }
 
@@ -89,12 +89,12 @@ pub(super) struct Stream(usize);
 impl Stream {
     /// The call is not ordered by a stream.
     pub(super) const NONE: Self = Self(0);
-    /// `CU_STREAM_LEGACY`, which a null stream means by default.
+    /// `CU_STREAM_LEGACY`, the default meaning of a null stream.
     pub(super) const LEGACY: Self = Self(1);
     /// `CU_STREAM_PER_THREAD`.
     pub(super) const PER_THREAD: Self = Self(2);
 
-    /// `per_thread`: a null handle means the thread's own default stream.
+    /// With `per_thread`, a null handle means the thread's own default stream.
     pub(super) fn of(handle: *mut c_void, per_thread: bool) -> Self {
         match handle.addr() {
             0 if per_thread => Self::PER_THREAD,
@@ -107,7 +107,7 @@ impl Stream {
         self.0
     }
 
-    /// Whether it is no stream, or a default stream, which every context has.
+    /// Whether it is no stream, or a default stream. Every context has the default streams.
     pub(super) fn is_special(self) -> bool {
         self.0 <= 2
     }
@@ -128,12 +128,12 @@ pub(super) struct Request {
 pub(super) struct Outcome {
     pub(super) result: c_int,
     pub(super) class: Class,
-    /// 0 if there is none.
+    /// 0 if there is no block.
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: Stream,
     pub(super) place: Place,
-    /// Time in the driver, in ticks.
+    /// Time spent in the driver, in ticks.
     pub(super) took: u64,
 }
 
@@ -153,7 +153,6 @@ impl Outcome {
 }
 
 impl FreeRequest {
-    /// A free without a stream.
     pub(super) fn at_once(class: Class, address: u64) -> Self {
         Self { class, address, stream: Stream::NONE }
     }

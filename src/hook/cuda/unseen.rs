@@ -1,4 +1,4 @@
-//! Counts of calls that create memory which is not recorded. The report lists them.
+//! Counts of calls that create memory that is not recorded. The report lists them.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ pub(super) struct Unseen {
 }
 
 pub(super) static MULTICAST: Unseen = Unseen::of("cuMulticastCreate");
-/// Calls that went into graphs that the driver did not name.
+/// Calls that became nodes of graphs that the driver did not identify.
 pub(super) static CAPTURED: Unseen = Unseen::of("cuMemAllocAsync or cuMemFreeAsync under stream capture");
 
-/// Functions that were called, with the number of calls.
+/// Functions that were called, each with its number of calls.
 pub(super) fn calls() -> Vec<UnseenCalls> {
     let counts = [&MULTICAST, &CAPTURED].map(|unseen| (unseen.function, unseen.calls.load(Ordering::Relaxed)));
     let called = counts.into_iter().filter(|(_, calls)| *calls > 0);

@@ -1,4 +1,4 @@
-//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks. What programs call, `entry::dlsym`, asks
+//! Hook of `dlsym`. It answers look-ups of hooked functions with their hooks. Programs call `entry::dlsym`, which calls
 //! [`decide`].
 #![expect(unsafe_code, reason = "functions of C")]
 
@@ -16,13 +16,13 @@ static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
 /// Look-ups that were answered with hooks.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// A hooked `dlsym` answers this name; so one copy of memtrace recognizes another in the same process.
+/// A hooked `dlsym` answers this name. So a copy of memtrace can recognize another copy in the same process.
 pub(in crate::hook) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
 
-/// Looks up the original `dlsym`; false if it is not found. Call this before any import is patched.
+/// Looks up the original `dlsym`. False if it is not found. Must be called before any import is patched.
 ///
-/// The look-up goes through the library that defines it: a program that takes the address of `dlsym` may get a PLT stub
-/// of its own, which leads through the slot that is patched.
+/// The look-up uses the library that defines `dlsym`. A program that takes the address of `dlsym` may get one of its
+/// own PLT stubs, which leads through the patched slot.
 pub(in crate::hook) fn save_original() -> bool {
     let found = loader::function_of(&[c"libc.so.6", c"libdl.so.2"], c"dlsym");
     ORIGINAL.store(found.map_or(0, |found| found.address), Ordering::Release);
@@ -30,7 +30,6 @@ pub(in crate::hook) fn save_original() -> bool {
     found.is_some()
 }
 
-/// Look-ups that were answered with hooks.
 pub(in crate::hook) fn answered() -> u64 {
     ANSWERED.load(Ordering::Relaxed)
 }
@@ -43,7 +42,7 @@ pub(in crate::hook) fn original_address() -> usize {
     ORIGINAL.load(Ordering::Acquire)
 }
 
-/// `dlsym` with this hook.
+/// `dlsym` as a hooked function, with this hook.
 pub(in crate::hook) fn hooked(hook: usize) -> HookedFunction {
     let is_interposed = IS_INTERPOSED.load(Ordering::Acquire);
     HookedFunction { original: original_address(), hook, is_interposed, is_counted: true }
@@ -54,7 +53,7 @@ pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c
     if address == 0 {
         return std::ptr::null_mut();
     }
-    // SAFETY: the address is that of `dlsym`.
+    // SAFETY: the address is that of `dlsym`, which has this signature.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(address) };
     // SAFETY: `dlsym` takes any handle that its caller has, and a C string.
     unsafe { dlsym(handle, name.as_ptr()) }
@@ -62,7 +61,7 @@ pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c
 
 /// Whether the `dlsym` at this address is the hook of another copy of memtrace.
 pub(in crate::hook) fn knows_our_name(dlsym: usize) -> bool {
-    // SAFETY: a loaded object calls this address as `dlsym`.
+    // SAFETY: a loaded object calls this address as `dlsym`, so it has this signature.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: `dlsym` takes this handle and a C string.
     let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
@@ -70,7 +69,7 @@ pub(in crate::hook) fn knows_our_name(dlsym: usize) -> bool {
     !answer.is_null()
 }
 
-/// An answer, or 0 and the function to continue with.
+/// The answer for a look-up. An answer of 0 means that `original` must be called.
 #[repr(C)]
 pub(super) struct Decision {
     answer: usize,
@@ -78,7 +77,7 @@ pub(super) struct Decision {
 }
 
 /// # Safety
-/// The arguments of `dlsym`, and its return address.
+/// `handle` and `name` are the arguments of a `dlsym` call, and `caller` is its return address.
 pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
     let _errno = KeepErrno::new();
     let original = original_address();
@@ -86,11 +85,11 @@ pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char,
     if name.is_null() {
         return pass_on;
     }
-    // SAFETY: `dlsym` takes a C string.
+    // SAFETY: `name` is not null, and `dlsym` takes a C string.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(interposition) = installed() else { return pass_on };
     let is_candidate = (interposition.is_candidate)(name);
-    // The caller may be looking into an object that was loaded just now.
+    // The caller may be looking up a name in an object that was loaded just now.
     if (is_candidate || is_new(handle)) && !fork::is_child() {
         patch::patch_new_objects();
     }
@@ -105,8 +104,8 @@ pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char,
     Decision { answer, original }
 }
 
-/// Whether this handle was not used lately. Objects are searched only then, because the search locks the loader, which
-/// not every caller of `dlsym` is prepared for.
+/// Whether this handle was not used recently. Objects are searched only for such handles: the search locks the loader,
+/// and not every caller of `dlsym` is prepared for that.
 fn is_new(handle: *mut c_void) -> bool {
     const KNOWN: usize = 64;
     static HANDLES: [AtomicUsize; KNOWN] = [const { AtomicUsize::new(0) }; KNOWN];
@@ -114,13 +113,13 @@ fn is_new(handle: *mut c_void) -> bool {
         return false;
     }
     let address = handle.addr();
-    // Handles are addresses of large structures, so their low bits say little.
+    // Handles are addresses of large structures, so their low bits carry little information.
     let slot = HANDLES.get((address >> 5) % KNOWN);
     slot.is_none_or(|slot| slot.swap(address, Ordering::Relaxed) != address)
 }
 
-/// What the original `dlsym` would answer this caller. For `RTLD_DEFAULT` it also searches the caller's own libraries,
-/// which a call from here does not reach.
+/// The answer that the original `dlsym` would give to this caller. For `RTLD_DEFAULT`, also searches the caller's own
+/// libraries, which a call from here does not reach.
 fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_void {
     let found = call_original(handle, name);
     if !found.is_null() || handle != libc::RTLD_DEFAULT {
@@ -135,7 +134,7 @@ fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_v
     // SAFETY: the loader's name is a C string that lives as long as the caller's object.
     let Some(own) = loader::opened(unsafe { CStr::from_ptr(object.dli_fname) }) else { return found };
     let found = call_original(own, name);
-    // SAFETY: the handle was opened above; the object stays loaded, because it is the caller's.
+    // SAFETY: the handle was opened above. The object stays loaded, because it is the caller's.
     unsafe { libc::dlclose(own) };
     found
 }

@@ -1,4 +1,4 @@
-//! ELF imports of loaded objects: which GOT slot holds the address of which foreign function.
+//! ELF imports of loaded objects: the GOT slots, and the foreign function whose address each slot contains.
 #![expect(unsafe_code, reason = "the loader's tables are raw memory")]
 
 use std::ffi::CStr;
@@ -13,18 +13,18 @@ use crate::record::pages::page_size;
 pub(in crate::hook) struct Import<'a> {
     pub(in crate::hook) name: &'a CStr,
     pub(in crate::hook) slot: *mut usize,
-    /// The slot is a word of the object's data, which the program may change, and not part of the GOT.
+    /// The slot is not part of the GOT, but a word of the object's data, which the program may change.
     pub(in crate::hook) data: bool,
     /// The loader makes the slot's page read-only after relocation (RELRO).
     pub(in crate::hook) read_only: bool,
     /// The slot cannot be changed: it is outside writable memory, as in code, or unaligned.
     pub(in crate::hook) fixed: bool,
-    /// Where a slot leads that the loader resolves at the first call (lazy binding).
+    /// Addresses in a slot that the loader resolves at the first call (lazy binding).
     pub(in crate::hook) stubs: Range<usize>,
 }
 
-/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT. On aarch64 those of
-/// descriptors of thread-local variables lead to the loader's own functions; they are none of these.
+/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT. On aarch64,
+/// relocations of descriptors of thread-local variables lead to the loader's own functions. They are not among these.
 const R_WORD: u32 = if IS_X86_64 { 1 } else { 257 };
 const R_GLOB_DAT: u32 = if IS_X86_64 { 6 } else { 1025 };
 const R_JUMP_SLOT: u32 = if IS_X86_64 { 7 } else { 1026 };
@@ -38,8 +38,8 @@ const DT_RELASZ: usize = 8;
 const DT_SONAME: usize = 14;
 const DT_JMPREL: usize = 23;
 
-/// Calls `each` for every import of every loaded object, except those of CUDA and of the system, whose own calls must
-/// not be redirected. The loader is locked meanwhile, so neither this function nor `each` allocates.
+/// Calls `each` for every import of every loaded object, except the objects of CUDA and of the system: their own calls
+/// must not be redirected. The loader is locked meanwhile, so neither this function nor `each` may allocate.
 pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
     elf::each_object(|info| {
         if !is_left_alone(info)
@@ -51,7 +51,7 @@ pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
     });
 }
 
-/// The number of objects ever loaded.
+/// Number of objects ever loaded.
 pub(in crate::hook) fn objects_loaded() -> u64 {
     let mut count = 0;
     elf::each_object(|info| {
@@ -61,7 +61,7 @@ pub(in crate::hook) fn objects_loaded() -> u64 {
     count
 }
 
-/// Whether an object has this name. Unlike a `dlopen` with `RTLD_NOLOAD`, this opens no files to find that there is none.
+/// Whether a loaded object has this name. Unlike `dlopen` with `RTLD_NOLOAD`, this opens no files if there is none.
 pub(in crate::hook) fn is_loaded(name: &CStr) -> bool {
     let mut is_loaded = false;
     elf::each_object(|info| {
@@ -90,7 +90,7 @@ struct ElfImports {
     base: usize,
     symbols: usize,
     strings: usize,
-    /// Where the object's own name is among the strings; 0 for none.
+    /// Offset of the object's own name among the strings; 0 if it has none.
     name: usize,
     /// Address and size of each relocation table.
     tables: [(usize, usize); 2],
@@ -116,7 +116,7 @@ struct Relocation {
 fn dynamic_values(mut entry: *const Dynamic) -> [usize; DT_JMPREL + 1] {
     let mut values = [0; DT_JMPREL + 1];
     loop {
-        // SAFETY: a dynamic section ends with an entry of tag 0, at which the loop stops.
+        // SAFETY: the entries up to one of tag 0 belong to the dynamic section, and the loop stops at that entry.
         let Dynamic { tag, value } = unsafe { entry.read() };
         if tag == 0 {
             return values;
@@ -133,13 +133,13 @@ impl ElfImports {
         if info.dlpi_phdr.is_null() {
             return None;
         }
-        // SAFETY: the loader says that this many headers lie there.
+        // SAFETY: the loader reports that this many headers are at this address.
         let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let base = info.dlpi_addr as usize;
         let at = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        // Rounded as the loader does: a page that is shared with other data stays writable.
+        // Rounded like in the loader: a page that is shared with other data stays writable.
         let page = |address: usize| address & !(page_size() - 1);
         let end = |header: &libc::Elf64_Phdr| at(header).wrapping_add(header.p_memsz as usize);
         let read_only = relro.map_or(0..0, |header| page(at(header))..page(end(header)));
@@ -147,7 +147,7 @@ impl ElfImports {
         let code = code.map_or(0..0, |header| at(header)..end(header));
         let values = dynamic_values(at(dynamic) as *const Dynamic);
         let value = |tag: usize| values.get(tag).copied().unwrap_or(0);
-        // glibc turns these into addresses, other loaders leave them relative to the base.
+        // glibc turns these values into addresses. Other loaders leave them relative to the base.
         let address = |tag| match value(tag) {
             0 => 0,
             value if value < base => base.wrapping_add(value),
@@ -194,7 +194,7 @@ impl ElfImports {
         }
     }
 
-    /// The import that a relocation fills in, if it is the address of a foreign function.
+    /// The import that a relocation fills in, if the relocation writes the address of a foreign function.
     fn import(&self, relocation: &Relocation) -> Option<Import<'_>> {
         let kind = relocation.info as u32;
         let plain = [R_WORD, R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) && relocation.addend == 0;

@@ -1,4 +1,4 @@
-//! What programs call instead of `dlsym`, in assembly.
+//! The function that programs call instead of `dlsym`, in assembly.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

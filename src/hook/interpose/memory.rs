@@ -1,4 +1,4 @@
-//! Writes to GOT slots on read-only pages (RELRO); reads and tests of memory that may be protected.
+//! Writes to GOT slots on read-only pages (RELRO), and reads and tests of memory that may be protected.
 #![expect(unsafe_code, reason = "memory of loaded objects is changed in place")]
 
 use std::ffi::c_void;
@@ -8,8 +8,8 @@ use crate::record::pages::page_size;
 
 /// Writes a word to a page that the loader makes read-only after relocation. Returns false on failure.
 ///
-/// The page may still be writable, and then its protection is the loader's to change. So the kernel writes first, which
-/// fails where a store would crash; the protection is changed only if that fails, when the loader is done.
+/// The page may still be writable, and then only the loader may change its protection. So the kernel writes first: that
+/// fails where a store would crash. The protection is changed only if it fails, because then the loader is done.
 pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     if writes(slot, value) {
         return true;
@@ -22,8 +22,8 @@ pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     written
 }
 
-/// Writes where a store would not crash. Some containers and emulators refuse what the kernel does that with; there the
-/// page is tested and then stored to.
+/// Writes where a store would not crash. Some containers and emulators refuse the system call for that. There, the page
+/// is tested and then written with a store.
 fn writes(slot: *mut usize, value: usize) -> bool {
     if kernel_writes(slot, value) {
         return true;
@@ -45,7 +45,7 @@ fn kernel_writes(slot: *mut usize, value: usize) -> bool {
     unsafe { libc::process_vm_writev(pid, &from, 1, &to, 1, 0) == size_of::<usize>() as isize }
 }
 
-/// Copies words of a page, or nothing if they cannot all be read.
+/// Copies words of a page. Copies nothing if not all of them can be read.
 pub(super) fn copy_from(address: usize, words: &mut [usize]) -> bool {
     if kernel_copies(address, words) {
         return true;
@@ -60,7 +60,8 @@ pub(super) fn copy_from(address: usize, words: &mut [usize]) -> bool {
     true
 }
 
-/// Whether a load of the word at this address would succeed: the kernel compares it for a wait that has no time.
+/// Whether a load of the word at this address would succeed. The kernel compares the word for a futex wait with a
+/// timeout of zero.
 fn is_readable(address: usize) -> bool {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -78,8 +79,8 @@ fn kernel_copies(address: usize, words: &mut [usize]) -> bool {
     unsafe { libc::process_vm_readv(pid, &to, 1, &from, 1, 0) == size_of_val(words) as isize }
 }
 
-/// Whether a store to this word would succeed. The kernel adds 0 to its first half, atomically, for which a futex has an
-/// operation; nobody waits there.
+/// Whether a store to this word would succeed. The kernel atomically adds 0 to the word's first half, by a futex
+/// operation. No thread waits there.
 pub(super) fn is_writable(slot: *mut usize) -> bool {
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28;
     let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
@@ -90,7 +91,7 @@ pub(super) fn is_writable(slot: *mut usize) -> bool {
 fn protect(slot: *mut usize, protection: i32) -> bool {
     let page = page_size();
     let start = slot.map_addr(|address| address & !(page - 1));
-    // SAFETY: the page belongs to a loaded object and was read-only; it stays readable throughout.
+    // SAFETY: the page belongs to a loaded object and was read-only. It stays readable throughout.
     unsafe { libc::mprotect(start.cast(), page, protection) == 0 }
 }
 
@@ -98,7 +99,7 @@ fn protect(slot: *mut usize, protection: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// Makes the kernel refuse to read and write for this thread, as some containers do.
+    /// Makes the kernel refuse these reads and writes for this thread, as some containers do.
     fn refuse() {
         let load_number = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
         let skip_if = |number, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: number as u32 };
@@ -110,13 +111,13 @@ mod tests {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: takes numbers.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-        // SAFETY: the program is valid while the kernel copies it; it holds for this thread only.
+        // SAFETY: the program is valid while the kernel copies it. It applies only to this thread.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) }, 0);
     }
 
     fn page(protection: i32) -> *mut usize {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, which stays.
+        // SAFETY: a new mapping, which is never unmapped.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), page_size(), protection, flags, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         page.cast()

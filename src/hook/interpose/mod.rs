@@ -1,20 +1,19 @@
 //! Interposition: replaces functions of other libraries with hooks, in a running process that does not cooperate.
 //!
-//! A caller gets the address of a library function in one of two ways: through an import, which is a slot in the GOT of
-//! its loaded object, or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are
-//! loaded later (GOT patching); [`dlsym`] answers look-ups by name; [`tables`] changes addresses that an object asked for
-//! before that.
+//! A caller gets the address of a library function through an import, which is a slot in the GOT of its loaded object,
+//! or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are loaded later (GOT
+//! patching). [`dlsym`] answers look-ups by name. [`tables`] changes addresses that an object looked up earlier.
 //!
-//! This module knows no driver: one [`Interposition`] names the functions and their hooks, today those of the CUDA
-//! driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add further [`HookedFunction`]s, and
-//! look up the original with [`loader::function_of`] before any import is patched.
+//! This module does not know the driver. One [`Interposition`] names the functions and their hooks, at present those of
+//! the CUDA driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add more [`HookedFunction`]s,
+//! and look up the original with [`loader::function_of`] before any import is patched.
 //!
-//! [`entry`] is where a look-up enters, [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
-//! programs that contain memtrace.
+//! Look-ups enter at [`entry`], [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the
+//! dynamic loader, and [`note`] marks programs that contain memtrace.
 //!
-//! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], at which a
-//! preloaded copy stands back. Among other copies the first one wins, because each looks for a hooked `dlsym` before it
-//! starts.
+//! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], and a
+//! preloaded copy that finds it installs no hooks. Among other copies the first one wins, because each looks for a
+//! hooked `dlsym` before it starts.
 
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
@@ -36,28 +35,28 @@ pub(in crate::hook) use tables::Late;
 pub(in crate::hook) struct HookedFunction {
     pub(in crate::hook) original: usize,
     pub(in crate::hook) hook: usize,
-    /// Another library defines this name too, so an import that is still unresolved may not lead to the original.
+    /// Another library defines this name, too. So an import that is still unresolved may not lead to the original.
     pub(in crate::hook) is_interposed: bool,
     /// [`patch::counts`] includes its imports.
     pub(in crate::hook) is_counted: bool,
 }
 
-/// Which functions have hooks.
+/// The functions that have hooks.
 #[derive(Debug)]
 pub(in crate::hook) struct Interposition {
     /// Finds a function by the name of an import.
     pub(in crate::hook) function: fn(&CStr) -> Option<HookedFunction>,
     /// Called before imports are searched, while the loader is not locked.
     pub(in crate::hook) prepare: fn(),
-    /// Whether a looked-up name may have a hook: a quick test.
+    /// Whether a looked-up name may have a hook. This is a quick test.
     pub(in crate::hook) is_candidate: fn(&CStr) -> bool,
-    /// The hook for a looked-up name, if the caller's own look-up, given as a closure, would find the original.
+    /// The hook for a looked-up name, if the caller's own look-up (the closure) would find the original.
     pub(in crate::hook) hook_for: fn(&CStr, &dyn Fn() -> *mut c_void) -> Option<usize>,
     /// A range with the addresses of all originals; empty while they are not known. [`tables`] searches for them.
     pub(in crate::hook) originals: fn() -> Range<usize>,
     /// The hook of the original at this address.
     pub(in crate::hook) hook_at: fn(usize) -> Option<usize>,
-    /// Called after a library was found to have addresses of originals, with no lock held.
+    /// Called with no lock held, after addresses of originals were found in a library.
     pub(in crate::hook) was_late: fn(&Late),
 }
 

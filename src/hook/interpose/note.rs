@@ -1,4 +1,4 @@
-//! ELF note in every program that contains memtrace: it tells a preloaded copy to stand back.
+//! ELF note in every program that contains memtrace. A preloaded copy that finds it installs no hooks.
 #![expect(unsafe_code, reason = "a note has a section of its own")]
 
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ const NAME: &[u8; 12] = b"memtrace\0\0\0\0";
 const KIND: u32 = 1;
 
 #[used]
-// SAFETY: the section holds data in the form of a note, not code.
+// SAFETY: the section contains data in the form of a note, and no code.
 #[unsafe(link_section = ".note.memtrace")]
 static NOTE: Note = Note { name_length: 9, length: 0, kind: KIND, name: *NAME };
 

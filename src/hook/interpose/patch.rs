@@ -1,6 +1,6 @@
 //! GOT patching: writes hooks into the import slots of every loaded object.
 //!
-//! A slot is changed only if it holds the original function, or if the loader resolves it lazily at the first call.
+//! A slot is changed only if it contains the original function, or if the loader resolves it lazily at the first call.
 //! Slots that lead to another library, and slots that the loader has not filled in yet, stay as they are.
 #![expect(unsafe_code, reason = "slots of loaded objects are changed in place")]
 
@@ -21,13 +21,14 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static WANTED: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// Imports and words of tables that lead to hooks, and those that cannot be changed: calls through the latter are not seen.
+/// Number of imports and table words that lead to hooks, and of those that cannot be changed. Calls through the latter
+/// are not seen.
 pub(in crate::hook) fn counts() -> (u64, u64) {
     let (changed, refused) = tables::counts();
     (CHANGED.load(Ordering::Relaxed) + changed, REFUSED.load(Ordering::Relaxed) + refused)
 }
 
-/// Patches all objects if any was loaded since the last time.
+/// Patches all objects if any object was loaded since the last time.
 pub(in crate::hook) fn patch_new_objects() {
     let loaded = elf::objects_loaded();
     if SEEN.load(Ordering::Acquire) != loaded && patch_all() {
@@ -35,8 +36,8 @@ pub(in crate::hook) fn patch_new_objects() {
     }
 }
 
-/// Patches all objects. Returns false if the loader was still busy with some. Never waits: if another thread is
-/// patching, that thread makes a further pass.
+/// Patches all objects. Returns false if the loader had not filled in some slots yet. Never waits: if another thread is
+/// patching, that thread makes another pass.
 pub(in crate::hook) fn patch_all() -> bool {
     let Some(interposition) = installed() else { return true };
     (interposition.prepare)();
@@ -51,7 +52,7 @@ pub(in crate::hook) fn patch_all() -> bool {
         CHANGED.store(pass.changed, Ordering::Relaxed);
         REFUSED.store(pass.refused, Ordering::Relaxed);
     }
-    // An object whose imports are not patched yet may ask for further originals.
+    // Only now: an object whose imports are not patched yet may look up more originals.
     if all {
         tables::search(interposition);
     }
@@ -62,7 +63,7 @@ pub(in crate::hook) fn patch_all() -> bool {
 struct PatchPass {
     changed: u64,
     refused: u64,
-    /// The loader has yet to fill in some slots.
+    /// The loader has not filled in some slots yet.
     is_incomplete: bool,
 }
 
@@ -71,7 +72,7 @@ impl PatchPass {
         let Some(HookedFunction { original, hook, is_interposed, is_counted }) = function(import.name) else { return };
         let mut uncounted = Self::default();
         let counts = if is_counted { self } else { &mut uncounted };
-        // SAFETY: the slot exists as long as the object is loaded; it may be unaligned.
+        // SAFETY: the slot exists, because the loader is locked here. It may be unaligned.
         let current = unsafe { import.slot.read_unaligned() };
         if current == hook {
             counts.changed += 1;
@@ -82,7 +83,8 @@ impl PatchPass {
                 counts.refused += 1;
             }
         } else if !import.data {
-            // An address below any code: the slot is not filled in yet, or belongs to a weak import that stays empty.
+            // An address below any code: the slot is not filled in yet, or it belongs to a weak import that stays
+            // empty.
             let is_empty = current < import.stubs.start.max(page_size());
             counts.is_incomplete |= is_empty;
             counts.refused += u64::from(!is_empty);
@@ -99,8 +101,9 @@ fn write(import: &Import<'_>, current: usize, hook: usize) -> bool {
     if import.read_only {
         return memory::write_word(import.slot, hook);
     }
-    // SAFETY: an aligned word of a loaded object, in memory that stays writable.
+    // SAFETY: an aligned word, in memory that stays writable, of an object that stays loaded while the loader is
+    // locked.
     let slot = unsafe { AtomicUsize::from_ptr(import.slot) };
-    // If the slot changed meanwhile, the program or the loader owns the new value.
+    // If the slot has changed meanwhile, the new value belongs to the program or the loader.
     slot.compare_exchange(current, hook, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

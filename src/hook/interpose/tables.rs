@@ -1,12 +1,12 @@
 //! Tables of function pointers in the data of loaded objects.
 //!
-//! A library whose constructor runs before memtrace's, or before its imports are patched, may have asked `dlsym` for
-//! functions and kept the addresses of the originals. Each object's writable data is therefore searched once, after its
-//! imports were patched: an aligned word that is exactly the address of a hooked function becomes that of the hook. From
-//! then on `dlsym` answers the object with hooks.
+//! A library's constructor may run before memtrace's, or before the library's imports are patched. It may then have
+//! stored addresses of originals that `dlsym` returned. So each object's writable data is searched once, after its
+//! imports were patched. An aligned word that is exactly the address of a hooked function is replaced by the hook's
+//! address. From then on `dlsym` answers the object with hooks.
 //!
-//! The kernel copies what is searched, so that memory that cannot be read is no crash. Pages that nobody has written to
-//! are left out, as far as that is known: reading them would make them resident. Memory from C's heap is not searched.
+//! The kernel copies the searched memory, so unreadable memory does not cause a crash. Pages that were never written to
+//! are left out, as far as that is known: reading them would make them resident. Memory of C's heap is not searched.
 #![expect(unsafe_code, reason = "memory of loaded objects is read and changed in place")]
 
 use std::ffi::c_void;
@@ -18,22 +18,22 @@ use super::{Interposition, elf as imports, memory};
 use crate::elf;
 use crate::record::pages::page_size;
 
-/// Words that lead to hooks now, and words that could not be changed.
+/// Number of words that now lead to hooks, and of words that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SEARCH: Mutex<Search> = Mutex::new(Search::new());
 
-/// The part of a page that is copied at once.
+/// Number of bytes of a page that are copied at once.
 const PART: usize = 4096;
 const PAGES: usize = 512;
-/// More than this in the file-backed part of a segment is not tables but contents, such as cuBLAS's 100 MB.
+/// A larger file-backed part of a segment contains data and not tables, such as cuBLAS's 100 MB.
 const MOST_BYTES_OF_FILE: usize = 16 << 20;
 
 pub(super) fn counts() -> (u64, u64) {
     (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
-/// The object in which words were found, and how many.
+/// The first object with such words, and the number of words in all objects.
 #[derive(Debug)]
 pub(in crate::hook) struct Late {
     name: [u8; 64],
@@ -47,7 +47,7 @@ impl Late {
     }
 }
 
-/// Searches objects that have not been searched. Never waits.
+/// Searches the objects that have not been searched. Never waits.
 pub(super) fn search(interposition: &Interposition) {
     let originals = (interposition.originals)();
     if originals.is_empty() {
@@ -75,7 +75,7 @@ pub(super) fn search(interposition: &Interposition) {
 }
 
 impl Late {
-    /// The file's name; the program has none.
+    /// Sets the file's name. The program has none.
     fn set_name(&mut self, path: &[u8]) {
         let file = path.rsplit(|byte| *byte == b'/').next().filter(|file| !file.is_empty()).unwrap_or(b"the program");
         for (to, from) in self.name.iter_mut().zip(file) {
@@ -85,7 +85,7 @@ impl Late {
     }
 }
 
-/// Ranges of an object's data that its code may write to: without what the loader makes read-only (RELRO).
+/// The ranges of an object's data that its code may write to. Excludes memory that the loader makes read-only (RELRO).
 fn each_range(info: &libc::dl_phdr_info, page: usize, mut each: impl FnMut(Range<usize>)) {
     let headers = elf::headers(info);
     let at = |header: &libc::Elf64_Phdr| (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
@@ -96,7 +96,7 @@ fn each_range(info: &libc::dl_phdr_info, page: usize, mut each: impl FnMut(Range
         let start = at(header);
         let (file, end) = (start.wrapping_add(header.p_filesz as usize), start.wrapping_add(header.p_memsz as usize));
         let first = if (from..to).contains(&start) { to.min(end) } else { start };
-        // The last page of the file's part is written to by the loader, which clears its rest.
+        // The loader writes to the last page of the file's part, because it clears the rest of that page.
         let file = file.next_multiple_of(page).min(end);
         let is_large = file.saturating_sub(first) > MOST_BYTES_OF_FILE;
         if !is_large && first < file {
@@ -108,9 +108,9 @@ fn each_range(info: &libc::dl_phdr_info, page: usize, mut each: impl FnMut(Range
     }
 }
 
-/// Memory for the search, which is too large for a thread's stack.
+/// Memory for the search. It is too large for a thread's stack.
 struct Search {
-    /// Where searched objects lie: an open-addressing hash table.
+    /// Addresses of the searched objects, as an open-addressing hash table.
     objects: [usize; 1024],
     unloaded: u64,
     resident: [u8; PAGES],
@@ -122,7 +122,7 @@ impl Search {
         Self { objects: [0; 1024], unloaded: 0, resident: [0; PAGES], words: [0; PART / size_of::<usize>()] }
     }
 
-    /// Another object may lie where one was unloaded.
+    /// Another object may now be where one was unloaded.
     fn forget_after(&mut self, unloaded: u64) {
         if self.unloaded != unloaded {
             self.unloaded = unloaded;
@@ -130,7 +130,7 @@ impl Search {
         }
     }
 
-    /// Enters an object. The program may lie at 0; an object for which there is no room is searched every time.
+    /// Enters an object. The program's base may be 0. An object for which there is no room is searched every time.
     fn is_new(&mut self, base: usize) -> bool {
         let key = base | 1;
         let first = base >> 12;
@@ -147,7 +147,7 @@ impl Search {
         true
     }
 
-    /// Changes the words of a range; returns how many lead past a hook.
+    /// Replaces the addresses of originals in a range. Returns how many it found.
     fn range(
         &mut self,
         range: Range<usize>,
@@ -159,7 +159,7 @@ impl Search {
         let mut start = range.start & !(page - 1);
         while start < range.end {
             let end = start.saturating_add(PAGES * page).min(range.end.next_multiple_of(page));
-            // SAFETY: the vector has a byte for each page; the kernel reads no memory of the range.
+            // SAFETY: the vector has a byte for each page, and the kernel reads no memory of the range.
             let known = unsafe { libc::mincore(start as *mut c_void, end - start, self.resident.as_mut_ptr()) } == 0;
             for part in (start..end).step_by(PART) {
                 let resident = self.resident.get((part - start) / page).is_none_or(|byte| byte & 1 != 0);
@@ -203,7 +203,7 @@ fn change(slot: *mut usize, from: usize, to: usize) {
     }
     // SAFETY: an aligned word of a loaded object, which stays loaded while the loader is locked.
     let slot = unsafe { AtomicUsize::from_ptr(slot) };
-    // If the word changed meanwhile, the object owns the new value.
+    // If the word has changed meanwhile, the new value belongs to the object.
     if slot.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         CHANGED.fetch_add(1, Ordering::Relaxed);
     }

@@ -14,7 +14,7 @@ use super::totals::Totals;
 use super::windows::ScopeBytes;
 use crate::record::ticks;
 
-/// A copy of a ledger in ordinary memory, with the recorder's own stack ids.
+/// A copy of a ledger in ordinary memory. It uses the recorder's own stack ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LedgerCopy {
     pub(crate) records: Vec<Record>,
@@ -40,12 +40,12 @@ pub(crate) struct LedgerCopy {
 }
 
 impl Ledger {
-    /// `base`, here and below, is what was live when the recording began.
+    /// `base`, here and below, is the number of bytes that were live when the recording began.
     pub(crate) fn stats(&self, base: u64) -> MemoryStats {
         self.look(base).0
     }
 
-    /// The counters, and the live bytes that no recorded block accounts for, at the same moment.
+    /// The counters, and the live bytes that no recorded block accounts for, both at the same moment.
     pub(super) fn look(&self, base: u64) -> (MemoryStats, u64) {
         let census = self.census();
         let not_recorded = match self.options.sampling.is_on() {
@@ -108,7 +108,7 @@ impl Ledger {
         LedgerCopy { live, peak: self.copy_peak(base), ..self.copy_scopes(base) }
     }
 
-    /// Without blocks.
+    /// Without the log and blocks.
     pub(crate) fn copy_scopes(&self, base: u64) -> LedgerCopy {
         LedgerCopy {
             scopes: self.windows.stats(base),
@@ -122,7 +122,7 @@ impl Ledger {
         self.windows.bytes().collect()
     }
 
-    /// The most bytes that were live since this entry of a scope.
+    /// The maximum of live bytes since this entry of a scope.
     #[cfg(feature = "tracing")]
     pub(crate) fn peak_since(&self, instance: u64, base: u64) -> Option<u64> {
         self.windows.largest_since(instance).map(|largest| base.saturating_add_signed(largest))
@@ -155,7 +155,7 @@ impl Ledger {
         let pushed = self.records.end();
         let refused = positions(&refused_frees(&records));
         leave_out(&mut records, &refused);
-        // A refused free left two records that do not count.
+        // A refused free left two records, and neither counts.
         let gone = pushed.saturating_sub(2 * self.refused_frees + records.len() as u64);
         (records, gone)
     }

@@ -1,10 +1,11 @@
-//! Time spent in the driver, by allocation site. Sums over all calls, whatever records the ring has overwritten.
+//! Time spent in the driver, by allocation site. The sums cover all calls, including those whose records the ring has
+//! overwritten.
 
 use memtrace_core::snapshot::{CallTime, ContextId, StackId};
 
 use crate::record::memory::{OwnMap, own_map};
 
-/// Times are in TSC ticks.
+/// Durations are in TSC ticks.
 #[derive(Debug)]
 pub(crate) struct DriverTime {
     times: OwnMap<(StackId, ContextId), CallTime>,
@@ -45,7 +46,7 @@ impl DriverTime {
         self.rest = CallTime::default();
     }
 
-    /// Converted by `ns`, in the order of stack and context ids.
+    /// The durations, converted by `ns`, in the order of stack and context ids.
     pub(crate) fn copy(&self, ns: impl Fn(u64) -> u64) -> Vec<CallTime> {
         let rest = Some(self.rest).filter(|rest| rest.allocs + rest.frees > 0);
         let mut all: Vec<CallTime> = self.times.values().copied().chain(rest).collect();

@@ -1,4 +1,4 @@
-//! The order in which backward passes go through their graphs: only the program's framework knows it.
+//! The order in which backward passes visit the nodes of their graphs. Only the program's framework knows it.
 
 #[cfg(feature = "candle")]
 use std::num::NonZeroU64;
@@ -9,14 +9,15 @@ use memtrace_core::snapshot::{GraphNode, GraphNodeKind, ThreadId};
 #[cfg(feature = "candle")]
 use super::Ledger;
 
-/// Nodes that are kept: those of a hundred steps of a deep network. A pass of which the first are gone is not used.
+/// Number of nodes that are kept: about a hundred backward passes of a deep network. A pass without its first nodes is
+/// not used.
 pub(super) const MOST: usize = 1 << 16;
 
-/// A node as the program knows it.
+/// A graph node as the program describes it.
 #[cfg(feature = "candle")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandedOverNode {
-    /// Where its value's block begins, if that is on the device.
+    /// Address of the block of the node's value, if that block is on the device.
     pub(crate) address: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) kind: GraphNodeKind,

@@ -1,7 +1,7 @@
 //! Open-addressing hash table of live blocks: linear probing, backward-shift deletion, no tombstones.
 //!
-//! The slots are packed records of 32 bytes, so a look-up usually reads one cache line: with many live blocks, waiting
-//! for memory is most of the cost of recording. Blocks that cannot be packed are in a map beside the table.
+//! Slots are packed records of 32 bytes, so a look-up usually reads one cache line. With many live blocks, waiting for
+//! memory is most of the cost of recording. Blocks that cannot be packed are in a separate map.
 
 use std::sync::atomic::Ordering;
 
@@ -14,20 +14,19 @@ use super::super::prefetch::prefetch;
 use super::packed::{Packed, address_of, context_of, pack, record_of, seq_of, size_of_block};
 
 const FIRST_SIZE: usize = 64;
-/// First size of a large table: one huge page. Slots are visited in random order, and as small pages they would
-/// overflow the TLB.
+/// First size of a large table: one huge page. Slots are accessed in random order, so small pages would overflow the
+/// TLB.
 const FIRST_LARGE_SIZE: usize = LARGE / size_of::<Packed<4>>();
 const EMPTY: Packed<4> = [0; 4];
 
-/// Prefetches the slot of a heap block.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn prefetch_slot(address: u64) {
-    // Relaxed: if the table has moved meanwhile, the prefetch is useless, not wrong.
+    // Relaxed: if the table has moved meanwhile, the prefetch is useless but harmless.
     let [start, places] = &GATES.heap_table;
     let home = home_in(places.load(Ordering::Relaxed), address);
     let place = start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>()));
     prefetch(place);
-    // Removal also reads the slot after it.
+    // A removal also reads the next slot.
     prefetch(place.wrapping_add(size_of::<Packed<4>>()));
 }
 
@@ -38,13 +37,13 @@ fn home_in(places: usize, address: u64) -> usize {
     (product >> 32) as usize & places.wrapping_sub(1)
 }
 
-/// No packed block has address 0.
+/// Whether a slot is empty. No packed block has address 0.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn is_empty(words: &Packed<4>) -> bool {
     words[1] == 0
 }
 
-/// A live block: packed, or whole if it cannot be packed.
+/// A live block. It is stored whole only if it cannot be packed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LiveBlock {
     Packed(Packed<4>),
@@ -101,13 +100,12 @@ impl LiveBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     New,
-    /// Another block is at this address, and stays.
+    /// Another block is at this address. It stays.
     Taken,
-    /// Out of memory.
     NoRoom,
 }
 
-// Two functions, one called after the other, because each has a large stack frame in unoptimised builds.
+// Two functions called one after the other, because each has a large stack frame in unoptimised builds.
 
 #[inline(never)]
 fn room_for(size: usize) -> Option<PageVec<Packed<4>>> {
@@ -124,7 +122,7 @@ fn fill(places: &mut PageVec<Packed<4>>, size: usize) {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LiveBlocks {
-    /// A power of two of slots, at least a quarter of them empty.
+    /// The slots. Their number is a power of two, and at least a quarter of them are empty.
     places: PageVec<Packed<4>>,
     first_size: usize,
     /// [`prefetch_slot`] prefetches from this table.
@@ -138,11 +136,11 @@ impl LiveBlocks {
         Self { places: PageVec::new_in(Pages), first_size: FIRST_SIZE, is_heap: false, packed: 0, whole: own_map() }
     }
 
-    /// For many blocks, beside a log of this capacity; a short log means that memory is scarce.
+    /// A table for many blocks, beside a log of this capacity. A short log means that memory is scarce.
     pub(crate) fn large(is_heap: bool, records: usize) -> Self {
         let mut blocks = Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() };
         if records >= FIRST_LARGE_SIZE {
-            // Now rather than at the first block, which tries again if there is no memory.
+            // Allocated now rather than at the first block. If there is no memory, the first block tries again.
             blocks.grow();
         }
         blocks
@@ -152,7 +150,7 @@ impl LiveBlocks {
         self.packed + self.whole.len()
     }
 
-    /// Enters a block. Its position in the log is not 0.
+    /// Enters a block. Its log position must not be 0.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn enter(&mut self, held: &LiveBlock) -> Entered {
         let LiveBlock::Packed(words) = held else { return self.enter_whole(held) };
@@ -201,7 +199,7 @@ impl LiveBlocks {
         if self.whole.is_empty() { None } else { self.whole.remove(&address) }
     }
 
-    /// In no particular order.
+    /// All live blocks, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Block> {
         self.places
             .iter()
@@ -210,7 +208,6 @@ impl LiveBlocks {
             .chain(self.whole.values().copied())
     }
 
-    /// Sets all times to 0.
     pub(crate) fn forget_times(&mut self) {
         for words in self.places.iter_mut().filter(|words| !is_empty(words)) {
             let packed = pack(&Record { time_ns: 0, ..record_of(words) });
@@ -257,7 +254,7 @@ impl LiveBlocks {
         at
     }
 
-    /// Backward-shift deletion: fills the gap with the next block of the run that may move there, repeatedly.
+    /// Backward-shift deletion: repeatedly fills the gap with the next block of the run that may move there.
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let mask = self.places.len().wrapping_sub(1);

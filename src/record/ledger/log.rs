@@ -1,7 +1,7 @@
 //! A device's log: a ring buffer of packed records, and a second one for records that cannot be packed.
 //!
-//! The address space is reserved at once, with huge pages where the system has them: no copying while the log grows,
-//! and a page fault for 65,536 records instead of 128. Logs of measurements grow as they fill.
+//! The address space is reserved at once, with huge pages where the system has them. So the growing log is not copied,
+//! and one page fault covers 65,536 records instead of 128. Logs of measurements grow as they fill.
 
 use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
 
@@ -13,9 +13,9 @@ use super::ring::Ring;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogShape {
     pub(crate) capacity: usize,
-    /// Records may have streams, or frees stacks: 40 bytes instead of 32.
+    /// Records may have streams, or frees may have stacks: 40 bytes instead of 32.
     pub(crate) long: bool,
-    /// Reserve the address space at once.
+    /// The address space is reserved at once.
     pub(crate) reserved: bool,
 }
 
@@ -105,8 +105,8 @@ impl RecordLog {
         self.overwritten() + self.len() as u64
     }
 
-    /// Of the records from number `from` on: how many are gone, and the others, oldest first; `None` for one that was
-    /// lost for lack of memory.
+    /// The records from number `from` on. Returns how many of them are gone, and the rest, oldest first. `None` stands
+    /// for a record that was lost for lack of memory.
     pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = Option<Record>>) {
         let (short, long) = match &self.records {
             Records::Short(ring) => (Some(ring), None),
@@ -147,7 +147,7 @@ mod tests {
 
     fn record(n: u64) -> Record {
         Record {
-            // Every third record is too late to be packed, every fifth has a stream.
+            // Every third record's time is too late to be packed; every fifth record has a stream.
             time_ns: if n.is_multiple_of(3) { 1 << 60 | n } else { n },
             address: n * 64,
             size: n,

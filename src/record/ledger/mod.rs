@@ -1,4 +1,4 @@
-//! A device's ledger: its live blocks, counters, log, peak and scopes, changed together under one lock.
+//! A device's ledger: its live blocks, counters, log, peak and scopes. They change together under one lock.
 
 use std::num::NonZeroU64;
 
@@ -50,31 +50,31 @@ use crate::record::ledger::segments::{QueryTicket, SegmentAnswer, Segments};
 use crate::record::ledger::windows::Windows;
 use crate::record::memory::{OwnMap, own_map};
 
-/// Refused allocations that are kept; a program may retry for ever.
+/// Limit on the number of refused allocations kept: a program may retry for ever.
 const MAX_OOMS: usize = 256;
 
-/// Fields that every event uses come first, here and in the parts with `repr(C)`, so that they share few cache lines;
-/// aligned, so that they do not share one with the lock, on which other threads spin (false sharing).
+/// Fields that every event uses come first, here and in the parts with `repr(C)`, so that they share few cache lines.
+/// The ledger is aligned, so that it shares no cache line with its lock, on which other threads spin (false sharing).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Ledger {
     seq: u64,
-    /// Weight of the live blocks; `real_bytes` is their unweighted size.
+    /// Weight of the live blocks. `real_bytes` is their unweighted size.
     live_flow: WeightSum,
     real_bytes: u64,
     allocs: WeightSum,
     frees: WeightSum,
-    /// Peaks since `reset_peak`: total, and number of live blocks.
+    /// Peaks since `reset_peak`: of the total, and of the number of live blocks.
     stat_peak: i64,
     stat_peak_parts: u64,
-    /// Bytes freed of blocks from before the recording.
+    /// Freed bytes of blocks from before the recording.
     unknown: u64,
     clock: Clock,
     windows: Windows,
     options: LedgerOptions,
     live: LiveBlocks,
     records: RecordLog,
-    /// The last refused request, until its thread's next request.
+    /// The last refused request. Cleared at the next request of its thread.
     last_refused: Option<(ThreadId, u64)>,
     peak: PeakTracker,
     /// `None` on devices whose driver reports no segments.
@@ -88,7 +88,7 @@ pub(crate) struct Ledger {
     pub(super) calls: DriverTime,
     names: NameTable,
     graph_nodes: Ring<GraphNode>,
-    /// `unknown` when the log was restarted.
+    /// Value of `unknown` when the log was restarted.
     unknown_before: u64,
     /// Logged frees that the driver refused.
     refused_frees: u64,
@@ -143,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the counts outside the ledger as those of the start. To be called before the first event.
+    /// Takes the current counts outside the ledger as the initial ones. Must be called before the first event.
     pub(crate) fn take_initial_counts(&mut self) {
         self.peak = PeakTracker::new(self.options.below_threshold());
         self.sample = SampleTotals::beginning_with(self.options.census());
@@ -205,7 +205,7 @@ impl Ledger {
         true
     }
 
-    /// The previous block at this address was freed unseen.
+    /// The free of the previous block at this address was missed.
     #[cold]
     fn alloc_again(&mut self, block: &Block) -> bool {
         let Block { address, size, stack, context, thread, stream, memory, .. } = *block;
@@ -221,7 +221,7 @@ impl Ledger {
         Self { marks: self.marks.copy(), windows: self.windows.for_other_device(), ..ledger }
     }
 
-    /// Logs a refused allocation, at the current time.
+    /// Counts and stores a refused allocation, at the current time.
     pub(crate) fn refused(&mut self, oom: OutOfMemory) {
         self.note_retry(oom.size, oom.thread);
         self.last_refused = Some((oom.thread, oom.size));
@@ -230,27 +230,26 @@ impl Ledger {
         self.ooms.push(OutOfMemory { time_ns, ..oom });
     }
 
-    /// Was the thread's last request refused? Then this one is a retry if it has the same size.
+    /// If the thread's last request was refused and had the same size, counts this one as a retry.
     fn note_retry(&mut self, size: u64, thread: ThreadId) {
         if let Some((_, bytes)) = self.last_refused.take_if(|(refused, _)| *refused == thread) {
             self.num_alloc_retries += u64::from(bytes == size);
         }
     }
 
-    /// Takes a block out, if it has this position in the log.
+    /// Takes a block out if it has this log position.
     pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: EventSite) -> Option<LiveBlock> {
         self.live.get(address).filter(|block| block.raw_seq() == seq)?;
         self.free(address, site)
     }
 
-    /// Takes a block out, if it is here.
     pub(crate) fn free(&mut self, address: u64, site: EventSite) -> Option<LiveBlock> {
         self.free_at(address, site, &Now)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn free_at(&mut self, address: u64, site: EventSite, moment: &impl Moment) -> Option<LiveBlock> {
-        // First, so that the prefetched slot of the block arrives meanwhile.
+        // Read first, so that the prefetched slot of the block arrives meanwhile.
         let time_ns = self.time_of_free(moment);
         match self.live.remove_packed(address) {
             Some(words) => Some(self.freed(LiveBlock::Packed(words), &site, time_ns)),
@@ -294,29 +293,29 @@ impl Ledger {
         self.log_free(&LiveBlock::of(&block), &site, time_ns);
     }
 
-    /// Names a live block; false if there is none at the address, or no room for the name.
+    /// Names a live block. False if there is none at the address, or no room for the name.
     pub(crate) fn name(&mut self, address: u64, label: BlockLabel<'_>) -> bool {
         let Some(seq) = self.live.get(address).map(|block| block.raw_seq()) else { return false };
         if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
             let is_live = |seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq);
-            // All others are in the log at most.
+            // Other blocks can only be in the log.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
         self.names.give(seq, address, label)
     }
 
-    /// Is this size at or above the threshold?
+    /// Whether this size is at or above the threshold.
     pub(crate) fn takes(&self, size: u64) -> bool {
         size >= self.options.min_size
     }
 
-    /// Is this size below the sampling interval?
+    /// Whether this size is below the sampling interval.
     pub(crate) fn samples(&self, size: u64) -> bool {
         self.options.sampling.is_sampled(size)
     }
 
-    /// Is this the sampling interval (0 without sampling)?
+    /// Whether this is the sampling interval (0 without sampling).
     pub(crate) fn is_sampled_at(&self, interval: u64) -> bool {
         self.options.sampling.interval().unwrap_or(0) == interval
     }
@@ -341,7 +340,7 @@ impl Ledger {
         self.marks.push(Mark { time_ns, context, thread, enter });
     }
 
-    /// Restarts log, counters, peak and scopes at `began`. Live blocks stay; their times become 0.
+    /// Restarts log, counters, peak and scopes at `began`. Live blocks stay, and their times become 0.
     pub(crate) fn restart(&mut self, began: Instant) {
         self.began = began;
         self.clock = Clock::new(began);
@@ -385,7 +384,7 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::reset_peak);
     }
 
-    /// In no particular order.
+    /// All live blocks, in no particular order.
     pub(crate) fn live_blocks(&self) -> impl Iterator<Item = Block> {
         self.live.iter()
     }
@@ -402,18 +401,19 @@ impl Ledger {
         self.options.min_size
     }
 
-    /// Bytes by which the total may grow without a new peak; `None` if a new peak needs no count of bytes below the threshold.
+    /// Bytes by which the total may grow without a new peak. `None` if a new peak does not need the bytes below the
+    /// threshold.
     pub(crate) fn below_peak(&self) -> Option<i64> {
         let counts = self.options.counts_below && self.options.min_size > 1;
         counts.then(|| self.peak.at.total.saturating_sub(self.recorded_total()))
     }
 
-    /// Bytes freed of blocks from before the recording.
+    /// Freed bytes of blocks from before the recording.
     pub(crate) fn unknown_freed(&self) -> u64 {
         self.unknown
     }
 
-    /// Bytes live relative to the start, if every block is recorded.
+    /// Live bytes relative to the start, if every block is recorded.
     fn recorded_total(&self) -> i64 {
         self.live_flow.bytes as i64 - self.unknown as i64
     }
@@ -423,14 +423,14 @@ impl Ledger {
         self.clock.now()
     }
 
-    /// Adds the segment of a block that is about to be entered; returns whether the reserved bytes grew.
+    /// Adds the segment of a block that is about to be entered. Returns whether the reserved bytes grew.
     pub(crate) fn segment(&mut self, answer: SegmentAnswer, ticket: QueryTicket, site: EventSite) -> bool {
         let time_ns = self.now();
         let live = self.live.iter();
         self.segments.as_mut().is_some_and(|segments| segments.add(answer, ticket, live, time_ns, site))
     }
 
-    /// Calls `change` with the segments, if the driver reports any, and the current time.
+    /// Calls `change` with the segments and the current time, if the driver reports any segments.
     pub(crate) fn change_segments(&mut self, change: impl FnOnce(&mut Segments, u64)) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
@@ -470,7 +470,7 @@ impl Ledger {
         self.options.max_entries > 0 && !self.options.skip_frees
     }
 
-    /// The time of a free that is logged.
+    /// The time of a free; 0 if frees are not logged.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn time_of_free(&mut self, moment: &impl Moment) -> u64 {
         if self.logs_frees() { moment.time(&mut self.clock) } else { 0 }

@@ -1,4 +1,4 @@
-//! When an event took place: now, or before it waited for the ledger's lock.
+//! The time of an event: now, or a moment before the event waited for the ledger's lock.
 
 use super::options::LedgerOptions;
 use crate::record::clock::Clock;
@@ -23,12 +23,12 @@ impl Moment for Now {
     }
 }
 
-/// Before the event waited.
+/// Before the event started to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Earlier {
-    /// The processor's counter of time.
+    /// Value of the processor's time counter.
     pub(crate) ticks: u64,
-    /// Read if the event may make a new peak.
+    /// Set if the event may make a new peak.
     pub(crate) below_threshold: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Names that the program gives to one device's blocks, keyed by the position of their alloc: records stay small,
-//! and a reused address does not inherit a name.
+//! Names that the program gives to one device's blocks. They are keyed by the log position of the block's alloc. So
+//! records stay small, and a reused address does not inherit a name.
 
 use std::num::NonZeroU64;
 
@@ -16,7 +16,7 @@ pub(crate) struct NameTable {
     /// Names ever given.
     given: u64,
     refused: u64,
-    /// Do not search for idle names again before `refused` reaches this.
+    /// Idle names are not searched for again before `refused` reaches this.
     look_at: u64,
 }
 
@@ -29,13 +29,12 @@ struct GivenName {
     category: Category,
 }
 
-/// A name and a category for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLabel<'a> {
     pub(crate) name: &'a str,
     /// `Unknown` keeps the previous category.
     pub(crate) category: Category,
-    /// Do nothing if the block has a name already.
+    /// Do nothing if the block already has a name.
     pub(crate) if_new: bool,
 }
 
@@ -45,7 +44,6 @@ impl<'a> From<&'a str> for BlockLabel<'a> {
     }
 }
 
-/// Position of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameCursor {
     given: u64,
@@ -71,7 +69,7 @@ impl NameTable {
         self.by_seq.contains_key(&seq)
     }
 
-    /// Names a block, replacing its previous name. False (and counted) if there is no room.
+    /// Names a block, replacing its previous name. If there is no room, counts that and returns false.
     pub(crate) fn give(&mut self, seq: u64, address: u64, label: BlockLabel<'_>) -> bool {
         let (known, name) = (self.by_seq.get(&seq), cut(label.name));
         let before = known.map_or(Category::Unknown, |known| known.category);
@@ -90,14 +88,14 @@ impl NameTable {
         true
     }
 
-    /// Forgets the older half of the names that are not `needed`, by position and address of a block.
+    /// Forgets the older half of the names for which `needed` is false. `needed` gets a block's position and address.
     pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
         if self.refused < self.look_at {
             return;
         }
         let Some(mut idle) = with_room(self.by_seq.len()) else { return };
         idle.extend(self.by_seq.iter().map(|(seq, known)| (*seq, known.address)).filter(|(s, a)| !needed(*s, *a)));
-        // Few idle names: wait, rather than search again for each new name.
+        // There are few idle names, so wait instead of searching again for each new name.
         if idle.len() < MAX_NAMES / 16 {
             self.look_at = self.refused + MAX_NAMES as u64 / 16;
             return;
@@ -106,14 +104,14 @@ impl NameTable {
         idle.iter().take(idle.len() / 2).for_each(|(seq, _)| drop(self.by_seq.remove(seq)));
     }
 
-    /// Keeps only names that are `needed`.
+    /// Keeps only the names for which `needed` is true.
     pub(crate) fn restart(&mut self, needed: impl Fn(u64, u64) -> bool) {
         self.by_seq.retain(|seq, known| needed(*seq, known.address));
         self.refused = 0;
         self.look_at = 0;
     }
 
-    /// All names by position, and how many were refused.
+    /// All names, sorted by position, and how many were refused.
     pub(crate) fn copy(&self) -> (Vec<BlockName>, u64) {
         self.since(&mut NameCursor::default())
     }
@@ -122,7 +120,7 @@ impl NameTable {
         NameCursor { given: self.given, refused: self.refused }
     }
 
-    /// Names given after `cursor`, by position, and how many were refused since; advances the cursor.
+    /// Names given after `cursor`, sorted by position, and how many were refused since. Advances the cursor.
     pub(crate) fn since(&self, cursor: &mut NameCursor) -> (Vec<BlockName>, u64) {
         let refused = self.refused.saturating_sub(cursor.refused);
         let mut names = Vec::new();
@@ -140,7 +138,6 @@ impl NameTable {
     }
 }
 
-/// Cuts off a name that is too long.
 fn cut(name: &str) -> &str {
     name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or(name)
 }

@@ -9,7 +9,7 @@
 //! word 4 │ stack of the free, 32  │ stream, 32        │   only where there may be any
 //! ```
 //! A record that does not fit (the fourth day of a recording, the 65,536th thread) is kept unpacked elsewhere, so
-//! nothing depends on the widths. A live block is the packed record of its alloc; the record of its free differs in two
+//! nothing depends on the widths. A live block is the packed record of its alloc. The record of its free differs in two
 //! words.
 
 use std::num::NonZeroU64;
@@ -28,10 +28,10 @@ const MEMORY: u32 = 4;
 const SIZE: u32 = 44;
 const CONTEXT: u32 = 20;
 
-/// Replaces the kind of memory of a [`reference`].
+/// Marks a [`reference`], in place of a kind of memory.
 const ELSEWHERE: u64 = (1 << MEMORY) - 1;
 
-/// `None` if a field does not fit.
+/// Packs a record; `None` if a field does not fit.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>> {
     let free = record.kind == RecordKind::Free;
@@ -64,7 +64,7 @@ pub(crate) fn alloc_again<const WORDS: usize>(alloc: &Packed<4>, with_stack: boo
     widened([first, second, third, kept_of(fourth, with_stack), 0])
 }
 
-/// The record of a block's free, made from that of its alloc; `None` if a field does not fit.
+/// The record of a block's free, made from the record of its alloc. `None` if a field does not fit.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn free_of<const WORDS: usize>(
     alloc: &Packed<4>,
@@ -94,7 +94,7 @@ fn widened<const WORDS: usize>(all: [u64; 5]) -> Packed<WORDS> {
     words
 }
 
-/// A placeholder for a record that is kept elsewhere under this number.
+/// A placeholder for the record that is kept elsewhere under this number.
 pub(crate) fn reference<const WORDS: usize>(number: u64) -> Packed<WORDS> {
     widened([number, ELSEWHERE << 1, 0, 0, 0])
 }
@@ -112,7 +112,7 @@ fn low(word: u64, bits: u32) -> u64 {
     word & ((1 << bits) - 1)
 }
 
-/// Decodes words that are no reference.
+/// Decodes words that are not a reference.
 #[inline]
 pub(crate) fn record_of<const WORDS: usize>(words: &Packed<WORDS>) -> Record {
     let word = |n: usize| words.get(n).copied().unwrap_or(0);

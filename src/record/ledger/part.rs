@@ -19,7 +19,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Is there nothing left to read before `end`?
+    /// Whether nothing is left to read before `end`.
     pub(crate) fn has_reached(&self, end: &Self) -> bool {
         self.records >= end.records
             && self.marks >= end.marks
@@ -28,18 +28,18 @@ impl Cursor {
             && self.graph_nodes >= end.graph_nodes
     }
 
-    /// Number of records before it.
+    /// Number of records before the cursor.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Number of records and of marks up to `end`.
+    /// Number of records and of marks between the cursor and `end`.
     pub(crate) fn behind(&self, end: &Self) -> (u64, u64) {
         (end.records.saturating_sub(self.records), end.marks.saturating_sub(self.marks))
     }
 }
 
-/// Records read from a log, with the recorder's own stack ids.
+/// Records read from a log. They use the recorder's own stack ids.
 #[derive(Debug, Default)]
 pub(crate) struct LogPart {
     pub(crate) records: Vec<Record>,
@@ -48,7 +48,7 @@ pub(crate) struct LogPart {
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
     pub(crate) graph_nodes: Vec<GraphNode>,
-    /// The counters after these records, if a checkpoint was reached.
+    /// The counters just after these records, if the part ends at a checkpoint.
     pub(crate) counters: Option<Checkpoint>,
 }
 
@@ -90,13 +90,13 @@ pub(super) fn checkpoints(max_entries: usize) -> Ring<Checkpoint> {
 }
 
 impl Ledger {
-    /// Is a checkpoint due after the alloc that was just entered?
+    /// Whether a checkpoint is due after the alloc that was just entered.
     #[inline(always)]
     pub(crate) fn is_at_checkpoint(&self) -> bool {
         self.seq.is_multiple_of(BETWEEN_CHECKPOINTS)
     }
 
-    /// Adds a checkpoint: a reader that stops at this position gets records and matching counters.
+    /// Adds a checkpoint. A reader that stops at this position gets records and matching counters.
     #[cold]
     pub(crate) fn keep_counters(&mut self, outside: Outside) {
         let Outside { below_threshold, base } = outside;
@@ -111,7 +111,7 @@ impl Ledger {
         });
     }
 
-    /// The position behind everything logged so far.
+    /// The position after everything logged so far.
     pub(crate) fn end(&self) -> Cursor {
         Cursor {
             records: self.records.end(),
@@ -122,8 +122,8 @@ impl Ledger {
         }
     }
 
-    /// Appends what was logged from `cursor` to `end` to `out`, at most `limit` records, and advances the cursor. Stops
-    /// at the last checkpoint within that range, if there is one.
+    /// Appends at most `limit` records from `cursor` up to `end` to `out`, and advances the cursor. Stops at the last
+    /// checkpoint within that range, if there is one.
     pub(crate) fn copy_log(
         &self,
         cursor: &mut Cursor,
@@ -156,13 +156,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Advances the cursor to the end without copying records and marks.
+    /// Moves the cursor to `end` without copying records and marks.
     pub(crate) fn skip_log(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
         self.copy_rest(cursor, end, out);
         *cursor = *end;
     }
 
-    /// Segments, names and nodes of graphs, which are few.
+    /// Copies segments, names and graph nodes, which are few.
     fn copy_rest(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
         if let Some(segments) = &self.segments {
             let (lost, records) = segments.log().since(cursor.segments);
@@ -179,7 +179,7 @@ impl Ledger {
         cursor.graph_nodes = end.graph_nodes;
     }
 
-    /// The last checkpoint after `from` and up to `to`.
+    /// The last checkpoint after `from`, but not after `to`.
     fn checkpoint_between(&self, from: u64, to: u64) -> Option<Checkpoint> {
         let kept = self.checkpoints.in_order().copied();
         kept.filter(|kept| kept.records > from && kept.records <= to).last()

@@ -1,9 +1,8 @@
 //! High-water mark: the exact peak and the blocks live at it, in constant time per event.
 //!
-//! A block belongs to the peak's live set if it was allocated at or before the peak, and is still live or was freed
-//! since. So it is enough to remember what was freed since the last new maximum. Each new maximum clears that list, so
-//! it never holds more blocks than were live at the peak. The peak is exact even if the log has overwritten its
-//! records.
+//! A block was live at the peak if it was allocated at or before the peak, and is still live or was freed since. So it
+//! is enough to keep the blocks freed since the last new maximum. Each new maximum clears that list, so the list never
+//! has more blocks than were live at the peak. The peak is exact even if the log has overwritten its records.
 
 use memtrace_core::snapshot::Block;
 
@@ -14,21 +13,21 @@ use super::packed::{Packed, seq_of};
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeakTracker {
-    /// The maximum; at least 0, the start of the recording.
+    /// The maximum. Its total is at least 0, the start of the recording.
     pub(crate) at: PeakMoment,
-    /// Blocks of the peak that were freed since, packed.
+    /// Packed blocks of the peak that were freed since.
     freed: OwnVec<Packed<4>>,
     /// Bytes below the threshold at the peak.
     pub(crate) below_threshold: u64,
-    /// Blocks of the peak that were freed since and cannot be packed.
+    /// Blocks of the peak that were freed since, and that cannot be packed.
     freed_whole: OwnVec<Block>,
-    /// Bytes of freed blocks for which the list had no memory.
+    /// Bytes of freed blocks that were not kept, for lack of memory.
     pub(crate) lost: u64,
     /// The part of `lost` that is the weight of sampled blocks.
     pub(crate) lost_of_sample: u64,
 }
 
-/// A moment that is the maximum, or may be.
+/// A moment that is the maximum, or a candidate for it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct PeakMoment {
@@ -37,7 +36,7 @@ pub(crate) struct PeakMoment {
     /// Position of the last alloc.
     pub(crate) seq: u64,
     pub(crate) time_ns: u64,
-    /// Bytes from before the recording that had been freed by then.
+    /// Bytes of blocks from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
 }
 
@@ -60,8 +59,8 @@ impl PeakTracker {
         self.below_threshold = below_threshold;
     }
 
-    /// Called after each alloc; returns whether it is a new maximum (an equal total is not). Only then calls
-    /// `below_threshold`.
+    /// Called after each alloc. Returns whether it is a new maximum; an equal total is not. Calls `below_threshold`
+    /// only for a new maximum.
     #[inline]
     pub(crate) fn after_alloc(&mut self, now: PeakMoment, below_threshold: impl FnOnce() -> u64) -> bool {
         let is_new = now.total > self.at.total;
@@ -85,7 +84,7 @@ impl PeakTracker {
         }
     }
 
-    /// Undoes the free of a block; returns whether the block was live at the peak.
+    /// Undoes the free of a block. Returns whether the block was live at the peak.
     pub(crate) fn take_back(&mut self, block: &Block, bytes: u64) -> bool {
         if block.raw_seq() > self.at.seq {
             return false;
@@ -106,7 +105,8 @@ impl PeakTracker {
         was_lost
     }
 
-    /// Moves the peak to an earlier moment; `freed` (and `lost` bytes) are its blocks that were freed since.
+    /// Moves the peak to an earlier moment. `freed` are its blocks that were freed since; `lost` are bytes of others,
+    /// which could not be kept.
     pub(crate) fn move_to(
         &mut self,
         moment: PeakMoment,
@@ -126,7 +126,7 @@ impl PeakTracker {
     #[cold]
     fn lose(&mut self, size: u64, bytes: u64) {
         self.lost += bytes;
-        // A sampled block weighs more than its size.
+        // Only a sampled block weighs more than its size.
         self.lost_of_sample += if bytes > size { bytes } else { 0 };
     }
 
@@ -143,7 +143,7 @@ impl PeakTracker {
         packed.chain(self.freed_whole.iter().copied())
     }
 
-    /// Alloc positions of those blocks, sorted; empty if there is no memory for them.
+    /// Alloc positions of the peak's freed blocks, sorted. Empty if there is no memory for them.
     pub(crate) fn freed_since(&self) -> OwnVec<u64> {
         let mut numbers = OwnVec::new_in(System);
         if numbers.try_reserve_exact(self.freed.len() + self.freed_whole.len()).is_ok() {
@@ -153,7 +153,7 @@ impl PeakTracker {
         numbers
     }
 
-    /// The live set at the peak in the order of allocation, without the blocks in `lost`.
+    /// The live set at the peak in the order of allocation. Blocks counted in `lost` are missing.
     pub(crate) fn live_set(&self, live: impl Iterator<Item = Block>) -> Vec<Block> {
         let survivors = live.filter(|block| block.raw_seq() <= self.at.seq);
         let mut blocks: Vec<Block> = survivors.chain(self.freed()).collect();

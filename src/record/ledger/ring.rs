@@ -7,8 +7,8 @@ use super::super::pages::{PageVec, Pages};
 use super::super::prefetch::prefetch;
 
 const CACHE_LINE: usize = 64;
-/// Bytes of a reserved ring that are touched in advance: the first touch of a page is a page fault, which is slow for a
-/// huge page. 8 MiB cover a program's start; a longer log faults as it grows.
+/// Number of bytes of a reserved ring that are touched in advance. The first touch of a page is a page fault, which is
+/// slow for a huge page. 8 MiB cover a program's start; a longer log faults as it grows.
 const PRETOUCHED: usize = 8 << 20;
 const SMALL_PAGE: usize = 4 << 10;
 
@@ -19,22 +19,22 @@ pub(crate) struct Ring<T> {
     /// Entries ever pushed.
     pushed: u64,
     capacity: usize,
-    /// Index of the oldest entry, which the next push overwrites once the ring is full.
+    /// Index of the oldest entry. Once the ring is full, the next push overwrites that entry.
     oldest: usize,
     /// Entries lost for lack of memory.
     refused: u64,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Grows as it fills, up to `capacity` entries.
+    /// A ring that grows as it fills, up to `capacity` entries.
     pub(crate) const fn new(capacity: usize) -> Self {
         Self { entries: PageVec::new_in(Pages), capacity, oldest: 0, pushed: 0, refused: 0 }
     }
 
-    /// Reserves the address space of all entries now, and touches the first [`PRETOUCHED`] bytes.
+    /// A ring that reserves the address space of all entries now, and touches the first [`PRETOUCHED`] bytes.
     pub(crate) fn reserved(capacity: usize) -> Self {
         let mut ring = Self::new(capacity);
-        // On failure the ring grows like any other.
+        // If this fails, the ring grows like any other.
         let _ = ring.entries.try_reserve_exact(capacity);
         let first = ring.entries.spare_capacity_mut().iter_mut().take(PRETOUCHED / size_of::<T>());
         first.step_by(SMALL_PAGE / size_of::<T>()).for_each(|entry| *entry = MaybeUninit::zeroed());
@@ -43,7 +43,7 @@ impl<T: Copy> Ring<T> {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn push(&mut self, entry: T) {
-        // Fast path: reserved room. The slow path overwrites the oldest entry, or grows.
+        // Fast path: there is reserved room. The slow path overwrites the oldest entry or grows the ring.
         if self.entries.len() < self.capacity.min(self.entries.capacity()) {
             put(&mut self.entries, entry);
             self.pushed += 1;
@@ -68,7 +68,7 @@ impl<T: Copy> Ring<T> {
         prefetch(self.entries.as_ptr().addr().wrapping_add(next * size_of::<T>() + 2 * CACHE_LINE));
     }
 
-    /// A copy; if there is no memory for it, all entries count as overwritten.
+    /// A copy of the ring. If there is no memory for it, all entries count as overwritten.
     pub(crate) fn copy(&self) -> Self {
         let mut entries = PageVec::new_in(Pages);
         if entries.try_reserve(self.entries.len()).is_err() {
@@ -83,13 +83,13 @@ impl<T: Copy> Ring<T> {
         self.pushed + self.refused - self.entries.len() as u64
     }
 
-    /// Oldest first.
+    /// All entries, oldest first.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &T> {
         let (newer, older) = self.entries.split_at(self.oldest.min(self.entries.len()));
         older.iter().chain(newer)
     }
 
-    /// Of the entries from number `from` on: how many are gone, and those that are left.
+    /// The entries from number `from` on. Returns how many of them are gone, and the rest.
     pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = &T>) {
         let oldest = self.overwritten();
         (oldest.saturating_sub(from), self.in_order().skip(from.saturating_sub(oldest) as usize))
@@ -106,7 +106,7 @@ impl<T: Copy> Ring<T> {
         self.get((self.overwritten() + self.entries.len() as u64).checked_sub(1)?)
     }
 
-    /// Entries ever pushed, without those lost for lack of memory.
+    /// Entries ever pushed, except those lost for lack of memory.
     pub(crate) fn pushed(&self) -> u64 {
         self.pushed
     }
@@ -122,7 +122,7 @@ impl<T: Copy> Ring<T> {
         if room {
             self.pushed += 1;
         } else {
-            // Out of memory: the ring keeps the size that it has.
+            // Out of memory: the ring keeps its current size.
             self.capacity = self.entries.len();
             self.pushed = self.entries.len() as u64;
         }

@@ -1,5 +1,5 @@
-//! Ledger under Poisson sampling: exact totals come from the untraced counters plus the recorded blocks; the sample
-//! only says how the total is divided between sites. The peak is compared whenever a block is recorded, and at scopes.
+//! A ledger under Poisson sampling. Exact totals come from the untraced counters plus the recorded blocks. The sample
+//! only says how the total is divided between sites. The total is compared with the peak only when a block is recorded.
 
 use memtrace_core::snapshot::Block;
 
@@ -7,14 +7,14 @@ use super::peak::PeakMoment;
 use super::totals::Totals;
 use super::{Ledger, LedgerOptions, WeightSum};
 
-/// Additional state of such a ledger.
+/// Additional state under sampling.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SampleTotals {
-    /// Weight of the live sampled blocks, from their sizes.
+    /// Weight of the live sampled blocks, computed from their sizes.
     estimate: u64,
-    /// Bytes live when the recording began.
+    /// Bytes that were live when the recording began.
     pub(super) before: u64,
-    /// The part of `before` in small blocks. They are in no sample, and their frees cannot be recognised.
+    /// The part of `before` in small blocks. The sample has none of them, and their frees cannot be recognised.
     pub(super) small_before: u64,
     /// Counts at the peak.
     at_peak: Totals,
@@ -25,14 +25,14 @@ impl SampleTotals {
         Self { estimate: 0, before: census.all, small_before: census.small(), at_peak: census }
     }
 
-    /// Restarts the log. Blocks from before the recording can only have become fewer.
+    /// Restarts the log. Small blocks from before the recording can only have become fewer.
     pub(super) fn restart(&mut self, census: Totals) {
         self.small_before = self.small_before.min(census.small());
         self.at_peak = census;
     }
 
-    /// A block was live at the peak although its free had been logged; `estimate` is its weight if it was sampled, else
-    /// 0.
+    /// Adds a block that was live at the peak although its free had been logged. `estimate` is its weight if it was
+    /// sampled, else 0.
     pub(super) fn add_to_peak(&mut self, size: u64, estimate: u64) {
         let Totals { all, large, estimate: sampled, .. } = &mut self.at_peak;
         *all = all.saturating_add(size);
@@ -42,7 +42,7 @@ impl SampleTotals {
 }
 
 impl LedgerOptions {
-    /// Counts of the blocks outside the ledger, now.
+    /// Current counts of the blocks outside the ledger.
     pub(super) fn census(&self) -> Totals {
         let ask = self.outside.zip(self.sampling.interval());
         let (small, large_before) = ask.map_or((0, 0), |(ask, interval)| ask(self.min_size, interval));
@@ -51,7 +51,7 @@ impl LedgerOptions {
 }
 
 impl Ledger {
-    /// Current counts; zeros without sampling.
+    /// Current counts of the device; zeros without sampling.
     pub(super) fn census(&self) -> Totals {
         if !self.options.sampling.is_on() {
             return Totals::default();
@@ -61,18 +61,19 @@ impl Ledger {
         Totals { all: outside.all.saturating_add(self.real_bytes), large, estimate, ..outside }
     }
 
-    /// Counts at the peak, less those of blocks that could not be kept.
+    /// Counts at the peak, without the blocks that could not be kept.
     pub(super) fn census_at_peak(&self) -> Totals {
         let (lost, of_sample) = (self.peak.lost, self.peak.lost_of_sample);
         self.sample.at_peak.without(lost.saturating_sub(of_sample), of_sample)
     }
 
-    /// Bytes live relative to the start of the recording.
+    /// Live bytes relative to the start of the recording.
     pub(super) fn total(&self) -> i64 {
         self.total_of(&self.census())
     }
 
-    /// The same at the edge of a scope; at most the peak, because blocks that were left out are not compared there.
+    /// [`total`](Self::total) when a scope opens or closes. At most the peak, because left-out blocks are not compared
+    /// with it.
     pub(super) fn total_for_scopes(&self) -> i64 {
         self.total().min(self.peak.at.total)
     }
@@ -85,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes live when a sampled recording began.
+    /// Bytes that were live when a sampled recording began.
     pub(crate) fn counted_before(&self) -> u64 {
         self.sample.before
     }
@@ -106,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Weight of a sampled block that is allocated.
+    /// Weight of a sampled block at its allocation.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_in(&mut self, size: u64) -> WeightSum {
@@ -115,7 +116,7 @@ impl Ledger {
         flow
     }
 
-    /// Weight of a sampled block that is freed.
+    /// Weight of a sampled block at its free.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_out(&mut self, size: u64) -> WeightSum {

@@ -1,12 +1,12 @@
 //! Poisson sampling of small heap blocks, and a counting Bloom filter (one hash function) of the sampled addresses.
 //!
-//! Sample points lie at random on the bytes that each thread allocates in small blocks, on average one per interval; a
-//! block that contains a point is recorded. Each thread counts down to its next point, so any other block costs a
-//! subtraction. The distances are exponentially distributed and so memoryless: a countdown may continue in the next
-//! session, and a new one may start after any block.
+//! Sample points lie at random among the bytes that each thread allocates in small blocks, on average one per interval.
+//! A block that contains a point is recorded. Each thread counts down to its next point, so any other block costs one
+//! subtraction. The distances are exponentially distributed and therefore memoryless: a countdown may continue in the
+//! next session, and a new one may start after any block.
 //!
-//! A free looks its address up in the filter. Cells change under the ledger lock, before the address is returned to the
-//! program, so reading 0 proves that the block was not sampled: the free takes no lock.
+//! A free looks up its address in the filter. Cells change under the ledger's lock, before the address is returned to
+//! the program. So reading 0 proves that the block was not sampled, and the free takes no lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use memtrace_core::snapshot::{Sampling, ThreadId};
 use super::super::gates::GATES;
 use super::super::thread;
 
-/// Distances are counted in units of 2⁻³⁰ intervals, so that they mean the same at every interval.
+/// Distances are in units of 2⁻³⁰ intervals, so that they mean the same for every interval.
 const UNITS: u32 = 30;
 /// log₂ of the number of cells.
 const CELLS: u32 = 16;
@@ -36,12 +36,12 @@ thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Sets how blocks are chosen. Called while nothing is recorded.
+/// Sets the sampling interval. Called while nothing is recorded.
 pub(in crate::record) fn set(sampling: Sampling) {
     GATES.certain.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
 }
 
-/// Takes effect on threads that have not drawn a random number yet.
+/// Sets the seed for threads that have not drawn a random number yet.
 pub(crate) fn set_sample_seed(seed: u64) {
     SEED.store(seed, Relaxed);
 }
@@ -52,7 +52,7 @@ pub(in crate::record) fn interval() -> usize {
     GATES.certain.load(Relaxed)
 }
 
-/// Does the sample leave out a new block of this size? Advances this thread's countdown.
+/// Whether the sample leaves out a new block of this size. Advances this thread's countdown.
 #[inline]
 pub(in crate::record) fn leaves_out(size: usize, certain: usize) -> bool {
     if size >= certain {
@@ -85,7 +85,7 @@ fn reaches_none(to_point: &Cell<u64>, units: u64) -> bool {
 
 /// An exponentially distributed distance, in units.
 fn distance() -> u64 {
-    // In (0, 1]: the logarithm of 0 is infinite.
+    // In (0, 1], because the logarithm of 0 is infinite.
     let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     (-uniform.ln() * (1u64 << UNITS) as f64).ceil().max(1.0) as u64
 }
@@ -112,13 +112,13 @@ fn start(thread: ThreadId, seed: u64) -> u64 {
     (x ^ x >> 31) | 1
 }
 
-/// Is it certain that this block is not in the ledger, because the sample left it out?
+/// Whether it is certain that this block is not in the ledger, because the sample left it out.
 #[inline]
 pub(in crate::record) fn was_left_out(address: u64, size: usize) -> bool {
     size < GATES.certain.load(Relaxed) && cell(address).load(Relaxed) == 0
 }
 
-/// Adds a block to the filter. Like the next two functions, called under the ledger's lock.
+/// Adds a block to the filter. This function and the next two are called under the ledger's lock.
 pub(in crate::record) fn enter(address: u64) {
     let cell = cell(address);
     cell.store(cell.load(Relaxed).saturating_add(1), Relaxed);
@@ -133,7 +133,6 @@ pub(in crate::record) fn leave(address: u64) {
     }
 }
 
-/// Clears the filter.
 pub(in crate::record) fn forget() {
     FILTER.iter().for_each(|cell| cell.store(0, Relaxed));
 }
@@ -149,7 +148,7 @@ fn cell(address: u64) -> &'static AtomicU8 {
 mod tests {
     use super::*;
 
-    /// The sampled ones of blocks with these sizes, allocated in sequence.
+    /// The sampled blocks among blocks with these sizes, allocated in sequence.
     fn hit(interval: u64, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
         let units = |size: &u64| size << (UNITS - interval.trailing_zeros());
         let to_point = Cell::new(0);
@@ -163,8 +162,8 @@ mod tests {
         sizes.filter(is_hit).collect()
     }
 
-    /// The weights of recorded blocks add up to all, whatever the sizes and their order. Each thread has its own random
-    /// numbers, always the same ones.
+    /// The weights of recorded blocks add up to the total for all sizes and orders. Each thread has its own random
+    /// numbers, which are the same in every run.
     #[test]
     fn estimates_of_bytes_and_blocks_are_unbiased_for_every_size() {
         const INTERVAL: u64 = 1 << 14;

@@ -1,8 +1,8 @@
 //! Segments of a CUDA device as the driver reports them, and the reserved bytes.
 //!
-//! The driver is queried without a lock held, so answers may overtake each other; a [`QueryTicket`] tells. A pool
-//! reports only its total size, so which of its segments were returned to the system is inferred from which are empty,
-//! and marked as estimated where that is ambiguous.
+//! The driver is queried without a lock held, so answers may overtake each other; a [`QueryTicket`] detects that. A
+//! pool reports only its total size. So which of its segments were returned to the system is inferred from which of
+//! them are empty, and marked as estimated where that is ambiguous.
 
 use memtrace_core::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
@@ -10,7 +10,7 @@ use super::super::event_site::EventSite;
 use super::super::memory::{OwnVec, System, try_push};
 use super::ring::Ring;
 
-/// Capacity of the log of segments that came or went.
+/// Capacity of the log of added and removed segments.
 const MAX_RECORDS: usize = 65_536;
 
 /// The driver's answer about the segment of a block.
@@ -18,14 +18,13 @@ const MAX_RECORDS: usize = 65_536;
 pub(crate) struct SegmentAnswer {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Handle of its pool; 0 for none.
+    /// Handle of the segment's pool; 0 for none.
     pub(crate) pool: u64,
-    /// Bytes reserved by the pool.
     pub(crate) pool_reserved: u64,
 }
 
-/// Taken before a query: the number of answers so far. If it has grown when the answer arrives, others overtook this
-/// one.
+/// Taken before a query: the number of answers so far. If the number is larger when the answer arrives, other answers
+/// overtook this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueryTicket(u64);
 
@@ -33,7 +32,7 @@ pub(crate) struct QueryTicket(u64);
 struct PoolState {
     handle: u64,
     reserved: u64,
-    /// The number of answers after its last one.
+    /// Number of answers just after the last one about this pool.
     answered: QueryTicket,
 }
 
@@ -57,7 +56,7 @@ impl KnownSegment {
 
 #[derive(Debug)]
 pub(crate) struct Segments {
-    /// By address; they do not overlap.
+    /// Sorted by address, without overlaps.
     known: OwnVec<KnownSegment>,
     log: Ring<SegmentRecord>,
     /// The last answer about each pool.
@@ -85,12 +84,12 @@ impl Segments {
         }
     }
 
-    /// To be called before the driver is queried.
+    /// Must be called before the driver is queried.
     pub(crate) fn ticket(&self) -> QueryTicket {
         self.answers
     }
 
-    /// Is the segment of this block unknown, so that the driver must be queried before the block is entered?
+    /// Whether the segment of this block is unknown, so that the driver must be queried before the block is entered.
     #[inline]
     pub(crate) fn needs_query(&self, address: u64, memory: MemoryKind) -> bool {
         matches!(memory, MemoryKind::Pool | MemoryKind::Classic)
@@ -98,7 +97,8 @@ impl Segments {
             && self.find(address).is_none()
     }
 
-    /// The driver does not report segments of such memory. Returns false: nothing is known to have grown.
+    /// The driver does not report segments of this kind of memory. Returns false, because nothing is known to have
+    /// grown.
     pub(crate) fn is_unreported(&mut self, memory: MemoryKind) -> bool {
         if let Some(unreported) = self.unreported.get_mut(memory as usize) {
             *unreported = true;
@@ -128,8 +128,8 @@ impl Segments {
         }
     }
 
-    /// Adds a segment; segments that it overlaps must have been returned unnoticed. `live` are the device's live
-    /// blocks. Returns whether the reserved bytes grew.
+    /// Adds a segment. Known segments that overlap it must have been returned unnoticed, so they are removed. `live`
+    /// are the device's live blocks. Returns whether the reserved bytes grew.
     pub(crate) fn add(
         &mut self,
         answer: SegmentAnswer,
@@ -138,7 +138,7 @@ impl Segments {
         time_ns: u64,
         site: EventSite,
     ) -> bool {
-        // Another thread may have queried the same segment.
+        // Another thread may have asked about the same segment.
         let is_it = |known: &KnownSegment| (known.answer.address, known.answer.size, known.answer.pool) == answer.key();
         if self.find(answer.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
             return answer.pool != 0 && self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
@@ -160,7 +160,7 @@ impl Segments {
         if answer.pool == 0 {
             return true;
         }
-        // A block is about to be entered there: count it, so that the segment is not taken for an empty one.
+        // A block is about to be entered there. Count it, so that the segment does not look empty.
         self.on_alloc(answer.address, 0);
         let grew = self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
         self.on_free(answer.address, 0);
@@ -189,7 +189,7 @@ impl Segments {
         self.log.push(record(answer, RecordKind::Free, time_ns, site, estimated));
     }
 
-    /// (bytes of the pool's segments, bytes of those without blocks).
+    /// Returns (bytes of the pool's segments, bytes of those without blocks).
     fn of_pool(&self, pool: u64) -> (u64, u64) {
         let of_it = || self.known.iter().filter(|known| known.answer.pool == pool);
         let sum = |all: u64, known: &KnownSegment| all + known.answer.size;
@@ -207,7 +207,7 @@ impl Segments {
         pools
     }
 
-    /// Notes the pool's reserved bytes; returns whether they grew. If they shrank, empty segments are gone.
+    /// Notes the pool's reserved bytes, and returns whether they grew. If they shrank, removes empty segments.
     pub(crate) fn pool_has(
         &mut self,
         pool: u64,
@@ -221,15 +221,15 @@ impl Segments {
         let answered = self.answers;
         let (before, bytes) = match self.pools.iter_mut().find(|known| known.handle == pool) {
             Some(last) => {
-                // If another answer arrived during this query, which of the two is newer is unknown: take the larger
-                // one, which was true at some time. The next answer corrects it.
+                // Another answer arrived during this query, so it is unknown which of the two is newer. Take the larger
+                // one: it was true at some time, and the next answer corrects it.
                 let bytes = if ticket < last.answered { bytes.max(last.reserved) } else { bytes };
                 last.answered = answered;
                 (std::mem::replace(&mut last.reserved, bytes), bytes)
             }
             None => {
                 try_push(&mut self.pools, PoolState { handle: pool, reserved: bytes, answered });
-                // A pool seen for the first time: its other segments did not just appear.
+                // The pool is seen for the first time, so its other segments are not new.
                 let before = bytes.saturating_sub(known);
                 self.more(before);
                 (before, bytes)
@@ -242,7 +242,7 @@ impl Segments {
         bytes > before
     }
 
-    /// Segments outside pools are returned to the system as soon as they are empty, as far as is known.
+    /// Removes empty segments outside pools. As far as is known, the driver returns such memory to the system at once.
     pub(crate) fn drop_empty_of_none(&mut self, time_ns: u64, site: EventSite) {
         let (_, empty) = self.of_pool(0);
         self.take_empty(0, empty, true, time_ns, site);
@@ -260,7 +260,6 @@ impl Segments {
         }
     }
 
-    /// Restarts the log and the counters.
     pub(crate) fn restart(&mut self) {
         self.log = Ring::new(MAX_RECORDS);
         self.reserved = Stat { allocated: 0, freed: 0, ..self.reserved };
@@ -280,7 +279,7 @@ impl Segments {
         &self.log
     }
 
-    /// The current segments, by address.
+    /// The current segments, sorted by address.
     pub(crate) fn current(&self) -> impl Iterator<Item = Segment> {
         let segment = |known: &KnownSegment| Segment {
             address: known.answer.address,
@@ -328,7 +327,7 @@ mod tests {
         SegmentAnswer { address, size, pool: 1, pool_reserved }
     }
 
-    /// A query that is answered at once, without blocks.
+    /// Adds the answer of a query without delay, with no live blocks.
     fn add(segments: &mut Segments, answer: SegmentAnswer) -> bool {
         segments.add(answer, segments.ticket(), std::iter::empty(), 0, EventSite::default())
     }

@@ -1,4 +1,4 @@
-//! The ledger compared with a naive oracle that keeps everything and recomputes each sum.
+//! Compares the ledger with a naive oracle that keeps everything and recomputes each sum.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -31,7 +31,7 @@ enum LedgerStep {
         name: usize,
         thread: u32,
     },
-    /// Leaves one of the open scopes, not always the innermost.
+    /// Closes one of the open scopes, not always the innermost.
     Exit {
         which: usize,
     },
@@ -80,7 +80,7 @@ struct Oracle {
 
 impl Oracle {
     fn total(&self) -> u64 {
-        // Counted totals: it makes no difference whether a block is in the sample.
+        // Counted totals do not depend on whether a block is in the sample.
         let before =
             if self.sampling.is_on() { self.left_out + self.large_before() } else { BASE - self.unknown_freed };
         before + self.live.values().map(|block| block.size).sum::<u64>()
@@ -110,7 +110,7 @@ impl Oracle {
             }
             self.stat_peak = self.stat_peak.max(total);
         }
-        // Left-out blocks are not noticed when they are allocated.
+        // The ledger does not notice the allocation of a left-out block.
         if matches!(step, LedgerStep::Alloc { .. } | LedgerStep::Enter { .. }) {
             self.open_scopes_see();
         }
@@ -147,7 +147,7 @@ fn run(steps: &[LedgerStep], max_entries: usize, sampling: Sampling) -> (Oracle,
     (oracle, ledger.copy(BASE))
 }
 
-/// Bytes outside a test's ledger, in small and in large blocks.
+/// Bytes outside the ledger under test, in small and in large blocks.
 mod outside {
     use std::cell::Cell;
 
@@ -271,7 +271,7 @@ proptest! {
         prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
     }
 
-    /// Unrecorded bytes are from before, unless no block of the sample is left to account for them.
+    /// Unrecorded bytes are those from before, unless no sampled block is left to account for the others.
     #[test]
     fn a_sample_stands_for_all_that_is_new(steps in steps()) {
         let sampling = Sampling::every(256);

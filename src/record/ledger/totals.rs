@@ -1,21 +1,21 @@
-//! Counted totals beside a sample: all bytes are counted, only some small blocks are recorded.
+//! Counted totals under sampling. All bytes are counted; only some small blocks (below the interval) are recorded.
 
-/// One device's live bytes at one moment, in blocks of at least the threshold.
+/// One device's live bytes at one moment. Only blocks of at least the threshold count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Counted, all blocks.
+    /// All counted bytes.
     pub(crate) all: u64,
-    /// In recorded large blocks.
+    /// Bytes in recorded large blocks.
     pub(crate) large: u64,
-    /// In large blocks that are not recorded: those from before the recording.
+    /// Bytes in large blocks that are not recorded: those from before the recording.
     pub(crate) large_before: u64,
-    /// Weight of the recorded small blocks, from their sizes.
+    /// Weight of the recorded small blocks, computed from their sizes.
     pub(crate) estimate: u64,
 }
 
 impl Totals {
     /// Bytes that no recorded block accounts for. At most `small_before` bytes of the counted small blocks are from
-    /// before the recording and so not in the sample: this bounds the estimate from below, the counted small bytes
+    /// before the recording and so not in the sample. That bounds the estimate from below; the counted small bytes
     /// bound it from above.
     pub(crate) fn not_recorded(&self, small_before: u64) -> u64 {
         let (others, small) = (self.all.saturating_sub(self.large), self.small());
@@ -24,12 +24,12 @@ impl Totals {
         others.saturating_sub(sample)
     }
 
-    /// Counted, small blocks.
+    /// Counted bytes in small blocks.
     pub(crate) fn small(&self) -> u64 {
         self.all.saturating_sub(self.large).saturating_sub(self.large_before)
     }
 
-    /// The same moment, with these bytes moved from the recorded to the unrecorded ones.
+    /// The counts of the same moment, with these bytes moved from recorded to unrecorded.
     pub(crate) fn without(&self, large: u64, estimate: u64) -> Self {
         Self {
             all: self.all,
@@ -47,7 +47,7 @@ mod tests {
     const LARGE: u64 = 1000;
     const BEFORE: u64 = 500;
 
-    /// Counted small bytes, and their estimate.
+    /// Counts with these small bytes, and this estimate of them.
     fn census(small: u64, estimate: u64) -> Totals {
         Totals { all: LARGE + BEFORE + small, large: LARGE, large_before: BEFORE, estimate }
     }

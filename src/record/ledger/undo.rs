@@ -1,7 +1,8 @@
-//! Undo of frees that were logged and then refused. A free is entered before the driver is called; entered later,
-//! blocks of other threads that reuse its memory would make the peak too high. If it was refused, the log says so
-//! (`Record::again`), readers leave out both records, and the ledger searches the log for a peak that it missed in
-//! between.
+//! Undo of frees that were logged and then refused.
+//!
+//! A free is entered before the driver is called. Otherwise blocks of other threads that reuse the memory would make
+//! the peak too high. A refusal is logged (`Record::again`), and readers leave out both records. The ledger then
+//! searches the log for a peak that it missed in between.
 
 use memtrace_core::snapshot::{Block, Record, RecordKind, ThreadId};
 
@@ -10,36 +11,37 @@ use super::peak::PeakMoment;
 use super::{Ledger, WeightSum};
 use crate::record::memory::{OwnVec, System, try_push, with_room};
 
-/// Records that are searched for the free at first; then eight times as many, and so on.
+/// Records that are searched for the free at first; each further search covers eight times as many.
 const FIRST_LOOK: u64 = 64;
 
-/// A heap free as the CPU's ledger saw it: what undoes it.
+/// A heap free as the CPU's ledger saw it. It is used to undo the free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LedgerFree {
-    /// The ledger held the block, in the recording with this epoch.
+    /// The ledger had the block, in the recording with this epoch.
     Recorded(LiveBlock, u64),
-    /// The block is from before the recording with this epoch. The free is logged, and the untraced counters went down.
+    /// The block is from before the recording with this epoch. The free was logged, and subtracted from the untraced
+    /// counters.
     FromBefore(u64),
-    /// No recording of such blocks, or the sample left this one out.
+    /// Such blocks are not recorded, or the sample left this one out.
     NotRecorded,
-    /// The ledger has not seen it yet. If this thread may undo it, the ledger keeps what does.
+    /// The ledger has not seen the free yet. If this thread may undo it, the ledger keeps the data for that.
     Waiting(ThreadId),
 }
 
 impl Ledger {
-    /// Keeps what undoes this thread's last free, of which it was not told.
+    /// Keeps the data to undo this thread's last free, which waited.
     pub(crate) fn keep_free(&mut self, thread: ThreadId, freed: LedgerFree) {
         if self.kept_frees.try_reserve(1).is_ok() {
             self.kept_frees.insert(thread, freed);
         }
     }
 
-    /// What undoes this thread's last free.
+    /// Takes the data to undo this thread's last free.
     pub(crate) fn kept_free(&mut self, thread: ThreadId) -> Option<LedgerFree> {
         self.kept_frees.remove(&thread)
     }
 
-    /// Puts a block back; false if that was not possible. Missed peaks of single scopes are not searched for.
+    /// Puts a block back. False if that was not possible. Peaks that single scopes missed are not searched for.
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
         if self.live.enter(&LiveBlock::of(block)) != Entered::New {
             self.lost_blocks += 1;
@@ -62,7 +64,7 @@ impl Ledger {
         true
     }
 
-    /// For a block from before the recording.
+    /// The same for a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, address: u64, size: u64) {
         self.unknown = self.unknown.saturating_sub(size);
         let block = Block { address, size, ..Block::default() };
@@ -87,7 +89,7 @@ impl Ledger {
         self.windows.note_total(in_open_scopes);
     }
 
-    /// Searches the log for the largest total since the free of this block, counting the block: it may be the peak.
+    /// Searches the log for the largest total since the free of this block, counting it as live. It may be the peak.
     fn look_back(&mut self, block: &Block) {
         let Some(since) = self.since_free(block) else { return };
         let scopes_since = self.marks.newest().map_or(0, |mark| mark.time_ns);
@@ -115,7 +117,7 @@ impl Ledger {
         }
     }
 
-    /// Moves the peak to this moment if that is higher; `after` are the records since then.
+    /// Moves the peak to this moment if its total is higher. `after` are the records after it.
     fn raise_peak(&mut self, moment: PeakMoment, after: &[Record]) {
         if moment.total <= self.peak.at.total {
             return;
@@ -130,7 +132,7 @@ impl Ledger {
         self.peak.move_to(moment, freed, lost, || options.below_threshold());
     }
 
-    /// The freed block, with what only its alloc knew if that is still in the log.
+    /// The freed block, completed from the record of its alloc if that is still known.
     fn block_before(&self, free: &Record) -> Block {
         let known = self.peak.freed().find(|block| block.seq == free.alloc_seq);
         known.unwrap_or_else(|| {
@@ -139,7 +141,7 @@ impl Ledger {
         })
     }
 
-    /// The records since the free of this block, oldest first; `None` if they are incomplete, or there is no memory.
+    /// The records since the free of this block, oldest first. `None` if some are missing, or if there is no memory.
     fn since_free(&self, block: &Block) -> Option<OwnVec<Record>> {
         if self.options.sampling.is_on() || self.options.skip_allocs || !self.logs_frees() {
             return None;
@@ -176,7 +178,7 @@ impl Ledger {
     }
 }
 
-/// Drops refused frees and the records of their refusal.
+/// Removes refused frees, and the records that they were refused.
 fn without_refused(records: OwnVec<Record>) -> Option<OwnVec<Record>> {
     let (mut waiting, mut kept) = (OwnVec::new_in(System), with_room(records.len())?);
     for record in records.iter().rev() {

@@ -1,4 +1,4 @@
-//! Undo of refused frees, compared with the same program without these frees.
+//! Compares the undo of refused frees with the same program without these frees.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,7 +22,7 @@ enum UndoStep {
     FreeUnknown {
         size: u64,
     },
-    /// Will be refused; of a recorded block or one from before.
+    /// Will be refused. The block is a recorded one or from before the recording.
     FreeInVain {
         address: u64,
     },
@@ -42,13 +42,13 @@ fn steps() -> impl Strategy<Value = Vec<UndoStep>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// Addresses and size of blocks from before the recording whose frees are refused.
+/// Addresses of blocks from before the recording whose frees are refused. Their size is `SIZE_BEFORE`.
 const FROM_BEFORE: [u64; 2] = [12, 13];
 const SIZE_BEFORE: u64 = 700;
 
 struct UndoRun {
     ledger: Ledger,
-    /// Try frees that will be refused.
+    /// Whether the program tries frees that will be refused.
     tries: bool,
     out: BTreeMap<u64, Option<Block>>,
 }
@@ -131,7 +131,7 @@ proptest! {
         prop_assert_eq!(sizes(&with), sizes(&without));
     }
 
-    /// Also where the log does not reach back.
+    /// This also holds where the log does not reach back to the free.
     #[test]
     fn what_is_there_adds_up_whatever_was_overwritten(steps in steps(), max_entries in 0..12usize) {
         let (with, without) = (UndoRun::new(max_entries, true).end(&steps), UndoRun::new(usize::MAX, false).end(&steps));

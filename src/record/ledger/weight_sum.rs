@@ -1,8 +1,8 @@
-//! Weighted number and bytes of blocks: under sampling, a recorded block counts for more than itself.
+//! Weighted number and bytes of blocks. Under sampling, a recorded block stands for several blocks.
 
 use memtrace_core::snapshot::Sampling;
 
-/// Number of blocks as a fixed-point number (see [`Sampling::parts`]), and their bytes.
+/// The number of blocks as a fixed-point number (see [`Sampling::parts`]), and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WeightSum {
     pub(crate) parts: u64,

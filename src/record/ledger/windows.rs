@@ -1,4 +1,4 @@
-//! Per-scope statistics: what each scope allocated, and the device's high-water mark while it was open.
+//! Per-scope statistics: the memory allocated in each scope, and the device's high-water mark while the scope was open.
 
 use memtrace_core::snapshot::{ContextId, Sampling, ScopeStats};
 
@@ -6,16 +6,16 @@ use super::super::CONTEXTS;
 use super::super::memory::{OwnVec, System, try_push};
 use super::weight_sum::WeightSum;
 
-/// One per device. An event costs a comparison, and an addition per enclosing scope. Open windows are updated only when
-/// a scope is entered or left.
+/// One per device. An event costs one comparison, and one addition per enclosing scope. The open scopes' maxima are
+/// updated only when a scope is entered or left.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Windows {
-    /// Largest total since any scope was last entered or left.
+    /// Largest total since a scope was last entered or left.
     largest: i64,
     cells: OwnVec<ContextTotals>,
     open: OwnVec<OpenScope>,
-    /// Contexts without a cell, for lack of memory.
+    /// Scopes and contexts that are not tracked, for lack of memory.
     pub(crate) lost: u64,
 }
 
@@ -31,7 +31,7 @@ struct OpenScope {
 struct ContextTotals {
     parent: ContextId,
     calls: u64,
-    /// A fixed-point number, as in [`WeightSum`].
+    /// A fixed-point number, like [`WeightSum::parts`].
     allocations: u64,
     allocated_bytes: u64,
     now: u64,
@@ -39,7 +39,7 @@ struct ContextTotals {
     total_peak: Option<i64>,
 }
 
-/// Bytes in blocks that were allocated in a context, or in one inside it.
+/// Bytes in blocks that were allocated in this context, or in one inside it.
 #[cfg(feature = "metrics")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeBytes {
@@ -86,7 +86,7 @@ impl Windows {
         new
     }
 
-    /// False for a scope that was entered before the recording: it is ignored.
+    /// Leaves a scope. Ignores a scope that was entered before the recording, and returns false.
     pub(crate) fn exit(&mut self, instance: u64, total: i64) -> bool {
         self.settle(total);
         let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return false };
@@ -108,7 +108,7 @@ impl Windows {
         });
     }
 
-    /// Undoes `on_free`.
+    /// Undoes [`on_free`](Self::on_free).
     pub(crate) fn take_back(&mut self, context: ContextId, bytes: u64) {
         self.each_enclosing(context, |cell| {
             cell.now += bytes;
@@ -116,7 +116,7 @@ impl Windows {
         });
     }
 
-    /// Notes a total reached since a scope was last entered or left.
+    /// Notes a total that was reached since a scope was last entered or left.
     pub(crate) fn note_total(&mut self, total: i64) {
         self.largest = self.largest.max(total);
     }
@@ -126,7 +126,7 @@ impl Windows {
         self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(bytes));
     }
 
-    /// Statistics of every context that was used; `base` is what was live before the recording.
+    /// Statistics of every context that was used. `base` is the bytes that were live before the recording.
     pub(crate) fn stats(&self, base: u64) -> Vec<ScopeStats> {
         let with_total = |(index, cell): (usize, &ContextTotals)| {
             let context = ContextId(index as u32 + 1);
@@ -144,7 +144,7 @@ impl Windows {
         self.cells.iter().enumerate().map(with_total).filter(used).collect()
     }
 
-    /// Live bytes and their high-water mark of every context in which something was allocated.
+    /// Live bytes of every context in which something was allocated, and their high-water mark.
     #[cfg(feature = "metrics")]
     pub(crate) fn bytes(&self) -> impl Iterator<Item = ScopeBytes> {
         let used = self.cells.iter().enumerate().filter(|(_, cell)| cell.own_peak > 0);
@@ -155,7 +155,7 @@ impl Windows {
         })
     }
 
-    /// The largest total since this entry of a scope; `None` if the scope was entered before the recording.
+    /// The largest total since this entry of a scope. `None` if the scope was entered before the recording.
     #[cfg(feature = "tracing")]
     pub(crate) fn largest_since(&self, instance: u64) -> Option<i64> {
         let open = self.open.iter().rfind(|scope| scope.instance == instance)?;

@@ -1,4 +1,4 @@
-//! The ranges that the program mapped itself, each with its stack.
+//! The ranges that the program mapped, each with its stack.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 
-/// By address, without overlaps. Taken with forks held off, and not at all if that takes long: unlike `malloc`, a signal handler may
-/// call `mmap`. The range then has no line.
+/// Sorted by address, without overlaps. Locked while forks are prevented. A signal handler may call `mmap`, unlike
+/// `malloc`: if preventing forks takes long, nothing is locked, and the range has no line.
 static PROGRAMS: Mutex<OwnVec<ProgramsRange>> = Mutex::new(OwnVec::new_in(System));
-/// What comes beyond this has no line.
+/// Ranges beyond this number have no line.
 const MOST: usize = 1 << 16;
 
 pub(crate) fn programs() -> Vec<ProgramsRange> {
@@ -30,7 +30,7 @@ pub(crate) fn add(at: Range<usize>, stack: StackId) {
     });
 }
 
-/// A range is not mapped any more; returns the stack with which its first byte was mapped.
+/// A range is not mapped any more. Returns the stack that mapped its first byte.
 pub(crate) fn remove(at: &Range<usize>) -> Option<StackId> {
     with(|ranges| {
         let first = ranges.iter().find(|range| range.at.contains(&at.start)).map(|range| range.stack);
@@ -39,7 +39,7 @@ pub(crate) fn remove(at: &Range<usize>) -> Option<StackId> {
     })
 }
 
-/// Those of an earlier recording.
+/// Forgets the ranges of an earlier recording.
 pub(crate) fn forget() {
     with(OwnVec::clear);
 }
@@ -49,7 +49,7 @@ fn with<T: Default>(act: impl FnOnce(&mut OwnVec<ProgramsRange>) -> T) -> T {
     act(&mut lock(&PROGRAMS))
 }
 
-/// Leaves nothing of the ranges within `gone`.
+/// Removes the parts of ranges that lie within `gone`.
 fn cut(ranges: &mut OwnVec<ProgramsRange>, gone: &Range<usize>) {
     let first = ranges.partition_point(|range| range.at.end <= gone.start);
     let Some(range) = ranges.get_mut(first) else { return };
@@ -78,7 +78,7 @@ fn put(ranges: &mut OwnVec<ProgramsRange>, new: ProgramsRange) {
 mod tests {
     use super::*;
 
-    /// Page by page.
+    /// Compares page by page.
     #[test]
     fn ranges_are_those_of_an_oracle_of_pages() {
         let mut ranges = OwnVec::new_in(System);

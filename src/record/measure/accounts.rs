@@ -11,21 +11,20 @@ use super::others::Helper;
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
 use crate::record::memory::{OwnVec, make_room, put};
 
-/// Capacity of a measurement's log, for each device.
+/// Capacity of a measurement's log on each device.
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// A measurement's account of one device.
 #[derive(Debug)]
 pub(super) struct MeasuredLedger {
     pub(super) device: Device,
-    /// The account of handed-over work.
+    /// This is the account of handed-over work.
     pub(super) handed: bool,
     pub(super) ledger: Ledger,
-    /// Bytes freed by the measured code and allocated outside of it.
+    /// Bytes that the measured code freed, but that were allocated outside of it.
     pub(super) foreign_freed: u64,
 }
 
-/// A copy of the account.
 #[derive(Clone, Debug)]
 pub(crate) struct MeasuredCopy {
     pub(crate) device: Device,
@@ -35,7 +34,7 @@ pub(crate) struct MeasuredCopy {
 }
 
 impl MeasuredCopy {
-    /// Shows the largest blocks of some threads as if they were a measurement's.
+    /// Represents the largest blocks of helper threads as if they were a measurement's blocks.
     pub(crate) fn of_helpers(helpers: &[Helper]) -> Self {
         let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
         let block = |(seq, helper): (u64, &Helper)| {
@@ -53,11 +52,12 @@ pub(super) struct MeasurementState {
     /// The enclosing measurement; 0 for none.
     pub(super) parent: Id,
     pub(super) began: Instant,
-    /// Family of the thread that began it.
+    /// Family of the thread that began the measurement.
     pub(super) family: Family,
-    /// A measurement of the whole process.
+    /// It measures the whole process.
     pub(super) whole: bool,
-    /// A closed measurement stays as long as work may carry it: that work counts for its parent.
+    /// False after the measurement was closed. It then stays as long as work may carry it, and that work counts for its
+    /// parent.
     pub(super) open: bool,
     pub(super) carried: bool,
     pub(super) devices: OwnVec<MeasuredLedger>,
@@ -66,8 +66,8 @@ pub(super) struct MeasurementState {
 }
 
 impl MeasurementState {
-    /// The account of a device, created on demand. In a measurement of the whole process no work is handed over: all of
-    /// it counts.
+    /// The account of a device; creates it if needed. In a measurement of the whole process no work is handed over: all
+    /// work counts.
     pub(super) fn on(&mut self, device: Device, handed: bool) -> Option<&mut MeasuredLedger> {
         let handed = handed && !self.whole;
         if !self.devices.iter().any(|on| on.device == device && on.handed == handed) {
@@ -76,7 +76,7 @@ impl MeasurementState {
         self.devices.iter_mut().find(|on| on.device == device && on.handed == handed)
     }
 
-    /// Out of line, because its stack frame is large.
+    /// Out of line, because the stack frame is large.
     #[cold]
     #[inline(never)]
     fn begin_on(&mut self, device: Device, handed: bool) {

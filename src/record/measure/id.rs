@@ -1,4 +1,4 @@
 //! Ids of measurements.
 
-/// 0 is no measurement.
+/// 0 means no measurement.
 pub(crate) type Id = u64;

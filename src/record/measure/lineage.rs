@@ -1,28 +1,28 @@
 //! Ancestry of threads: which threads may do the work of a test.
 //!
 //! Each thread that the process's first thread starts founds a family, to which all its descendants belong. The test
-//! harness runs every test on a thread of its own, so a test's family is the threads that it started.
+//! harness runs every test on its own thread, so a test's family is that thread and its descendants.
 
 use super::super::thread;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Threads that may work for each other, by number.
+/// A set of threads that may work for each other, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Family(u32);
 
 impl Family {
-    /// Nobody saw the thread start.
+    /// Nothing saw the thread start.
     pub(crate) const UNKNOWN: Self = Self(0);
-    /// The process's first thread. It works for no test, and all threads may work for it.
+    /// The family of the process's first thread. It works for no test, and all threads may work for it.
     const FIRST: Self = Self(1);
 
-    /// May a thread of this family work for one of the other?
+    /// Whether a thread of this family may work for a thread of the other.
     pub(crate) fn may_work_for(self, other: Self) -> bool {
         self == other || self == Self::UNKNOWN || [Self::UNKNOWN, Self::FIRST].contains(&other)
     }
 
-    /// The family of a thread that a thread of this family starts.
+    /// The family of a new thread whose parent is of this family.
     fn of_child(self) -> Self {
         match self {
             Self::FIRST => Self(LAST_FAMILY.fetch_add(1, Ordering::Relaxed) + 1),
@@ -38,7 +38,7 @@ thread_local! {
     static PARENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Did the thread with this kernel id start this thread? True if unknown.
+/// Whether the thread with this kernel id started this thread. True if unknown.
 pub(crate) fn may_be_started_by(os_thread: u32) -> bool {
     [0, os_thread].contains(&PARENT.get())
 }
@@ -50,26 +50,26 @@ pub(crate) fn family() -> Family {
     FAMILY.get()
 }
 
-/// A thread that was started and has not yet freed its first block (its start routine's argument).
+/// A thread that was started, but has not freed its first block yet (the argument of its start routine).
 #[derive(Debug)]
 struct StartedThread {
-    /// The complement of its argument's address: static memory is searched for addresses of blocks.
+    /// The complement of the argument's address, as static memory is searched for addresses of blocks.
     given: AtomicUsize,
     family: AtomicU32,
     parent: AtomicU32,
 }
 
-/// The newest ones. Threads not started by Rust code never claim their entry; it is overwritten in time.
+/// The newest ones. A thread that Rust code did not start never claims its entry, which is overwritten in time.
 static STARTED: [StartedThread; 256] =
     [const { StartedThread { given: AtomicUsize::new(0), family: AtomicU32::new(0), parent: AtomicU32::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.0);
 
-/// This thread is about to start one whose argument is at this address.
+/// This thread is about to start one whose argument is at the address `given`.
 pub(crate) fn on_spawn(given: usize) {
     let given = !given;
     let Family(number) = family().of_child();
-    // Stale: the thread never ran, or was not started by Rust code.
+    // Stale entries: that thread never ran, or Rust code did not start it.
     let stale = STARTED.iter().filter(|started| started.given.load(Ordering::Relaxed) == given);
     stale.for_each(|started| started.given.store(0, Ordering::Relaxed));
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % STARTED.len();
@@ -79,7 +79,7 @@ pub(crate) fn on_spawn(given: usize) {
     place.given.store(given, Ordering::Release);
 }
 
-/// This new thread frees its argument: looks up who started it.
+/// A new thread frees its argument: looks up which thread started it.
 pub(crate) fn claim_ancestry(given: usize) {
     let given = !given;
     let Some(place) = STARTED.iter().find(|started| started.given.load(Ordering::Acquire) == given) else { return };

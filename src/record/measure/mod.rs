@@ -1,4 +1,5 @@
-//! Measurements: per-measurement ledgers of what some code allocates, and the decision whose work a thread does.
+//! Measurements: ledgers of what some code allocates, one set per measurement, and the decision whose work a thread
+//! does.
 //!
 //! ```text
 //!   measure(code) ─► an id, and a ledger for each device that is used ─► active on this thread (guard)
@@ -12,18 +13,24 @@
 //! While a measurement is open, [`gates`] let every event through, so that frees are seen on all threads. A measurement
 //! belongs to work, not to a thread: it travels with `scope::Context`. (`tracing` spans do not carry it: a model's span
 //! may be made in one test and entered in another.) A measurement of the whole process encloses all others. One lock
-//! protects everything here ([`registry`]): it is held for less time than taking a stack needs, and only while
+//! protects everything here ([`registry`]). It is held for less time than taking a stack needs, and only while
 //! something is measured.
 //!
 //! # Whose work does a thread do?
-//! A new thread of std's first frees its start routine's argument. If that is a block of a measurement, and not of work
-//! handed over to it, the thread inherits the measurement ([`on_new_thread`]). Any other thread is examined when it
-//! allocates: [`unwind::each_word`] visits its registers and its stack, and [`Registry::work_owner`] looks for addresses
-//! of a measurement's blocks or of the stack of its thread. Stale words remain on a stack, so this is evidence, not proof: such blocks go to a ledger
-//! of their own (`handed`), which can make a verdict undecided and never adds to the measured numbers.
+//! The first block that a new thread of std frees is its start routine's argument. If that block belongs to a
+//! measurement, and not to work handed over to it, the thread inherits the measurement ([`on_new_thread`]).
 //!
-//! What excludes coincidences: only threads of the same family ([`lineage`]) or rayon's workers count; words that a
-//! thread held when it started do not count; a new thread's unused stack is cleared if something was measured before.
+//! Any other thread is examined when it allocates. [`unwind::each_word`] visits its registers and its stack.
+//! [`Registry::work_owner`] looks for addresses of a measurement's blocks or of the stack of its thread. Stale words
+//! remain on a stack, so a match is evidence, not proof. Such blocks go to a separate ledger (`handed`), which can make
+//! a verdict undecided and never adds to the measured numbers.
+//!
+//! Three rules exclude coincidences:
+//!
+//! - Only threads of the same family ([`lineage`]) or rayon's workers count.
+//! - Words that a thread had when it started do not count.
+//! - A new thread's unused stack is cleared if something was measured before.
+//!
 //! A request may leave no word: a number in an atomic, a function without captures. So threads of the family make
 //! verdicts undecided without evidence, too ([`others`]).
 
@@ -64,8 +71,8 @@ static REGISTRY: Lock<Registry, { rank::MEASURES }> = Lock::new(Registry::new())
 
 pub(super) type LockedRegistry = Locked<'static, Registry, { rank::MEASURES }>;
 
-/// What threads without a measurement allocated while one was open: other tests, or work that a shared pool did for the
-/// measured code.
+/// Memory that threads without a measurement allocated while one was open. Such threads run other tests, or do a shared
+/// pool's work for the measured code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unattributed {
@@ -79,9 +86,9 @@ pub struct Unattributed {
     pub pool_allocations: u64,
 }
 
-/// [bytes, allocations] of other threads and of rayon's workers.
+/// [bytes, allocations] of other threads, and of rayon's workers.
 static UNATTRIBUTED: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
-/// Is this thread one of a pool's workers?
+/// Tells whether this thread is one of a pool's workers.
 static IS_WORKER: OnceLock<fn() -> bool> = OnceLock::new();
 
 #[cfg_attr(not(feature = "rayon"), allow(dead_code, reason = "no pool is known"))]
@@ -89,7 +96,7 @@ pub(crate) fn workers_are(known_by: fn() -> bool) {
     let _ = IS_WORKER.set(known_by);
 }
 
-/// An open measurement, and what was unattributed before it.
+/// An open measurement, and the unattributed allocations before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenMeasurement {
     pub(crate) id: Id,
@@ -109,10 +116,10 @@ pub(crate) struct Seen {
     pub(crate) helpers: Vec<Helper>,
 }
 
-/// Opens a measurement, inside the one that is active on this thread or of the whole process; `None` if there is no
-/// memory. It is not active on any thread yet, see [`guard::set_measure`].
+/// Opens a measurement inside the one that is active on this thread, or a measurement of the whole process. `None` if
+/// there is no memory. It is not active on any thread until [`guard::set_measure`].
 pub(crate) fn begin(whole: bool) -> Option<OpenMeasurement> {
-    // Here and below: a signal handler that allocates must not wait for the thread that it interrupted.
+    // Own work, here and below: a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
     let mut registry = lock();
     WAS_MEASURED.store(true, Ordering::Relaxed);
@@ -135,19 +142,19 @@ pub(crate) fn end(opened: OpenMeasurement) -> Option<Seen> {
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
-/// Calls `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
-/// the lock and must be own work.
+/// Calls `each` with every live block of an open measurement, and with whether the block is of handed-over work. `each`
+/// runs under the lock and must be own work.
 pub(crate) fn each_live(opened: OpenMeasurement, each: impl FnMut(Device, bool, &Block)) {
     lock().each_live(opened.id, each);
 }
 
-/// Calls `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
-/// work.
+/// Calls `each` with live blocks of other threads that may belong to an open measurement. `each` runs under the lock
+/// and must be own work.
 pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, StackId, u64)) {
     lock().each_of_helpers(opened.id, each);
 }
 
-/// Binds the measurement to this thread and to the part of its stack that is in use from here.
+/// Binds the measurement to this thread, and to the part of its stack that this function's caller and its callees use.
 pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     let _own = guard::own_work();
     let stack = unwind::part_from_here();
@@ -156,8 +163,8 @@ pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     }
 }
 
-/// Called when a new thread frees its first block, the argument of its start routine: it inherits the measurement of
-/// that block.
+/// Called when a new thread frees its first block, the argument of its start routine. The thread inherits the
+/// measurement of that block.
 #[cold]
 #[inline(never)]
 pub(crate) fn on_new_thread(address: u64) {
@@ -174,7 +181,7 @@ pub(crate) fn on_new_thread(address: u64) {
     let _own = guard::own_work();
     let stack = unwind::whole_stack();
     let mut registry = lock();
-    // Every thread is one of the whole process, and may work for other measurements, too.
+    // Every thread belongs to the measurement of the whole process, and may work for other measurements, too.
     let id = registry.certain_owner((Space::Heap, address));
     let id = if registry.is_of_whole_process(id) { 0 } else { id };
     if let Some(stack) = stack {
@@ -206,7 +213,7 @@ fn after_change(registry: &Registry) {
     gates::set_measurements(registry.open());
 }
 
-/// The measurement that is active here; marks it as carried to work elsewhere.
+/// Returns the measurement that is active here, and marks it as carried to work elsewhere.
 pub(crate) fn carry() -> Id {
     let id = guard::measure();
     if id != 0 {
@@ -221,7 +228,7 @@ pub(crate) fn carry_id(id: Id) {
     lock().carry(id);
 }
 
-/// Which measurement is active where work that carries one runs inside another.
+/// Which measurement is active where work that carries one runs inside another one.
 pub(crate) fn active_for(current: Id, carried: Id) -> Id {
     match (current, carried) {
         (_, 0) => current,
@@ -234,7 +241,7 @@ pub(crate) fn active_for(current: Id, carried: Id) -> Id {
     }
 }
 
-/// May an allocation on this thread matter to an open measurement?
+/// Whether an allocation on this thread may matter to an open measurement.
 #[inline(never)]
 pub(crate) fn may_concern_this_thread() -> bool {
     guard::measure() != 0 || IS_WHOLE.load(Ordering::Relaxed) || is_related()
@@ -245,9 +252,8 @@ fn is_related() -> bool {
     is_worker() || lock().is_related(lineage::family())
 }
 
-/// A block was allocated on this thread.
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite) {
-    // A pool's threads work for anybody, not just for the thread that started them.
+    // A pool's threads work for any thread, not just for the one that started them.
     let current = guard::measure();
     let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
@@ -266,7 +272,7 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite)
 /// [`on_alloc`] on a thread without a measurement: it may do handed-over work.
 #[inline(never)]
 fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64, size: u64, site: EventSite) {
-    // Rayon's pool works for everybody, whoever started it.
+    // Any thread may use rayon's pool, whichever thread started it.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
     let work_owner = registry.work_owner(family, |each| unwind::each_word(each));
@@ -275,9 +281,9 @@ fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64,
     {
         return;
     }
-    // A measurement of the whole process may be open as well.
+    // A measurement of the whole process may be open, too.
     let is_of_whole = registry.alloc(0, device, address, size, site);
-    // A pool's idle threads work for other code as well, so its work needs evidence.
+    // A pool's idle threads work for other code as well, so work of the pool needs evidence.
     if !is_worker || work_owner == WorkOwner::Several {
         registry.alloc_of_other((device, address, size), site, family);
     }
@@ -298,7 +304,7 @@ fn count_unattributed(size: u64, of_pool: bool) {
     allocations.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Rayon's workers: whose work one does follows from what it holds.
+/// Whether this is one of rayon's workers. The words that such a thread has decide whose work it does.
 fn is_worker() -> bool {
     IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }
@@ -325,7 +331,7 @@ impl Unattributed {
     }
 }
 
-/// A block is about to be freed on this thread. `known` is its device and size if the recorder knows them.
+/// Called before a block is freed on this thread. `known` is its device and size, if the recorder knows them.
 pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<MeasuredFree> {
     let site = event_site::free_site();
     let current = guard::measure();
@@ -333,7 +339,7 @@ pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) 
     registry.free(current, (space, address), known, site)
 }
 
-/// The free failed.
+/// Called when the free failed.
 pub(crate) fn undo_free(taken: MeasuredFree) {
     lock().undo_free(taken);
 }
@@ -342,7 +348,7 @@ pub(crate) fn knows(space: Space, address: u64) -> bool {
     lock().knows((space, address))
 }
 
-/// Names a block; false if it belongs to no measurement.
+/// Names a block. False if it belongs to no measurement.
 pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
     gates::any_measurement() && lock().name(device, address, label)
 }
@@ -356,7 +362,7 @@ pub(super) fn lock() -> LockedRegistry {
     REGISTRY.lock()
 }
 
-/// In a forked child only this thread's measurement continues.
+/// Called in a forked child: only this thread's measurement continues there.
 pub(super) fn abandon(registry: &mut Registry) {
     registry.keep_only(guard::measure());
     after_change(registry);

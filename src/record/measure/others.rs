@@ -1,4 +1,4 @@
-//! Threads outside a measurement while it is open, and the evidence for whose work they do.
+//! Threads outside a measurement while it is open, and the evidence that shows whose work they do.
 
 use memtrace_core::snapshot::{Device, StackId, ThreadId};
 
@@ -10,14 +10,14 @@ use crate::record::thread_name;
 /// Whose work a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkOwner {
-    /// No measurement's, as far as can be seen.
+    /// No measurement's, as far as is known.
     Nobody,
     One(Id),
     Several,
 }
 
 impl WorkOwner {
-    /// Adds a measurement whose memory the thread holds. Of two nested ones, the inner one counts.
+    /// Adds a measurement whose memory the thread has addresses of. Of two nested ones, only the inner one counts.
     pub(super) fn and(self, id: Id, contains: impl Fn(Id, Id) -> bool) -> Self {
         match self {
             Self::Nobody => Self::One(id),
@@ -28,7 +28,7 @@ impl WorkOwner {
     }
 }
 
-/// What a thread outside a measurement allocated on a device since that was opened.
+/// Allocations of a thread outside a measurement on one device, since the measurement was opened.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     name: [u8; thread_name::LENGTH],
@@ -39,18 +39,18 @@ struct Other {
     largest: (u64, StackId, u64),
 }
 
-/// A thread that may have worked for a measurement (it is of the same family), and what it allocated on a device since
-/// the measurement was opened.
+/// A thread that may have worked for a measurement, because it is of the same family. Contains its allocations on one
+/// device since the measurement was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
     pub(crate) thread: ThreadId,
-    /// The first 15 bytes of its name.
+    /// The first 15 bytes of the thread's name.
     pub(crate) name: [u8; thread_name::LENGTH],
     pub(crate) device: Device,
-    /// Its peak.
+    /// The thread's peak.
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
-    /// Its largest block, with its stack and address.
+    /// Size of its largest block, which has this `stack` and `address`.
     pub(crate) largest: u64,
     pub(crate) stack: StackId,
     pub(crate) address: u64,
@@ -62,7 +62,7 @@ impl Helper {
     }
 }
 
-/// By measurement, thread and device.
+/// Keyed by measurement, thread and device.
 #[derive(Debug)]
 pub(super) struct Others(OwnMap<(Id, ThreadId, Device), Other>);
 
@@ -93,7 +93,7 @@ impl Others {
         }
     }
 
-    /// May what this thread allocated on the device be for this measurement?
+    /// Whether this thread's allocations on the device may be for this measurement.
     pub(super) fn has(&self, id: Id, thread: ThreadId, device: Device) -> bool {
         self.0.contains_key(&(id, thread, device))
     }

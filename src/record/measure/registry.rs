@@ -1,7 +1,7 @@
 //! The state of all open measurements, as a value: a tree of measurements, and the owner of each block.
 //!
-//! A block belongs to the measurement active where it was allocated, and to all measurements around that. It is taken
-//! out of them wherever it is freed.
+//! A block belongs to the measurement that was active at its allocation, and to all measurements around that one. It is
+//! taken out of them wherever it is freed.
 
 use std::num::NonZeroU64;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::record::event_site::EventSite;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, own_vec};
 use crate::record::unwind;
 
-/// Address space of a block: pinned memory may share addresses with the heap.
+/// Address space of a block. They are separate, because pinned memory may share addresses with the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
     Heap,
@@ -37,7 +37,7 @@ impl Space {
     }
 }
 
-/// Nested measurements work_owner positions of a block are kept while its free may still fail.
+/// While a block's free may still fail, its positions in this many nested measurements are kept.
 const NESTED: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,19 +48,20 @@ struct Owner {
     size: u64,
     thread: ThreadId,
     stack: StackId,
-    /// Of handed-over work.
+    /// The block is of handed-over work.
     handed: bool,
-    /// The newest measurement when a thread allocated this that is in none, or in one around another: those up to this
-    /// one that do not contain the block may be what it is for. 0 for the block of any other thread.
+    /// The newest measurement when this block was allocated by a thread outside all measurements, or in one around
+    /// another. The block may be for any measurement up to that one that does not contain it. 0 for the blocks of other
+    /// threads.
     of_other: Id,
 }
 
-/// A free as the measurements saw it: what undoes it.
+/// A free as the measurements saw it. It is used to undo the free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasuredFree {
     address: u64,
     owner: Option<(Owner, Option<Block>)>,
-    /// Its positions in the measurements that it belonged to, innermost first.
+    /// The block's positions in the measurements that it belonged to, innermost first.
     numbers: [(Id, u64); NESTED],
     /// The innermost measurement that was active at the free and did not own the block; 0 for none.
     foreign: Id,
@@ -72,11 +73,11 @@ pub(crate) struct MeasuredFree {
 pub(crate) struct Registry {
     measures: OwnMap<Id, MeasurementState>,
     owners: OwnMap<(Space, u64), Owner>,
-    /// Contains the heap addresses of all owned blocks.
+    /// A range that contains the heap addresses of all owned blocks.
     heap: Hidden,
     pub(super) stacks: MeasuredStacks,
     others: Others,
-    /// The innermost measurement of the whole process, the owner of everything without another owner; 0 for none.
+    /// The innermost measurement of the whole process; 0 for none. It owns every block without another owner.
     whole: Id,
     last: Id,
     open: usize,
@@ -100,7 +101,7 @@ impl Registry {
         self.open
     }
 
-    /// Opens a measurement inside another (0 for none); `None` if there is no memory.
+    /// Opens a measurement inside another one (0 for none). `None` if there is no memory.
     pub(crate) fn begin(&mut self, around: Id, family: Family) -> Option<Id> {
         self.measures.try_reserve(1).ok()?;
         self.last += 1;
@@ -122,7 +123,7 @@ impl Registry {
         Some(self.last)
     }
 
-    /// Makes it a measurement of the whole process, which encloses all others.
+    /// Turns this measurement into one of the whole process, which encloses all others.
     pub(crate) fn make_whole(&mut self, id: Id) {
         for (other, measure) in &mut self.measures {
             if *other == id {
@@ -137,7 +138,7 @@ impl Registry {
         }
     }
 
-    /// Does every open measurement cover the whole process?
+    /// Whether every open measurement covers the whole process.
     pub(super) fn are_all_whole(&self) -> bool {
         self.measures.values().all(|measure| measure.whole || !measure.open)
     }
@@ -158,7 +159,7 @@ impl Registry {
         }
     }
 
-    /// (account of each device, lost blocks, frees of unknown size).
+    /// Returns (account of each device, lost blocks, frees of unknown size).
     pub(crate) fn copy(&self, id: Id) -> Option<(Vec<MeasuredCopy>, u64, u64)> {
         let measure = self.measures.get(&id)?;
         let copy = |on: &MeasuredLedger| {
@@ -174,7 +175,7 @@ impl Registry {
         }
     }
 
-    /// Blocks of threads that may have worked for this measurement.
+    /// Calls `each` with the blocks of threads that may have worked for this measurement.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
         let helps = |owner: &&Owner| self.may_be_for(id, owner) && self.others.has(id, owner.thread, owner.device);
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
@@ -185,7 +186,7 @@ impl Registry {
         self.others.helpers(id)
     }
 
-    /// Is it a block of another thread, allocated while this measurement was open and not counted in it?
+    /// Whether this is a block of another thread, allocated while this measurement was open and not counted in it.
     fn may_be_for(&self, id: Id, owner: &Owner) -> bool {
         id <= owner.of_other && !self.contains(id, self.nearest_open(owner.measure))
     }
@@ -194,7 +195,7 @@ impl Registry {
         self.measures.get(&id).map_or(Family::UNKNOWN, |measure| measure.family)
     }
 
-    /// May a thread of this family work for any open measurement?
+    /// Whether a thread of this family may work for any open measurement.
     pub(super) fn is_related(&self, family: Family) -> bool {
         self.measures.values().any(|measure| measure.open && family.may_work_for(measure.family))
     }
@@ -204,14 +205,14 @@ impl Registry {
         self.owners.get(&key).map_or(0, |owner| self.nearest_open(owner.measure))
     }
 
-    /// The measurement that a block belongs to by more than evidence; 0 for none.
+    /// The measurement that a block certainly belongs to, not only by evidence; 0 for none.
     pub(super) fn certain_owner(&self, key: (Space, u64)) -> Id {
         let certain = self.owners.get(&key).filter(|owner| !owner.handed);
         certain.map_or(0, |owner| self.nearest_open(owner.measure))
     }
 
-    /// Decides whose work a thread does, from the words in its registers and on its stack: a thread that works for
-    /// a measurement holds addresses of its blocks or of its stack.
+    /// Decides whose work a thread does, from the words in its registers and on its stack. A thread that works for a
+    /// measurement has addresses of the measurement's blocks or stacks.
     pub(super) fn work_owner(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> WorkOwner {
         let mut work_owner = WorkOwner::Nobody;
         let all = self.heap.and(self.stacks.span());
@@ -221,7 +222,8 @@ impl Registry {
             }
             let stack = self.stacks.at(word);
             let id = stack.map_or_else(|| self.owner_at(word), |stack| self.nearest_open(stack.id));
-            // Most words belong to the measurement that was already found. Everything is one of the whole process.
+            // Most words belong to the measurement that was already found. Words of a measurement of the whole process
+            // prove nothing, as it contains everything.
             let is_known = id == 0 || work_owner == WorkOwner::One(id) || self.is_of_whole_process(id);
             if is_known || !family.may_work_for(self.family(id)) {
                 return;
@@ -241,7 +243,7 @@ impl Registry {
         if may_be { self.owner((Space::Heap, word)) } else { 0 }
     }
 
-    /// Closes a measurement. Its live blocks, and measurements inside it, become its parent's.
+    /// Closes a measurement. Its parent gets its live blocks and the measurements inside it.
     pub(crate) fn close(&mut self, id: Id) {
         let Some(measure) = self.measures.get_mut(&id).filter(|measure| measure.open) else { return };
         let (parent, keep) = (measure.parent, measure.carried && measure.parent != 0);
@@ -262,7 +264,7 @@ impl Registry {
         if !keep {
             self.measures.remove(&id);
         }
-        // Inner measurements get the parent. A closed measurement without a parent is gone for good.
+        // Inner measurements get the parent. A closed measurement without a parent is removed.
         self.measures.retain(|_, inner| {
             if inner.parent == id {
                 inner.parent = parent;
@@ -286,8 +288,8 @@ impl Registry {
         }
     }
 
-    /// A measurement of the whole process may also own blocks that are in none of its ledgers, taken over from an inner
-    /// one.
+    /// A measurement of the whole process may also own blocks that are in none of its ledgers. It took them over from
+    /// an inner one.
     fn hand_over_all(&mut self, from: Id, to: Id) {
         self.owners.retain(|_, owner| {
             let is_meant = owner.measure == from;
@@ -298,36 +300,36 @@ impl Registry {
         });
     }
 
-    /// Work elsewhere may carry this measurement from now on.
+    /// Marks this measurement as one that work elsewhere may carry.
     pub(crate) fn carry(&mut self, id: Id) {
         if let Some(measure) = self.measures.get_mut(&id) {
             measure.carried = true;
         }
     }
 
-    /// Which measurement is active where work that carries one runs inside another: the carried one, unless the current
-    /// one is inside it.
+    /// Which measurement is active where work that carries one runs inside another one: the carried one, unless the
+    /// current one is inside it.
     pub(crate) fn active_for(&self, current: Id, carried: Id) -> Id {
         let carried = self.nearest_open(carried);
         if carried == 0 || self.contains(carried, self.nearest_open(current)) { current } else { carried }
     }
 
-    /// Does work that carries this measurement belong to an open one?
+    /// Whether work that carries this measurement belongs to an open one.
     pub(super) fn is_carried(&self, id: Id) -> bool {
         self.nearest_open(id) != 0
     }
 
-    /// Enters a block; false if there is no measurement to enter it into.
+    /// Enters a block. False if there is no measurement to enter it into.
     pub(crate) fn alloc(&mut self, current: Id, device: Device, address: u64, size: u64, site: EventSite) -> bool {
         self.enter(current, (device, address, size), site, false)
     }
 
-    /// The same; `handed` says that the block is of handed-over work.
+    /// Like [`alloc`](Self::alloc). `handed` marks a block of handed-over work.
     pub(super) fn enter(&mut self, current: Id, new: (Device, u64, u64), site: EventSite, handed: bool) -> bool {
         let (device, address, size) = new;
         let key = (Space::of(device), address);
         if self.owners.contains_key(&key) {
-            // The previous block at this address was freed unseen.
+            // The free of the previous block at this address was missed.
             self.free(0, key, None, EventSite::default());
         }
         let first = self.open_for(current);
@@ -349,7 +351,7 @@ impl Registry {
         true
     }
 
-    /// Notes a block of another thread for the measurements that it may be for. Others may own it.
+    /// Notes a block of another thread for the measurements that it may be for. Another measurement may own the block.
     pub(super) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: EventSite, family: Family) {
         let (device, address, size) = new;
         if self.owners.try_reserve(1).is_err() {
@@ -367,7 +369,7 @@ impl Registry {
         });
     }
 
-    /// Calls `f` with each measurement that the block of another thread may be for.
+    /// Calls `f` with each measurement that this block of another thread may be for.
     fn each_other(&mut self, owner: &Owner, mut f: impl FnMut(Id, &MeasurementState, &mut Others)) {
         let mut others = std::mem::replace(&mut self.others, Others::new());
         let may_be_for = |(id, _): &(&Id, &MeasurementState)| self.may_be_for(**id, owner);
@@ -375,7 +377,7 @@ impl Registry {
         self.others = others;
     }
 
-    /// Is another measurement open inside the one that is active for work with this id?
+    /// Whether another measurement is open inside the one that is active for work with this id.
     pub(super) fn has_open_inside(&self, id: Id) -> bool {
         let id = self.nearest_open(id);
         let is_inside =
@@ -383,7 +385,7 @@ impl Registry {
         self.open > 1 && self.measures.iter().any(is_inside)
     }
 
-    /// Takes a block out. `known` is its device and size if the recorder knows them.
+    /// Takes a block out. `known` is its device and size, if the recorder knows them.
     pub(crate) fn free(
         &mut self,
         current: Id,
@@ -435,7 +437,7 @@ impl Registry {
         });
     }
 
-    /// Names a block in the measurements that own it; false if there are none.
+    /// Names a block in the measurements that own it. False if there are none.
     pub(crate) fn name(&mut self, device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
         let spaces = [Space::Heap, Space::Pinned, Space::Device];
         let spaces = spaces.into_iter().filter(|space| device.is_none_or(|device| Space::of(device) == *space));
@@ -452,12 +454,11 @@ impl Registry {
         self.owners.contains_key(&key)
     }
 
-    /// Addresses of owned device blocks.
     pub(crate) fn device_blocks(&self) -> OwnVec<(Space, u64)> {
         own_vec(self.owners.keys().filter(|(space, _)| *space != Space::Heap).copied())
     }
 
-    /// In a forked child only this measurement and those around it continue: other threads do not exist there.
+    /// In a forked child, only this measurement and those around it continue. Other threads do not exist there.
     pub(crate) fn keep_only(&mut self, current: Id) {
         let kept = own_vec(self.around(self.nearest_open(current)).map(|(id, _)| id));
         self.measures.retain(|id, _| kept.contains(id));
@@ -470,12 +471,12 @@ impl Registry {
         self.open = self.measures.values().filter(|measure| measure.open).count();
     }
 
-    /// This measurement or the innermost open one around it; 0 for none.
+    /// This measurement if it is open, or else the innermost open one around it; 0 for none.
     fn nearest_open(&self, id: Id) -> Id {
         self.around(id).find(|(_, measure)| measure.open).map_or(0, |(id, _)| id)
     }
 
-    /// Is `inner` equal to `outer` or inside it?
+    /// Whether `inner` equals `outer` or is inside it.
     fn contains(&self, outer: Id, inner: Id) -> bool {
         self.around(inner).any(|(id, _)| id == outer)
     }

@@ -7,7 +7,7 @@ fn alloc(registry: &mut Registry, current: Id, address: u64) {
     registry.alloc(current, Device::Cpu, address, 10, EventSite::default());
 }
 
-/// (live bytes, bytes freed that others had allocated).
+/// (live bytes, freed bytes that were allocated elsewhere).
 fn held(registry: &Registry, id: Id) -> (u64, u64) {
     let (devices, ..) = registry.copy(id).unwrap();
     devices.first().map_or((0, 0), |on| (on.ledger.stats.allocated_bytes.current, on.foreign_freed))

@@ -4,8 +4,8 @@ use super::id::Id;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::unwind::stack::StackPart;
 
-/// An address range, stored as the complements of its bounds: the search through a stack also finds the searching
-/// code's own variables, and must not take them for addresses that the thread works with.
+/// An address range, stored as the complements of its bounds. The search through a stack also visits the variables of
+/// the searching code. It must not mistake the bounds for addresses that the thread works with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hidden {
     start: u64,
@@ -41,11 +41,11 @@ impl Hidden {
 pub(super) struct MeasuredStack {
     part: Hidden,
     pub(super) id: Id,
-    /// Kernel id of its thread.
+    /// Kernel id of the stack's thread.
     pub(super) os_thread: u32,
 }
 
-/// The newest is last.
+/// Sorted by age, the newest last.
 #[derive(Debug)]
 pub(super) struct MeasuredStacks(OwnVec<MeasuredStack>);
 
@@ -54,29 +54,29 @@ impl MeasuredStacks {
         Self(OwnVec::new_in(System))
     }
 
-    /// A measurement is active on the thread with this stack.
+    /// Adds the stack of a thread on which a measurement is active.
     pub(super) fn add(&mut self, id: Id, part: StackPart, os_thread: u32) {
         self.forget_others(part, os_thread);
         try_push(&mut self.0, MeasuredStack { part: Hidden::of(part), id, os_thread });
     }
 
-    /// This thread has the stack now: another thread that had it is gone.
+    /// This thread has the stack now, so forgets other threads that had it: they are gone.
     pub(super) fn forget_others(&mut self, part: StackPart, os_thread: u32) {
         let part = Hidden::of(part);
         self.0.retain(|stack| stack.os_thread == os_thread || stack.part.is_apart(part));
     }
 
-    /// A range that contains them all.
+    /// A range that contains all the stacks.
     pub(super) fn span(&self) -> Hidden {
         self.0.iter().fold(Hidden::NOWHERE, |span, stack| span.and(stack.part))
     }
 
-    /// The stack that contains an address; of nested measurements, the inner one's, which is the newest.
+    /// The stack that contains this address. For nested measurements it is that of the inner one, which is the newest.
     pub(super) fn at(&self, address: u64) -> Option<MeasuredStack> {
         self.0.iter().rev().find(|stack| stack.part.contains(address)).copied()
     }
 
-    /// The stacks of a closed measurement become its parent's, once each, or go if there is none.
+    /// Gives the stacks of a closed measurement to its parent, one per thread. Removes them if there is no parent.
     pub(super) fn hand_over(&mut self, from: Id, to: Id) {
         for index in (0..self.0.len()).rev() {
             let Some(&MeasuredStack { id, os_thread, .. }) = self.0.get(index) else { continue };

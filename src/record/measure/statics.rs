@@ -1,7 +1,7 @@
-//! Static and thread-local memory of the loaded object that this code is in: the program, or its library.
+//! Static and thread-local memory of the loaded object that contains this code: the program, or its library.
 //!
-//! It is read through the kernel, so that memory which another thread unmaps meanwhile is an error and no fault. Areas of
-//! threads that have ended are left out, because their memory may be something else by now.
+//! The memory is read through the kernel. If another thread unmaps it meanwhile, the read fails and does not fault.
+//! Thread-local memory of ended threads is left out, because it may have been reused.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,10 +12,10 @@ use std::path::Path;
 use crate::elf;
 use crate::record::{guard, thread};
 
-/// Bytes that are read at once: whole pages.
+/// Number of bytes read at once; whole pages.
 const CHUNK: u64 = 64 << 10;
 
-/// The starts of those blocks to which a word in static or thread-local memory points.
+/// The start addresses of the blocks that a word in static or thread-local memory points into.
 pub(crate) fn held_by_statics(mut blocks: Vec<Range<u64>>) -> HashSet<u64> {
     let mut held = HashSet::new();
     blocks.sort_unstable_by_key(|block| block.start);
@@ -38,7 +38,7 @@ pub(crate) fn held_by_statics(mut blocks: Vec<Range<u64>>) -> HashSet<u64> {
     held
 }
 
-/// The object's writable segments, and its thread-local variables of each living thread.
+/// The object's writable segments, and its thread-local variables in each living thread.
 fn areas() -> Vec<Range<u64>> {
     let (here, local) = (areas as fn() -> _ as usize as u64, guard::local_address());
     let mut areas = Vec::new();
@@ -54,7 +54,7 @@ fn areas() -> Vec<Range<u64>> {
         };
         areas.extend(elf::headers(info).iter().filter(writable).map(area));
         let own = elf::headers(info).iter().find(|header| header.p_type == libc::PT_TLS);
-        // A variable is as far from the start in every thread.
+        // A variable is at the same offset from the start in every thread.
         locals = own.map(|header| (local.wrapping_sub(info.dlpi_tls_data.addr() as u64), header.p_memsz));
         ControlFlow::Break(())
     });
@@ -101,7 +101,7 @@ mod tests {
         const OF_THREAD: u64 = BLOCK + 0x200_0000;
         let ((ready, is_ready), (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
         let thread = std::thread::spawn(move || {
-            // Known to the recorder since its first block.
+            // The recorder knows a thread from its first block on.
             thread::number();
             POINTER.with(|pointer| black_box(pointer).set(OF_THREAD));
             ready.send(()).unwrap();
@@ -111,7 +111,7 @@ mod tests {
         assert!(is_held(OF_THREAD));
         drop(stop);
         thread.join().unwrap();
-        // The kernel wakes who joins a thread before it has removed it.
+        // The kernel wakes a thread that joins another one before it has removed that one.
         let is_gone = || !is_held(OF_THREAD) || (std::thread::sleep(Duration::from_millis(1)), false).1;
         assert!((0..5_000).any(|_| is_gone()));
     }

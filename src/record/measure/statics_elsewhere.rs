@@ -1,4 +1,4 @@
-//! Elsewhere nothing is known of static memory.
+//! Substitute for `statics` on other systems: nothing is known.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -15,7 +15,7 @@ pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mu
     slot_of(device)?.as_mut().map(f)
 }
 
-/// The same; creates the ledger first if the device is recorded.
+/// Like [`with_ledger_there`], but first creates the ledger if the device is recorded.
 pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
     let mut slot = slot_of(device)?;
     if slot.is_none() {
@@ -26,7 +26,7 @@ pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledg
     slot.as_mut().map(f)
 }
 
-/// The new ledger copies the scopes of the CPU's, as if it had existed from the start.
+/// Creates a ledger. It copies the scopes of the CPU's ledger, as if it had existed from the start.
 #[cold]
 fn make_ledger(device: Device) {
     let active = ACTIVE.lock();
@@ -38,7 +38,8 @@ fn make_ledger(device: Device) {
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
     if let Some(mut slot) = slot(index) {
         slot.get_or_insert_with(|| first.for_other_device(device_options(settings, device)));
-        // Set under the ledger's lock: a thread that recorded an allocation always finds the ledger again at the free.
+        // Set under the ledger's lock, so that a thread that recorded an allocation always finds the ledger at the
+        // free.
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
@@ -84,7 +85,7 @@ mod tests {
     use crate::record::recorder::slots::MAX_ORDINALS;
     use crate::record::recorder::{start, stop};
 
-    /// A free searches the devices that have a ledger, including one that was just created.
+    /// A free searches all devices that have a ledger, including one that was just created.
     #[test]
     fn who_enters_a_block_in_a_new_ledger_finds_it_there() {
         const THREADS: usize = 4;

@@ -1,4 +1,4 @@
-//! Heap events in the order in which the CPU's ledger takes them.
+//! Heap events, applied in the order in which the CPU's ledger takes them.
 
 use memtrace_core::snapshot::Device;
 
@@ -9,7 +9,7 @@ use crate::record::ledger::moment::Moment;
 use crate::record::ledger::{Ledger, LedgerFree, sampling};
 use crate::record::untraced;
 
-/// A block that was allocated. Of the two sizes `size` decides, `asked` is recorded.
+/// A block that was allocated. `size` decides whether it is recorded; `asked` is the recorded size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewBlock {
     pub(super) address: u64,
@@ -18,14 +18,14 @@ pub(super) struct NewBlock {
     pub(super) site: EventSite,
 }
 
-/// Enters a block, chosen at this sampling interval; returns whether it was entered.
+/// Enters a block that was selected with this sampling interval. Returns whether it was entered.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn enter(slot: &mut Option<Ledger>, block: NewBlock, interval: usize, moment: &impl Moment) -> bool {
     let NewBlock { address, size, asked, site } = block;
-    // The gate or the sampling decision may be that of an earlier session.
+    // The gate or the sampling decision may come from an earlier session.
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
     let Some(ledger) = slot.as_mut().filter(takes) else { return false };
-    // A sample is an estimate anyway, and its weights go by the size that a free finds again.
+    // A sample is an estimate anyway, and its weights use the size that is known at the free.
     let entered = ledger.alloc_at(address, if interval == 0 { asked } else { size }, site, moment);
     keep_counters(Device::Cpu, ledger);
     if entered && ledger.samples(size) {
@@ -34,8 +34,8 @@ pub(super) fn enter(slot: &mut Option<Ledger>, block: NewBlock, interval: usize,
     entered
 }
 
-/// Takes a block out. An unknown block is one from before the recording, unless a sample is recorded: then it may as well
-/// have been left out, and stays in the untraced counters.
+/// Takes a block out. A block that the ledger does not know is from before the recording. Under sampling it may instead
+/// have been left out; then it stays in the untraced counters.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn take_out(
     slot: &mut Option<Ledger>,
@@ -52,16 +52,16 @@ pub(super) fn take_out(
         return LedgerFree::Recorded(held, epoch());
     }
     if ledger.samples(size) {
-        // From before the recording or left out of the sample: unknown.
+        // From before the recording, or left out of the sample: it is unknown which.
         return LedgerFree::NotRecorded;
     }
     ledger.free_unknown_at(address, size, site, moment);
-    // Under the lock: a reader of both accounts must find the block in exactly one.
+    // Under the lock: a reader of both accounts must find the block in exactly one of them.
     untraced::subtract(size);
     LedgerFree::FromBefore(epoch())
 }
 
-/// Undoes [`take_out`]. In a recording that began meanwhile, the block is one from before.
+/// Undoes [`take_out`]. If another recording began meanwhile, the block predates it.
 pub(super) fn put_back(slot: &mut Option<Ledger>, freed: LedgerFree, address: u64, size: u64) {
     let now = epoch();
     let kept = match (freed, slot.as_mut()) {

@@ -1,4 +1,4 @@
-//! Locked slots, up to date.
+//! Locks slots, with the CPU's ledger up to date.
 
 use memtrace_core::snapshot::Device;
 
@@ -9,7 +9,7 @@ pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
     index_of(device).and_then(slot)
 }
 
-/// For what is in the ledger already: heap events may wait.
+/// For data that is already in the ledger: heap events may keep waiting.
 pub(super) fn slot_as_it_is(device: Device) -> Option<LockedSlot> {
     match index_of(device)? {
         0 => Some(waiting::lock_as_it_is()),
@@ -17,7 +17,7 @@ pub(super) fn slot_as_it_is(device: Device) -> Option<LockedSlot> {
     }
 }
 
-/// The slot with this index. The CPU's has seen all heap events that came before.
+/// The slot with this index. The CPU's ledger has taken all earlier heap events.
 pub(super) fn slot(index: usize) -> Option<LockedSlot> {
     match index {
         0 => Some(waiting::lock_heap()),

@@ -1,4 +1,4 @@
-//! Heap events as messages of the queue.
+//! Encodes heap events as messages of the queue.
 
 use memtrace_core::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
 
@@ -14,7 +14,7 @@ pub(super) enum HeapEvent {
 }
 
 impl HeapEvent {
-    /// What it adds to the bytes that are live.
+    /// The change in live bytes that this event makes.
     #[inline(always)]
     pub(super) fn weight(&self) -> i64 {
         match self {
@@ -28,7 +28,7 @@ const ALLOC: u64 = 0;
 const FREE: u64 = 1;
 const FREE_TO_UNDO: u64 = 2;
 
-/// The word of a message that has the complement of the address: static memory is searched for addresses of blocks.
+/// Index of the word with the complement of the address, as static memory is searched for addresses of blocks.
 pub(super) const NOT_ADDRESS: usize = 0;
 
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! The current recording: one ledger per device, each behind its own lock, and the entry points of the hooks.
+//! The current recording: one ledger per device, each behind its own lock, and the functions that the hooks call.
 
 mod devices;
 mod heap;
@@ -40,8 +40,8 @@ use super::ledger::graph_nodes::HandedOverNode;
 use super::ledger::moment::Now;
 use super::{BlockLabel, guard, thread};
 
-/// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it is counted. Of the two sizes the
-/// first one decides, the second one is recorded.
+/// Enters a block into the CPU's ledger; `interval` is the sampling interval with which it was selected. Returns
+/// whether it is counted. `size` decides whether it is recorded; `asked` is the recorded size.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite, interval: usize) -> bool {
     let block = NewBlock { address, size, asked, site };
@@ -54,7 +54,7 @@ pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite
     }
 }
 
-/// Takes a heap block out of the CPU's ledger; `may_be_undone`: before this thread's next call.
+/// Takes a heap block out of the CPU's ledger. With `may_be_undone`, this thread may undo it before its next call.
 #[inline(always)]
 pub(crate) fn on_heap_free(address: u64, size: u64, may_be_undone: bool) -> LedgerFree {
     let site = free_site();
@@ -67,7 +67,6 @@ pub(crate) fn on_heap_free(address: u64, size: u64, may_be_undone: bool) -> Ledg
     }
 }
 
-/// Undoes [`on_heap_free`].
 pub(crate) fn undo_heap_free(freed: LedgerFree, address: u64, size: u64) {
     match freed {
         LedgerFree::Waiting(thread) => waiting::undo(thread, address, size),
@@ -84,7 +83,7 @@ pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) 
     }
 }
 
-/// Keeps the order in which a backward pass of this thread goes through a graph, if the device is recorded.
+/// Keeps the order in which this thread's backward pass visits the nodes of a graph, if the device is recorded.
 #[cfg(feature = "candle")]
 pub(crate) fn hand_over(device: Device, nodes: impl Iterator<Item = HandedOverNode>) {
     let _own = guard::own_work();
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
     use crate::record::untraced;
 
-    /// Another test of this process may be recording.
+    /// Retries, as another test of this process may be recording.
     fn begin(settings: &Settings) -> Instant {
         let began = Instant::now();
         while !start(settings, began, Vec::new) {
@@ -135,7 +134,7 @@ mod tests {
         began
     }
 
-    /// The gates that let an event through may be those of a recording that has ended since.
+    /// The gates that let an event through may belong to a recording that has ended since.
     #[test]
     fn an_event_that_waits_when_it_need_not_is_taken_at_once_and_counted() {
         const SIZE: u64 = 1 << 60;
@@ -150,7 +149,7 @@ mod tests {
         stop();
     }
 
-    /// What threads share: a position for each event, and the ledger once for many.
+    /// Threads share one position counter for each event, but the ledger's lock only once for many.
     #[test]
     fn the_ledger_changes_hands_once_for_many_events() {
         const EVENTS: u64 = 50_000;
@@ -175,7 +174,7 @@ mod tests {
         assert!(turns < 4 * EVENTS / 16, "{turns} turns");
     }
 
-    /// Blocks that never were stay with the untraced ones.
+    /// Puts the bytes of blocks that never existed back into the untraced counters.
     fn untraced_again(bytes: u64) {
         (0..bytes / 16).for_each(|_| untraced::subtract(16));
     }
@@ -197,7 +196,8 @@ mod tests {
             assert!(times.is_sorted());
             Duration::from_nanos(*times.last().unwrap()) < sent + WAITS / 2
         };
-        // The first one or two come before the clock has a rate; readings of the system's clock may be disturbed later, too.
+        // The first one or two events come before the clock has a rate. Readings of the system clock may be disturbed
+        // later, too.
         let is_told = (0..100).any(|_| waited());
         stop();
         assert!(is_told);
@@ -212,7 +212,7 @@ mod tests {
             wait(&HeapEvent::Alloc(block));
             wait(&HeapEvent::Free { address: 0x1000, size: SIZE, site: EventSite::default(), may_be_undone: false });
         };
-        // Another test may look at the ledger meanwhile.
+        // Another test may use the ledger meanwhile.
         let takes_nothing = |work: &dyn Fn()| {
             (0..100).any(|_| {
                 waiting::turn_on();
@@ -241,7 +241,7 @@ mod tests {
         let settings = Settings { min_size: 65_536, ..Settings::default() };
         let began = begin(&settings);
         assert!(!on_heap_alloc(0x1000, 2048, 2048, EventSite::default(), 0));
-        // A block that another session's sampling chose.
+        // A block that the sampling of another session selected.
         assert!(!on_heap_alloc(0x1000, 65_536, 65_536, EventSite::default(), 1 << 19));
         assert!(matches!(on_heap_free(0x1000, 2048, false), LedgerFree::NotRecorded));
         assert!(on_heap_alloc(0x2000, 65_536, 65_536, EventSite::default(), 0));

@@ -1,4 +1,4 @@
-//! Bytes that a device holds outside its ledger.
+//! Bytes on a device that are not in its ledger.
 
 use memtrace_core::snapshot::Device;
 
@@ -6,7 +6,7 @@ use super::slots::before;
 use crate::record::ledger::{Ledger, Outside};
 use crate::record::untraced;
 
-/// Adds a checkpoint of the counters to the log, at regular distances.
+/// Adds a checkpoint of the counters to the log at regular intervals.
 #[inline(always)]
 pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
     if ledger.is_at_checkpoint() {
@@ -15,10 +15,10 @@ pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
     }
 }
 
-/// Bytes outside the ledger; called under its lock.
+/// Bytes outside the ledger. Called under its lock.
 ///
-/// Untraced large blocks that are live were live at the start, as were those freed since without a record. Under
-/// sampling that does not hold, so the bytes were counted at the start.
+/// Without sampling, large untraced blocks that are live were live at the start, as were those freed since without a
+/// record. Under sampling this is not true, so the bytes are counted at the start.
 pub(super) fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
         return Outside { below_threshold: 0, base: before(device) };

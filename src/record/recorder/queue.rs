@@ -1,16 +1,18 @@
-//! A ring of messages from any number of threads to whoever holds a lock, in one total order: that of the atomic additions that
-//! hand out the numbers. The same addition adds up the messages' weights, so a sender knows the sum up to its message.
+//! A ring of messages from any number of threads to the holder of a lock, in one total order. Atomic additions assign
+//! the numbers and so define the order. The same addition sums the messages' weights, so a sender knows the sum up to
+//! its message.
 //!
-//! Who sends takes a number, waits until the place of that number is free, and writes there. Who holds the lock takes the messages
-//! out in the order of their numbers, up to the first one that is not yet written. `tests/loom` runs every interleaving.
+//! A sender takes a number, waits until the slot for that number is free, and writes its message there. The holder of
+//! the lock takes the messages out in the order of their numbers, up to the first one that is not written yet.
+//! `tests/loom` runs every interleaving.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Messages that wait at most, 2 MiB. One busy core fills the ring in three milliseconds, about as long as a thread that takes
-/// messages may be without its core.
+/// Maximum number of waiting messages; 2 MiB. One busy core fills the ring in three milliseconds. A thread that takes
+/// messages may lose its core for about as long.
 #[cfg(not(loom))]
 pub(super) const LENGTH: u64 = 1 << 15;
 #[cfg(loom)]
@@ -21,7 +23,7 @@ pub(super) type Message = [u64; 7];
 #[cfg(loom)]
 pub(super) type Message = [u64; 2];
 
-/// Bits of the word that count messages; the others add up weights. A carry from the one to the other, once in 2²² messages, is
+/// Bits that count messages; the others sum weights. The count carries into the weights once in 2²² messages, which is
 /// part of the sum for both sides.
 const BITS: u32 = 22;
 const NUMBERS: u64 = 1 << BITS;
@@ -31,7 +33,7 @@ const NUMBERS: u64 = 1 << BITS;
 pub(super) struct Queue {
     /// The sum of all weights, and the next number.
     next: AtomicU64,
-    /// The same up to the first message that is still here. Written by who holds the lock.
+    /// The same values up to the first message that is still in the ring. Written by the holder of the lock.
     taken: AtomicU64,
     places: Places,
 }
@@ -40,17 +42,17 @@ pub(super) struct Queue {
 #[repr(align(128))]
 struct Places([Place; LENGTH as usize]);
 
-/// One cache line: two threads that write neighbouring messages do not wait for each other.
+/// One cache line, so that two threads do not contend when they write adjacent messages.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place {
-    /// The first number of the round that may write here; one more once it has. All zeros is an empty ring, which takes no
-    /// memory.
+    /// The first number of the round that may write here; one more once the message is written. An empty ring is all
+    /// zeros, so it takes no memory.
     state: AtomicU64,
     words: [AtomicU64; size_of::<Message>() / size_of::<u64>()],
 }
 
-/// A place in the order of all messages, and the sum of weights up to there.
+/// A position in the order of all messages, with the sum of the weights up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position(u64);
 
@@ -60,7 +62,7 @@ impl Position {
         self.0 % NUMBERS
     }
 
-    /// The first number of the round that this one belongs to.
+    /// The first number of the round that this position belongs to.
     #[inline(always)]
     fn round(self) -> u64 {
         self.number() / LENGTH * LENGTH
@@ -82,7 +84,7 @@ impl Position {
         (1..NUMBERS / 2).contains(&self.until(other))
     }
 
-    /// Is this the last of its group, when there are so many in each?
+    /// Whether this is the last position of a group of `count`.
     #[inline(always)]
     pub(super) fn is_last_of(self, count: u64) -> bool {
         self.number() % count == count - 1
@@ -124,14 +126,14 @@ impl Queue {
         Position(self.next.fetch_add(Position(0).after(weight).0, Ordering::AcqRel))
     }
 
-    /// May the message at this position be written now?
+    /// Whether the message at this position may be written now.
     #[inline(always)]
     pub(super) fn is_free(&self, at: Position) -> bool {
-        // Acquire: the message before in this place has been read.
+        // Acquire: the previous message in this slot has been read.
         self.place(at.number()).state.load(Ordering::Acquire) == at.round()
     }
 
-    /// Writes a message, whose place [is free](Self::is_free).
+    /// Writes a message. The slot must [be free](Self::is_free).
     #[inline(always)]
     pub(super) fn send(&self, at: Position, message: &Message) {
         let place = self.place(at.number());
@@ -143,52 +145,55 @@ impl Queue {
         place.state.store(at.round() + 1, Ordering::Release);
     }
 
-    /// Have all messages been taken out that have a position? To be called with the lock held.
+    /// Whether all messages with a position have been taken out. Must be called with the lock held.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        // Relaxed: a position that was taken before this is seen.
+        // Relaxed: a position that was taken before this call is seen.
         Position(self.next.load(Ordering::Relaxed)) == self.first()
     }
 
-    /// The position of the next message. Whoever takes it sees what this thread wrote before: so of a thread that says that
-    /// messages are no longer taken and then calls this, and one that sends a message and then looks, one sees the other.
+    /// The position of the next message. The sender that takes it sees what this thread wrote before. So if one thread
+    /// turns the queue off and then calls this, and another sends a message and then checks the mode, at least one of
+    /// them sees what the other did.
     pub(super) fn end(&self) -> Position {
-        // AcqRel, and a change of nothing: it is either before or after a sender's, which then reads from this.
+        // AcqRel, with an addition of 0: it is ordered before or after a sender's addition, and the later one reads the
+        // earlier.
         Position(self.next.fetch_add(0, Ordering::AcqRel))
     }
 
-    /// The position of the first message that is still here. To be called with the lock held, as the following.
+    /// The position of the first message that is still in the ring. To be called with the lock held, like the next
+    /// functions.
     #[inline(always)]
     pub(super) fn first(&self) -> Position {
-        // Relaxed: the lock orders its holders.
+        // Relaxed: the lock orders its holders' accesses.
         Position(self.taken.load(Ordering::Relaxed))
     }
 
-    /// The message at this position, the first one; `None` if it is not written yet.
+    /// Takes the message at this position, the first one. `None` if it is not written yet.
     #[inline(always)]
     pub(super) fn take(&self, at: Position) -> Option<Message> {
         let place = self.place(at.number());
-        // Acquire: the message was written before.
+        // Acquire: synchronises with the sender that wrote the message.
         if place.state.load(Ordering::Acquire) != at.round() + 1 {
             return None;
         }
-        // Relaxed: ordered by that load and the next store.
+        // Relaxed: ordered by the load above and the store below.
         let message = std::array::from_fn(|word| place.words[word].load(Ordering::Relaxed));
-        // Release: it was read before another one is written.
+        // Release: the message is read before another one is written.
         place.state.store((at.round() + LENGTH) % NUMBERS, Ordering::Release);
         Some(message)
     }
 
-    /// A word of the message that comes so many after a position, or of an older one.
+    /// A word of the message `ahead` places after this position, or of an older one.
     #[inline(always)]
     pub(super) fn hint(&self, at: Position, ahead: u64, word: usize) -> u64 {
-        // Relaxed: any value will do.
+        // Relaxed: any value is good enough.
         self.place(at.number() + ahead).words.get(word).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// All messages before this position have been taken out.
+    /// Notes that all messages before this position have been taken out.
     pub(super) fn set_first(&self, at: Position) {
-        // Relaxed: the lock orders its holders.
+        // Relaxed: the lock orders its holders' accesses.
         self.taken.store(at.0, Ordering::Relaxed);
     }
 }
@@ -203,7 +208,7 @@ mod tests {
         std::array::from_fn(|word| value.wrapping_mul(word as u64 + 1))
     }
 
-    /// Takes what is there; returns the values.
+    /// Takes all messages and returns their values.
     fn taken(queue: &Queue) -> Vec<u64> {
         let (mut at, end, mut values) = (queue.first(), queue.end(), Vec::new());
         while at.is_before(end) {
@@ -221,7 +226,7 @@ mod tests {
         static QUEUE: Queue = Queue::new();
         let mut sum = 0;
         for number in 0..2 * NUMBERS + 3 {
-            // Negative weights, too.
+            // Some weights are negative.
             let value = ((number % 1000) as i64 - 400) as u64;
             sum += value as i64;
             let at = QUEUE.position(value as i64);

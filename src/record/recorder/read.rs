@@ -1,5 +1,5 @@
-//! Reads the ledgers under their locks, as memtrace's own work: copies are allocated through the watched allocator, and
-//! recording them would deadlock.
+//! Reads the ledgers under their locks, as memtrace's own work. The copies are allocated through the watched allocator,
+//! and recording them would deadlock.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) fn gauges(device: Device) -> Option<(DeviceCopy, Vec<ScopeBytes>)> {
     Some((device_copy(device, uses::end(), ledger, |base| ledger.copy_counters(base)), ledger.scope_bytes()))
 }
 
-/// The most bytes that were live on a device since this entry of a scope.
+/// The maximum of live bytes on a device since this entry of a scope.
 #[cfg(feature = "tracing")]
 pub(crate) fn peak_since(device: Device, instance: u64) -> Option<u64> {
     let slot = slot_of(device)?;
@@ -51,9 +51,9 @@ pub(crate) struct DeviceCopy {
     pub(crate) uses: UseCopy,
 }
 
-/// Copies all ledgers of the recording that began at this moment (or restarted then); empty if another one is active.
+/// Copies all ledgers of the recording that began, or was restarted, at this moment. Empty if another one is active.
 pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
-    // No recording begins or ends meanwhile.
+    // Held, so that no recording begins or ends meanwhile.
     let _active = ACTIVE.lock();
     devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
 }
@@ -68,11 +68,11 @@ fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
 pub(crate) enum Detail {
     Counters,
     Scopes,
-    /// With the blocks that are live and those of the peak.
+    /// Includes the live blocks and the blocks of the peak.
     Whole,
 }
 
-/// The end of a device's log, and the ledger's state at that moment.
+/// The end of a device's log, with the ledger's state at that moment.
 pub(crate) fn log_end(device: Device, detail: Detail, uses: UseCursor) -> Option<(Cursor, DeviceCopy)> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
@@ -84,8 +84,8 @@ pub(crate) fn log_end(device: Device, detail: Detail, uses: UseCursor) -> Option
     Some((ledger.end(), copy))
 }
 
-/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`. They are in the ledger: heap events that
-/// wait come after them.
+/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`. They are already in the ledger;
+/// waiting heap events come after them.
 pub(crate) fn read_log(
     device: Device,
     cursor: &mut Cursor,

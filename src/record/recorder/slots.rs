@@ -1,4 +1,4 @@
-//! One slot per device for its ledger. Shared state is behind locks; atomics are hints that are checked again under a
+//! One slot per device for its ledger. Shared state is behind locks. Atomics are hints that are checked again under a
 //! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{Device, Settings};
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
 
-/// CUDA devices that can have a ledger; blocks of further ones are counted as unplaced.
+/// Number of CUDA devices that can have a ledger. Blocks of other CUDA devices are counted as unplaced.
 pub(super) const MAX_ORDINALS: u32 = 32;
 /// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
 pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
@@ -16,20 +16,20 @@ pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 pub(super) type Slot = Lock<Option<Ledger>, { rank::DEVICES }>;
 pub(super) type LockedSlot = Locked<'static, Option<Ledger>, { rank::DEVICES }>;
 
-/// Locked by `locked`, which knows that heap events may be waiting for the CPU's.
+/// Locked only through `locked`, because heap events may be waiting for the CPU's ledger.
 pub(super) static DEVICES: [Slot; MAX_DEVICES] = [const { Lock::new(None) }; MAX_DEVICES];
 pub(super) static ACTIVE: Lock<Option<Settings>, { rank::ACTIVE }> = Lock::new(None);
 
-/// One bit for each device that has a ledger. During a recording it is written, and read by scopes, under the CPU
-/// slot's lock: a ledger that is created later has seen every scope.
+/// One bit for each device that has a ledger. During a recording it is written, and scopes read it, under the CPU
+/// slot's lock. So a ledger that is created later has seen every scope.
 pub(super) static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that each CUDA device's pools had handed out when the recording began.
 static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
 static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 
-/// Bytes that each CUDA device has, as its driver said at the first recorded block; 0 until it is asked, [`UNTOLD`] if it did not
-/// say. Each is a number by itself, so no order with other memory is needed.
+/// Total bytes of each CUDA device, as its driver reported at the first recorded block. 0 until the driver is asked,
+/// [`UNTOLD`] if it did not answer. The values are independent, so no order with other memory is needed.
 static TOTALS: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
 const UNTOLD: u64 = u64::MAX;
 
@@ -39,7 +39,7 @@ pub(crate) fn devices() -> impl Iterator<Item = Device> {
     std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
 }
 
-/// Can the device have a ledger?
+/// Whether the device can have a ledger.
 pub(in crate::record) fn has_place_for(device: Device) -> bool {
     index_of(device).is_some()
 }
@@ -61,7 +61,7 @@ pub(super) fn set_before(used: &[(u32, u64)]) {
     ANY_BEFORE.store(used.iter().any(|(_, bytes)| *bytes > 0), Ordering::Relaxed);
 }
 
-/// Were blocks live on CUDA devices before the recording, as far as is known?
+/// Whether blocks were live on CUDA devices before the recording, as far as is known.
 pub(crate) fn had_blocks_before() -> bool {
     ANY_BEFORE.load(Ordering::Relaxed)
 }
@@ -77,14 +77,14 @@ fn total_of(device: Device) -> Option<&'static AtomicU64> {
     TOTALS.get(ordinal as usize)
 }
 
-/// Asks for the bytes that the device has, once.
+/// Calls `ask` for the device's total memory, once.
 pub(crate) fn know_total(device: Device, ask: impl FnOnce() -> Option<u64>) {
     if let Some(total) = total_of(device).filter(|total| total.load(Ordering::Relaxed) == 0) {
         total.store(ask().filter(|bytes| *bytes > 0).unwrap_or(UNTOLD), Ordering::Relaxed);
     }
 }
 
-/// Bytes that the device has, from its first recorded block on.
+/// Total memory of the device. Known from its first recorded block on.
 pub(crate) fn total_at_first(device: Device) -> Option<u64> {
     let total = total_of(device)?.load(Ordering::Relaxed);
     Some(total).filter(|total| ![0, UNTOLD].contains(total))

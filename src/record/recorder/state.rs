@@ -10,7 +10,7 @@
 //!                            forked (a child process: records nothing until it execs)
 //! ```
 //!
-//! [`ACTIVE`] holds the state. Only [`open`] and [`close_gates`] publish it to the atomics that the hot path reads
+//! [`ACTIVE`] has the state. Only [`open`] and [`close_gates`] publish it to the atomics that the hot path reads
 //! without a lock: gates, sampling interval, device bits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,30 +28,30 @@ use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Locked, rank};
 
-/// A session records. Relaxed is enough: the ledgers are behind locks.
+/// Whether a session records. Relaxed is enough: the ledgers are behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 /// Process id of the process that records; 0 for none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// In a child of the process that records; no process has this id.
+/// Value in a child of the process that records. No process has this id.
 const FORKED: u32 = u32::MAX;
 
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
-/// Is this a child of the process that records? Detects children created without fork handlers, too.
+/// Whether this is a child of the process that records, even if it was created without fork handlers.
 pub(crate) fn was_forked() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     owner != 0 && owner != std::process::id()
 }
 
-/// Is there a session, recording or not?
+/// Whether there is a session, recording or not.
 pub(crate) fn is_taken() -> bool {
     ACTIVE.lock().is_some()
 }
 
-/// Starts a recording; false if there is one already. `before` queries the bytes that the pools of CUDA devices have
-/// handed out: (ordinal, bytes).
+/// Starts a recording. False if there already is one. `before` queries the bytes in use from the pools of each CUDA
+/// device, as (ordinal, bytes).
 pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) -> bool {
     if is_taken() {
         return false;
@@ -80,9 +80,9 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
     make_ledgers_of_before();
 }
 
-/// Restarts every log, its counters and its peak; live blocks stay known.
+/// Restarts every log with its counters and its peak. Live blocks stay known.
 pub(crate) fn restart(began: Instant) {
-    // No ledger is created meanwhile.
+    // Held, so that no ledger is created meanwhile.
     let _active = ACTIVE.lock();
     for mut slot in each_slot() {
         if let Some(ledger) = slot.as_mut() {
@@ -120,8 +120,8 @@ fn first_device(settings: &Settings) -> Device {
     settings.device.unwrap_or(Device::Cpu)
 }
 
-/// Creating a ledger is slow, so it happens before the pools are queried: what is allocated between that query and the
-/// opening of the gates is in no account.
+/// Creating a ledger is slow, so it happens before the pools are queried: memory that is allocated between that query
+/// and the opening of the gates is in no account.
 fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     let options = match first_device(settings) {
         Device::Cpu => heap_options(settings),
@@ -130,8 +130,8 @@ fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     (settings.enabled != Enabled::Off).then(|| Ledger::new(options, began))
 }
 
-/// Installs the first ledger and opens the gates, under that ledger's lock: an event that an earlier recording's gates
-/// let through comes either before or after all of this.
+/// Installs the first ledger and opens the gates, both under that ledger's lock. So an event that an earlier
+/// recording's gates let through comes either before or after all of this.
 fn open(mut ledger: Ledger, settings: &Settings) {
     let index = index_of(first_device(settings));
     let mut slot = index.and_then(slot);
@@ -149,14 +149,14 @@ fn open(mut ledger: Ledger, settings: &Settings) {
     RECORDING.store(true, Ordering::Relaxed);
 }
 
-/// A device with bytes from before the recording has a ledger from the start.
+/// Creates the ledgers of devices that have bytes from before the recording.
 fn make_ledgers_of_before() {
     for ordinal in (0..MAX_ORDINALS).filter(|ordinal| before(Device::Cuda(*ordinal)) > 0) {
         with_ledger(Device::Cuda(ordinal), |_| ());
     }
 }
 
-/// Ends the recording; the heap ledger's blocks move to the untraced counters, under its lock.
+/// Ends the recording. The heap ledger's blocks move to the untraced counters, under its lock.
 pub(crate) fn stop() {
     let mut active = ACTIVE.lock();
     close_gates();
@@ -178,7 +178,7 @@ impl RecorderLocks {
     }
 }
 
-/// Ends the recording in a forked child; the parent's goes on.
+/// Ends the recording in a forked child. The parent's recording goes on.
 pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
     if locks.active.is_some() {
         OWNER.store(FORKED, Ordering::Relaxed);
@@ -199,7 +199,7 @@ fn close_gates() {
     gates::set_stack_depth(DEFAULT_STACK_DEPTH);
 }
 
-/// Drops a device's ledger; blocks of the heap's become untraced.
+/// Drops a device's ledger. Blocks of the heap ledger become untraced.
 fn discard(index: usize, slot: &mut Option<Ledger>) {
     if let Some(ledger) = slot.take()
         && index == 0
@@ -211,12 +211,12 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
     }
 }
 
-/// Does the session record this device?
+/// Whether the session records this device.
 pub(in crate::record) fn wants(device: Device) -> bool {
     gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
 }
 
-/// Does the session record every device?
+/// Whether the session records every device.
 pub(in crate::record) fn wants_all() -> bool {
     gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|settings| settings.device.is_none())
 }

@@ -1,12 +1,13 @@
-//! Heap events of threads that meet at the CPU's ledger. Each one takes a position in the order of all, and waits in a queue;
-//! whoever gets the lock next takes many at once. So a thread writes one shared word for each event, and the ledger moves
-//! from one core's cache to another's once for many events.
+//! Heap events of threads that contend for the CPU's ledger. Each event takes a position in one total order, and waits
+//! in a queue. The next holder of the lock takes many events at once. So a thread writes one shared word per event, and
+//! the ledger moves between the cores' caches once for many events.
 //!
-//! A recording begins without: a thread alone pays for nothing but comparisons. The first thread that finds the lock taken turns
-//! the queue on; it is turned off when all events come from one thread again.
+//! A recording begins with the queue off, so a program with one thread pays only for comparisons. The first thread that
+//! finds the lock taken turns the queue on. It is turned off when all events come from one thread again.
 //!
-//! Bytes below the threshold are counted without the lock, so at the peak they must be read when it happens, not when the ledger
-//! hears of it. The queue adds up the sizes of its events, and `State::limit` is the sum above which there may be a new peak.
+//! Bytes below the threshold are counted without the lock. For a peak they must be read when the event happens, not
+//! when the ledger takes it. The queue sums the sizes of its events, and above the sum in `State::limit` there may be a
+//! new peak.
 
 #[cfg(test)]
 use std::sync::atomic::AtomicU64;
@@ -28,32 +29,32 @@ use crate::record::{gates, ticks, untraced};
 static QUEUE: Queue = Queue::new();
 static STATE: State = State { mode: AtomicU8::new(NEVER), limit: AtomicI64::new(ANY) };
 
-/// In a cache line of its own: read by every event, and rarely written.
+/// In its own cache line, because every event reads it and it is rarely written.
 #[repr(align(128))]
 struct State {
     mode: AtomicU8,
-    /// The sum of the queue above which there may be a new peak. Written by who holds the lock.
+    /// The sum of the queue's sizes above which there may be a new peak. Written by the holder of the lock.
     limit: AtomicI64,
 }
 
-/// No recording, or one of a sample: whether it has a block must be known at once.
+/// No recording, or a sample: whether it has a block must be known at once, so its events never wait.
 const NEVER: u8 = 0;
 const OFF: u8 = 1;
 const ON: u8 = 2;
 
-/// A limit that each sum exceeds: what the ledger holds has changed beside the queue.
+/// A limit that every sum exceeds. It is set when the ledger has changed without the queue.
 const ANY: i64 = i64::MIN;
 
-/// Who sends one of so many messages takes out what waits.
+/// The sender of every `BATCH`th message takes out the waiting events.
 const BATCH: u64 = 256;
 const _: () = assert!(LENGTH >= 4 * BATCH);
-/// The ledger's line for an event is fetched while it takes so many others.
+/// The cache line that the ledger needs for an event is prefetched this many events ahead.
 const AHEAD: u64 = 6;
 
-/// Who waits for the lock to read. Without it those who take out batches leave a reader no chance.
+/// Number of threads that wait for the lock to read. Without it, threads that take batches would starve readers.
 pub(super) static READERS: AtomicU32 = AtomicU32::new(0);
 
-/// The CPU's slot, as it is; the next batch is taken after it.
+/// The CPU's slot, without taking events first. The next batch waits for the reader.
 pub(super) fn lock_as_it_is() -> LockedSlot {
     DEVICES[0].try_lock().unwrap_or_else(|| {
         // Relaxed: a hint.
@@ -64,14 +65,14 @@ pub(super) fn lock_as_it_is() -> LockedSlot {
     })
 }
 
-/// The CPU's slot, which has seen all events that came before.
+/// The CPU's slot, after all earlier events have been taken.
 pub(super) fn lock_heap() -> LockedSlot {
     let slot = lock_as_it_is();
     if QUEUE.is_empty() { slot } else { catch_up(slot) }
 }
 
-/// Takes the events that came before. The lock is not held while one of them is still being written: its thread may be waiting
-/// for the lock.
+/// Takes all earlier events. While one of them is still being written, the lock is released, because the writing thread
+/// may be waiting for it.
 #[cold]
 #[inline(never)]
 fn catch_up(mut slot: LockedSlot) -> LockedSlot {
@@ -84,10 +85,10 @@ fn catch_up(mut slot: LockedSlot) -> LockedSlot {
     slot
 }
 
-/// The same for an event that may wait; `None` if it has to.
+/// [`lock_heap`] for an event that may wait. `None` if the event has to wait.
 #[inline(always)]
 pub(super) fn lock_heap_or_wait() -> Option<LockedSlot> {
-    // Relaxed: read again under the lock.
+    // Relaxed: the mode is read again under the lock.
     if STATE.mode.load(Ordering::Relaxed) == ON {
         return None;
     }
@@ -101,7 +102,7 @@ pub(super) fn lock_heap_or_wait() -> Option<LockedSlot> {
 #[inline(never)]
 fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
     if let Some(slot) = slot {
-        // The queue was turned on or off a moment ago.
+        // The queue was turned on or off just now.
         let slot = catch_up(slot);
         expect_any_peak();
         return Some(slot);
@@ -109,13 +110,13 @@ fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
     if turn_on() { None } else { Some(lock_heap()) }
 }
 
-/// Events wait from now on, if they may.
+/// Makes events wait from now on. False if they may not.
 pub(super) fn turn_on() -> bool {
     // Relaxed: the queue orders its events.
     STATE.mode.compare_exchange(OFF, ON, Ordering::Relaxed, Ordering::Relaxed) != Err(NEVER)
 }
 
-/// A recording begins under this lock, or ends; unless it takes a sample, its events may wait.
+/// Called under the lock when a recording begins or ends. Events may wait unless the recording takes a sample.
 pub(super) fn allow(allowed: bool) {
     expect_any_peak();
     // Relaxed: see `Queue::end`.
@@ -123,13 +124,13 @@ pub(super) fn allow(allowed: bool) {
     QUEUE.end();
 }
 
-/// The ledger's total or peak changes beside the queue. To be called with the lock held.
+/// The ledger's total or peak changes without the queue. Must be called with the lock held.
 pub(super) fn expect_any_peak() {
-    // Relaxed: a thread that synchronises with this one reads it, others are concurrent.
+    // Relaxed: a thread that synchronises with this one reads this value; other threads are concurrent.
     STATE.limit.store(ANY, Ordering::Relaxed);
 }
 
-/// Lets an event wait for the ledger, in the order of the calls of this function.
+/// Lets an event wait for the ledger, in the order of the positions that this function takes.
 #[inline(never)]
 pub(super) fn wait(event: &HeapEvent) {
     let ticks = ticks::read();
@@ -142,7 +143,7 @@ pub(super) fn wait(event: &HeapEvent) {
     QUEUE.send(at, &message);
     // Relaxed: see `Queue::end`.
     if STATE.mode.load(Ordering::Relaxed) != ON {
-        // Nobody else may come.
+        // The queue is off, so perhaps no other thread will take them.
         drop(lock_heap());
     } else if at.is_last_of(BATCH) {
         take_a_batch();
@@ -154,13 +155,13 @@ fn wait_for_place(at: Position) {
     while !QUEUE.is_free(at) {
         take_until(&mut DEVICES[0].lock(), QUEUE.end());
         if !QUEUE.is_free(at) {
-            // Another thread has its place since, and needs the lock or a core to write there.
+            // Another thread has a position for this slot, and needs the lock or a core to write there.
             sleep();
         }
     }
 }
 
-/// Takes the events that wait, unless another thread does or wants to read.
+/// Takes the waiting events, unless another thread has the lock or waits for it to read.
 #[cold]
 fn take_a_batch() {
     if READERS.load(Ordering::Relaxed) > 0 {
@@ -173,7 +174,7 @@ fn take_a_batch() {
     expect_any_peak();
     // Relaxed: see `Queue::end`.
     if STATE.mode.compare_exchange(ON, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        // Events whose threads took a position before.
+        // Some threads may have taken a position before.
         drop(catch_up(slot));
     }
 }
@@ -181,13 +182,13 @@ fn take_a_batch() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     All,
-    /// All, and they may go without a queue.
+    /// All events, and the queue may be turned off.
     ManyOfOneThread,
-    /// Up to one that is not written yet.
+    /// All events up to one that is not written yet.
     Some,
 }
 
-/// How often a thread had the lock to take events.
+/// How often a thread took events.
 #[cfg(test)]
 pub(super) static TURNS: AtomicU64 = AtomicU64::new(0);
 
@@ -221,7 +222,7 @@ fn take_until(slot: &mut Option<Ledger>, end: Position) -> Taken {
     }
 }
 
-/// Gives an event to the ledger; returns its thread.
+/// Applies an event to the ledger. Returns the event's thread.
 #[inline(always)]
 fn take(slot: &mut Option<Ledger>, event: &HeapEvent, moment: &Earlier) -> ThreadId {
     match *event {
@@ -244,7 +245,7 @@ fn take(slot: &mut Option<Ledger>, event: &HeapEvent, moment: &Earlier) -> Threa
     }
 }
 
-/// Undoes this thread's last free that waited.
+/// Undoes this thread's last free, which waited in the queue.
 pub(super) fn undo(thread: ThreadId, address: u64, size: u64) {
     let mut slot = lock_heap();
     let freed = slot.as_mut().and_then(|ledger| ledger.kept_free(thread));
@@ -252,13 +253,13 @@ pub(super) fn undo(thread: ThreadId, address: u64, size: u64) {
     expect_any_peak();
 }
 
-/// In a forked child, where no other thread is and nothing is recorded: no event will ever be written.
+/// Called in a forked child. No other thread exists there, so an event that is not written yet never will be.
 pub(super) fn forget() {
     QUEUE.set_first(QUEUE.end());
     READERS.store(0, Ordering::Relaxed);
 }
 
-/// Waiting for a thread that is about to write a message.
+/// Backoff while another thread writes its message.
 struct Patience(u32);
 
 impl Patience {

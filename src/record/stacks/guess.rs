@@ -1,20 +1,21 @@
-//! Stack prediction: the next stack of a thread is likely to be the one that followed the same stack from the same call
-//! last time, because programs repeat their allocations in the same order. A wrong guess costs a few comparisons; a
-//! thread whose guesses are mostly wrong stops guessing until they would have been right again.
+//! Stack prediction. The next stack of a thread is likely to be the one that last followed the same stack from the same
+//! call, because programs repeat their allocations in the same order. A wrong guess costs a few comparisons. A thread
+//! whose guesses are mostly wrong stops guessing, until its guesses would have been right again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// log₂ of the number of slots of a table.
 const SLOTS: u32 = 12;
-/// Tables: one that stays empty, and those of threads. Threads that share one write to each other's slots.
+/// Number of tables: one that stays empty, and those of threads. Threads that share a table write to each other's
+/// slots.
 const TABLES: u32 = 64;
-/// A right guess earns this much credit, a wrong one costs 1.
+/// Credit for a right guess. A wrong guess costs 1.
 const RIGHT: u32 = 4;
 const MOST_CREDIT: u32 = 32;
 
-/// The first threads have a table each; later ones share these. Slots are hints, and any writer's value will do. A table without
-/// a guess takes no memory, a full one 16 KiB.
+/// Each of the first threads has a table; later threads share these. Slots are hints, so any writer's value will do. A
+/// table without a guess takes no memory, a full one 16 KiB.
 #[derive(Debug)]
 pub(super) struct Guesses {
     /// Stack ids; 0 for none.
@@ -25,9 +26,9 @@ pub(super) struct Guesses {
 
 #[derive(Clone, Copy)]
 struct Prediction {
-    /// The last stack.
+    /// Id of the last stack.
     last: u32,
-    /// The first slot of the thread's table; 0, that of the empty one, before it has its own.
+    /// The first slot of the thread's table; of the empty table before the thread has one.
     table: u32,
     /// The slot of the last guess.
     slot: u32,
@@ -44,7 +45,7 @@ impl Guesses {
         Self { next: [const { AtomicU32::new(0) }; _], threads: AtomicU32::new(0) }
     }
 
-    /// The id of the stack that this thread is likely to have, given its innermost address.
+    /// The id of the stack that this thread is likely to have, given the stack's innermost address.
     #[inline(always)]
     pub(super) fn next(&self, innermost: u64) -> Option<u32> {
         // `LocalKey::with` is inlined, `LocalKey::set` is not.
@@ -52,7 +53,7 @@ impl Guesses {
             let prediction = cell.get();
             let slot = prediction.table + slot_of(prediction.last, innermost);
             cell.set(Prediction { slot, ..prediction });
-            // Acquire: the stack was written before its id was stored here.
+            // Acquire: the stack was written before its id was stored in this slot.
             let guess = self.at(slot).load(Ordering::Acquire);
             (prediction.credit > 0 && guess != 0).then_some(guess)
         })
@@ -123,7 +124,7 @@ mod tests {
         static GUESSES: Guesses = Guesses::new();
         let turns = std::sync::Barrier::new(2);
         let right = |odd: u32| {
-            // Both threads have the same stack before each of these, and another one after it.
+            // Both threads have the same stack before each of these, but another one after it.
             let order = (0..300).flat_map(|n| [n * 20 + 1, n * 20 + 1_000_011 - odd * 10]);
             let all: Vec<u32> = order.cycle().take(1800).collect();
             all.chunks(2).fold(0, |right, pair| {

@@ -1,7 +1,7 @@
-//! Interning table of stacks: each distinct stack is stored once, and its id is the place where it stands.
+//! Interning table of stacks. Each distinct stack is stored once, and its id is the place where it is stored.
 //!
-//! Known stacks are found without a lock, because stored stacks and the index over them never move, change or go.
-//! So threads that allocate at the same lines share cache lines instead of passing ownership of them around, and a
+//! Known stacks are found without a lock, because stored stacks and the index never move, change or disappear. So
+//! threads that allocate at the same lines share cache lines instead of passing their ownership around, and a
 //! thread-local cache in front would gain nothing. New stacks are added under a lock. `tests/loom` checks the index
 //! under every interleaving.
 
@@ -22,7 +22,7 @@ use super::lock::{Lock, Locked, rank};
 use super::unwind::objects::mark;
 use super::unwind::stack::{KnownStack, PredictStack, SpacingBuffer, Stack, hash_with};
 
-/// For the whole process, never emptied: a program has the same few thousand stacks in every recording. 256 MiB at
+/// For the whole process, and never emptied: a program has the same few thousand stacks in every recording. 256 MiB at
 /// most; stacks beyond that are not stored (`Health::lost_stacks`).
 #[derive(Debug)]
 pub(crate) struct StackTable {
@@ -33,7 +33,7 @@ pub(crate) struct StackTable {
     refused: AtomicU64,
 }
 
-/// The state that adding needs.
+/// The state that is needed to add a stack.
 #[derive(Debug)]
 pub(super) struct Writer {
     new: Adding,
@@ -48,7 +48,7 @@ struct Adding {
     spacing: SpacingBuffer,
 }
 
-/// Set in the last word of a stack that ends with an unload mark, see [`objects`](super::unwind::objects).
+/// Set in the last word of a stack that ends with an unload mark; see [`objects`](super::unwind::objects).
 const MARK: u64 = 1 << 63;
 
 impl StackTable {
@@ -99,7 +99,7 @@ impl StackTable {
 
     fn add_to(&self, new: &mut Adding, stack: Stack<'_>) -> StackId {
         let Stack { addresses, hash, source, .. } = stack;
-        // Another thread may have added it meanwhile.
+        // Another thread may have added the stack meanwhile.
         if let Some(known) = self.find(hash, addresses) {
             return known;
         }
@@ -119,13 +119,13 @@ impl StackTable {
         self.words.known(stack.0)
     }
 
-    /// Tells the prediction which stack this thread had.
+    /// Reports this thread's stack to the prediction.
     #[inline(always)]
     pub(crate) fn learn(&self, stack: StackId) {
         self.guesses.learn(stack.0);
     }
 
-    /// Appends a stack's addresses to `out`, innermost first, and returns its unload mark, with which `ObjectMap`
+    /// Appends a stack's addresses to `out`, innermost first, and returns its unload mark. With the mark, `ObjectMap`
     /// finds the objects of the addresses.
     pub(crate) fn copy_to(&self, stack: StackId, out: &mut Vec<u64>) -> u64 {
         if stack == StackId::NONE {
@@ -163,7 +163,7 @@ mod tests {
     use crate::record::unwind::stack::HASH_OF_NONE;
 
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
-        // Few hashes, so that the addresses must tell stacks apart.
+        // There are few distinct hashes, so the addresses must distinguish stacks.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
         Stack { addresses, hash, shortened: false, may_go: false, source: None }
     }

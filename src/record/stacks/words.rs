@@ -1,4 +1,4 @@
-//! Append-only storage of stacks, in chunks that never move or go, so that they are read without a lock.
+//! Append-only storage of stacks. Its chunks never move and are never freed, so stacks are read without a lock.
 #![expect(unsafe_code, reason = "reads what another thread wrote and published")]
 
 use std::alloc::Layout;
@@ -19,13 +19,13 @@ const MAX_WORDS: usize = CHUNK * MAX_CHUNKS;
 /// The `end` of a stack without a spacing.
 const NO_SPACING: u32 = u32::MAX;
 
-/// A stack is a header, its addresses, and its [`Spacing`] if that is known, all in one chunk.
+/// Storage of stacks. A stack is a header, its addresses, and its [`Spacing`] if that is known, all in one chunk.
 #[derive(Debug)]
 pub(super) struct Words {
     chunks: [AtomicPtr<u64>; MAX_CHUNKS],
 }
 
-/// Number of addresses and of saved frame pointers, 16 bits each, and the spacing's end.
+/// The number of addresses and of saved frame pointers, 16 bits each, and the `end` of the spacing.
 #[derive(Clone, Copy)]
 struct StackHeader {
     length: usize,
@@ -43,7 +43,7 @@ impl StackHeader {
         self.length as u64 | (self.fps as u64) << 16 | u64::from(self.end) << 32
     }
 
-    /// Words of the stack with its header.
+    /// Words of the stack, including the header.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn words(self) -> usize {
         1 + self.length + if self.end == NO_SPACING { 0 } else { self.length.div_ceil(2) + self.fps }
@@ -55,7 +55,7 @@ struct StackEntry<'a> {
     header: StackHeader,
 }
 
-/// The next free word, and the right to write there: one writer owns it.
+/// The next free word, and the permission to write there: one writer owns it.
 #[derive(Debug)]
 pub(super) struct Pen {
     next: usize,
@@ -63,7 +63,7 @@ pub(super) struct Pen {
 
 impl Pen {
     pub(super) const fn new() -> Self {
-        // Place 0 means none.
+        // Starts at 1, because place 0 means none.
         Self { next: 1 }
     }
 }
@@ -73,24 +73,24 @@ impl Words {
         Self { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS] }
     }
 
-    /// The addresses at a place that [`write`](Self::write) returned to this thread, or that another thread published
-    /// with release and this one acquired.
+    /// The addresses of the stack at a place. [`write`](Self::write) returned the place to this thread, or another
+    /// thread published it with release and this one acquired it.
     #[inline]
     pub(super) fn stack(&self, place: u32) -> &[u64] {
         self.entry(place).map_or(&[], |entry| entry.addresses)
     }
 
-    /// The same with the spacing, if that is known.
+    /// Like [`stack`](Self::stack), with the spacing, if that is known.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn known(&self, place: u32) -> Option<KnownStack<'_>> {
         let StackEntry { addresses, header } = self.entry(place).filter(|entry| entry.header.end != NO_SPACING)?;
         let StackHeader { length, fps, end } = header;
         let offsets = addresses.as_ptr_range().end.cast::<u32>();
         let behind = offsets.cast::<u64>().wrapping_add(length.div_ceil(2)).cast();
-        // SAFETY: a stack with an `end` has as many offsets as addresses, right behind them; stored stacks do not
-        // change.
+        // SAFETY: a stack with an `end` has as many offsets as addresses, directly after them in the chunk. Stored
+        // stacks do not change.
         let offsets = unsafe { std::slice::from_raw_parts(offsets, length) };
-        // SAFETY: the pairs follow from the next whole word on, likewise.
+        // SAFETY: the pairs start at the next whole word after the offsets, likewise in the chunk and unchanging.
         let fps = unsafe { std::slice::from_raw_parts(behind, fps) };
         Some(KnownStack { number: place, addresses, spacing: Spacing { offsets, fps, end } })
     }
@@ -100,20 +100,20 @@ impl Words {
         let (chunk, at) = (place as usize / CHUNK, place as usize % CHUNK);
         // Relaxed: the place was published after its chunk.
         let chunk = NonNull::new(self.chunks.get(chunk)?.load(Ordering::Relaxed))?;
-        // SAFETY: within the chunk, which is never freed and started as zeros.
+        // SAFETY: `at` is within the chunk, which is never freed.
         let start = unsafe { chunk.add(at) };
-        // SAFETY: likewise; stored stacks do not change.
+        // SAFETY: likewise. The chunk started as zeros, so the word is initialised.
         let header = StackHeader::of(unsafe { start.read() });
-        // Always true of places that were handed out; for any other place nothing outside the chunk is read.
+        // Always true of places that `write` returned. For any other place, nothing outside the chunk is read.
         if header.words() > CHUNK - at {
             return None;
         }
         let first = start.as_ptr().wrapping_add(1);
-        // SAFETY: within the chunk, as just checked.
+        // SAFETY: within the initialised chunk, as just checked. Stored stacks do not change.
         Some(StackEntry { addresses: unsafe { std::slice::from_raw_parts(first, header.length) }, header })
     }
 
-    /// Writes a stack, with its spacing if that is known; returns its place, or `None` if the storage is full.
+    /// Writes a stack, with its spacing if that is known. Returns its place, or `None` if the storage is full.
     pub(super) fn write(&self, pen: &mut Pen, stack: &[u64], spacing: Option<Spacing<'_>>) -> Option<u32> {
         let spacing = spacing.filter(|spacing| spacing.offsets.len() == stack.len());
         let Spacing { offsets, fps, end } = spacing.unwrap_or(Spacing { offsets: &[], fps: &[], end: NO_SPACING });
@@ -127,14 +127,14 @@ impl Words {
         let start = self.chunk_to_write(place / CHUNK)?.as_ptr().wrapping_add(place % CHUNK);
         let (first, behind) = (start.wrapping_add(1), start.wrapping_add(1 + stack.len()));
         let last = behind.wrapping_add(offsets.len().div_ceil(2));
-        // SAFETY: `length` words from `start` on lie in the chunk. Only the owner of the pen writes, and no place among
-        // these words was handed out, so nobody reads them.
+        // SAFETY: the `length` words from `start` on are in the chunk. Only the owner of the pen writes, and no place
+        // among these words was returned, so nobody reads them.
         unsafe { start.write(header.word()) };
-        // SAFETY: likewise; the source is on a program's stack or in a buffer, and does not overlap the chunk.
+        // SAFETY: likewise, and the source is on a program's stack or in a buffer, so it does not overlap the chunk.
         unsafe { first.copy_from_nonoverlapping(stack.as_ptr(), stack.len()) };
-        // SAFETY: likewise.
+        // SAFETY: likewise; `length` includes the words of the offsets.
         unsafe { behind.cast::<u32>().copy_from_nonoverlapping(offsets.as_ptr(), offsets.len()) };
-        // SAFETY: likewise.
+        // SAFETY: likewise; `length` includes the words of the pairs.
         unsafe { last.cast::<[u32; 2]>().copy_from_nonoverlapping(fps.as_ptr(), fps.len()) };
         pen.next = place + length;
         Some(place as u32)
@@ -164,7 +164,7 @@ mod tests {
         let fps = |n: u64| (0..n % 5).map(|at| [n as u32, at as u32]).collect::<Vec<_>>();
         for n in 0..2000 {
             let (offsets, fps) = (offsets(n), fps(n));
-            // Every third has no spacing.
+            // Every third stack has no spacing.
             let spacing = Spacing { offsets: &offsets, fps: &fps, end: n as u32 };
             let spacing = (!n.is_multiple_of(3)).then_some(spacing);
             let place = words.write(&mut pen, &stack(n), spacing).unwrap();

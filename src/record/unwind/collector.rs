@@ -1,4 +1,4 @@
-//! Bounded collection of a stack's addresses: keeps the innermost and the outermost half.
+//! Bounded collection of a stack's addresses. It keeps the innermost and the outermost half.
 
 use std::mem::MaybeUninit;
 
@@ -8,12 +8,11 @@ use memtrace_core::units::MAX_STACK_DEPTH;
 use super::stack::{HASH_OF_NONE, Stack, hash_with};
 use super::{mode, objects};
 
-/// Code addresses, innermost first: at most [`MAX_STACK_DEPTH`] and a mark where frames were left out.
+/// Code addresses, innermost first: at most [`MAX_STACK_DEPTH`], and a mark where frames were left out.
 #[derive(Clone, Debug)]
 pub(super) struct CapturedStack {
     /// Uninitialised, because zeroing costs as much as ten frames.
     addresses: [MaybeUninit<u64>; MAX_STACK_DEPTH + 1],
-    /// Number of initialised addresses.
     length: usize,
     /// Frames in the middle were left out.
     shortened: bool,
@@ -32,14 +31,14 @@ impl CapturedStack {
         unsafe { written.assume_init_ref() }
     }
 
-    /// Reverses the addresses: outermost first.
+    /// Reverses the addresses, so that the outermost is first.
     pub(super) fn turn(&mut self) -> Stack<'_> {
         if let Some(written) = self.addresses.get_mut(..self.length) {
             written.reverse();
         }
         let addresses = self.addresses();
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
-        // Nothing is known of its loaded objects. In a forked child the loader cannot be queried.
+        // In a forked child the loader cannot be queried, so nothing is known of the stack's loaded objects.
         let may_go = mode::current() != mode::LIBRARY;
         if may_go {
             objects::query_counts();
@@ -48,11 +47,11 @@ impl CapturedStack {
     }
 }
 
-/// Takes addresses from the innermost frame outwards: the first half fills up, the second half is a ring buffer that
-/// ends up with the outermost ones.
+/// Takes addresses from the innermost frame outwards. The first half fills up. The second half is a ring buffer, which
+/// ends up with the outermost addresses.
 pub(super) struct Collector<'a> {
     stack: &'a mut CapturedStack,
-    /// Start of the ring; `depth` is its end.
+    /// Start of the ring. `depth` is its end.
     inner: usize,
     depth: usize,
     /// Index for the next address.
@@ -66,10 +65,10 @@ impl<'a> Collector<'a> {
         Self { stack, inner: depth - depth / 2, depth, next: 0, seen: 0 }
     }
 
-    /// False at the end of the stack.
+    /// Takes the next address. False at the end of the stack.
     #[inline]
     pub(super) fn take(&mut self, address: u64) -> bool {
-        // libgcc reports a frame with address 0 behind the outermost one.
+        // libgcc reports a frame with address 0 after the outermost one.
         if address == 0 {
             return false;
         }
@@ -84,7 +83,7 @@ impl<'a> Collector<'a> {
         true
     }
 
-    /// A whole stack, outermost frame first.
+    /// Takes a whole stack, whose outermost frame is first.
     pub(super) fn take_all(&mut self, addresses: &[u64]) {
         let outer = addresses.len().saturating_sub(self.inner).min(self.depth - self.inner);
         let outermost = addresses.get(..outer).unwrap_or(&[]).iter().rev();
@@ -104,7 +103,7 @@ impl<'a> Collector<'a> {
     fn mark_the_gap(self) {
         let (start, end) = (self.inner, self.depth);
         let Some(ring) = self.stack.addresses.get_mut(start..=end) else { return };
-        // The oldest address is where the next one would have gone. The slot behind the ring is for the mark.
+        // The oldest address is where the next one would have been written. The slot after the ring is for the mark.
         if let Some(addresses) = ring.get_mut(..end - start) {
             addresses.rotate_left((self.next - start) % addresses.len().max(1));
         }

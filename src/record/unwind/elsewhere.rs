@@ -1,11 +1,11 @@
-//! Substitute for `fast` on other platforms: nothing is known of stacks, and every stack is left to the library.
+//! Substitute for `fast` on other platforms. It knows nothing of stacks, so the library takes every stack.
 
 use super::collector::{CapturedStack, Collector};
 use super::registers::Registers;
 use super::stack::{FoundStack, KnownStack, PredictStack, Stack, StackPart};
 
 impl Registers {
-    /// Below every stack: the library takes the whole stack.
+    /// Below every stack, so that the library takes the whole stack.
     pub(super) fn here() -> Self {
         Self { ip: 0, sp: 0, fp: 0 }
     }

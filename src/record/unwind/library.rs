@@ -1,4 +1,4 @@
-//! Unwinding by the `backtrace` crate: on unix with libgcc's or libunwind's unwinder.
+//! Unwinding by the `backtrace` crate. On unix this is libgcc's or libunwind's unwinder.
 #![expect(unsafe_code, reason = "backtrace::trace takes a process-wide lock")]
 
 use super::collector::Collector;
@@ -7,7 +7,7 @@ use super::collector::Collector;
 pub(in crate::record::unwind) fn walk(inside: u64, collector: &mut Collector<'_>) -> bool {
     let mut outside = inside == 0;
     let visit = |frame: &backtrace::Frame| {
-        // Applies only to the first frames: further out, a coroutine's stack may continue at lower addresses.
+        // This check is only for the first frames: further out, a coroutine's stack may continue at lower addresses.
         outside = outside || frame.sp().addr() as u64 > inside;
         !outside || collector.take(frame.ip() as u64)
     };

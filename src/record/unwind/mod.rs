@@ -1,5 +1,5 @@
-//! Stack unwinding: an unwinder of our own ([`fast`]) that takes a stack if it can prove every step, and the
-//! `backtrace` crate (libgcc) for everything else.
+//! Stack unwinding. memtrace's own unwinder ([`fast`]) takes a stack if it can prove every step, and the `backtrace`
+//! crate (libgcc) all others.
 //!
 //! ```text
 //!   with_stack ── registers ──► known: is it the predicted stack (`stacks/guess.rs`)? Compare its words
@@ -15,36 +15,40 @@
 //!                              library::walk: libgcc takes the whole stack again
 //! ```
 //!
-//! `fast` exists on Linux with glibc, on x86-64 and aarch64: what differs between these is in `arch`. Elsewhere the `backtrace` crate takes every stack. A step is proven if the
-//! call frame information (CFI) has one of three forms (CFA = sp + n, fp + n, or the word at fp + n), the frame is
-//! not a signal frame, and the step leads upwards within the stack that the system gave the thread. libgcc takes stacks
-//! with signal handlers, coroutines on stacks of their own, generated code, other CFI expressions, or a rule cache that
-//! another thread is changing, and all stacks of forked children: there the loader's lock may be held for ever, and
-//! libgcc unwinds without it.
+//! `fast` exists on Linux with glibc, on x86-64 and aarch64, whose differences are in `arch`. Elsewhere the `backtrace`
+//! crate takes every stack.
 //!
-//! `MEMTRACE_CHECK_STACKS=1` has libgcc take every proven stack as well, keeps libgcc's where they differ, and counts
-//! that in `Health`; `abort` ends the program there.
+//! A step is proven if the call frame information (CFI) has one of three forms (CFA = sp + n, fp + n, or the word at
+//! fp + n), the frame is not a signal frame, and the step leads upwards within the stack that the system gave the
+//! thread. libgcc takes these stacks:
 //!
-//! It is not a package of its own: it interns each stack while the words of that stack are still at hand, reads the
+//! - with signal handlers, coroutines on their own stacks, generated code, or other CFI expressions
+//! - taken while another thread changes the rule cache
+//! - of forked children: there the loader's lock may be held for ever, and libgcc unwinds without it
+//!
+//! With `MEMTRACE_CHECK_STACKS=1`, libgcc takes every proven stack as well. Where the two differ, libgcc's is kept and
+//! `Health` counts it. `abort` ends the program there.
+//!
+//! It is not a package of its own. It interns each stack while the stack's words are still at hand, reads the
 //! recorder's gates and reentrancy guard, and keeps its tables on the recorder's allocators. Passing these four as
 //! parameters would add an indirect call to every stack, or type parameters to all of `fast`.
 //!
 //! # Constraints
-//! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's. It never
+//! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's lock. It never
 //!   waits for its own.
 //! - **It keeps no list of loaded objects.** A rule is looked up while the loader holds its lock, so the object cannot
 //!   be unloaded meanwhile. Rules of the program, of the object with this code and of the C library hold for ever.
-//!   Before any other rule is used, the loader is queried for its count of unloads (once per stack); if that has
-//!   changed, such rules are dropped. An object whose code is on the stack cannot go, so unloads after the query do not
-//!   matter.
+//!   Before any other rule is used, the loader is queried for its count of unloads (once per stack). If the count has
+//!   changed, such rules are dropped. An object whose code is on the stack cannot be unloaded, so unloads after the
+//!   query do not matter.
 //! - **Stacks with code of libraries query the loader** (`dl_iterate_phdr`), as every unwinder did before glibc 2.35.
-//!   Such an allocation waits while another thread loads a library or runs a `dl_iterate_phdr` callback. A program
-//!   whose callback waits for a lock under which another thread allocates would deadlock. Stacks of the program's own
-//!   code query nothing.
+//!   Such an allocation waits while another thread loads a library or runs a `dl_iterate_phdr` callback. If such a
+//!   callback waits for a lock under which another thread allocates, the program deadlocks. Stacks of only the
+//!   program's own code query nothing.
 //! - **It uses little of the program's stack**, because a thread may have 16 KiB: at most 4 KiB for a block, 8 in an
-//!   unoptimised build (`tests/processes/stack_use.rs`). Deep stacks use pooled buffers (`fast/scratch.rs`); CFI is
-//!   parsed on a separate stack (`fast/aside.rs`) with all signals blocked. Hence `inline(always)` only with
-//!   optimisation: without it one frame would hold the variables of all inlined functions.
+//!   unoptimised build (`tests/processes/stack_use.rs`). Deep stacks use pooled buffers (`fast/scratch.rs`). CFI is
+//!   parsed on a separate stack (`fast/aside.rs`) with all signals blocked. `inline(always)` is only for optimised
+//!   builds: otherwise one frame would hold the variables of all inlined functions.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu", not(miri)))]
 mod arch;
@@ -82,7 +86,7 @@ use super::STACKS;
 /// Takes the calling thread's stack and returns the number of its addresses.
 #[inline(never)]
 pub fn take_stack() -> usize {
-    // Memory that this takes is not the program's, whoever calls.
+    // Memory that is taken here is not the program's, whoever calls.
     let _own = super::guard::own_work();
     with_stack(MAX_STACK_DEPTH, (), |taken| match taken {
         FoundStack::Walked(stack) => stack.addresses.len(),
@@ -91,8 +95,8 @@ pub fn take_stack() -> usize {
 }
 
 /// Calls `work` with the calling thread's stack. A stack deeper than `depth` keeps its innermost and outermost halves,
-/// with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the operator, the
-/// outer ones the user line; recursion lies in between.
+/// with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them. The inner frames name the operator, and the
+/// outer ones the user line. Recursion lies in between.
 #[inline(always)]
 pub(crate) fn with_stack<'a, T>(
     depth: usize,
@@ -131,7 +135,7 @@ impl CapturedStack {
         deep.is_some_and(|deep| self.fill(depth, |collector| fast::walk(start, deep, collector)))
     }
 
-    /// Takes libgcc's stack and compares every other way with it.
+    /// Takes libgcc's stack, and compares every other method with it.
     #[inline(never)]
     fn take_checked(&mut self, start: Registers, depth: usize, deep: Option<&mut DeepStack>) {
         self.fill(depth, |collector| library::walk(start.sp, collector));

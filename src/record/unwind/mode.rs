@@ -1,4 +1,4 @@
-//! Selection of the unwinder, and how often both disagreed.
+//! Selection of the unwinder, and how often the two disagreed.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "writes a line without std"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,16 +7,16 @@ use crate::errno::KeepErrno;
 use crate::record::gates::GATES;
 use crate::write_errors;
 
-/// Our unwinder, libgcc for what it cannot prove. The gates start with this value.
+/// memtrace's unwinder, and libgcc where that cannot prove a step. The gates start with this value.
 pub(super) const FAST: u8 = 0;
-/// libgcc checks our unwinder.
+/// libgcc checks memtrace's unwinder.
 pub(super) const CHECKED: u8 = 1;
-/// libgcc alone.
+/// Only libgcc.
 pub(super) const LIBRARY: u8 = 2;
 
 /// Stacks that were compared with libgcc's.
 pub(crate) static COMPARED: AtomicU64 = AtomicU64::new(0);
-/// Stacks that our unwinder got wrong; libgcc's were kept.
+/// Stacks that memtrace's unwinder got wrong. libgcc's were kept.
 pub(crate) static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
@@ -27,15 +27,15 @@ pub(super) fn current() -> u8 {
 /// Whether a difference ends the program.
 static ABORTS: AtomicBool = AtomicBool::new(false);
 
-/// What is done with stacks that libgcc's unwinder takes as well.
+/// How stacks are checked against libgcc's unwinder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StackCheck {
-    /// libgcc's does not.
+    /// They are not checked.
     #[default]
     Off,
     /// Differences are counted.
     Count,
-    /// The first difference ends the program: a test that starts others cannot miss it.
+    /// The first difference ends the program. So a test that starts programs cannot miss it.
     Abort,
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn check_stacks(check: StackCheck) {
     let _ = GATES.unwinder.compare_exchange(from, to, Relaxed, Relaxed);
 }
 
-/// In a forked child libgcc takes all stacks: another thread of the parent may have held the loader's lock at the fork,
-/// and then it is held for ever.
+/// Called in a forked child, where libgcc takes all stacks: another thread of the parent may have held the loader's
+/// lock at the fork, and then it stays held for ever.
 pub(crate) fn after_fork() {
     GATES.unwinder.store(LIBRARY, Relaxed);
 }
@@ -62,7 +62,7 @@ pub(super) fn count(same: bool) {
     }
 }
 
-/// At once, as few programs look at `Health`. Without std's stderr, which the program may be using.
+/// Writes at once, as few programs look at `Health`, and without std's stderr, which the program may be using.
 #[cold]
 fn say_that_one_is_wrong() {
     const WORDS: &str = "memtrace: a stack differs from libgcc's, which is kept; please report this\n";

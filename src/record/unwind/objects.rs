@@ -1,11 +1,11 @@
-//! Loaded objects over time: an object (program or library) may be unloaded, and another one loaded at its addresses
+//! Loaded objects over time. An object (program or library) may be unloaded, and another one loaded at its addresses
 //! (ABA).
 //!
 //! The loader counts loads and unloads. When a stack with code of objects that may be unloaded is taken and these
-//! counts have changed, all loaded objects are noted, each with the unload count at which it was first seen. The
-//! highest of these counts among the objects of a stack is the stack's *unload mark*, which identifies the object
-//! behind each address of the stack. In snapshots and captures an object that came to the addresses of another one has
-//! a number in the upper 16 bits of its own.
+//! counts have changed, all loaded objects are noted. Each is noted with the unload count at which it was first seen.
+//! The highest of these counts among the objects of a stack is the stack's *unload mark*. It identifies the object
+//! behind each address of the stack. In snapshots and captures, an object that came to the addresses of another one is
+//! marked by its own number in the upper 16 bits of its addresses.
 #![expect(unsafe_code, reason = "stat is a C function")]
 
 use std::ffi::CStr;
@@ -25,10 +25,10 @@ use crate::record::memory::{OwnVec, System, try_copy, try_push};
 /// (loads, unloads) so far.
 type Counts = (u64, u64);
 
-/// The mark of a stack for which the loaded objects could not be noted.
+/// The mark of a stack whose loaded objects could not be noted.
 pub(crate) const UNKNOWN_MARK: u64 = (1 << 32) - 1;
 
-/// Never waited for long: the thread that holds it may be waiting for the loader, which this thread may hold.
+/// Threads wait for it at most [`PATIENCE`]: its holder may be waiting for the loader, which this thread may hold.
 static NOTED: Mutex<Noted> = Mutex::new(Noted::new());
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -37,13 +37,13 @@ static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 #[derive(Debug)]
 struct Noted {
-    /// Every object that was ever loaded, once.
+    /// Every object that was ever loaded, once each.
     identities: OwnVec<Identity>,
     here: OwnVec<Here>,
     gone: OwnVec<Presence>,
 }
 
-/// An object at certain addresses.
+/// An object at particular addresses.
 #[derive(Debug)]
 struct Identity {
     path: OwnVec<u8>,
@@ -51,11 +51,11 @@ struct Identity {
     base: u64,
     start: u64,
     end: u64,
-    /// For an object without a build-id: its file when it was first seen.
+    /// The object's file when the object was first seen. Used only for objects without a build-id.
     file: File,
 }
 
-/// Device, inode, time of the last change in seconds and nanoseconds.
+/// Device, inode, and time of the last change in seconds and nanoseconds.
 type File = [i64; 4];
 const NO_FILE: File = [0; 4];
 
@@ -64,24 +64,23 @@ struct Here {
     identity: usize,
     start: u64,
     end: u64,
-    /// The unload count when it was first seen.
+    /// The unload count when the object was first seen.
     from: u64,
     seen: bool,
 }
 
-/// The time during which an object was loaded that is gone.
+/// The interval in which an object was loaded that is gone.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     identity: usize,
     from: u64,
-    /// The unload count when it was first missed.
+    /// The unload count when the object was first missed.
     to: u64,
 }
 
-/// The counts at the last query, which happens for each stack with code that may be unloaded.
+/// The counts at the last query. Each stack with code that may be unloaded makes a query.
 static NOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Queries the loader's counts.
 pub(super) fn query_counts() -> Counts {
     let mut counts = (0, 0);
     elf::each_object(|info| {
@@ -109,7 +108,7 @@ pub(super) fn counts_of(info: &libc::dl_phdr_info) -> Counts {
     (info.dlpi_adds, info.dlpi_subs)
 }
 
-/// The unload mark of a stack that was just taken and has code that may be unloaded; 0 if it needs none.
+/// The unload mark of a stack that was just taken and has code that may be unloaded. 0 if it needs none.
 #[inline]
 pub(crate) fn mark(addresses: &[u64]) -> u64 {
     let counts = get(&NOW);
@@ -145,7 +144,7 @@ impl Noted {
         self.here.iter().find(|here| (here.start..here.end).contains(&address)).map(|here| here.from)
     }
 
-    /// Notes the loaded objects, unless that was done at these counts.
+    /// Notes the loaded objects, unless they were already noted at these counts.
     fn catch_up(&mut self, counts: Counts) {
         if counts == get(&SEEN) {
             return;
@@ -190,7 +189,7 @@ impl Noted {
                 return;
             }
         }
-        // Objects seen by the first look count as loaded from the start.
+        // Objects that the first look finds count as loaded from the start.
         let from = if get(&SEEN) == (0, 0) { 0 } else { info.dlpi_subs };
         try_push(here, Here { identity, start, end, from, seen: true });
     }
@@ -208,18 +207,19 @@ fn file_of(path: &CStr) -> File {
     [stat.st_dev.cast_signed(), stat.st_ino.cast_signed(), stat.st_mtime, stat.st_mtime_nsec]
 }
 
-/// Bits above all addresses of a process hold the number of an object whose addresses were another one's before.
+/// Bits above all addresses of a process. They contain the number of an object that came to the addresses of another
+/// one.
 const TAG_SHIFT: u32 = 48;
 
-/// The number of an unknown object.
+/// The number for an unknown object.
 const UNKNOWN: u64 = u16::MAX as u64;
 
 /// Finds the loaded object of each address in a stack.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectMap {
-    /// By start address.
+    /// Sorted by start address.
     modules: Vec<ObjectHistory>,
-    /// Size of the largest one.
+    /// Size of the largest object.
     longest: u64,
     any_gone: bool,
 }
@@ -227,17 +227,17 @@ pub(crate) struct ObjectMap {
 #[derive(Debug)]
 struct ObjectHistory {
     module: LoadedObject,
-    /// In the order in which they were first seen; 0 is the program.
+    /// Number in the order in which the objects were first seen; 0 is the program.
     number: usize,
     /// `number`, or 0 if no earlier object had its addresses.
     tag: u64,
     is_here: bool,
-    /// When it was loaded: from a mark up to another.
+    /// The intervals in which it was loaded, each from one mark up to another.
     times: Vec<(u64, u64)>,
 }
 
 impl ObjectMap {
-    /// The current state. Not in a forked child: the loader's lock may be held for ever.
+    /// The current state. Must not be called in a forked child, where the loader's lock may be held for ever.
     pub(crate) fn now() -> Self {
         let counts = query_counts();
         match noted() {
@@ -268,7 +268,7 @@ impl ObjectMap {
         Self { modules, longest: longest.unwrap_or(0), any_gone: !noted.gone.is_empty() }
     }
 
-    /// An address of a stack with this mark, tagged so that no other object shares it.
+    /// An address of a stack with this mark, tagged so that it is unique to its object.
     pub(crate) fn address(&self, address: u64, mark: u64) -> u64 {
         if !self.any_gone {
             return address;
@@ -280,7 +280,7 @@ impl ObjectMap {
                 let only = self.holders(address).find(|known| known.is_lasting());
                 only.map_or(UNKNOWN, |known| known.tag)
             }
-            // Code outside all objects of that time, as from a JIT compiler.
+            // Code outside all objects of that time, such as a JIT compiler's.
             (None, _) => UNKNOWN,
         };
         address | tag << TAG_SHIFT
@@ -307,8 +307,8 @@ impl ObjectMap {
         near.filter(move |known| address < known.end())
     }
 
-    /// The loaded objects, then those that are gone, with tagged addresses, and how many are loaded. `loaded` is called
-    /// if nothing is known.
+    /// The loaded objects, then those that are gone, with tagged addresses. Also returns how many are loaded. `loaded`
+    /// is called if nothing is known.
     pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<LoadedObject>) -> (Vec<LoadedObject>, usize) {
         let mut known: Vec<&ObjectHistory> = self.modules.iter().collect();
         if known.is_empty() {
@@ -348,7 +348,7 @@ impl ObjectHistory {
         self.module.range.end
     }
 
-    /// Was it loaded all the time?
+    /// Whether it was loaded all the time.
     fn is_lasting(&self) -> bool {
         self.is_here && self.times.len() == 1
     }
@@ -368,7 +368,7 @@ mod tests {
 
     type Times<'a> = &'a [(u64, u64)];
 
-    /// Each object with the times at which it was loaded.
+    /// Each object with the intervals in which it was loaded.
     fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> ObjectMap {
         let mut noted = Noted::new();
         for (identity, (name, range, times)) in list.iter().enumerate() {
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!([at(0x1010, 0), at(0x1010, 9)].map(|name| name.unwrap()), ["program", "program"]);
         let names = [0, 1, 2, 4, 5, 6, 7].map(|mark| at(0x5010, mark).unwrap());
         assert_eq!(names, ["alpha", "alpha", "beta", "gamma", "gamma", "alpha", "gamma"]);
-        // At unload count 3 nothing was loaded there; some stacks have an unknown mark.
+        // At unload count 3 nothing was loaded there. Some stacks have an unknown mark.
         assert_eq!((at(0x5010, 3), at(0x5010, UNKNOWN_MARK), at(0x9010, 0)), (None, None, None));
         assert_eq!((known.address(0x9010, 0), at(0x1010, UNKNOWN_MARK).as_deref()), (0x9010, Some("program")));
         let (modules, loaded) = known.all(|| unreachable!());

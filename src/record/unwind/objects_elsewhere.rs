@@ -1,5 +1,5 @@
-//! Substitute for `objects` where the loader does not count unloads: every address counts as one of the objects loaded
-//! now.
+//! Substitute for `objects` where the loader does not count unloads. Every address counts as one of the objects that
+//! are loaded now.
 
 use memtrace_core::snapshot::LoadedObject;
 

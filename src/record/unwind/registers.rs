@@ -2,7 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
-    /// Return address: where the frame continues after its call.
+    /// The address at which the frame continues after its call.
     pub(super) ip: u64,
     pub(super) sp: u64,
     /// Frame pointer.

@@ -1,8 +1,9 @@
-//! Stacks as values, and *spacings*, by which a known stack is recognised.
+//! Stacks as values, and their *spacings*, by which a known stack is recognised.
 //!
-//! A stored stack keeps its spacing: the distance of each return address from the innermost frame's stack pointer, and
-//! for each frame that is found by its fp, where that was read and its value. If all these words are there again at
-//! the same distances, it is the same stack: each frame's rule, which holds for ever, leads from one word to the next.
+//! A stored stack keeps its spacing: the distance of each return address from the innermost frame's stack pointer. For
+//! each frame that is located by its fp, the spacing also says where that fp was read, and its value. If all these
+//! words are at the same distances again, it is the same stack: each frame's rule, which holds for ever, leads from one
+//! word to the next.
 
 /// A range of a thread's stack, end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,42 +15,42 @@ pub(crate) struct StackPart {
 /// A stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack<'a> {
-    /// Code addresses, perhaps with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT).
+    /// Code addresses, perhaps with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) among them.
     pub(crate) addresses: &'a [u64],
     /// [`hash_with`] over all addresses.
     pub(crate) hash: u64,
     /// Frames in the middle were left out.
     pub(crate) shortened: bool,
-    /// It may have code of objects that can be unloaded.
+    /// The stack may have code of objects that can be unloaded.
     pub(crate) may_go: bool,
     /// Computes the spacing, if the stack has one.
     pub(crate) source: Option<&'a dyn HasSpacing>,
 }
 
-/// Computes spacings, so that stacks can be stored without knowing the unwinder.
+/// Computes spacings, so that stacks can be stored without knowledge of the unwinder.
 pub(crate) trait HasSpacing: std::fmt::Debug {
     /// `None` if the stack cannot be recognised by its words.
     fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>>;
 }
 
-/// Where the words of a stack lie, as distances from the innermost frame's stack pointer after its return.
+/// Where the words of a stack are, as distances from the innermost frame's stack pointer after that frame has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spacing<'a> {
     /// Stack pointers of the frames, in the order of the addresses. The word below each is the return address.
     pub(crate) offsets: &'a [u32],
-    /// For each frame found by its fp: where that was read (if not in the innermost frame's register), and its value.
+    /// For each frame located by its fp: where that fp was read (unless in the innermost frame's register), and its
+    /// value.
     pub(crate) fps: &'a [[u32; 2]],
-    /// The distance of the 0 that ended the stack, likewise; 0 if the outermost frame's rule says that it has no
-    /// caller.
+    /// The distance of the 0 that ended the stack, counted like `offsets`. 0 if the outermost frame's rule says that it
+    /// has no caller.
     pub(crate) end: u32,
 }
 
-/// Limits of stacks that have a spacing: frames, and frames found by their fp. Compilers keep frame pointers on aarch64,
-/// and omit them on x86-64.
+/// Limits for stacks that have a spacing: number of frames, and number of frames located by their fp. Compilers keep
+/// frame pointers on aarch64, and omit them on x86-64.
 pub(crate) const SPACING_FRAMES: usize = 128;
 pub(crate) const SPACING_FPS: usize = if cfg!(target_arch = "aarch64") { SPACING_FRAMES } else { 8 };
 
-/// Buffer for a [`Spacing`].
 #[derive(Debug)]
 pub(crate) struct SpacingBuffer {
     pub(crate) offsets: [u32; SPACING_FRAMES],
@@ -65,26 +66,25 @@ impl SpacingBuffer {
 /// A stored stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownStack<'a> {
-    /// Its number in the table of stacks.
+    /// The stack's number in the table of stacks.
     pub(crate) number: u32,
     pub(crate) addresses: &'a [u64],
     pub(crate) spacing: Spacing<'a>,
 }
 
-/// Predicts the next stack of this thread. A trait and not a closure, because a method can be `inline(always)`: an extra call
-/// costs every stack some 30 instructions.
+/// Predicts the next stack of this thread. It is a trait and not a closure, because a method can be `inline(always)`:
+/// an extra call would cost every stack some 30 instructions.
 pub(crate) trait PredictStack<'a> {
     fn predict(self, innermost: u64) -> Option<KnownStack<'a>>;
 }
 
-/// Predicts nothing.
+/// Makes no prediction.
 impl<'a> PredictStack<'a> for () {
     fn predict(self, _innermost: u64) -> Option<KnownStack<'a>> {
         None
     }
 }
 
-/// The result of unwinding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FoundStack<'a> {
     Guessed(KnownStack<'a>),

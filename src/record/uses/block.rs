@@ -7,7 +7,7 @@ use memtrace_core::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, Idl
 use super::touched::UseAccess;
 use crate::record::event_site::EventSite;
 
-/// A write that nothing has read yet: its range, its number, and what wrote.
+/// A write that nothing has read yet: its range, its operation, and the kernel that wrote.
 #[derive(Clone, Copy, Debug)]
 struct UnreadWrite {
     start: u64,
@@ -16,7 +16,8 @@ struct UnreadWrite {
     by: KernelId,
 }
 
-/// Numbers of the blocks that an operation reads, with their devices; with one more than are kept there are too many.
+/// Numbers of the older blocks that an operation uses, with their devices. There is room for the block itself and for
+/// one operand too many.
 pub(super) type OperandNumbers = [Option<(Device, NonZeroU64)>; Operands::MOST + 2];
 
 #[derive(Debug)]
@@ -26,11 +27,11 @@ pub(super) struct UsedBlock {
     pub(super) size: u64,
     pub(super) uses: BlockUses,
     unread: Option<UnreadWrite>,
-    /// It holds addresses of other blocks.
+    /// The block contains addresses of other blocks.
     pub(super) holds: bool,
 }
 
-/// What is known of an operation when it is applied.
+/// The properties of an operation, known when it is applied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applied {
     pub(super) operation: u64,
@@ -44,21 +45,22 @@ impl UsedBlock {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
     }
 
-    /// Do operations still make it? This alloc, after which it was first used, is the device's last one, and they were few so far.
+    /// Whether operations still make this block: its uses are few, and no block was allocated on the device since the
+    /// first one.
     pub(super) fn is_made(&self, last_alloc: u64) -> bool {
         let uses = &self.uses;
         let is_few = uses.count <= Operands::MOST as u64 && uses.operands.are_known();
         is_few && uses.first.is_some_and(|first| first.after_alloc == last_alloc)
     }
 
-    /// Adds what an operation used beside it.
+    /// Adds what an operation used together with this block.
     pub(super) fn add_operands(&mut self, numbers: &OperandNumbers) {
         for (_, operand) in numbers.iter().flatten().filter(|(device, _)| *device == self.device) {
             self.uses.operands.add(self.uses.seq, *operand);
         }
     }
 
-    /// Returns the time since the use before, if nothing can have used the block meanwhile.
+    /// Notes a use. Returns the time since the previous use, if nothing can have used the block in between.
     pub(super) fn used(
         &mut self,
         access: UseAccess,

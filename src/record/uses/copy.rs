@@ -1,26 +1,25 @@
-//! Copies of the table of uses in ordinary memory, with the recorder's own stack ids.
+//! Copies of the table of uses in ordinary memory. They use the recorder's own stack ids.
 
 use memtrace_core::snapshot::{BlockIdle, BlockUses, Device, GpuWork};
 
 use super::table::UseTable;
 
-/// Position of a reader of uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UseCursor {
-    /// Freed blocks read.
+    /// Freed blocks that were read.
     finished: u64,
-    /// Operations seen.
+    /// Number of operations so far.
     operations: u64,
-    /// Idle times read.
+    /// Idle times that were read.
     idle: u64,
 }
 
-/// What is known of the uses of a device's blocks.
+/// The known uses of a device's blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UseCopy {
-    /// In no particular order; a later one of a block replaces an earlier one.
+    /// In no particular order. A later entry of a block replaces an earlier one.
     pub(crate) blocks: Vec<BlockUses>,
-    /// In the order of their ends.
+    /// Sorted by when they ended.
     pub(crate) idle: Vec<BlockIdle>,
 }
 
@@ -30,7 +29,7 @@ impl UseTable {
         UseCursor { finished, operations: self.totals.operations, idle }
     }
 
-    /// Uses of a device's blocks since the cursor: of those freed, then of the live ones that were used, or are new.
+    /// Uses of a device's blocks since the cursor: of freed blocks, then of live ones that were used since or are new.
     pub(super) fn copy(&self, device: Device, cursor: UseCursor) -> UseCopy {
         let finished = self.finished.since(cursor.finished).1.filter(|(of, _)| *of == device).map(|(_, uses)| *uses);
         let is_new = |uses: &BlockUses| {

@@ -1,7 +1,7 @@
-//! Sorted array of address ranges, searched by bisection: finds the live block that an address points into.
+//! Sorted array of address ranges, searched by bisection. It finds the live block that an address points into.
 //!
-//! An entry takes 24 bytes, so the index of a thousand blocks fits into the second-level cache. Insertion moves the
-//! entries behind it: 12 KiB on average with a thousand blocks, less than a microsecond.
+//! An entry takes 24 bytes, so the index of a thousand blocks fits into the second-level cache. An insertion moves the
+//! entries after it: 12 KiB on average with a thousand blocks, in less than a microsecond.
 
 use crate::record::memory::{OwnVec, System, make_room};
 
@@ -22,8 +22,8 @@ impl AddressIndex {
         Self { ranges: OwnVec::new_in(System) }
     }
 
-    /// The slot of the block that contains the address. Addresses outside all blocks, such as small numbers, are
-    /// rejected without a search.
+    /// The slot of the block that contains the address. An address outside the range of all blocks, such as a small
+    /// number, is rejected without a search.
     #[inline]
     pub(super) fn find(&self, address: u64) -> Option<u32> {
         let (first, last) = (self.ranges.first()?, self.ranges.last()?);
@@ -34,7 +34,8 @@ impl AddressIndex {
         self.ranges.get(at).filter(|range| address < range.end).map(|range| range.slot)
     }
 
-    /// False without memory. No range with the same start is in the index. A block of 0 bytes has one address.
+    /// Adds a range; the index must have none with this start. False if there is no memory. A block of 0 bytes has one
+    /// address.
     pub(super) fn insert(&mut self, start: u64, size: u64, slot: u32) -> bool {
         if self.ranges.len() == self.ranges.capacity() && !make_room(&mut self.ranges) {
             return false;
@@ -44,7 +45,7 @@ impl AddressIndex {
         true
     }
 
-    /// Removes the range that starts here; returns its slot.
+    /// Removes the range with this start, and returns its slot.
     pub(super) fn remove(&mut self, start: u64) -> Option<u32> {
         let at = self.ranges.binary_search_by_key(&start, |range| range.start).ok()?;
         Some(self.ranges.remove(at).slot)

@@ -1,4 +1,4 @@
-//! Names of kernels and driver functions, interned; and the argument layouts of functions by handle.
+//! Interned names of kernels and driver functions, and the argument layouts of functions by their handles.
 
 use std::hash::BuildHasher;
 
@@ -6,50 +6,47 @@ use memtrace_core::snapshot::KernelId;
 
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_copy, try_push};
 
-/// Longer names, which C++ templates have, are cut.
+/// Longer names, such as those of C++ templates, are truncated.
 const LONGEST: usize = 512;
 const MAX_KERNELS: usize = 1 << 16;
 
-/// One parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
-    /// Bytes.
     pub(crate) size: u32,
-    /// A pointer to data that the kernel does not write, as its source says.
+    /// A pointer to data that the kernel does not write, according to its source.
     pub(crate) is_const: bool,
 }
 
 pub(crate) type ArgumentLayout = OwnVec<Parameter>;
 
-/// More parameters than a kernel can have: they take 32,764 bytes at most.
+/// More parameters than a kernel can have, as a kernel's parameters take 32,764 bytes at most.
 const MOST_PARAMETERS: usize = 4096;
 
-/// Adds a parameter; `None` if there are too many, or there is no memory.
+/// Adds a parameter. `None` if there are too many, or if there is no memory.
 pub(crate) fn add_parameter(layout: &mut ArgumentLayout, parameter: Parameter) -> Option<()> {
     (layout.len() < MOST_PARAMETERS && try_push(layout, parameter)).then_some(())
 }
 
-/// A kernel in a module's image.
 #[derive(Debug)]
 pub(crate) struct KernelEntry {
     pub(crate) name: OwnVec<u8>,
-    /// `None` if it cannot be read.
+    /// `None` if the layout cannot be read.
     pub(crate) layout: Option<ArgumentLayout>,
 }
 
 #[derive(Debug)]
 struct KnownKernel {
     id: KernelId,
-    /// `None` if it is not known.
+    /// `None` if the layout is not known.
     layout: Option<ArgumentLayout>,
 }
 
 #[derive(Debug)]
 pub(super) struct KernelTable {
     names: OwnVec<OwnVec<u8>>,
-    /// By hash.
+    /// Keyed by hash.
     ids: OwnMap<u64, u32>,
-    /// Opaque operations of each.
+    /// Opaque operations by kernel.
     opaque: OwnVec<u64>,
     functions: OwnMap<usize, KnownKernel>,
 }
@@ -60,7 +57,7 @@ impl KernelTable {
         Self { names: list, ids: own_map(), opaque: OwnVec::new_in(System), functions: own_map() }
     }
 
-    /// The id of a name. Without room, the id of the first name.
+    /// The id of a name. If there is no room, the id of the first name.
     pub(super) fn id(&mut self, name: &[u8]) -> KernelId {
         let name = name.get(..LONGEST).unwrap_or(name);
         let hash = HASHER.hash_one(name);
@@ -85,14 +82,14 @@ impl KernelTable {
         }
     }
 
-    /// The kernel behind a handle, if it was learnt.
+    /// The kernel with this handle, if it was learnt.
     #[inline]
     pub(super) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
         let known = self.functions.get(&handle)?;
         Some((known.id, known.layout.as_ref().map(OwnVec::as_slice)))
     }
 
-    /// False without memory.
+    /// False if there is no memory.
     pub(super) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) -> bool {
         let id = self.id(name);
         self.functions.try_reserve(1).is_ok() && {
@@ -101,7 +98,7 @@ impl KernelTable {
         }
     }
 
-    /// Handles of functions may be reused after their module was unloaded.
+    /// Forgets all functions: their handles may be reused after their module was unloaded.
     pub(super) fn forget_functions(&mut self) {
         self.functions.clear();
     }

@@ -1,4 +1,4 @@
-//! Uses of device memory: an address index of the live blocks, and for each block its first and last use by a GPU
+//! Uses of device memory: an address index of the live blocks, and the first and last use of each block by a GPU
 //! operation. Off unless the recording asks for it.
 
 mod block;
@@ -23,7 +23,7 @@ use super::lock::{Lock, Locked, rank};
 
 static USES: Lock<Option<UseTable>, { rank::USES }> = Lock::new(None);
 
-/// A hint: the table is behind the lock.
+/// A hint: the table itself is behind the lock.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// One relaxed load.
@@ -38,7 +38,7 @@ pub(super) fn lock() -> LockedUses {
     USES.lock()
 }
 
-/// Calls `f` with the table, if uses are recorded. `f` calls no driver function and takes no lock.
+/// Calls `f` with the table, if uses are recorded. `f` must not call a driver function or take a lock.
 pub(crate) fn with<T>(f: impl FnOnce(&mut UseTable) -> T) -> Option<T> {
     if is_on() { lock().as_mut().map(f) } else { None }
 }
@@ -53,7 +53,6 @@ pub(super) fn pause() {
     ON.store(false, Ordering::Relaxed);
 }
 
-/// Frees the table's memory.
 pub(super) fn discard() {
     pause();
     *lock() = None;
@@ -69,13 +68,13 @@ pub(super) fn entered(device: Device, block: &Block) {
     with(|table| table.alloc(device, block));
 }
 
-/// The block's free was announced. Called under the ledger's lock, before the driver may reuse the address.
+/// A block's free was announced. Called under the ledger's lock, before the driver may reuse the address.
 #[cold]
 pub(super) fn left(device: Device, block: &Block) {
     with(|table| table.free(device, block.address, block.raw_seq()));
 }
 
-/// The driver refused the free. What used the block meanwhile is unknown.
+/// The driver refused a free. The uses of the block in between are unknown.
 #[cold]
 pub(super) fn refused(device: Device, block: &Block) {
     with(|table| {
@@ -89,12 +88,12 @@ pub(super) fn copied(device: Device, cursor: UseCursor) -> UseCopy {
     with(|table| table.copy(device, cursor)).unwrap_or_default()
 }
 
-/// The position behind everything recorded so far.
+/// The position after everything recorded so far.
 pub(crate) fn end() -> UseCursor {
     with(|table| table.end()).unwrap_or_default()
 }
 
-/// The totals, and the names of kernels from this one on.
+/// The totals, and the names of kernels from number `from` on.
 pub(crate) fn work(from: usize) -> Option<GpuWork> {
     with(|table| table.work(from))
 }

@@ -14,14 +14,14 @@ use crate::record::clock::Clock;
 use crate::record::event_site::EventSite;
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
 
-/// Uses of freed blocks that are kept, about 75 MiB of them.
+/// Number of freed blocks whose uses are kept; about 75 MiB.
 const MAX_FINISHED: usize = 1 << 18;
-/// Times between uses of large blocks that are kept, about 8 MiB of them.
+/// Number of idle times of large blocks that are kept; about 8 MiB.
 const MAX_IDLE: usize = 1 << 17;
 /// An operation gets a stack if it uses a block of at least this size.
 const LARGE: u64 = 1 << 20;
 
-/// Do blocks of this kind have addresses of their own that only this process uses?
+/// Whether blocks of this kind have their own addresses, which only this process uses.
 fn has_known_uses(device: Device, memory: MemoryKind) -> bool {
     matches!(device, Device::Cuda(_)) && matches!(memory, MemoryKind::Pool | MemoryKind::Classic | MemoryKind::Graph)
 }
@@ -31,17 +31,17 @@ pub(crate) struct UseTable {
     index: AddressIndex,
     pub(super) slots: OwnVec<Option<UsedBlock>>,
     vacant: OwnVec<u32>,
-    /// Addresses that a block holds, by its slot.
+    /// Addresses that a block contains, by the block's slot.
     held: OwnMap<u32, OwnVec<u64>>,
     pub(super) kernels: KernelTable,
     pub(super) finished: Ring<(Device, BlockUses)>,
     pub(super) idle: Ring<(Device, BlockIdle)>,
-    /// Of each device: the last alloc, and the frees since.
+    /// The last alloc of each device, and the number of frees since.
     positions: OwnVec<(Device, (u64, u64))>,
     pub(super) totals: GpuTotals,
-    /// Addresses in tensor maps, by a hash of their bytes.
+    /// Addresses in tensor maps, keyed by a hash of the tensor map's bytes.
     tensor_maps: OwnMap<u64, u64>,
-    /// A graph launch is under way: its blocks may be used by all of its nodes.
+    /// A graph is being launched. All of its nodes may use its blocks.
     in_graph: bool,
     clock: Clock,
     epoch: u64,
@@ -66,12 +66,11 @@ impl UseTable {
         }
     }
 
-    /// The number of the recording.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Forgets freed blocks, and the times of uses before.
+    /// Forgets freed blocks, and the times of earlier uses.
     pub(super) fn restart(&mut self, began: Instant) {
         self.finished = Ring::new(MAX_FINISHED);
         self.idle = Ring::new(MAX_IDLE);
@@ -105,7 +104,7 @@ impl UseTable {
             return Some(slot);
         }
         let slot = self.slots.len() as u32;
-        // Room to give the slot back.
+        // Room to give the slot back later.
         let has_room = self.vacant.try_reserve(self.slots.len() + 1).is_ok();
         (has_room && try_push(&mut self.slots, Some(block))).then_some(slot)
     }
@@ -119,7 +118,7 @@ impl UseTable {
         Some(block)
     }
 
-    /// Ends the block at this address, if it is the one with this number.
+    /// Ends the block at this address, if it has this number.
     pub(super) fn free(&mut self, device: Device, address: u64, seq: u64) {
         if let Some((_, (_, frees))) = self.positions.iter_mut().find(|(of, _)| *of == device) {
             *frees += 1;
@@ -141,7 +140,7 @@ impl UseTable {
         self.finished.push((block.device, uses));
     }
 
-    /// The last opaque operation in a block's lifetime, or 0.
+    /// The last opaque operation in a block's lifetime; 0 if there is none.
     pub(super) fn opaque_since(&self, uses: &BlockUses) -> u64 {
         if self.totals.last_opaque > uses.allocated_at { self.totals.last_opaque } else { 0 }
     }
@@ -156,7 +155,7 @@ impl UseTable {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
-    /// Is the address inside a known block?
+    /// Whether the address is inside a known block.
     pub(crate) fn has(&self, address: u64) -> bool {
         self.index.find(address).is_some()
     }
@@ -168,8 +167,8 @@ impl UseTable {
         }
     }
 
-    /// The block at `holder` holds this address: a use of the one is a use of the other. Without a known holder or
-    /// memory the address has escaped.
+    /// The block at `holder` contains this address, so using it also uses the block at `address`. Without a known
+    /// holder or memory, the address counts as escaped.
     pub(crate) fn hold(&mut self, holder: u64, address: u64) {
         let slot = self.index.find(holder);
         let is_held = slot.is_some_and(|slot| {
@@ -184,7 +183,7 @@ impl UseTable {
         }
     }
 
-    /// Everything in this range was overwritten: a block within it holds no addresses any more.
+    /// Everything in this range was overwritten. A block that lies within it contains no addresses any more.
     pub(crate) fn overwritten(&mut self, start: u64, size: u64) {
         let Some(slot) = self.index.find(start) else { return };
         let is_whole = |block: &&mut UsedBlock| block.holds && start == block.address && size >= block.size;
@@ -194,7 +193,7 @@ impl UseTable {
         }
     }
 
-    /// The addresses that the block at `from` holds are copied to the one at `to`.
+    /// The addresses that the block at `from` contains are copied to the block at `to`.
     pub(crate) fn copy_held(&mut self, from: u64, to: u64) {
         let Some(slot) = self.index.find(from).filter(|slot| self.block(*slot).is_some_and(|block| block.holds)) else {
             return;
@@ -207,7 +206,7 @@ impl UseTable {
         }
     }
 
-    /// Adds the block that a word points into, and those whose addresses that block holds.
+    /// Adds the block that a word points into, and the blocks whose addresses that block contains.
     #[inline]
     pub(crate) fn collect(&self, word: u64, access: UseAccess, touched: &mut Touched) {
         let Some((slot, block)) = self.found(word) else { return };
@@ -236,7 +235,6 @@ impl UseTable {
         }
     }
 
-    /// Does the operation get a stack?
     pub(crate) fn needs_stack(&self, touched: &Touched) -> bool {
         touched.iter().any(|touch| self.block(touch.slot).is_some_and(|block| block.size >= LARGE))
     }
@@ -257,7 +255,6 @@ impl UseTable {
         self.kernels.forget_functions();
     }
 
-    /// Begins the next operation.
     pub(crate) fn begin(&mut self) -> u64 {
         self.totals.operations += 1;
         self.totals.operations
@@ -284,12 +281,10 @@ impl UseTable {
         !self.tensor_maps.is_empty()
     }
 
-    /// The address in a tensor map.
     pub(crate) fn tensor_map(&self, map: &TensorMapWords) -> Option<u64> {
         if self.has_tensor_maps() { self.tensor_maps.get(&HASHER.hash_one(map)).copied() } else { None }
     }
 
-    /// Counts work of the current operation.
     pub(crate) fn count(&mut self, work: OperationKind, kernel: KernelId) {
         let totals = &mut self.totals;
         match work {
@@ -313,7 +308,7 @@ impl UseTable {
         self.count(OperationKind::Opaque, kernel);
     }
 
-    /// Adds the operands of the blocks that the current operation makes.
+    /// Adds operands to the blocks that the current operation makes.
     fn add_operands(&mut self, touched: &Touched) {
         let is_it = |touch: &Touch, block: &&UsedBlock| block.uses.seq.get() == touch.seq;
         let blocks = touched.iter().filter_map(|touch| self.block(touch.slot).filter(|block| is_it(touch, block)));
@@ -331,13 +326,13 @@ impl UseTable {
         }
     }
 
-    /// The number of a device's last alloc, and the frees since.
+    /// The number of a device's last alloc, and the number of frees since.
     fn position(&self, device: Device) -> (u64, u64) {
         let position = self.positions.iter().find(|(of, _)| *of == device);
         position.map_or((0, 0), |(_, position)| *position)
     }
 
-    /// The current operation uses these blocks.
+    /// Records that the current operation uses these blocks.
     pub(crate) fn apply(&mut self, kernel: KernelId, touched: &Touched, site: EventSite) {
         let applied = Applied { operation: self.totals.operations, time_ns: self.clock.now(), kernel, site };
         let mut makes = false;

@@ -1,4 +1,4 @@
-//! The table of uses without a driver.
+//! The table of uses, tested without a driver.
 
 use std::num::NonZeroU64;
 use std::time::Instant;
@@ -21,7 +21,6 @@ fn table() -> UseTable {
     UseTable::new(Instant::now(), 1)
 }
 
-/// An operation on these words.
 fn operate(table: &mut UseTable, work: OperationKind, words: &[(u64, UseAccess)]) {
     let kernel = table.kernel(format!("{work:?}").as_bytes());
     table.begin();
@@ -41,14 +40,14 @@ fn uses(table: &UseTable, seq: u64) -> BlockUses {
     all.into_iter().rfind(|uses| uses.seq.get() == seq).unwrap()
 }
 
-/// (first, last, count) by numbers of operations.
+/// (first use, last use, number of uses), with operations as numbers.
 fn span(table: &UseTable, seq: u64) -> (u64, u64, u64) {
     let uses = uses(table, seq);
     let number = |used: Option<memtrace_core::snapshot::BlockUse>| used.map_or(0, |used| used.operation);
     (number(uses.first), number(uses.last), uses.count)
 }
 
-/// Numbers of the operands of a block.
+/// Numbers of a block's operands.
 fn operands(table: &UseTable, seq: u64) -> Option<Vec<u64>> {
     let uses = uses(table, seq);
     Some(uses.operands.of(uses.seq)?.map(NonZeroU64::get).collect())
@@ -74,7 +73,7 @@ fn operands_are_what_is_used_beside_a_block_from_its_first_use_to_the_next_alloc
     assert_eq!(operands(&table, 5), Some(vec![1]), "made together");
     assert_eq!(made_of(&mut table, &[&[6, 5, 4, 3, 2, 1, 7]]), Some(vec![6, 5, 4, 3, 2, 1]));
     assert_eq!(made_of(&mut table, &[&[7, 6, 5, 4, 3, 2, 1, 8], &[1, 8]]), None, "too many");
-    // The same address, another block.
+    // Another block at the same address.
     table.free(GPU, 8 << 12, 8);
     table.alloc(GPU, &block(8 << 12, 0x100, 9));
     launch(&mut table, &[8 << 12, 0x1000]);
@@ -163,7 +162,7 @@ fn an_operation_on_many_blocks_counts_once_for_each() {
 }
 
 proptest! {
-    /// Of a large block every long time between two uses is kept, unless something unknown may have used it meanwhile.
+    /// Every long time between two uses of a large block is kept, unless something unknown may have used it meanwhile.
     #[test]
     fn the_long_times_between_uses_are_those_of_the_list_of_operations(
         steps in prop::collection::vec((0..40u32, 0..12u8), 1..40), split in 0..40usize

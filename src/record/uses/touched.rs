@@ -2,23 +2,23 @@
 
 use crate::record::memory::{OwnVec, System, try_push};
 
-/// How an operation uses a block, as far as known.
+/// How an operation uses a block, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UseAccess {
     /// A kernel's argument: it may read and write the block.
     Unknown,
     /// A kernel's argument that is a pointer to `const`.
     Read,
-    /// A copy reads the block, and follows no addresses in it.
+    /// A copy that reads the block, and does not follow addresses in it.
     CopyFrom,
-    /// A copy or fill that writes from this address on, this many bytes, and reads nothing.
+    /// A copy or fill that writes this many bytes from this address on, and reads nothing.
     Write(u64, u64),
     /// The same, in rows with gaps.
     WriteRows,
 }
 
 impl UseAccess {
-    /// May the operation follow addresses that the block holds?
+    /// Whether the operation may follow addresses that the block contains.
     pub(super) fn follows(self) -> bool {
         matches!(self, Self::Unknown | Self::Read)
     }
@@ -28,10 +28,10 @@ impl UseAccess {
     }
 }
 
-/// A CUDA tensor map (TMA descriptor): 128 bytes that hide an address.
+/// A CUDA tensor map (TMA descriptor): 128 bytes with an encoded address.
 pub(crate) type TensorMapWords = [u64; 16];
 
-/// A block that an operation uses. The number tells it from a later block in the same slot.
+/// A block that an operation uses. The number distinguishes it from a later block in the same slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) slot: u32,
@@ -40,10 +40,10 @@ pub(super) struct Touch {
 }
 
 const NONE: Touch = Touch { slot: 0, seq: 0, access: UseAccess::Unknown };
-/// More blocks than nearly every kernel has arguments.
+/// Nearly every kernel has fewer arguments than this.
 const INLINE: usize = 16;
 
-/// The first blocks are on the stack: most operations need no memory.
+/// The first blocks are on the stack, so most operations allocate nothing.
 #[derive(Debug)]
 pub(crate) struct Touched {
     inline: [Touch; INLINE],
@@ -71,7 +71,7 @@ impl Touched {
         self.inline.iter().take(self.count).chain(self.more.iter())
     }
 
-    /// Adds a block, or a further access to it. False without memory.
+    /// Adds a block, or another access to it. False if there is no memory.
     pub(super) fn add(&mut self, touch: Touch) -> bool {
         let known = self.inline.iter_mut().take(self.count).chain(self.more.iter_mut());
         if let Some(known) = known.into_iter().find(|known| known.slot == touch.slot) {

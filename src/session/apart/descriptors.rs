@@ -8,8 +8,8 @@ pub(super) use linux::unshare;
 mod linux {
     use std::io;
 
-    /// Gives this thread a table of its own, without a descriptor in it. False if the system refuses. The program's table stays as
-    /// it is, with its record locks (`fcntl`), which belong to the table.
+    /// Gives this thread a table of its own without any descriptors. False if the system refuses. The program's table
+    /// keeps its descriptors and its record locks (`fcntl`), which belong to the table.
     pub(in super::super) fn unshare() -> bool {
         let (all, unshare) = (libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
         // SAFETY: with this flag it closes nothing of the table that other threads use.
@@ -21,14 +21,14 @@ mod linux {
         is_apart && close_all().is_ok()
     }
 
-    /// Before Linux 5.9. `/proc/self/fd` would be the main thread's.
+    /// For Linux before 5.9. `/proc/self/fd` would list the main thread's descriptors.
     fn close_all() -> io::Result<()> {
         let numbers = std::fs::read_dir("/proc/thread-self/fd")?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .collect::<Vec<libc::c_int>>();
         for number in numbers {
-            // SAFETY: the table is this thread's own, and nothing on this thread uses a descriptor yet. The folder's is
-            // closed already.
+            // SAFETY: the table is this thread's own, and nothing on this thread uses a descriptor yet. The folder's
+            // descriptor is closed already.
             unsafe { libc::close(number) };
         }
         Ok(())

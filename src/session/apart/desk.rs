@@ -1,6 +1,7 @@
-//! Where threads leave work for another one, and wait until it is done.
+//! A desk: threads leave work there for another thread, and wait until it is done.
 //!
-//! With a mutex and a condition variable, because channels of `std` use thread-locals, which are gone at the exit.
+//! It uses a mutex and a condition variable, because channels of `std` use thread-locals, which no longer exist at the
+//! process's exit.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,8 @@ use std::time::Duration;
 use super::descriptors;
 use crate::session::kernel_thread::{ThreadId, is_alive, this_thread};
 
-/// After this, whoever waits looks whether the thread is still there: a seccomp filter may have ended it.
+/// After this time, a waiting thread checks whether the other thread still exists, because a seccomp filter may have
+/// ended it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -28,7 +30,7 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Phase {
-    /// The thread has not begun. It may wait for the loader's lock, which the starter holds in a `dlopen`.
+    /// The thread has not begun. It may wait for the loader's lock, which its creator holds in a `dlopen`.
     #[default]
     Starting,
     Unsharing,
@@ -65,7 +67,7 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// Has the work done; `None` if the thread has ended.
+    /// Lets the thread do the work, and waits; `None` if the thread has ended.
     pub(super) fn ask<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let job = Arc::new(Mutex::new(Work::Asked(work)));
         let mut state = self.lock();
@@ -89,14 +91,14 @@ impl Desk {
         }
     }
 
-    /// Does what is asked for, on the thread that calls this, until the desk closes.
+    /// Does the requested work on the calling thread, until the desk closes.
     pub(super) fn serve(&self) {
         if !self.open() {
             return;
         }
         while let Some(job) = self.next() {
             let _ = catch_unwind(AssertUnwindSafe(|| job.work()));
-            // Before the other owner can go on, who frees the memory.
+            // Dropped here, before the other owner can go on and free the memory on its thread.
             drop(job);
             drop(self.lock());
             self.changed.notify_all();
@@ -110,7 +112,7 @@ impl Desk {
         }
         state.phase = Phase::Unsharing;
         state.thread = Some(this_thread());
-        // Without the lock: if a seccomp filter ends this thread, the starter must not wait for it.
+        // The lock is not held here. If a seccomp filter ends this thread, its creator must not wait for the lock.
         drop(state);
         let is_apart = descriptors::unshare();
         self.lock().phase = if is_apart { Phase::Open } else { Phase::Closed };

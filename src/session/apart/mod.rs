@@ -1,14 +1,14 @@
 //! A thread with a descriptor table of its own, where memtrace opens, writes and closes its files while a program runs.
 //!
-//! The threads of a process share a table of descriptors. A file of memtrace's in it would have a number that the
-//! program expects to get, and the program may close it, or put a file of its own there between memtrace's check and
-//! its write.
+//! The threads of a process share a table of descriptors. If memtrace opened a file in the program's table, the file
+//! would get a number that the program expects to get. The program might also close it, or put a file of its own there
+//! between memtrace's check and its write.
 //!
-//! A thread of its own, beside those that have something to write: if the main thread calls `pthread_exit`, the C
-//! library calls `exit` on the last thread, which needs the program's table for what buffered streams still hold.
+//! The files have a thread of their own, because memtrace's other threads need the program's table. If the main thread
+//! calls `pthread_exit`, the C library calls `exit` on the last thread, which may be one of these. `exit` needs the
+//! program's table to write what buffered streams still hold.
 //!
-//! Where the system refuses such a table (before Linux 5.9, in some containers), everything here is done on the calling
-//! thread.
+//! If the system refuses such a table (before Linux 5.9, in some containers), the calling thread does all of this work.
 
 mod descriptors;
 mod desk;
@@ -31,7 +31,7 @@ fn with_current<T>(act: impl FnOnce(&mut Weak<FileThread>) -> T) -> T {
     act(&mut CURRENT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The thread, which ends with the last owner of this.
+/// The thread. It ends when the last owner of this is dropped.
 #[derive(Debug)]
 pub(super) struct FileThread {
     desk: Arc<Desk>,
@@ -40,14 +40,14 @@ pub(super) struct FileThread {
     process: u32,
 }
 
-/// The process's thread, started if there is none; `None` if it cannot be had.
+/// The process's thread, started if there is none; `None` if it cannot be started.
 pub(super) fn thread() -> Option<Arc<FileThread>> {
     if let Some(thread) = current() {
         return Some(thread);
     }
     let new = Arc::new(FileThread::start()?);
     Some(with_current(|current| {
-        // Another session may have been as fast.
+        // Another session may have started one meanwhile.
         let other = running(current);
         other.unwrap_or_else(|| {
             *current = Arc::downgrade(&new);
@@ -64,7 +64,7 @@ fn running(current: &Weak<FileThread>) -> Option<Arc<FileThread>> {
     current.upgrade().filter(|thread| thread.is_this_process() && thread.desk.is_open())
 }
 
-/// Ends the thread and waits for that. Whoever has work for it afterwards does it himself.
+/// Ends the thread and waits for its end. Afterwards each caller does such work on its own thread.
 pub(super) fn end() {
     if let Some(thread) = current() {
         thread.end();
@@ -104,15 +104,15 @@ impl Drop for FileThread {
         if self.is_this_process() {
             self.end();
         } else {
-            // The C library may have given its stack to a thread of the child.
+            // The C library may have given the thread's stack to a thread of the child.
             let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             std::mem::forget(thread);
         }
     }
 }
 
-/// What `parse` finds in a text file of the kernel's. `room` is what it should need. A large text lies in pages of its own, as a C
-/// library keeps what is given back to it.
+/// What `parse` finds in one of the kernel's text files. `room` is the expected size in bytes. The text lies in pages
+/// of its own, because a C library would keep its memory after it is freed.
 pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     loop {
         let (path, mut text) = (path.to_owned(), PageVec::new_in(Pages));
@@ -130,7 +130,7 @@ pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> O
     }
 }
 
-/// Touches no more of the memory than the file needs.
+/// Touches only as much of the memory as the file needs.
 fn fill(path: &str, text: &mut PageVec<u8>) -> io::Result<()> {
     let mut file = File::open(path)?;
     while text.len() < text.capacity() {

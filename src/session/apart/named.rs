@@ -1,4 +1,4 @@
-//! Files that the program names to a function that memtrace watches.
+//! Files that the program passes by name to a function that memtrace watches.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{File, Metadata, OpenOptions};
@@ -11,12 +11,12 @@ use super::current;
 use crate::hook::files::{FileMark, FileReader};
 use crate::record::pages::{PageVec, Pages};
 
-/// A module of code is far smaller. A larger file is left alone.
+/// A module of GPU code is far smaller. A larger file is left alone.
 const MOST: u64 = 64 << 20;
 
 pub(in crate::session) const READER: FileReader = FileReader { mark, read };
 
-/// Opens nothing: a pipe is neither waited for nor emptied.
+/// Opens nothing, so a pipe is neither waited for nor emptied.
 fn mark(path: &CStr) -> Option<FileMark> {
     mark_of(&std::fs::metadata(path_of(path)).ok()?)
 }
@@ -47,7 +47,7 @@ fn read(path: &CStr, mark: FileMark) -> Option<PageVec<u8>> {
 }
 
 fn fill(path: &CStr, mark: FileMark, bytes: &mut [u8]) -> Option<()> {
-    // Should it be a pipe by now, this does not wait for a writer.
+    // If the file has become a pipe, this does not wait for a writer.
     let mut file =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path_of(path)).ok()?;
     has(&file, mark)?;

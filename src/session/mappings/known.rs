@@ -1,4 +1,4 @@
-//! Addresses of memory without a file to whom they are known to belong.
+//! Addresses of memory without a file whose owner is known.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "asks the kernel which pages are in memory"))]
 
 use std::ops::Range;
@@ -12,21 +12,21 @@ use crate::record::{pages::page_size, thread};
 #[cfg(target_os = "linux")]
 use crate::session::kernel_thread::{ThreadId, is_alive};
 
-/// A range and to whom it belongs.
+/// A range and its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) at: Range<usize>,
     pub(super) kind: MappingKind,
-    /// Of a range that the program mapped.
+    /// The stack that mapped the range, if the program did.
     pub(super) stack: StackId,
 }
 
 /// The largest guard below a stack.
 const LARGEST_GUARD: usize = 1 << 20;
-/// Bytes of one question to the kernel, which answers with one byte a page.
+/// The bytes that one question to the kernel covers. The kernel answers with one byte for each page.
 const ASKED: usize = 64 << 20;
 
-/// By address, without overlaps. `objects` are what is loaded.
+/// All ranges, by address, without overlaps. `objects` are the loaded objects.
 pub(super) fn all(vmas: &[Vma<'_>], objects: &[LoadedObject]) -> Vec<Known> {
     let of = |kind| move |at| Known { at, kind, stack: StackId::NONE };
     let objects = objects.iter().map(|object| object.range.start as usize..object.range.end as usize);
@@ -38,7 +38,7 @@ pub(super) fn all(vmas: &[Vma<'_>], objects: &[LoadedObject]) -> Vec<Known> {
     without_overlaps(all)
 }
 
-/// Where ranges overlap, the one that begins first keeps what it has.
+/// Where ranges overlap, the one that begins first keeps the overlap.
 fn without_overlaps(mut all: Vec<Known>) -> Vec<Known> {
     all.sort_by_key(|known| known.at.start);
     let mut end = 0;
@@ -50,7 +50,7 @@ fn without_overlaps(mut all: Vec<Known>) -> Vec<Known> {
     all
 }
 
-/// What glibc keeps of a thread lies behind its thread-local variables, at the upper end of its stack.
+/// glibc's data on a thread lies behind the thread's thread-local variables, at the upper end of its stack.
 const THREAD: usize = 2304;
 
 /// Each thread's thread-local variables lie at the upper end of its stack, which has a guard at its lower end.
@@ -93,13 +93,13 @@ pub(super) fn resident(at: &Range<usize>) -> u64 {
     parts.map(count).sum()
 }
 
-/// Nothing lists a process's memory by mappings here.
+/// This system does not list a process's mappings.
 #[cfg(not(target_os = "linux"))]
 fn stacks(_vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
     Vec::new()
 }
 
-/// As for [`stacks`].
+/// Likewise, see [`stacks`].
 #[cfg(not(target_os = "linux"))]
 pub(super) fn resident(_at: &Range<usize>) -> u64 {
     0

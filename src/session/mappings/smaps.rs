@@ -1,8 +1,8 @@
-//! The kernel's list of mappings.
+//! Parser of the kernel's list of mappings.
 
 use std::ops::Range;
 
-/// A mapping as the kernel has it.
+/// A mapping as the kernel lists it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Vma<'a> {
     pub(super) at: Range<usize>,
@@ -23,7 +23,7 @@ impl Vma<'_> {
     }
 }
 
-/// In the order of their addresses.
+/// The mappings in the order of their addresses.
 pub(super) fn parse(smaps: &str) -> Vec<Vma<'_>> {
     let mut all: Vec<Vma<'_>> = Vec::new();
     for line in smaps.lines() {

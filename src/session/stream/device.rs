@@ -13,8 +13,8 @@ use crate::record::uses::{self, UseCopy, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
 use crate::symbol;
 
-/// The most records copied under the device's lock, which takes about a millisecond. A checkpoint comes every 8,192 at most if
-/// blocks come and go, so a portion ends at one and has thousands.
+/// The most records copied under the device's lock, which takes about a millisecond. If blocks come and go, a
+/// checkpoint comes after at most 8,192 records. So a portion ends at a checkpoint and has thousands of records.
 const PORTION: usize = 12_288;
 
 /// The end of a device's log, and the device's state there.
@@ -58,7 +58,7 @@ impl CaptureStream {
         self.append_uses(at, std::mem::take(&mut end.state.uses), now_used)?;
         let caught_up = self.append_log(at, &end, flush)?;
         if !caught_up {
-            // The live blocks no longer follow from the records.
+            // The live blocks can no longer be derived from the records.
             if !flush.last {
                 let later = uses::end();
                 let Some(whole) = LogEnd::of(device, Detail::Whole, now_used) else { return Ok(()) };
@@ -71,7 +71,7 @@ impl CaptureStream {
         self.commit(flush)
     }
 
-    /// The device's place in the list, where it is added if it is new.
+    /// The device's index in the list, to which a new device is added.
     pub(super) fn place_of(&mut self, device: Device) -> usize {
         self.devices.iter().position(|position| position.device == device).unwrap_or_else(|| {
             self.devices.push(LogPosition::of(device));
@@ -79,7 +79,7 @@ impl CaptureStream {
         })
     }
 
-    /// Appends uses before the records: a free that is in the file has all uses of its block.
+    /// Appends uses before the records. So when a free is in the file, all uses of its block are, too.
     pub(super) fn append_uses(&mut self, at: usize, mut uses: UseCopy, until: UseCursor) -> io::Result<()> {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
@@ -94,7 +94,7 @@ impl CaptureStream {
         self.encoder.idle(device, &uses.idle)
     }
 
-    /// Appends records up to the end, a portion at a time; false if some were overwritten or time is up.
+    /// Appends records up to the end, one portion at a time. False if some were overwritten or the time is up.
     pub(super) fn append_log(&mut self, at: usize, end: &LogEnd, flush: &Flush) -> io::Result<bool> {
         let began = Instant::now();
         while let Some(position) = self.devices.get(at).copied()

@@ -1,4 +1,5 @@
-//! The file of a streamed capture. Everything about its descriptor is done by memtrace's thread for files, if there is one.
+//! The file of a streamed capture. memtrace's thread for files, if there is one, does everything with the file's
+//! descriptor.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::session::apart::{self, FileThread};
 pub(super) struct StreamFile {
     path: Arc<Path>,
     length: u64,
-    /// `None` if the thread ended with it.
+    /// `None` if the thread ended and took the file with it.
     open: Option<OpenFile>,
     thread: Option<Arc<FileThread>>,
 }
@@ -56,7 +57,7 @@ impl StreamFile {
         let _ = self.with(move |file| file.truncate(length));
     }
 
-    /// Deletes the file, unless its name is another file's by now; false if it cannot be deleted.
+    /// Deletes the file, unless another file has its name by now. False if it cannot be deleted.
     pub(super) fn remove(&self) -> bool {
         let Some(open) = &self.open else { return false };
         let (path, identity) = (Arc::clone(&self.path), open.identity());
@@ -78,7 +79,7 @@ impl StreamFile {
     }
 }
 
-/// Does the work on the thread; `None` if that has ended.
+/// Does the work on the thread; `None` if the thread has ended.
 fn on<T: Send + 'static>(thread: Option<&FileThread>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     match thread {
         Some(thread) => thread.run(work),

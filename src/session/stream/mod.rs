@@ -7,24 +7,25 @@
 //!         └────────────────────────────────────────────────  write, then a commit, about ten times a second
 //! ```
 //!
-//! **Commits.** A commit is a chunk of the file, and readers trust everything before the last whole one. A killed
-//! program therefore leaves everything up to its last commit. A flush notes once where each device's log ends and
-//! appends up to there, whatever the program does meanwhile. It commits at the end and wherever the ledger kept a
-//! checkpoint of its counters (every 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, what fits is kept;
-//! after a failed write the stream returns to its last commit and tries again with the next flush.
+//! **Commits.** A commit is a chunk of the file. Readers trust everything before the last whole commit, so a killed
+//! program leaves everything up to its last commit. A flush first notes where each device's log ends, and appends
+//! records up to there, whatever the program does meanwhile. It commits at the end and wherever the ledger kept a
+//! checkpoint of its counters (every 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, everything that
+//! fits is kept. After a failed write the stream returns to its last commit, and the next flush tries again.
 //!
-//! **Skipped records.** Records that are overwritten before they are read, or take longer than 0.2 s to write, are
-//! skipped. The file then states how many there were, what was live afterwards and at the peak, and continues from
-//! there. The reader (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap for each block that is
-//! gone after it, and an alloc for each new one, so that every sum holds. `DeviceSnapshot::gaps` lists the gaps.
+//! **Skipped records.** The stream skips records that were overwritten before it read them, or that take longer than
+//! 0.2 s to write. The file then says how many there were, and what was live afterwards and at the peak; the stream
+//! continues from there. For each block that is gone after the gap, the reader (`capture/gaps.rs` of `memtrace-core`)
+//! adds a free at the start of the gap. It adds an alloc for each new block, so that every sum is right.
+//! `DeviceSnapshot::gaps` lists the gaps.
 //!
-//! **Parts.** With a budget the stream is several files (`parts.rs`). The next part begins (`rotate.rs`) with what the
-//! ledgers know of the whole run. Its first commit is written with its creation, and only then may the part before it be
-//! deleted, so a kill at any moment leaves a whole state.
+//! **Parts.** With a budget the stream consists of several files (`parts.rs`). The next part begins (`rotate.rs`) with
+//! what the ledgers know about the whole run. Its first commit is written when the part is created. Only then may the
+//! part before it be deleted, so a kill at any moment leaves a complete state.
 //!
-//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records, so they are written
-//! only by the last flush and computed by the reader otherwise. A closed capture therefore equals the session's
-//! snapshot (`tests/recording/captures.rs` compares the two for random programs).
+//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records. So only the last
+//! flush writes them; without it, the reader computes them. A closed capture therefore equals the session's snapshot
+//! (`tests/recording/captures.rs` compares the two for random programs).
 
 mod device;
 mod file;
@@ -83,7 +84,7 @@ impl CaptureStream {
 
     fn whole(path: &Path, process: &Process, settings: &Settings) -> io::Result<Self> {
         let mut stream = Self::of(StreamFile::create(path)?, None, settings)?;
-        // A file without a commit would be no recording.
+        // A file without a commit is no recording.
         stream.write_first(process, settings).inspect_err(|_| _ = stream.file.remove())?;
         Ok(stream)
     }
@@ -176,7 +177,7 @@ impl CaptureStream {
         let flush = Flush { since, last: true };
         let mut finished = self.finish(&flush, &driver);
         if finished.is_err() && self.parts.as_ref().is_some_and(|parts| parts.is_full) {
-            // What is left of the budget is too little for the state at the end, which the next part begins with.
+            // The rest of the budget is too small for the state at the end, with which the next part begins.
             self.roll_back();
             finished = self.rotate(&flush).and_then(|()| self.finish_last(&flush, &driver));
         }
@@ -186,7 +187,7 @@ impl CaptureStream {
         })
     }
 
-    /// [`finish`](Self::finish) in a part that no other one follows.
+    /// [`finish`](Self::finish) in a part that is the last one.
     fn finish_last(&mut self, flush: &Flush, driver: &impl Fn(Device) -> Driver) -> io::Result<()> {
         self.parts.iter_mut().for_each(|parts| parts.is_last = true);
         self.finish(flush, driver)

@@ -1,8 +1,8 @@
-//! What a stream with a budget keeps of the parts that it deletes: of each its highest moment, and what each stack and each scope
-//! held then and at least.
+//! Summaries of the parts that a stream with a budget deletes. A summary is called an *older time*. It has the part's
+//! highest total, and for each stack and each scope the bytes at that moment and the fewest bytes.
 //!
-//! The stream's thread counts it from the records as it writes them, so recorded threads do nothing for it. A part begins with the
-//! live blocks of the ledger, so no error is carried on to the next one.
+//! The stream's thread computes it from the records as it writes them, so recorded threads do no work for it. A part
+//! begins with the ledger's live blocks, so errors do not carry over to the next part.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,18 +15,18 @@ use memtrace_core::snapshot::{
 
 use crate::record::{Cursor, DeviceCopy};
 
-/// Times that are kept of a device. Those of parts that may still be there are never joined.
+/// The most older times that are kept for a device. Those of parts that may still exist are never joined.
 const MOST_TIMES: usize = 48;
 
-/// Bytes of the budget for one stack and one scope of a time.
+/// An older time keeps at most one stack and one scope for this many bytes of the budget.
 const BYTES_FOR_A_STACK: u64 = 64 << 10;
 const MOST_STACKS: u64 = 256;
 
-/// The older times of all devices, and the one of the part that is written.
+/// The older times of all devices, and the current part's summary so far.
 #[derive(Debug, Default)]
 pub(super) struct OlderTimes {
     most_stacks: usize,
-    /// So many of the newest times may be of parts that are still there.
+    /// The most parts that may still exist, so this many of the newest times are never joined.
     most_parts: usize,
     devices: Vec<TimesOfDevice>,
 }
@@ -44,7 +44,7 @@ impl OlderTimes {
         Self { most_stacks, most_parts, devices: Vec::new() }
     }
 
-    /// Counts records, of which the first has this number. Those that were counted before are left out.
+    /// Counts records. `first` is the number of the first one. Records that were counted before are left out.
     pub(super) fn count(&mut self, device: Device, settings: &Settings, first: u64, records: &[Record]) {
         let at = self.devices.iter().position(|times| times.device == device).unwrap_or_else(|| {
             let now = PartTime { sampling: settings.sampling(device), ..PartTime::default() };
@@ -54,7 +54,7 @@ impl OlderTimes {
         self.devices.iter_mut().skip(at).take(1).for_each(|times| times.now.count(first, records));
     }
 
-    /// The times when the next part begins, of each device at this end of its log.
+    /// The older times when the next part begins, given the end of each device's log.
     pub(super) fn with_this_part<'a>(
         &self,
         ends: impl Iterator<Item = (Device, &'a Cursor, &'a DeviceCopy)>,
@@ -70,7 +70,8 @@ impl OlderTimes {
         Self { devices: ends.map(of_device).collect(), ..*self }
     }
 
-    /// Joins the two neighbours that are shortest together if there are too many times, so that all get about equally long.
+    /// If there are too many times, joins the two neighbours that are shortest together. So all times get about equally
+    /// long.
     fn thinned(&self, mut times: Vec<OlderTime>) -> Vec<OlderTime> {
         let joinable = times.len().saturating_sub(self.most_parts);
         let length = |at: &usize| times.get(at + 1).zip(times.get(*at)).map(|(next, time)| next.to_ns - time.from_ns);
@@ -89,22 +90,22 @@ impl OlderTimes {
     }
 }
 
-/// What happened of a device since the part began.
+/// What happened on a device since the part began.
 #[derive(Debug, Default)]
 struct PartTime {
     sampling: Sampling,
     from_ns: u64,
-    /// The number of the first record, and of the one that comes next.
+    /// The number of the first record, and of the next one.
     first: u64,
     next: u64,
     lacks_records: bool,
-    /// What was live at its begin; unknown, and 0, for the first part.
+    /// The bytes that were live at the part's begin. For the first part this is unknown, and 0.
     at_begin: u64,
-    /// Bytes more than at its begin, and the most of them.
+    /// Bytes live beyond those at the begin: now, and at most.
     more: i64,
     most: i64,
     highest_ns: u64,
-    /// How many moments were higher than all before.
+    /// How often the total reached a new maximum.
     maxima: u64,
     stacks: RowTimes<StackId>,
     scopes: RowTimes<ContextId>,
@@ -118,7 +119,7 @@ struct RowTime {
     now: u64,
     least: u64,
     at_highest: u64,
-    /// The maximum to which `at_highest` belongs; after a later one, it is what the row holds now.
+    /// The number of the maximum to which `at_highest` belongs. At any later maximum, the row held `now`.
     maximum: u64,
 }
 
@@ -144,7 +145,7 @@ impl RowTime {
     }
 }
 
-/// The row, which is new if nothing of it was seen since the part began.
+/// The row, which is created if the part had none for this key.
 fn row_of<K: Eq + Hash>(rows: &mut RowTimes<K>, key: K, maxima: u64) -> &mut RowTime {
     match rows.entry(key) {
         Entry::Occupied(known) => known.into_mut(),
@@ -198,10 +199,10 @@ impl PartTime {
         }
     }
 
-    /// This time, when the next part begins.
+    /// The summary of this part, when the next part begins.
     fn ended(&self, next: &Self, most_stacks: usize) -> OlderTime {
         let lacks_records = self.lacks_records || self.next < next.first;
-        // Whatever was live at the begin, it is known what is at the end.
+        // The bytes at the begin may be unknown, but those at the end are known.
         let at_begin = if lacks_records { self.at_begin } else { next.at_begin.saturating_sub_signed(self.more) };
         let to_ns = next.from_ns.max(self.from_ns);
         let mut time = OlderTime {

@@ -1,8 +1,8 @@
-//! The open file of a streamed capture, guarded against a program that closes foreign descriptors.
+//! The open file of a streamed capture, protected from a program that closes descriptors that are not its own.
 //!
-//! Where memtrace has no descriptor table of its own (`session/apart`), a program may close every descriptor it finds, as
+//! If memtrace has no descriptor table of its own (`session/apart`), a program may close every descriptor it finds, as
 //! daemons do, and then open other files under the same numbers. So each use of the descriptor first checks device and
-//! inode, and opens the file again if the program closed it.
+//! inode. If the program closed the descriptor, memtrace opens the file again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -36,7 +36,7 @@ impl OpenFile {
         self.identity
     }
 
-    /// Appends to a file of this length.
+    /// Appends to the file, which must have this length.
     pub(super) fn append(&mut self, bytes: &[u8], length: u64) -> io::Result<()> {
         self.ensure_ours()?;
         self.ensure_whole(length)?;
@@ -46,7 +46,7 @@ impl OpenFile {
 
     pub(super) fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.ensure_ours()?;
-        // Never extend the file: that would hide that somebody else truncated it.
+        // Never extend the file, because this would hide that somebody else truncated it.
         let is_longer = self.file.metadata()?.len() > length;
         if is_longer { self.file.set_len(length) } else { Ok(()) }
     }
@@ -61,7 +61,7 @@ impl OpenFile {
         }
     }
 
-    /// A capture that lost its beginning cannot be read, so nothing more is appended to one.
+    /// A capture that lost its beginning cannot be read, so nothing more is appended to it.
     fn ensure_whole(&self, length: u64) -> io::Result<()> {
         match self.file.metadata()?.len() < length {
             true => Err(io::Error::other("the file was truncated")),
@@ -93,7 +93,7 @@ impl OpenFile {
     }
 }
 
-/// Deletes the file of this identity; false if it is still there.
+/// Deletes the file with this identity. False if it still exists.
 pub(super) fn remove(path: &Path, identity: FileIdentity) -> bool {
     match system::identity_at(path) {
         Ok(found) if found == identity => fs::remove_file(path).is_ok(),
@@ -102,9 +102,9 @@ pub(super) fn remove(path: &Path, identity: FileIdentity) -> bool {
     }
 }
 
-/// Locks the file as long as this process writes it: until then nobody replaces or removes it.
+/// Locks the file as long as this process writes it, so that nobody replaces or removes it meanwhile.
 fn claim(file: &File) {
-    // Some file systems have no locks; there the end mark has to do.
+    // Some file systems have no locks; there, readers rely on the end mark.
     let _ = file.try_lock();
 }
 
@@ -127,10 +127,11 @@ mod system {
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// Programs rarely use descriptors this high: after closing ours, the next file that they open gets a lower one.
+    /// Programs rarely use descriptors this high. If a program closes memtrace's descriptor, the next file that it
+    /// opens gets a lower number.
     const LOWEST: libc::c_int = 700;
 
-    /// Opens an existing file for writing, but no link, and without waiting if a pipe has its name.
+    /// Opens an existing file for writing. It does not follow a link, and does not wait if a pipe has the file's name.
     pub(super) fn again(path: &Path) -> io::Result<File> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         OpenOptions::new().write(true).custom_flags(flags).open(path)
@@ -140,7 +141,7 @@ mod system {
         file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// The identity of what has this name.
+    /// The identity of the file that has this name.
     pub(super) fn identity_at(path: &Path) -> io::Result<super::FileIdentity> {
         path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
     }

@@ -1,4 +1,5 @@
-//! The files of a stream with a budget: its name, its parts, and which of them go when the budget is used up.
+//! The files of a stream with a budget: the file that names it, its parts, and which of them are deleted when the
+//! budget is used up.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,17 +13,17 @@ use memtrace_core::snapshot::{HostMemory, Mappings, Process, Settings};
 use super::file::StreamFile;
 use super::older::OlderTimes;
 
-/// Parts that are kept: each has an open file.
+/// The most older parts that are kept, because each has an open file.
 const MOST_PARTS: usize = 16;
 
 /// Time between two attempts to begin a part.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
 
-/// What a stream keeps; with neither limit everything, in one file.
+/// What a stream keeps. Without limits it keeps everything, in one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::session) struct StreamLimits {
     pub(in crate::session) bytes: Option<u64>,
-    /// After the end of a part.
+    /// How long a part is kept after its end.
     pub(in crate::session) time: Option<Duration>,
 }
 
@@ -33,7 +34,7 @@ struct OlderPart {
     ended: Instant,
 }
 
-/// What a stream with a budget has beside the part that it writes.
+/// The data of a stream with a budget, apart from the part that is being written.
 #[derive(Debug)]
 pub(super) struct StreamParts {
     /// The file that names the stream, which is kept.
@@ -42,20 +43,21 @@ pub(super) struct StreamParts {
     budget: u64,
     time: Option<Duration>,
     began: Instant,
-    /// Of the part that is written.
+    /// The number of the part that is being written.
     number: u64,
-    /// Bytes of its beginning.
+    /// The size of its beginning in bytes.
     beginning: u64,
-    /// The parts before it, oldest first. Their files stay open: nobody else's file can have the identity of one of them.
+    /// The parts before it, oldest first. Their files stay open, so that no other file can get the identity of one of
+    /// them.
     older: VecDeque<OlderPart>,
     /// The last attempt to write found no room in the budget.
     pub(super) is_full: bool,
-    /// The recording ends: no part follows, and this one may fill the budget.
+    /// The recording ends. No part follows, and this one may fill the budget.
     pub(super) is_last: bool,
     not_before: Option<Instant>,
     pub(super) process: Process,
     pub(super) settings: Settings,
-    /// Of the whole run, for each part.
+    /// Figures of the whole run, which each part gets.
     pub(super) memory: Option<HostMemory>,
     pub(super) mappings: Option<Mappings>,
     pub(super) times: OlderTimes,
@@ -100,8 +102,8 @@ impl StreamParts {
         StreamPart { run: self.run, number: self.number + 1 }
     }
 
-    /// Whether the next part is due: this one has an eighth of the budget, or, where the state at its beginning is larger, twice
-    /// that, and at most half of the budget; or an eighth of the time.
+    /// Whether the next part is due: when this part has lasted an eighth of the time, or takes an eighth of the budget.
+    /// A part with a large beginning may instead take twice the size of its beginning, but at most half of the budget.
     pub(super) fn is_due(&self, length: u64) -> bool {
         let enough = (self.budget / 8).max((2 * self.beginning).min(self.budget / 2));
         let is_old = self.time.is_some_and(|time| self.began.elapsed() >= time / 8);
@@ -112,7 +114,7 @@ impl StreamParts {
         self.not_before = Some(Instant::now() + BETWEEN_ATTEMPTS);
     }
 
-    /// Makes room for more bytes of the part that is written.
+    /// Makes room for more bytes of the part that is being written.
     pub(super) fn make_room(&mut self, length: u64, more: u64) -> io::Result<()> {
         let most = if self.is_last { self.budget } else { self.budget / 2 };
         self.is_full = length + more > most || !self.delete_for(length + more)?;
@@ -127,7 +129,7 @@ impl StreamParts {
         }
         let path = part_path(self.name.path(), self.number + 1);
         let mut file = StreamFile::create(&path).map_err(|error| {
-            // Somebody else's file is in the way: the next attempt takes the next number.
+            // Somebody else's file has this name, so the next attempt takes the next number.
             self.number += u64::from(error.kind() == io::ErrorKind::AlreadyExists);
             io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()))
         })?;
@@ -146,13 +148,14 @@ impl StreamParts {
         self.older.push_back(OlderPart { file: part, ended: Instant::now() });
         let is_old = |part: &OlderPart| self.time.is_some_and(|time| part.ended.elapsed() > time);
         let goes = |older: &VecDeque<OlderPart>| older.len() >= MOST_PARTS || older.front().is_some_and(is_old);
-        // One that cannot be deleted still counts.
+        // A part that cannot be deleted still counts.
         while goes(&self.older) && self.older.front().is_some_and(|part| part.file.remove()) {
             self.older.pop_front();
         }
     }
 
-    /// Deletes the oldest parts until the others fit into the budget with so many bytes; false if nothing is left to delete.
+    /// Deletes the oldest parts until the others and these bytes fit into the budget. False if nothing is left to
+    /// delete.
     fn delete_for(&mut self, bytes: u64) -> io::Result<bool> {
         while self.older_bytes() + bytes > self.budget {
             let Some(oldest) = self.older.pop_front() else { return Ok(false) };
@@ -164,7 +167,7 @@ impl StreamParts {
         Ok(true)
     }
 
-    /// Bytes of all files but the part that is written, with the end mark that is still to come.
+    /// Bytes of all files except the part that is being written, with the end mark that will be written.
     fn older_bytes(&self) -> u64 {
         let end = capture::end_mark().len() as u64;
         self.name.length() + end + self.older.iter().map(|part| part.file.length()).sum::<u64>()
@@ -181,7 +184,7 @@ impl StreamParts {
         self.name.end()
     }
 
-    /// Removes the file that names the stream: it has no part.
+    /// Removes the file that names the stream, because there are no parts.
     pub(super) fn remove(&self) {
         self.name.remove();
     }

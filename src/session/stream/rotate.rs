@@ -1,8 +1,8 @@
 //! Beginning the next part of a stream with a budget.
 //!
-//! A part begins with the state of each device at one position of its log, as a snapshot without its log would have it: the live
-//! blocks, the blocks of the peak, the counters. All of it comes from the ledgers, which know it of the whole run. The older part
-//! gets the records up to that position first. If that fails, they are skipped records.
+//! A part begins with each device's state at one position of its log, as in a snapshot without a log: the live blocks,
+//! the blocks of the peak, the counters. All of it comes from the ledgers, which know the whole run. First the older
+//! part gets the records up to that position. If this fails, these become skipped records.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,7 +20,7 @@ use crate::record::uses::{self, UseCursor};
 use crate::record::{Cursor, LogPart};
 use crate::session::numbers::DenseStacks;
 
-/// What belongs to the older part, in case the next one cannot begin.
+/// The older part's state, in case the next part cannot begin.
 struct OlderPart {
     numbers: DenseStacks,
     devices: Vec<LogPosition>,
@@ -30,7 +30,7 @@ struct OlderPart {
 }
 
 impl CaptureStream {
-    /// Finishes the part that is written, and begins the next one. After an error this one goes on.
+    /// Finishes the part that is being written, and begins the next one. After an error this part continues.
     pub(super) fn rotate(&mut self, flush: &Flush) -> io::Result<()> {
         let used = uses::end();
         let end_of = |device| LogEnd::of(device, Detail::Whole, UseCursor::default()).map(|end| (device, end));
@@ -47,7 +47,7 @@ impl CaptureStream {
         begun
     }
 
-    /// Appends what leads to the ends of the logs; false if that is too much.
+    /// Appends the records up to the ends of the logs. False if there are too many.
     fn finish_part(&mut self, ends: &[(Device, LogEnd)], used: UseCursor, flush: &Flush) -> io::Result<bool> {
         for (device, end) in ends {
             let at = self.place_of(*device);
@@ -124,7 +124,7 @@ impl CaptureStream {
         self.encoder.older(device, &times)
     }
 
-    /// What does not depend on the log: the process, its settings and its loaded objects.
+    /// Encodes what does not depend on the log: the process, its settings and its loaded objects.
     pub(super) fn encode_head(&mut self) -> io::Result<()> {
         self.encoder.out().clear();
         self.threads = 0;

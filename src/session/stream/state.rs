@@ -16,9 +16,9 @@ use crate::session::numbers::DenseStacks;
 use crate::session::process::{host_memory, threads};
 use crate::session::say;
 
-/// A flush that takes longer than this for a device skips the remaining records.
+/// If a flush takes longer than this for a device, it skips the remaining records.
 const MOST_TIME: Duration = Duration::from_millis(200);
-/// The limit of the last flush, after which there is no other one.
+/// The same limit for the last flush.
 const MOST_TIME_AT_END: Duration = Duration::from_millis(400);
 
 /// How far a device's log has been written.
@@ -29,7 +29,7 @@ pub(super) struct LogPosition {
     pub(super) uses: UseCursor,
     /// Records were skipped, so scope statistics no longer follow from the log.
     pub(super) skipped: bool,
-    /// The file has the bytes that the device has.
+    /// The file already has the device's total memory.
     pub(super) has_total: bool,
     pub(super) lost: Lost,
 }
@@ -57,23 +57,23 @@ pub(super) struct Lost {
 
 #[derive(Debug)]
 pub(in crate::session) struct CaptureStream {
-    /// The file, or the part that is written.
+    /// The file, or the part that is being written.
     pub(super) file: StreamFile,
-    /// With a budget.
+    /// Only with a budget.
     pub(super) parts: Option<StreamParts>,
     pub(super) encoder: Encoder<Vec<u8>>,
     pub(super) devices: Vec<LogPosition>,
     pub(super) numbers: DenseStacks,
     pub(super) contexts: usize,
-    /// Names of kernels written.
+    /// How many names of kernels are written.
     pub(super) kernels: usize,
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
     pub(super) mappings: MappingsReader,
-    /// This flush has read the process's memory.
+    /// This flush has already read the process's memory.
     pub(super) memory_read: bool,
     pub(super) committed: Committed,
-    /// The last flush failed, which was reported.
+    /// The last flush failed, and this was reported.
     pub(super) failing: bool,
     pub(super) closed: bool,
 }
@@ -140,14 +140,14 @@ impl CaptureStream {
         self.encoder.mappings(&mappings)
     }
 
-    /// A program that only reads a mapped file records nothing meanwhile.
+    /// Appends mappings if resident memory has grown. A program that only reads a mapped file records nothing else.
     pub(super) fn append_mappings(&mut self, flush: &Flush) -> io::Result<()> {
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
         let has_grown = || host_memory(duration_ns).is_some_and(|memory| self.mappings.has_grown(memory.resident));
         if self.memory_read || !has_grown() { Ok(()) } else { self.commit(flush) }
     }
 
-    /// Writes everything up to the commit at once, so that nothing of it stays if it does not fit.
+    /// Writes everything up to the commit at once. So if it does not fit, no part of it stays in the file.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
         if let Some(parts) = &mut self.parts {
             parts.make_room(self.file.length(), self.encoder.out().len() as u64)?;
@@ -169,7 +169,7 @@ impl CaptureStream {
         };
     }
 
-    /// Returns to the last commit after a failed write: the disk may be full only for a while.
+    /// Returns to the last commit after a failed write, because the disk may be full only for a while.
     pub(super) fn go_back(&mut self, error: &io::Error) {
         self.roll_back();
         if self.parts.as_ref().is_none_or(|parts| !parts.is_full) {
@@ -201,7 +201,7 @@ impl CaptureStream {
     }
 
     pub(super) fn append_threads(&mut self, last: bool) -> io::Result<()> {
-        // Reading the names opens a file for each thread, so do it only when there are new threads.
+        // Reading the names opens a file for each thread, so this is done only if there are new threads.
         let seen = thread::seen().count();
         if last || seen > self.threads {
             self.threads = seen;

@@ -1,4 +1,5 @@
-//! The repository's address stands in Cargo.toml and nowhere else: it is a placeholder until there is one, and is changed in one place.
+//! Checks that the repository's address is only in Cargo.toml. The address is a placeholder for now, and has to be
+//! changed in one place.
 
 use anyhow::{Context, Result, ensure};
 
@@ -17,13 +18,13 @@ pub(super) fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Without the protocol, as it would stand in other forms of it.
+/// The address without the protocol, which is part of all its forms.
 fn address(manifest: &str) -> Option<&str> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("repository = \"https://"))?;
     line.strip_suffix('"')
 }
 
-/// Files that are no text have no prose.
+/// Whether a file contains the address.
 fn names(run: &Run, file: &str, address: &str) -> bool {
     std::fs::read(run.root.join(file)).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(address))
 }

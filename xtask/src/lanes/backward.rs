@@ -1,6 +1,6 @@
-//! Pairings of backward passes in tests/programs/backward, which is built with a copy of candle that says which node its pass
-//! has reached. The copy lies in a folder like cargo's registry and keeps all lines, so that it is attributed like the
-//! published one.
+//! Pairings of backward passes in tests/programs/backward. It is built with a copy of candle that reports each node
+//! that the pass reaches. The copy's folder is like cargo's registry, and the copy keeps all lines, so it is attributed
+//! like the published candle.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::programs::Programs;
 const SOURCE: &str = "tests/programs/backward";
 const CANDLE: &str = "candle-core-0.11.1";
 
-/// What is replaced in which file: the pass tells a function of each node, and operators can be read.
+/// Replacements by file: the pass calls a function for each node, and operators become public.
 const CHANGES: [(&str, &str, &str); 2] = [
     (
         "src/backprop.rs",
@@ -40,7 +40,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     run.shell.write_file(folder.join("Cargo.toml"), manifest)?;
     let manifest = folder.join("Cargo.toml");
     println!("on the CPU:");
-    // Dependencies are those that other lanes build.
+    // The target folder has the dependencies that other lanes built.
     let target = &run.target;
     passes(cmd!(run.shell, "cargo run --quiet --manifest-path {manifest} --target-dir {target}"))?;
     println!("on a simulated GPU:");

@@ -19,8 +19,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 
 const LIMITS: &str = "benches/record/instructions.txt";
 
-/// Compares instructions per alloc+free pair, as callgrind counts them, with their limits. Unlike times, the counts do
-/// not depend on the machine's load.
+/// Compares the instructions for each alloc+free pair, as callgrind counts them, with their limits. Unlike times, these
+/// counts do not depend on the machine's load.
 pub(crate) fn instructions(run: &Run) -> Result<String> {
     if cmd!(run.shell, "valgrind --version").quiet().ignore_stdout().run().is_err() {
         bail!("valgrind is needed; on Debian and Ubuntu: apt-get install valgrind");
@@ -45,7 +45,7 @@ pub(crate) fn instructions(run: &Run) -> Result<String> {
     Ok(rows.join(", "))
 }
 
-/// Lines of memory that a pair writes and another thread's pair wrote just before it, at most.
+/// The most cache lines that a pair writes and that another thread's pair wrote just before it.
 const CONTENDED: f64 = 1.1;
 
 fn shared_lines(bench: &Path) -> Result<String> {
@@ -56,7 +56,7 @@ fn shared_lines(bench: &Path) -> Result<String> {
     Ok(format!("lines that pairs of two threads write: {}", lines(&waiting)))
 }
 
-/// The difference of two runs whose numbers of pairs differ by 20,000, so that start and end cancel out.
+/// The difference between two runs whose numbers of pairs differ by 20,000, so that start and end cancel out.
 fn instructions_per_pair(run: &Run, bench: &Path, case: &str, frames: &str) -> Result<u64> {
     let count = |pairs: &str| -> Result<u64> {
         let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];

@@ -12,7 +12,7 @@ const ADVICE: &str = "debug = \"line-tables-only\"";
 const NAMES_ONLY: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
-    // The names are the same, and the build takes half the time.
+    // The names stay the same, and the build takes half the time.
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
 ];
 
@@ -43,7 +43,7 @@ fn names_only(run: &Run, checks: &mut Checks) -> Result<()> {
     checks.equal("names only: lines of advice", text.lines().filter(|line| line.contains(ADVICE)).count(), 1);
     let program = program(run, "names-only");
     let stripped = run.scratch("builds")?.join("stripped");
-    // What `strip = "symbols"` does.
+    // `strip = "symbols"` does the same.
     cmd!(run.shell, "strip --strip-all {program} -o {stripped}").quiet().run()?;
     let text = said(cmd!(run.shell, "{stripped}"))?;
     checks.says("stripped", &text, "code addresses have no name");
@@ -71,14 +71,14 @@ fn lto_and_abort(run: &Run, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// The report's label of the line that allocates.
+/// The report's label for the line that allocates.
 fn innermost_line(run: &Run) -> Result<String> {
     let source = run.shell.read_file("tests/programs/bare/src/main.rs")?;
     let before = source.lines().position(|line| line.contains("vec![1; bytes]")).context("bare has another line")?;
     Ok(format!("src/main.rs:{} (layers::inner)", before + 1))
 }
 
-/// Builds the program with these environment variables into its own target folder; returns its output.
+/// Builds the program with these environment variables into its own target folder, and returns its output.
 fn build(run: &Run, name: &str, variables: &[(&str, &str)]) -> Result<String> {
     let folder = run.target.join("builds").join(name);
     let build = cmd!(run.shell, "cargo build --quiet --release -p bare --target-dir {folder}");

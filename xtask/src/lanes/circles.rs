@@ -1,5 +1,5 @@
-//! Import cycles between files: there must be none. A file imports another one if it names it by a path that begins
-//! with `crate`, `super` or `self`.
+//! Checks that there are no import cycles between files. A file imports another one if it names it by a path that
+//! begins with `crate`, `super` or `self`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,10 +32,10 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Imported files by file.
+/// For each file, the files that it imports.
 type Imports<'a> = BTreeMap<&'a PathBuf, BTreeSet<&'a PathBuf>>;
 
-/// Modules by path, each with its file and the paths that it names.
+/// Modules by path, each with its file and the paths that the module names.
 #[derive(Default)]
 struct Modules(BTreeMap<Vec<String>, (PathBuf, Vec<Vec<String>>)>);
 
@@ -164,8 +164,8 @@ impl<'a> Visit<'a> for LocalPaths {
     }
 }
 
-/// The imports of files on import cycles, and of files between two cycles. These remain after files that import none of
-/// the rest, or that none of the rest imports, are removed repeatedly.
+/// The imports of files on import cycles, and of files between two cycles. A file is removed if it imports none of the
+/// remaining files, or if none of these imports it. This is repeated until nothing changes.
 fn in_circles(mut imports: Imports<'_>) -> Imports<'_> {
     loop {
         let before = imports.len();

@@ -1,10 +1,10 @@
-//! Tests that pages name in tables: each is in the file that its row links to.
+//! Checks that each test in the tables of some pages is in the file to which its row links.
 
 use anyhow::{Result, ensure};
 
 use crate::lane::Run;
 
-/// Pages, and how many tests each names at least.
+/// Pages, and the least number of tests that each must name.
 const PAGES: [(&str, usize); 2] = [("docs/threat-model.md", 31), ("docs/cuda.md", 25)];
 
 pub(super) fn run(run: &Run) -> Result<()> {

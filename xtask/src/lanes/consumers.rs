@@ -1,5 +1,5 @@
-//! Formats of other tools, opened in these tools: each computes the bytes at the peak and those of the largest line itself, and
-//! both equal the report's. The scripts in xtask/consumers drive the tools.
+//! Opens formats of other tools in these tools. Each tool computes the bytes at the peak and the bytes of the largest
+//! line; both must equal the report's. The scripts in xtask/consumers drive the tools.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 5] = [
     ("parquet", "runs"),
 ];
 
-/// Debian's packages of the consumers: the program that shows whether one is installed, and its name.
+/// Debian's packages of the consumers: a file that shows whether the package is installed, and the package's name.
 const PACKAGES: [(&str, &str); 3] = [
     ("/usr/bin/go", "golang-go"),
     ("/usr/bin/chromium", "chromium"),
@@ -30,7 +30,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let python = if run.is_full() { tables::python(run)? } else { PathBuf::new() };
     let mut lane = ConsumersLane { run, checks: 0, modules: modules(run)?, python, scratch: run.scratch("consumers")? };
     if !run.is_full() {
-        // With the features of the lane `tests`, so that nothing is built again.
+        // With the same features as in the lane `tests`, so that nothing is built again.
         cmd!(run.shell, "cargo test --quiet --workspace --test commands --no-run").run()?;
         lane.opened("everything", &run.root.join("tests/golden/everything.memtrace"))?;
         return Ok(format!("{} figures of the smallest recording", lane.checks));
@@ -54,9 +54,9 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 struct ConsumersLane<'r> {
     run: &'r Run,
     checks: usize,
-    /// The folder `node_modules`; without the consumers in the small form.
+    /// The folder `node_modules`. In the small form it has no consumers.
     modules: PathBuf,
-    /// With DuckDB; empty in the small form.
+    /// A Python with DuckDB; empty in the small form.
     python: PathBuf,
     scratch: PathBuf,
 }
@@ -79,7 +79,7 @@ impl ConsumersLane<'_> {
         Ok(())
     }
 
-    /// The capture of the example server.
+    /// Records the example server and returns the capture.
     fn server(&mut self, name: &str, end: &str, arguments: &[&str]) -> Result<PathBuf> {
         let (recording, said) = server(self.run, &self.scratch, name, end, arguments)?;
         if end == "SIGINT" {
@@ -89,8 +89,8 @@ impl ConsumersLane<'_> {
     }
 }
 
-/// Runs the example server until the signal. Returns its capture, in `scratch`, and what was said; SIGINT also fetches profiles,
-/// with the Go tools.
+/// Runs the example server until the signal. Returns its capture, in `scratch`, and the output. With SIGINT, profiles
+/// are also fetched with the Go tools.
 pub(super) fn server(
     run: &Run,
     scratch: &Path,

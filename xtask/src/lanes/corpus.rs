@@ -1,5 +1,5 @@
-//! Attribution in tests/programs/corpus, where every operator states what it is. A normal release build must be right;
-//! builds whose symbols say less may leave sites unknown but never name a wrong one.
+//! Attribution in tests/programs/corpus, where every operator states what it is. In a normal release build, attribution
+//! must be right. Builds with less symbol information may leave sites unknown but must never name a wrong one.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         let program = other_build(run, &mut checks, name, &named)?;
         without_debug_information(run, &mut checks, name, &program)?;
         shell.remove_path(target(run))?;
-        // No build without debug information: only that tells what LTO inlined into the program's own code.
+        // There is no such build without debug information, because only debug information shows what LTO inlined into
+        // the program's own code.
         other_build(run, &mut checks, "fat LTO", &lto)?;
         shell.remove_path(target(run))?;
         other_candle(run, &mut checks, "0.9.2")?;
@@ -44,7 +45,7 @@ fn target(run: &Run) -> PathBuf {
     run.target.join("corpus")
 }
 
-/// The program prints its result in its last line.
+/// Checks the program's result, which is its last line.
 fn check(run: &Run, checks: &mut Checks, name: &str, program: &Path, arguments: &[&str]) -> Result<()> {
     let output = output(cmd!(run.shell, "{program} {arguments...}"))?;
     let text = both_streams(&output);

@@ -1,4 +1,4 @@
-//! What reading costs: every command on recordings that have much of one thing, and twice as much.
+//! The cost of reading: every command on recordings that have much of one thing, and on recordings twice as large.
 
 mod commands;
 mod cost;
@@ -14,23 +14,24 @@ use self::cost::{cpu_time, instructions};
 use crate::lane::{Run, output, said};
 use crate::programs::Programs;
 
-/// A recording twice as large may take so many times as long: n log n takes 2.1 times, n² four times. What takes longer may take so
-/// many times the instructions.
+/// The most that a command may take for twice the recording, as a multiple. n log n takes 2.1 times, n² four times. If
+/// the time is over this limit, the number of instructions must be within it.
 const MOST: f64 = 2.6;
-/// Recordings double until a command takes this long, so that what grows outweighs what does not,
+/// Recordings double until a command takes this long, so that the growing part of the cost dominates.
 const FLOOR: Duration = Duration::from_millis(200);
-/// from so much of one thing,
+/// The amount in the smallest recording.
 const FIRST: u64 = 4096;
-/// up to so much: a command that takes less then has no cost that matters.
+/// The amount in the largest one. A command that takes less than [`FLOOR`] here has no cost that matters.
 const LAST: u64 = 1 << 18;
-/// Of so many runs the fastest counts, if one alone was too slow.
+/// If one run was too slow, the fastest of this many counts.
 const RUNS: usize = 3;
-/// Shapes that readers refuse; they read all others.
+/// Shapes that readers must refuse. They must read all others.
 const REFUSED: [&str; 5] = ["times.pickle", "negative.pickle", "huge.pickle", "cyclic.pickle", "deep.pickle"];
-/// The shapes of the small form, which looks for crashes only.
+/// The shapes of the small form, which only looks for crashes.
 const SMALL: [&str; 2] = ["chain.memtrace", "nested-scopes.memtrace"];
 
-/// Runs every reading command of `cargo memtrace` on each shape of the example `shapes`, with a stack as small as a thread's.
+/// Runs every reading command of `cargo memtrace` on each shape of the example `shapes`, with a stack that is as small
+/// as a thread's.
 pub(crate) fn run(run: &Run) -> Result<String> {
     let tool = Programs::built_by(cmd!(run.shell, "cargo build --release --package cargo-memtrace"))?;
     let shapes = Programs::built_by(cmd!(run.shell, "cargo build --release --package memtrace-core --example shapes"))?;
@@ -88,7 +89,7 @@ impl ShapeFiles<'_> {
     }
 }
 
-/// What twice as much takes.
+/// The cost of twice the recording.
 struct Ratio {
     number: u64,
     of: Duration,
@@ -96,7 +97,7 @@ struct Ratio {
     ratio: f64,
 }
 
-/// `None` if the command takes less than [`FLOOR`] whatever the recording.
+/// `None` if the command takes less than [`FLOOR`] for every recording.
 fn ratio(tool: &Path, files: &mut ShapeFiles<'_>, command: &[&str]) -> Result<Option<Ratio>> {
     let mut number = FIRST;
     let mut of = cpu_time(tool, command, &files.with(number)?)?;
@@ -111,11 +112,11 @@ fn ratio(tool: &Path, files: &mut ShapeFiles<'_>, command: &[&str]) -> Result<Op
     if first.ratio <= MOST {
         return Ok(Some(first));
     }
-    // Where a limit of an output's size is reached, the cost steps up once: what it measures comes to it.
+    // If an output reaches its size limit, the cost rises by one step, which does not repeat in the next doubling.
     let again = doubled(tool, files, command, 2 * number, first.more)?;
     let mut best = if again.ratio < first.ratio { again } else { first };
     if best.ratio > MOST {
-        // Time grows faster where what is read no longer fits the caches.
+        // Time grows faster when the data no longer fits into the caches.
         let (one, two) = (files.with(best.number)?, files.with(2 * best.number)?);
         let counts = (instructions(tool, command, &one)?, instructions(tool, command, &two)?);
         println!("{:.2} by time, {} and {} instructions", best.ratio, counts.0, counts.1);

@@ -1,5 +1,6 @@
-//! The tests on aarch64, which QEMU's user mode runs on this machine, and what the same programs leave in recordings there and
-//! here. It shows what the code does, not what a processor's memory order does to it: that is loom's.
+//! The tests on aarch64, which QEMU's user mode emulates on this machine, and a comparison of recordings of the same
+//! programs on both. This shows what the code does, but not the effects of a processor's memory order, which loom
+//! checks.
 
 mod both;
 mod instructions;
@@ -14,7 +15,7 @@ use self::machine::Emulated;
 use super::driver;
 use crate::lane::Run;
 
-/// An hour and a half from nothing; the smallest form a minute.
+/// Takes an hour and a half if nothing is built yet. The smallest form takes a minute.
 pub(crate) fn run(run: &Run) -> Result<String> {
     if !run.is_full() {
         return smoke(run);
@@ -27,7 +28,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("{tests}; optimised: {optimised}; recordings: {recordings}; NVIDIA's driver: {driver}; {instructions}"))
 }
 
-/// C programs under the preload library, which is built in a minute.
+/// Runs C programs under the preload library, which is built in a minute.
 fn smoke(run: &Run) -> Result<String> {
     let emulated = match Emulated::prepare(run) {
         Err(_) if cmd!(run.shell, "id -u").read()? != "0" => {
@@ -39,18 +40,18 @@ fn smoke(run: &Run) -> Result<String> {
     super::tests::checked(emulated.cargo(tests), &LEFT_OUT)
 }
 
-/// What depends on the compiler's choice of frames.
+/// Runs the tests that depend on the compiler's choice of frames.
 fn optimised(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     let tests = cmd!(run.shell, "cargo test --release -p candle-memtrace --lib --test checked_stacks");
     super::tests::checked(emulated.cargo(tests), &LEFT_OUT)
 }
 
-/// But those of xtask, which is for this machine.
+/// Runs all tests except those of xtask, which is for this machine.
 fn tests(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     LEFT_OUT.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
     let tests = emulated.cargo(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"));
-    // QEMU keeps what it knows of each page that was ever mapped. The C library maps and unmaps the heaps of other threads than
-    // the first, 64 MiB at a time.
+    // QEMU keeps data on each page that was ever mapped. For other threads than the first, the C library maps and
+    // unmaps heaps of 64 MiB each.
     let tests = tests.env("MALLOC_ARENA_MAX", "1");
     Ok(format!("{}, {} left out", super::tests::checked(tests, &LEFT_OUT)?, LEFT_OUT.len()))
 }

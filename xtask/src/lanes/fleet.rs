@@ -1,5 +1,5 @@
-//! Jobs of ranks in one folder of tables: DuckDB, Spark on two workers, and the report of the recordings say the same of each line.
-//! `xtask/tables` has the script.
+//! Ranks of several jobs in one folder of tables. DuckDB, Spark on two workers, and the recordings' reports must agree
+//! on each line. `xtask/tables` has the script.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use xshell::cmd;
 use super::tables;
 use crate::lane::{Run, said};
 
-/// Jobs by their launcher's id, with their numbers of ranks.
+/// Jobs by their launcher's id, and their numbers of ranks.
 const JOBS: [(&str, u32); 2] = [("eight", 8), ("two", 2)];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -29,8 +29,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("{} answers of DuckDB and Spark on {} jobs", checks().count(), JOBS.len()))
 }
 
-/// Runs the ranks of a job side by side, each with another number of iterations, and adds their tables to the folder; returns the
-/// job's report.
+/// Runs the ranks of a job in parallel, with different numbers of iterations, and adds their tables to the folder.
+/// Returns the job's report.
 fn job(run: &Run, id: &str, ranks: u32) -> Result<PathBuf> {
     let (program, folder) = (run.target.join("debug/cargo-memtrace"), run.scratch("fleet")?);
     let recordings = folder.join(id);
@@ -57,7 +57,7 @@ fn job(run: &Run, id: &str, ranks: u32) -> Result<PathBuf> {
     Ok(report)
 }
 
-/// The tables' Python with Spark, in the cache: 320 MB.
+/// A Python for the tables that also has Spark, in the cache: 320 MB.
 fn python(run: &Run) -> Result<PathBuf> {
     let python = tables::python(run)?;
     let requirements = run.root.join("xtask/tables/requirements-spark.txt");

@@ -6,7 +6,7 @@ use xshell::cmd;
 use super::packages::tool;
 use crate::lane::Run;
 
-/// For each target; MEMTRACE_FUZZ_SECONDS overrides it.
+/// The time for each target; MEMTRACE_FUZZ_SECONDS overrides it.
 const SECONDS: u32 = 120;
 
 pub(crate) fn run(run: &Run) -> Result<String> {

@@ -1,4 +1,4 @@
-//! The lane `launchers`: real launchers start a program of which each rank's memory is known, `xtask/launchers/rank.c`.
+//! The lane `launchers`: real launchers start `xtask/launchers/rank.c`, a program whose memory in each rank is known.
 
 mod slurm;
 
@@ -16,18 +16,18 @@ use crate::programs::Programs;
 /// Debian's packages.
 const PACKAGES: [&str; 6] = ["openmpi-bin", "mpich", "slurm-client", "slurmctld", "slurmd", "python3-torch"];
 const RANKS: usize = 4;
-/// The number of ranks follows.
+/// The arguments of each launcher; the number of ranks follows them.
 const LAUNCHERS: [(&str, &str, &[&str]); 4] = [
     ("Open MPI", "OMPI_COMM_WORLD_RANK", &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"]),
     ("MPICH", "PMI_RANK", &["mpirun.mpich", "-n"]),
     ("srun", "SLURM_PROCID", &["srun", "--overcommit", "--kill-on-bad-exit", "--quiet", "-n"]),
     ("torchrun", "RANK", TORCHRUN),
 ];
-/// Errors only, of each rank: what else PyTorch 1.13 offers for output fails with Python 3.11.
+/// Only errors of each rank are shown. PyTorch 1.13's other options for output fail with Python 3.11.
 const TORCHRUN: &[&str] = &["torchrun", "--no_python", "--redirects", EACH, "--tee", EACH, "--nproc_per_node"];
 const EACH: &str = "0:2,1:2,2:2,3:2";
 
-/// What the checks share.
+/// Data that the checks share.
 struct Trial<'a> {
     run: &'a Run,
     /// The current folder of all programs.
@@ -68,7 +68,7 @@ impl Trial<'_> {
         self.one_fails(name, variable, words)
     }
 
-    /// Starts the ranks below the launcher, each by `cargo memtrace run`, where there were no recordings.
+    /// Starts the ranks with the launcher, each by `cargo memtrace run`, after removing all recordings.
     fn recorded(&self, words: &[&str], arguments: &[&str]) -> Result<Output> {
         self.run.shell.remove_path("target")?;
         self.again(words, arguments)
@@ -83,7 +83,7 @@ impl Trial<'_> {
         self.run.shell.cmd("timeout").arg("120").args(words).arg(RANKS.to_string())
     }
 
-    /// What the report of all recordings says, and its exit code.
+    /// The report of all recordings, and its exit code.
     fn report(&self) -> Result<(String, Option<i32>)> {
         let tool = &self.tool;
         let output = output(cmd!(self.run.shell, "{tool} memtrace report target/memtrace"))?;
@@ -118,7 +118,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// The launcher is recorded, and with it what it starts.
+    /// Records the launcher, and with it all processes that it starts.
     fn with_the_launcher(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
         self.run.shell.remove_path("target")?;
         let (tool, ranks) = (&self.tool, RANKS.to_string());
@@ -130,7 +130,7 @@ impl Trial<'_> {
         self.all_are_right(&name)
     }
 
-    /// The same job, started again at once.
+    /// Starts the same job a second time.
     fn two_jobs(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
         self.recorded(words, &[variable])?;
         self.again(words, &[variable])?;
@@ -140,7 +140,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// The launcher ends the others, as it does without memtrace.
+    /// If one rank fails, the launcher must end the others, as it does without memtrace.
     fn one_fails(&mut self, name: &str, variable: &str, words: &[&str]) -> Result<()> {
         let alone = output(self.launched(words).args(["./rank", variable, "fail"]))?;
         let ended = self.recorded(words, &[variable, "fail"])?;
@@ -148,14 +148,14 @@ impl Trial<'_> {
         self.all_are_right(&format!("{name}, rank 1 aborts"))
     }
 
-    /// The innermost launcher counts.
+    /// If launchers are nested, the innermost one counts.
     fn nested(&mut self) -> Result<()> {
         let words = [&["srun", "--quiet", "-n", "1"], TORCHRUN].concat();
         self.recorded(&words, &["RANK"])?;
         self.all_are_right("torchrun below srun")
     }
 
-    /// Without the command; each file has the host, the process and the rank in its name.
+    /// Runs without the command. Each file has the host, the process and the rank in its name.
     fn named(&mut self) -> Result<()> {
         let (preload, (_, variable, words)) = (self.preload.display(), LAUNCHERS[0]);
         let command = self.launched(words).arg("env").arg(format!("LD_PRELOAD={preload}"));

@@ -6,7 +6,7 @@ use xshell::cmd;
 use super::{address, circles, cited, tutorial};
 use crate::lane::Run;
 
-/// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
+/// Packages outside the workspace, because they need other settings, or dependencies that would slow down every build.
 const OUTSIDE: [&str; 4] = ["benches/peers", "examples/server", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {

@@ -1,5 +1,5 @@
-//! Lock files: each workspace of the repository has one, and it is what its manifests ask for. `--locked` fails otherwise,
-//! and without it cargo changes the file in silence.
+//! Checks that each workspace of the repository has a lock file that fits its manifests. Otherwise `--locked` would
+//! fail, and without it cargo would change the file silently.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn named<'a>(files: &'a [String], name: &str) -> impl Iterator<Item = &'a str> {
     files.iter().map(String::as_str).filter(move |file| Path::new(file).file_name().is_some_and(|found| found == name))
 }
 
-/// The lock file of the workspace that a manifest belongs to.
+/// The lock file of the workspace to which a manifest belongs.
 fn lock_file(run: &Run, manifest: &str) -> Result<String> {
     let locate = cmd!(run.shell, "cargo locate-project --workspace --message-format plain --manifest-path {manifest}");
     let lock = Path::new(&locate.quiet().read()?).with_extension("lock");
@@ -40,7 +40,7 @@ fn lock_file(run: &Run, manifest: &str) -> Result<String> {
 fn judge(shell: &Shell, lock: &str, is_wanted: bool, is_there: bool) -> Result<String> {
     ensure!(is_wanted, "no manifest has this lock file");
     ensure!(is_there, "git does not list it");
-    // As `cargo metadata --locked`, but downloads no package.
+    // Like `cargo metadata --locked`, but downloads no package.
     let manifest = Path::new(lock).with_extension("toml");
     let fresh =
         |place: &[&str]| said(cmd!(shell, "cargo update --workspace --locked {place...} --manifest-path {manifest}"));

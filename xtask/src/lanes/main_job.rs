@@ -36,7 +36,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     checks.end()
 }
 
-/// The output folder of the README's command with these additional arguments. Runs it once per list of arguments.
+/// The output folder of the README's command with these additional arguments. Runs the command once for each list of
+/// arguments.
 pub(crate) fn files(run: &Run, arguments: &[&str]) -> Result<PathBuf> {
     let folder = run.scratch("main-job")?.join(format!("run{}", arguments.join("")));
     if !folder.exists() {

@@ -1,5 +1,5 @@
-//! The registry of all lanes. The lane `listed` fails if a benchmark, fuzz target or test program is in none of them; the
-//! lanes `locks` and `scripts` find what they check in the tree.
+//! The list of all lanes. The lane `listed` fails if a benchmark, fuzz target or test program belongs to none of them.
+//! The lanes `locks` and `scripts` find what they check in the tree.
 
 mod address;
 mod backward;
@@ -365,8 +365,8 @@ pub(crate) const LANES: &[Lane] = &[
     },
 ];
 
-/// The lanes that the quick tier runs in its second process, in this order. They share no scratch folder with others. What
-/// builds for the tests' profile comes last: it would wait for the tests' own build.
+/// The lanes that the quick tier runs in its second process, in this order. They share no scratch folder with others.
+/// The lanes that build for the tests' profile come last, because they would wait for the tests' own build.
 pub(crate) const SECOND: &[&str] = &[
     "simulated",
     "unchanged",

@@ -1,4 +1,5 @@
-//! NVIDIA's Nsight Systems, which needs no GPU for ranges of NVTX, shows the scopes of the examples as often as the report counts them.
+//! Checks that Nsight Systems, NVIDIA's profiler, shows the examples' scopes as often as the report counts them. It
+//! needs no GPU for NVTX ranges.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,14 +13,14 @@ use crate::checks::Checks;
 use crate::lane::{Run, output};
 use crate::programs::Programs;
 
-/// Of Debian 12, with their checksums.
+/// Packages of Debian 12, with their checksums.
 const PACKAGES: [(&str, &str); 2] = [
     ("nsight-systems", "3bfcdf9119a3aab3dadd6aa9faedb5407b71f6afaa678e98b54ab97d87627c2e"),
     ("nsight-systems-target", "420ab94d22cb8e30feaf88f0acb7735500ffd564e5a2027f09e87438ac11615e"),
 ];
 const VERSION: &str = "2022.4.2.1~11.8.0-5~deb12u1";
 
-/// Programs, and what makes them short.
+/// Programs, and arguments that make their runs short.
 const EXAMPLES: [(&str, &[&str]); 2] =
     [("resnet", &["--iterations", "3", "--image", "64"]), ("llama", &["--tokens", "4", "--layers", "2"])];
 
@@ -53,14 +54,14 @@ fn fetch(run: &Run, new: &Path) -> Result<bool> {
             return Ok(false);
         }
     }
-    // Its importer wants the library under a name that only the package for developers has.
+    // Nsight's importer needs the library under a name that only the developers' package has.
     let _in_folder = run.shell.push_dir(new);
     let had = output(cmd!(run.shell, "bash -c 'apt-get download libssh-4 && dpkg-deb --extract libssh-4_*.deb .'"))?;
     let link = new.join("usr/lib/x86_64-linux-gnu/libssh.so");
     Ok(had.status.success() && std::os::unix::fs::symlink("libssh.so.4", link).is_ok())
 }
 
-/// How often each range was, by Nsight's summary.
+/// How often each range occurred, according to Nsight's summary.
 fn ranges(run: &Run, root: &Path, trace: &Path) -> Result<BTreeMap<String, u64>> {
     let host = root.join("usr/lib/nsight-systems/host-linux-x64");
     let libraries = format!("{}:{}", host.display(), root.join("usr/lib/x86_64-linux-gnu").display());

@@ -1,5 +1,5 @@
-//! Trial of the packaged crates: what a user does with them from an empty folder, without this repository and without a
-//! network. Its transcript is docs/tool.md.
+//! Trial of the packaged crates: a user's steps from an empty folder, without this repository and without a network.
+//! docs/tool.md is its transcript.
 
 mod source;
 mod user;
@@ -14,7 +14,7 @@ pub(crate) use self::source::{PUBLISHED, make as packaged_source};
 use self::user::User;
 use crate::lane::Run;
 
-/// A folder for the trial, which stays, with what cargo built there. Default: a temporary one.
+/// The folder for the trial. It is kept, with what cargo built there. Default: a temporary folder.
 const FOLDER: &str = "MEMTRACE_TRIAL_FOLDER";
 /// With this variable, a trial that passed writes docs/tool.md.
 const UPDATE: &str = "MEMTRACE_UPDATE_DOCS";
@@ -37,7 +37,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(result)
 }
 
-/// The user's home folder, without files of an earlier trial; what cargo built stays.
+/// The user's home folder, without files of an earlier trial. What cargo built stays.
 fn home(run: &Run) -> Result<PathBuf> {
     let shell = &run.shell;
     let home = match std::env::var_os(FOLDER) {
@@ -56,7 +56,7 @@ fn home(run: &Run) -> Result<PathBuf> {
         }
     }
     shell.create_dir(&package)?;
-    // Cargo takes a package of the same name and version for the same package.
+    // Cargo treats packages of the same name and version as the same package.
     let host = host(&mut Command::new("rustc"))?;
     let kit = shell.read_dir(cache.join("kit-target")).unwrap_or_default();
     let kit = kit.iter().flat_map(|target| [target.clone(), target.join(&host)]);

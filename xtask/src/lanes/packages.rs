@@ -7,7 +7,7 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// Runs clippy on every feature set, except those with `cuda`: it needs a toolkit, and the lane `simulated` builds it.
+/// Runs clippy on every feature set without `cuda`. That feature needs a toolkit, and the lane `simulated` builds it.
 pub(crate) fn features(run: &Run) -> Result<String> {
     let hack = tool(run, "cargo-hack", "0.6", &[])?;
     let shell = &run.shell;
@@ -16,7 +16,7 @@ pub(crate) fn features(run: &Run) -> Result<String> {
     Ok("every feature set without cuda".to_owned())
 }
 
-/// Advisories need a database from the network, which not every machine reaches.
+/// Checks licences and sources, but no advisories, because not every machine reaches their database.
 pub(crate) fn licences(run: &Run) -> Result<String> {
     let deny = tool(run, "cargo-deny", "0.20", &[])?;
     cmd!(run.shell, "{deny} --workspace --all-features --offline check bans licenses sources").run()?;

@@ -1,4 +1,5 @@
-//! The offline page: its viewer is built again and compared, its unit tests run, and headless Chromium opens pages.
+//! The offline page. The lane builds its viewer again and compares it, runs its unit tests, and opens pages in headless
+//! Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +24,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     said(cmd!(shell, "node {folder}/build.mjs {built}"))?;
     let is_same = std::fs::read(&built)? == std::fs::read(run.root.join(VIEWER))?;
     ensure!(is_same, "{VIEWER} is not what page/src builds; run `npm ci && node build.mjs` in the folder page");
-    // The browser waits more than it computes.
+    // These run at the same time, because the browser mostly waits.
     let types = Background::node(&folder, &["node_modules/typescript/bin/tsc", "--noEmit"])?;
     let tests = Background::node(&folder, &["test.mjs"])?;
     let found = pages(run, &folder)?;
@@ -51,7 +52,7 @@ fn pages(run: &Run, folder: &Path) -> Result<String> {
     Ok(format!("{}; hostile texts", all.join("; ")))
 }
 
-/// A program that runs beside the browser.
+/// A program that runs at the same time as the browser.
 struct Background {
     shown: String,
     child: Child,
@@ -77,7 +78,8 @@ pub(super) fn chromium() -> Option<PathBuf> {
     Some(named.unwrap_or_else(|| "/usr/bin/chromium".into())).filter(|path| path.exists())
 }
 
-/// Recordings of all kinds, each with its name; two are compared. Genuine snapshots of PyTorch are among them if they are at hand.
+/// Recordings of all kinds, each with its name; one entry compares two recordings. Genuine snapshots of PyTorch are
+/// included if they are available.
 fn recordings(run: &Run) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let scratch = run.scratch("page")?;
     let llama = scratch.join("llama.memtrace");
@@ -117,13 +119,13 @@ fn page_of(run: &Run, folder: &Path, name: &str, files: &[PathBuf]) -> Result<St
     checked(run, folder, &page, &report, checks)
 }
 
-/// What the browser finds on a page: its last line.
+/// The browser's findings on a page: the last line of its output.
 fn checked(run: &Run, folder: &Path, page: &Path, report: &Path, options: &[&str]) -> Result<String> {
     let text = said(cmd!(run.shell, "node {folder}/check.mjs {page} {report} {options...}"))?;
     Ok(text.lines().last().context("nothing was checked")?.to_owned())
 }
 
-/// The sources beside the packages of the lock file, which are installed once.
+/// The sources in one folder with the packages of the lock file, which are installed once.
 pub(super) fn folder(run: &Run) -> Result<PathBuf> {
     let (shell, page) = (&run.shell, run.root.join("page"));
     let folder = run.cache()?.join("page");

@@ -1,4 +1,5 @@
-//! Platforms without CUDA's hooks, where the heap is recorded. Nothing runs there: the sources are checked for them.
+//! Platforms without CUDA's hooks, on which the heap is recorded. The sources are only checked for them; nothing runs
+//! there.
 
 use anyhow::Result;
 use xshell::cmd;
@@ -8,7 +9,7 @@ use crate::lane::Run;
 const LIBRARY: &[&str] = &["candle-memtrace", "memtrace-core"];
 const WITH_THE_TOOL: &[&str] = &["candle-memtrace", "memtrace-core", "cargo-memtrace"];
 
-/// The tool starts programs as Unix does.
+/// On Unix platforms the tool is checked, too, because it starts programs as Unix does.
 const PLATFORMS: [(&str, &[&str]); 5] = [
     ("x86_64-unknown-linux-musl", WITH_THE_TOOL),
     ("aarch64-unknown-linux-musl", WITH_THE_TOOL),

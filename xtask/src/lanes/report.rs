@@ -25,7 +25,7 @@ pub(super) struct DeviceReport {
     pub(super) peak_by_function: ReportTable,
     pub(super) peak_by_scope: ReportTable,
     pub(super) peak_by_operator: ReportTable,
-    /// Empty unless an allocator of the program divides up its blocks itself.
+    /// Empty unless the program has an allocator that divides its blocks itself.
     #[serde(default)]
     pub(super) peak_by_allocator: Vec<ReportRow>,
     pub(super) live_by_line: ReportTable,
@@ -38,7 +38,7 @@ pub(super) struct DeviceReport {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PeakReport {
     pub(super) bytes: i64,
-    /// With blocks below the threshold.
+    /// Includes blocks below the threshold.
     pub(super) total_bytes: i64,
 }
 
@@ -80,14 +80,14 @@ pub(super) struct ScopeReport {
     pub(super) total_peak_bytes: Option<i64>,
 }
 
-/// The driver's figures of a device's default pool, and the recorded part of it.
+/// The driver's figures for a device's default pool, and the recorded part of it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PoolReport {
     pub(super) used_bytes: i64,
     pub(super) recorded_bytes: i64,
 }
 
-/// The memory in use by the driver's account, in rows that add up to it.
+/// The memory in use according to the driver, in rows that add up to it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct DriverBalance {
     pub(super) used_bytes: i64,
@@ -100,7 +100,7 @@ impl JsonReport {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// All devices but the CPU.
+    /// All devices except the CPU.
     pub(super) fn gpus(&self) -> impl Iterator<Item = &DeviceReport> {
         self.devices.iter().filter(|device| device.name != "cpu")
     }
@@ -118,7 +118,7 @@ impl DeviceReport {
         self.peak_by_line.rows.iter().chain(&self.live_by_line.rows).chain(&self.temporaries)
     }
 
-    /// The tables whose rows add up to the peak, by what they group.
+    /// The tables whose rows add up to the peak, with what they group by.
     pub(super) fn peak_tables(&self) -> [(&'static str, &ReportTable); 3] {
         [("line", &self.peak_by_line), ("function", &self.peak_by_function), ("scope", &self.peak_by_scope)]
     }
@@ -134,8 +134,8 @@ impl ReportTable {
 pub(super) mod tests {
     use serde_json::{Value, json};
 
-    /// A report of cuda:0 with two blocks of 1,000 and 500 bytes, of which the first is live; 24 bytes of the pool are
-    /// due to rounding.
+    /// A report of cuda:0 with two blocks of 1,000 and 500 bytes, of which the first is live. Rounding accounts for 24
+    /// bytes of the pool.
     pub(crate) fn sample() -> Value {
         let line = |bytes| json!({ "label": "src/main.rs:7 (main)", "bytes": bytes, "count": 1 });
         let peak = json!({ "rows": [line(1000), line(500)] });

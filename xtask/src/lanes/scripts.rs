@@ -1,4 +1,4 @@
-//! Scripts: each prints its help, and at full size each runs in its smallest form.
+//! Checks that each script prints its help and, at full size, that its smallest form runs.
 
 use anyhow::{Context, Result};
 use xshell::cmd;
@@ -7,7 +7,7 @@ use crate::checks::{Checks, last_lines};
 use crate::lane::{Run, said};
 use crate::tree;
 
-/// The smallest form of each script that has no `--test`: its arguments. `OUT` is a new folder.
+/// Arguments of the smallest form of each script without `--test`. `OUT` is a new folder.
 const SMALLEST: [(&str, &[&str]); 3] = [
     // Downloads 105 MB into the cache, once.
     ("scripts/cuda-toolkit", &[]),
@@ -27,7 +27,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     checks.end()
 }
 
-/// What lies in `scripts/` itself: its folders hold parts of scripts.
+/// The files in `scripts/` itself; its folders contain parts of scripts.
 fn scripts(files: &[String]) -> Vec<String> {
     let is_script = |file: &&String| file.strip_prefix("scripts/").is_some_and(|name| !name.contains('/'));
     files.iter().filter(is_script).cloned().collect()

@@ -1,4 +1,4 @@
-//! Lines of memory that two threads write which take turns to allocate, as valgrind sees each store.
+//! Cache lines that two threads write when they allocate in turns. valgrind reports each store.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
@@ -7,21 +7,21 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// See benches/record/alternate.rs.
+/// Stores to these addresses mark the beginning and the end of a turn; see benches/record/alternate.rs.
 const MARKS: u64 = 0x6000_0000_0000;
 const END: u64 = MARKS + 0x800;
 
 const LINE: u64 = 64;
-/// Lines that a free and an allocation write, means over all such pairs.
+/// The mean number of lines that a free and an allocation write, over all such pairs.
 pub(super) struct SharedLines {
-    /// That the other thread wrote in its turn before.
+    /// Lines that the other thread wrote in the turn before.
     pub(super) contended: f64,
-    /// That the other thread writes, too, at any time.
+    /// Lines that the other thread writes at any time.
     pub(super) shared: f64,
 }
 
 impl SharedLines {
-    /// Runs the benchmark, either with a queue for threads that meet or without.
+    /// Runs the benchmark, with or without a queue for threads that meet.
     pub(super) fn count(bench: &Path, meet: bool) -> Result<Self> {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--tool=lackey", "--trace-mem=yes", "--fair-sched=yes"]).arg(bench).arg("--alternate");
@@ -85,7 +85,7 @@ mod tests {
                 lines.iter().map(|line| format!("I 12,3\n L 40,8\n M {:x},4\n", line * LINE)).collect();
             format!("{mark}{stores} S {END:x},8\n S 4000,8\n")
         };
-        // Both write line 7 in each turn, line 9 in the first and the last one, and one of their own.
+        // Both write line 7 in each turn, line 9 in the first and the last turn, and one line of their own.
         let trace = turn(0, &[7, 9, 1]) + &turn(1, &[7, 2]) + &turn(0, &[7, 1]) + &turn(1, &[7, 9, 2]);
         let lines = SharedLines::of(&turns(trace.as_bytes()).unwrap());
         assert_eq!((lines.contended, lines.shared), (3. / 4., 6. / 4.));

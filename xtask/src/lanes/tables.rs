@@ -1,5 +1,5 @@
-//! Tables of many runs: DuckDB runs the queries of docs/queries.md, Polars reads the same files, and both say what the reports
-//! say. `xtask/tables` has the script.
+//! Tables of many runs. DuckDB runs the queries of docs/queries.md, Polars reads the same files, and both must agree
+//! with the reports. `xtask/tables` has the script.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("{checks} answers of DuckDB and Polars on {runs} runs"))
 }
 
-/// Adds a recording to the runs; returns its report, which is named as the run.
+/// Adds a recording to the runs. Returns its report, which has the run's name.
 fn exported(run: &Run, folder: &Path, recording: &Path, commit: &str) -> Result<PathBuf> {
     let program = run.target.join("debug/cargo-memtrace");
     let runs = folder.join("runs");

@@ -15,7 +15,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("`{shown}` passes"))
 }
 
-/// Tests of what another unwinder changes.
+/// Tests of behaviour that another unwinder changes.
 const NOT_CHECKED: [(&str, &str); 7] = [
     ("a_recorded_block_takes_little_of_the_programs_stack", "libgcc's unwinder takes more"),
     ("a_free_with_a_stack_takes_little_of_the_programs_own", "libgcc's unwinder takes more"),
@@ -26,20 +26,20 @@ const NOT_CHECKED: [(&str, &str); 7] = [
     ("addresses_that_went_while_nothing_was_recorded_are_forgotten", "what libgcc's unwinder maps takes the address"),
 ];
 
-/// Has libgcc take every stack of the tests as well.
+/// Runs the tests with libgcc's unwinder taking every stack as well.
 pub(crate) fn stacks(run: &Run) -> Result<String> {
     NOT_CHECKED.iter().for_each(|(name, why)| println!("left out: {name}: {why}"));
     checked(cmd!(run.shell, "cargo test --workspace --exclude xtask --no-fail-fast"), &[])
 }
 
-/// How many tests passed, of how many programs, in none of which a stack differs from libgcc's.
+/// The number of tests that passed, and of their programs. No stack in them may differ from libgcc's.
 pub(super) fn checked(tests: Cmd<'_>, left_out: &[(&str, &str)]) -> Result<String> {
     let left_out = left_out.iter().chain(&NOT_CHECKED).flat_map(|(name, _)| ["--skip", name]);
     let tests = tests.env("MEMTRACE_CHECK_STACKS", "abort").arg("--").args(left_out);
     let mut tests = Command::from(tests).stdout(Stdio::piped()).spawn()?;
     let (mut passed, mut programs) = (0, 0);
     let mut said = Vec::new();
-    // Said at once: they may take an hour.
+    // The lines are printed at once, because the tests may take an hour.
     for line in BufReader::new(tests.stdout.take().context("a pipe")?).lines() {
         let line = line?;
         if let Some(counts) = line.strip_prefix("test result: ok. ") {
@@ -64,7 +64,7 @@ pub(crate) fn loom(run: &Run) -> Result<String> {
     Ok("every interleaving".to_owned())
 }
 
-/// `diff` on twenty pairs of equal runs of a program, and on ten planted regressions.
+/// Runs `diff` on twenty pairs of equal runs of a program, and on ten planted regressions.
 pub(crate) fn differences(run: &Run) -> Result<String> {
     let test = cmd!(run.shell, "cargo test --quiet -p training --test differences -- --nocapture");
     let text = crate::lane::said(test.env("MEMTRACE_TEST_DIFFERENCES", "full"))?;
@@ -73,7 +73,7 @@ pub(crate) fn differences(run: &Run) -> Result<String> {
     Ok(rows.first().copied().unwrap_or("no pairs").to_owned())
 }
 
-/// Programs with a planted fault: how often each is found, undecided and passes.
+/// Runs programs with a planted fault, and counts how often each fault is found, undecided and passed.
 pub(crate) fn verdicts(run: &Run) -> Result<String> {
     let test = cmd!(run.shell, "cargo test --quiet --test verdicts planted -- --nocapture --test-threads=1");
     let text = crate::lane::said(test.env("MEMTRACE_TEST_RUNS", "200"))?;
@@ -90,7 +90,7 @@ pub(crate) fn stress(run: &Run) -> Result<String> {
         "cargo test --quiet -p candle-memtrace -p memtrace-cusim --lib --test recording --test hostile --test model"
     );
     random.env("MEMTRACE_CASES", "60").run()?;
-    // Tests that are longer, whatever the number.
+    // Tests that run longer, whatever the number of cases.
     let longer = ["certain", "again_at_once", "never_larger", "fails_anywhere"];
     let tests = cmd!(shell, "cargo test --quiet --workspace --lib --test cuda --test followed -- {longer...}");
     tests.env("MEMTRACE_CASES", "1").run()?;

@@ -1,4 +1,4 @@
-//! The screens of docs/tutorial.md: each is a part of what the same command printed in docs/tool.md.
+//! Checks the screens of docs/tutorial.md: each must be a part of the output of the same command in docs/tool.md.
 
 use anyhow::{Context, Result, ensure};
 
@@ -20,13 +20,13 @@ pub(super) fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The lines of each block of a terminal.
+/// The lines of each block with a terminal.
 fn screens(page: &str) -> Vec<Vec<&str>> {
     let blocks = page.split("```console\n").skip(1).filter_map(|after| after.split("```").next());
     blocks.map(|block| block.lines().collect()).collect()
 }
 
-/// Are the lines those of the whole screen, in order, with `…` for any that are left out?
+/// Whether the lines are those of the whole screen, in order. `…` stands for any lines that are left out.
 fn is_part(screen: &[&str], whole: &[&str]) -> bool {
     match screen {
         [] => whole.is_empty(),

@@ -1,4 +1,4 @@
-//! PyTorch's own viewers on the main job's snapshot. They are not in this repository: the variable
+//! PyTorch's own viewers on the main job's snapshot. They are not in this repository. The variable
 //! MEMTRACE_SNAPSHOT_CHECK names a program that runs them, `PROGRAM [--quick] SNAPSHOT.pickle OUTDIR`.
 
 use std::path::PathBuf;

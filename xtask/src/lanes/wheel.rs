@@ -1,4 +1,5 @@
-//! Python's wheel: built, and used as a user of PyTorch does, in a new environment, from an empty folder, without cargo.
+//! Python's wheel. The lane builds it and uses it as a PyTorch user does: in a new environment, from an empty folder,
+//! without cargo.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,8 @@ use crate::cached::python_environment;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams, genuine_snapshots, said};
 
-/// Commands about a snapshot with their exit codes, and what they say whichever it is. `fit` cannot know what PyTorch's libraries take.
+/// Commands on a snapshot, their exit codes, and a text that each must print for any snapshot. `fit` cannot know what
+/// PyTorch's libraries take.
 const COMMANDS: [(&str, i32, &str); 5] = [
     ("report SNAPSHOT", 0, "Peak "),
     ("view SNAPSHOT --no-open -o page.html", 0, "wrote page"),
@@ -20,7 +22,7 @@ const COMMANDS: [(&str, i32, &str); 5] = [
     ("fit --gpus A10G --recording SNAPSHOT", 3, "undecided: the recording does not say what is needed"),
 ];
 
-/// In Python: the helper's page is the tool's, and its frame has the page whole.
+/// Python code that checks that the helper's page is complete, and that its frame contains the whole page.
 const HELPER: &str = "\
 import base64, sys, tensor_memtrace as tm
 html = tm.page(sys.argv[1])
@@ -69,7 +71,7 @@ pub(crate) fn make(run: &Run, out: &Path) -> Result<PathBuf> {
     Ok(wheel.clone())
 }
 
-/// A generated snapshot, and genuine ones where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them.
+/// A generated snapshot, and the genuine ones in the folder that MEMTRACE_PYTORCH_SNAPSHOTS names.
 fn snapshots(user: &mut User, root: &Path) -> Result<Vec<String>> {
     let capture = root.join("tests/golden/everything.memtrace").display().to_string();
     user.runs(&format!("export {capture} --to pytorch -o generated.pickle"), 0, "wrote generated.pickle")?;
@@ -102,7 +104,7 @@ impl User {
         command
     }
 
-    /// Runs a command of memtrace, which must end with this code and print this part. Returns what it prints.
+    /// Runs a command of memtrace, which must end with this code and print this text. Returns its output.
     fn runs(&mut self, arguments: &str, code: i32, part: &str) -> Result<String> {
         let output = self.command("memtrace").args(arguments.split(' ')).output().context("memtrace does not start")?;
         let (name, text) = (format!("memtrace {arguments}"), both_streams(&output));
@@ -119,7 +121,7 @@ impl User {
         Ok(())
     }
 
-    /// JupyterLab in a browser shows the pages, whole.
+    /// Checks that JupyterLab in a browser shows the whole pages.
     fn notebook(&mut self, run: &Run, snapshots: &[String]) -> Result<()> {
         let Some(chromium) = page::chromium() else {
             println!("notebooks NOT RUN: there is no /usr/bin/chromium");

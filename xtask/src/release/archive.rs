@@ -1,4 +1,4 @@
-//! The archive: the tool with the preload library and the simulated driver, so that neither Rust nor a compiler is needed.
+//! The archive: the tool with the preload library and the simulated driver. A user needs neither Rust nor a compiler.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::files::ReleaseFolder;
 use super::licences;
 use crate::lane::Run;
 
-/// Parts of the kit in it.
+/// Parts of the kit in the archive.
 const PARTS: [&KitPart; 2] = [&PRELOAD_LIBRARY, &SIMULATED_DRIVER];
 
 pub(super) fn make(run: &Run, release: &ReleaseFolder, wheel: &Path) -> Result<()> {
@@ -24,14 +24,14 @@ pub(super) fn make(run: &Run, release: &ReleaseFolder, wheel: &Path) -> Result<(
     }
     shell.write_file(content.join("THIRD-PARTY.txt"), licences::linked(run)?)?;
     let archive = release.archive();
-    // Sorted and without times and owners: of the same files it is the same archive.
+    // Sorted, and without times and owners, so that the same files give the same archive.
     let same = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
     cmd!(shell, "tar --create --gzip {same...} --file {archive} --directory {scratch} {name}").run()?;
     Ok(())
 }
 
-/// The program of the wheel, which knows the oldest glibc that it runs with. Its file is called `cargo-memtrace`, as cargo and
-/// `cargo binstall` look for it; a link is called `memtrace`.
+/// The program from the wheel, which states the oldest glibc that it runs with. Its file is called `cargo-memtrace`,
+/// because cargo and `cargo binstall` look for this name. A link is called `memtrace`.
 fn tool(run: &Run, wheel: &Path, content: &Path) -> Result<()> {
     let shell = &run.shell;
     let (programs, unpacked) = (shell.create_dir(content.join("bin"))?, run.scratch("wheels-files")?);
@@ -40,12 +40,12 @@ fn tool(run: &Run, wheel: &Path, content: &Path) -> Result<()> {
     let found = found.find(|path| path.exists()).context("the wheel has no program")?;
     let program = programs.join("cargo-memtrace");
     shell.copy_file(found, &program)?;
-    // Of a file in a wheel the archive's form keeps no mode.
+    // The wheel's format does not keep a file's mode.
     cmd!(shell, "chmod 755 {program}").quiet().run()?;
     Ok(std::os::unix::fs::symlink("cargo-memtrace", programs.join("memtrace"))?)
 }
 
-/// The parts as the tool looks for them, and the version that it compares.
+/// Adds the kit's parts where the tool looks for them, and the version that the tool compares.
 fn kit(run: &Run, folder: &Path, version: &str) -> Result<()> {
     let (shell, sources) = (&run.shell, Kit::of(&run.root).map_err(Error::msg)?);
     shell.create_dir(folder)?;
@@ -54,7 +54,7 @@ fn kit(run: &Run, folder: &Path, version: &str) -> Result<()> {
         let (built, here) = (sources.folder(part).map_err(Error::msg)?, folder.join(part.folder_name()));
         cmd!(shell, "cp --recursive --no-dereference {built} {here}").quiet().run()?;
     }
-    // It is built with line tables, which are most of it.
+    // The library is built with line tables, which are most of its size.
     let library = folder.join(PRELOAD_LIBRARY.folder_name()).join(PRELOAD_LIBRARY.file_name());
     cmd!(shell, "strip --strip-unneeded {library}").quiet().run()?;
     Ok(())

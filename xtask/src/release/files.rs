@@ -7,7 +7,7 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// The only kind of machine that archives are made for yet.
+/// The only kind of machine for which archives are made so far.
 pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 pub(super) struct ReleaseFolder {
@@ -16,7 +16,7 @@ pub(super) struct ReleaseFolder {
 }
 
 impl ReleaseFolder {
-    /// Empty.
+    /// Creates the empty folder.
     pub(super) fn new(run: &Run, version: &str) -> Result<Self> {
         let folder = run.target.join("release-files");
         run.shell.remove_path(&folder)?;
@@ -27,7 +27,7 @@ impl ReleaseFolder {
         &self.folder
     }
 
-    /// The archive's name without its ending: its only folder.
+    /// The archive's name without its extension, which is also the name of its only folder.
     pub(super) fn archive_name(&self) -> String {
         format!("memtrace-{}-{TARGET}", self.version)
     }
@@ -36,7 +36,7 @@ impl ReleaseFolder {
         self.folder.join(self.archive_name() + ".tar.gz")
     }
 
-    /// Names of the files in it, sorted.
+    /// The names of the folder's files, sorted.
     fn names(&self) -> Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.folder)?.collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<String> = entries.iter().map(|it| it.file_name().to_string_lossy().into_owned()).collect();
@@ -44,7 +44,7 @@ impl ReleaseFolder {
         Ok(names)
     }
 
-    /// As `sha256sum --check SHA256SUMS` reads them.
+    /// Writes the file that `sha256sum --check SHA256SUMS` reads.
     pub(super) fn write_checksums(&self, run: &Run) -> Result<()> {
         let names = self.names()?;
         let _folder = run.shell.push_dir(&self.folder);

@@ -1,4 +1,4 @@
-//! Licences of the packages that are linked into the archive's files, with their texts as the packages have them.
+//! Licences of the packages that are linked into the archive's files, with the texts from the packages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::files::TARGET;
 use super::versions::{Metadata, Package};
 use crate::lane::Run;
 
-/// What the archive has a program or a library of.
+/// The packages whose programs or libraries are in the archive.
 const LINKED: [&str; 4] = ["cargo-memtrace", "memtrace-preload", "memtrace-cusim", "memtrace-cusim-libraries"];
 
 /// Beginnings of the names of files with a licence or a notice.
@@ -37,7 +37,7 @@ pub(super) fn linked(run: &Run) -> Result<String> {
     Ok(text)
 }
 
-/// Names and versions of what is linked in, without what only builds it or tests it.
+/// Names and versions of the linked packages, without packages that are only for building or tests.
 fn names(run: &Run) -> Result<BTreeSet<String>> {
     let of = LINKED.iter().flat_map(|package| ["--package", package]);
     let tree =
@@ -57,7 +57,7 @@ fn is_foreign(run: &Run, package: &Package) -> bool {
     !Path::new(&package.manifest_path).starts_with(&run.root)
 }
 
-/// The files of a package that begin so, in the order of their names.
+/// The files of a package whose names begin with one of these, sorted by name.
 fn texts(package: &Package) -> Result<String> {
     let folder = Path::new(&package.manifest_path).parent().context("a manifest lies in a folder")?;
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! The archive as a user has it: unpacked into an empty folder, on a machine whose PATH has neither cargo nor rustc.
+//! The archive from a user's view: unpacked into an empty folder, on a machine whose PATH has neither cargo nor rustc.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::files::ReleaseFolder;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams};
 
-/// Allocates 64 MiB, and uses it.
+/// A program that allocates 64 MiB and uses it.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ int main(void) {
 }
 ";
 
-/// Takes 32 MiB of the first GPU.
+/// A program that takes 32 MiB of the first GPU.
 const GPU_PROGRAM: &str = "\
 #include <dlfcn.h>
 #define CALL(name, types, ...) ((int (*) types)dlsym(cuda, name)) (__VA_ARGS__)
@@ -82,7 +82,7 @@ impl User<'_> {
         Ok(())
     }
 
-    /// Runs a command, which must end with this code and print these parts. Says how long it took.
+    /// Runs a command, which must end with this code and print all these texts. Says how long it took.
     fn runs(&mut self, command: &str, code: i32, expected: &[&str]) -> Result<()> {
         let begun = Instant::now();
         let output = self.command(command).output().with_context(|| format!("cannot run {command}"))?;
@@ -101,7 +101,7 @@ impl User<'_> {
     }
 }
 
-/// Without a cache that another test filled.
+/// A home without a cache that another test has filled.
 fn home(folder: &Path) -> PathBuf {
     folder.join("home")
 }

@@ -1,4 +1,4 @@
-//! One version in all packages, what they ask of each other, and the changelog.
+//! Checks that all packages have one version and require it of each other, and that the changelog has it.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Package {
     pub(super) license: Option<String>,
     pub(super) manifest_path: String,
     pub(super) repository: Option<String>,
-    /// `None`: to any registry. An empty list: to none.
+    /// `None` permits any registry, an empty list none.
     publish: Option<Vec<String>>,
     dependencies: Vec<Dependency>,
 }
@@ -35,7 +35,7 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// Checks them, and returns the version.
+/// Checks the versions, and returns the version.
 pub(super) fn check(run: &Run, checks: &mut Checks) -> Result<String> {
     let packages = published(run)?;
     let changelog = run.shell.read_file(run.root.join("CHANGELOG.md"))?;
@@ -56,7 +56,8 @@ fn published(run: &Run) -> Result<Vec<Package>> {
     Ok(packages.into_iter().filter(|package| package.publish.is_none()).collect())
 }
 
-/// The names of these packages, each behind those that it depends on: the order in which they can be published.
+/// The names of these packages, in the order in which they can be published: each after the packages on which it
+/// depends.
 pub(super) fn in_order(run: &Run) -> Result<Vec<String>> {
     sorted(&published(run)?)
 }
@@ -74,7 +75,7 @@ fn sorted(packages: &[Package]) -> Result<Vec<String>> {
     Ok(order)
 }
 
-/// Dependencies in this repository. Those for tests are not published.
+/// Dependencies in this repository. Dependencies for tests are left out, because they are not published.
 fn own(package: &Package) -> Vec<&str> {
     let of_users = package.dependencies.iter().filter(|it| it.path.is_some() && it.kind.as_deref() != Some("dev"));
     of_users.map(|dependency| &*dependency.name).collect()

@@ -9,7 +9,7 @@ use memtrace_core::export::file;
 use crate::failure::CommandFailure;
 use crate::input::target_dir;
 
-/// Bytes of a file of baselines: more than any has.
+/// The largest accepted file of baselines, in bytes.
 const LARGEST: u64 = 64 << 20;
 
 /// The changes of one baseline file.
@@ -20,7 +20,7 @@ pub(super) struct PendingFile {
 }
 
 impl PendingFile {
-    /// Relative to the working directory, if it is below it.
+    /// The path of the baseline file, relative to the working directory if it is below it.
     pub(super) fn shown(&self) -> String {
         shown(&self.baselines)
     }
@@ -42,8 +42,8 @@ impl PendingFile {
     }
 }
 
-/// All changes of these files and folders, or all that there are. Those that the baselines have by now, and those of
-/// folders that are gone, are forgotten.
+/// The changes of these files and folders, or all changes. Removes those that the baselines already have, and those
+/// whose folders no longer exist.
 pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PendingFile>, CommandFailure> {
     let target = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir());
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ fn without_known(mut file: PendingFile) -> Result<Option<PendingFile>, CommandFa
     Ok((!file.entries.entries().is_empty()).then_some(file))
 }
 
-/// Is this one of the files, or in one of the folders? Without any, every file is meant.
+/// Whether this is one of the files, or in one of the folders. Without any of these, every file counts.
 pub(super) fn is_meant(baselines: &Path, paths: &[PathBuf]) -> bool {
     let has = |path: &PathBuf| path.canonicalize().is_ok_and(|path| baselines.starts_with(path));
     paths.is_empty() || paths.iter().any(has)
@@ -88,7 +88,7 @@ pub(super) fn is_meant(baselines: &Path, paths: &[PathBuf]) -> bool {
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
         match entry.path() {
-            // Links may lead in a circle.
+            // Symbolic links are not followed, because they may form a circle.
             path if entry.file_type().is_ok_and(|kind| kind.is_dir()) => walk(&path, found),
             path if path.to_string_lossy().ends_with(".peaks.txt") => found.push(path),
             _ => {}

@@ -1,4 +1,4 @@
-//! `baselines prune`: removes what a whole, successful test run did not use and no source file names.
+//! `baselines prune`: removes baselines that a complete, successful test run did not use and that no source file names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }
 
-/// Runs the tests. A run that fails may have used less than all, and a test that cannot add to the list removes it.
+/// Runs the tests. A failed run may not have used every baseline. A test that cannot add to the list removes the list.
 fn tested(list: &Path, args: &[OsString]) -> Result<Used, CommandFailure> {
     let cannot = |what: &str, error: &io::Error| {
         CommandFailure::usage(format!("nothing is removed: cannot {what} {}: {error}", list.display()))
@@ -62,7 +62,7 @@ fn tested(list: &Path, args: &[OsString]) -> Result<Used, CommandFailure> {
     Ok(parsed(&std::fs::read_to_string(list).map_err(|error| cannot("read", &error))?))
 }
 
-/// Lines of `FILE\tDEVICE\tNAME`.
+/// Parses lines of the form `FILE\tDEVICE\tNAME`.
 fn parsed(list: &str) -> Used {
     let mut used = Used::new();
     for line in list.lines() {
@@ -73,7 +73,7 @@ fn parsed(list: &str) -> Used {
     used
 }
 
-/// The entries of devices that were measured, but not used, and that the source file does not name.
+/// The entries of measured devices that no test used and that the source file does not name.
 fn unused<'a>(file: &Path, used: &Used, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
     // `tests/model.rs` for `tests/model.peaks.txt`.
     let source = file.with_extension("").with_extension("rs");

@@ -1,4 +1,4 @@
-//! The limits, judged for one recording.
+//! Judges the limits for one recording.
 
 use memtrace_core::analysis::runs::{LeakVerdict, ScopeLeak, left_by_scopes};
 use memtrace_core::units::{grouped, round};
@@ -20,7 +20,7 @@ pub(super) fn under(device: Device, peak: u64, limit: u64, name: &str) -> CheckO
     CheckOutcome { verdict, what, bytes: peak }
 }
 
-/// `--no-leak`: what scopes leak on the selected device, or on any.
+/// `--no-leak`: which scopes leak on the selected device, or on any device.
 pub(super) fn no_leak(recording: &Recording<'_>, selected: Option<Device>) -> Vec<CheckOutcome> {
     let is_asked =
         |device: &&DeviceView<'_>| selected.map_or(device.peak.total() > 0, |selected| selected == device.device);

@@ -1,18 +1,18 @@
-//! Whether a limit holds, and the exit code of several.
+//! Whether a limit is met, and the exit code for several limits.
 
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// One limit and whether it holds.
+/// One limit, and whether it is met.
 #[derive(Clone)]
 pub(super) struct CheckOutcome {
     pub(super) verdict: CheckVerdict,
     pub(super) what: String,
-    /// The peak, or what leaks: of several ranks the one with the most is the worst.
+    /// The peak, or the leaked bytes. Among ranks, the one with the most bytes is the worst.
     pub(super) bytes: u64,
 }
 
-/// In the order in which several become one: what fails is more than what is undecided.
+/// Ordered so that the largest verdict of several is the verdict of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CheckVerdict {
     Holds,
@@ -30,13 +30,13 @@ impl CheckVerdict {
     }
 }
 
-/// A line for each limit that holds.
+/// A line for each limit that is met.
 pub(super) fn held(outcomes: &[CheckOutcome]) -> Vec<String> {
     let holds = outcomes.iter().filter(|outcome| outcome.verdict == CheckVerdict::Holds);
     holds.map(|outcome| format!("ok: {}", outcome.what)).collect()
 }
 
-/// The exit code, with what does not hold.
+/// The exit code, with the limits that are not met.
 pub(super) fn verdict(outcomes: Vec<CheckOutcome>) -> Result<(), CommandFailure> {
     let (mut failed, mut undecided) = (Vec::new(), Vec::new());
     for CheckOutcome { verdict, what, .. } in outcomes {

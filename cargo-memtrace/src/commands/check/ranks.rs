@@ -1,4 +1,4 @@
-//! `check` of several files: each rank must hold each limit. One recording is in memory at a time.
+//! `check` of several files: each rank must meet each limit. One recording is in memory at a time.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::failure::CommandFailure;
 use crate::ranks::JobChoice;
 use crate::{called, output, ranks};
 
-/// One limit over the ranks, with the outcome of each.
+/// One limit for all ranks, with the outcome of each.
 struct RanksCheck<'a> {
     of: Vec<(&'a RankSummary, CheckOutcome)>,
 }
@@ -48,7 +48,7 @@ fn peak(rank: &RankSummary, limit: u64) -> Option<CheckOutcome> {
     rank.peak.as_ref().map(|peak| limits::peak(peak.device, peak.bytes, limit))
 }
 
-/// The outcomes of a rank's devices as one: the worst of them, or all that hold.
+/// Combines the outcomes of a rank's devices: the worst one, or all of them if all are met.
 fn of_devices(mut outcomes: Vec<CheckOutcome>) -> Option<CheckOutcome> {
     outcomes.sort_by_key(|outcome| Reverse((outcome.verdict, outcome.bytes)));
     let first = outcomes.first()?.verdict;
@@ -72,12 +72,12 @@ impl<'a> RanksCheck<'a> {
         self.of.iter().map(|(_, outcome)| outcome.verdict).max()
     }
 
-    /// The rank that holds the limit least; the first of equal ones.
+    /// The rank with the worst outcome; the first of equal ones.
     fn worst(&self) -> Option<&(&RankSummary, CheckOutcome)> {
         self.of.iter().rev().max_by_key(|(_, outcome)| (outcome.verdict, outcome.bytes))
     }
 
-    /// A line for the ranks that break it and one for those that do not tell, or one for all of them.
+    /// A line for the ranks that break the limit and one for the undecided ranks, or one line for all ranks.
     fn outcomes(&self) -> Vec<CheckOutcome> {
         let verdicts = [CheckVerdict::Fails, CheckVerdict::Undecided, CheckVerdict::Holds];
         let worst = self.verdict();
@@ -87,7 +87,7 @@ impl<'a> RanksCheck<'a> {
         said.filter_map(|verdict| self.outcome(verdict)).collect()
     }
 
-    /// What is said of the ranks with this verdict: how many there are, which, and of one of them the outcome.
+    /// The line for the ranks with this verdict: how many there are, which ones, and the outcome of the worst.
     fn outcome(&self, verdict: CheckVerdict) -> Option<CheckOutcome> {
         let of: Vec<_> = self.of.iter().filter(|(_, outcome)| outcome.verdict == verdict).collect();
         let (rank, worst) = of.iter().rev().max_by_key(|(_, outcome)| outcome.bytes)?;
@@ -145,7 +145,7 @@ fn print(args: &CheckArgs, ranks: &Ranks, checks: &[RanksCheck<'_>]) -> Result<(
     output::print(&report, None, &args.selection)
 }
 
-/// A limit that is broken is known, whatever was not read. That a limit holds is not.
+/// A broken limit is certain even if files could not be read. That a limit is met is not.
 fn verdict(checks: &[RanksCheck<'_>], ranks: &Ranks, files: usize) -> Result<(), CommandFailure> {
     let judged = outcome::verdict(checks.iter().flat_map(RanksCheck::outcomes).collect());
     let (first, second) = match (judged, ranks::all_read(ranks.unread.len(), files)) {

@@ -28,7 +28,7 @@ pub(super) fn show(args: &DiffArgs, options: &DiffOptions, sides: &[Side; 2]) ->
     ranks::all_read(unread, sides.iter().map(|side| side.files.len()).sum())
 }
 
-/// The ranks after come first: those before are compared on their devices.
+/// Reads the ranks after the change first, because the ranks before are compared on the same devices.
 fn read(args: &DiffArgs, sides: &[Side; 2]) -> Result<RanksDiff, CommandFailure> {
     let keys = if args.by.is_empty() { vec![Key::default()] } else { args.by.clone() };
     let job = |Side { name, files }: &Side, job: JobChoice, devices: &HashMap<u32, Device>| {
@@ -48,7 +48,7 @@ fn read(args: &DiffArgs, sides: &[Side; 2]) -> Result<RanksDiff, CommandFailure>
     Ok(RanksDiff { before, after })
 }
 
-/// The device of the rank after, if the recording has it: else its main one.
+/// The device that the rank has after the change, if this recording has it; otherwise the recording's main one is used.
 fn device_of(recording: &Recording<'_>, file: &str, devices: &HashMap<u32, Device>) -> Option<Device> {
     let device = *devices.get(&RankSummary::rank_of(recording, file)?)?;
     recording.device(device).map(|_| device)

@@ -1,4 +1,4 @@
-//! Names that a format could stumble over.
+//! Names that could break a format.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::tables::TableFormat;
 use crate::tables::tests::{rows, small, write};
 
-/// A replacement character is what a byte becomes that is not UTF-8.
+/// Invalid UTF-8 becomes a replacement character.
 fn hostile_names() -> [String; 7] {
     [
         "say \"hi\" \\ 'there' </script>".to_owned(),
@@ -63,7 +63,7 @@ fn hostile_names_arrive_as_text_in_every_format() {
     let mut found = Vec::new();
     texts(&serde_json::from_slice(&written(&Dhat::default())).unwrap(), &mut found);
     formats.push(("dhat", found));
-    // Protobuf's texts are their bytes.
+    // In protobuf, the bytes of a text are the text.
     formats.push(("pprof", vec![String::from_utf8_lossy(&written(&Pprof::default())).into_owned()]));
     for (name, format) in [("parquet", TableFormat::Parquet), ("csv", TableFormat::Csv)] {
         formats.push((name, texts_of_tables(&data, format, &folder.path().join(name))));

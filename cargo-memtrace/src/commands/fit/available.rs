@@ -1,4 +1,4 @@
-//! What programs can get of this host's memory now.
+//! How much of this host's memory programs can get now.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use memtrace_core::snapshot::SystemMemory;
 
 use crate::failure::CommandFailure;
 
-/// Where Linux says what memory there is.
+/// The file in which Linux reports the host's memory.
 const MEMINFO: &str = "/proc/meminfo";
 
-/// An integrated GPU, with what programs can get of this host's memory now.
+/// An integrated GPU, with the memory of this host that programs can get now.
 pub(super) fn available_now(name: &str) -> Result<Card, CommandFailure> {
     available(Path::new(MEMINFO), name)
 }

@@ -1,4 +1,4 @@
-//! `fit --check`: whether the rows of a prediction are what a recording on a GPU says.
+//! `fit --check`: compares the rows of a prediction with a recording on a GPU.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::judge::judge;
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
-/// Which card it was the recording does not say: without `--gpus` it may be any.
+/// The recording does not name its card, so without `--gpus` a card with the same memory is assumed.
 pub(super) fn check(args: &FitArgs, measured: &Path) -> Result<(), CommandFailure> {
     let data = input::read(Some(measured))?.data;
     let recording = Recording::new(&data);

@@ -1,4 +1,4 @@
-//! What is free now on this machine's GPUs, as `nvidia-smi` says.
+//! The memory that is free now on this machine's GPUs, according to `nvidia-smi`.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ pub(super) fn free_now() -> Result<Vec<Card>, CommandFailure> {
     Ok(cards)
 }
 
-/// A line `NVIDIA GeForce RTX 4090, 23028`: the name, and MiB.
+/// Parses a line `NVIDIA GeForce RTX 4090, 23028`: the name, and MiB.
 fn card(line: &str) -> Option<Card> {
     let (name, free) = line.rsplit_once(',')?;
     let free: u64 = free.trim().parse().ok()?;
@@ -31,7 +31,7 @@ fn card(line: &str) -> Option<Card> {
     Some(Card { source, ..Card::of_product(name.trim(), free.checked_mul(1 << 20)?) })
 }
 
-/// The name in a line `NVIDIA GB10, [N/A]`: nvidia-smi does not know the memory of a GPU whose memory is the host's.
+/// The name in a line `NVIDIA GB10, [N/A]`. nvidia-smi does not know the memory of a GPU that uses the host's memory.
 fn integrated(line: &str) -> Option<&str> {
     let (name, free) = line.rsplit_once(',')?;
     (free.trim() == "[N/A]").then(|| name.trim())

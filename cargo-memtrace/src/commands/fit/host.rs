@@ -1,4 +1,4 @@
-//! Cards whose memory is the host's: by `--unified`, or because the recording is of such a one.
+//! Cards that use the host's memory: because of `--unified`, or because the recording comes from such a card.
 
 use memtrace_core::analysis::{Card, cards};
 use memtrace_core::snapshot::{SnapshotData, UnifiedMemory};
@@ -8,7 +8,7 @@ use super::available::available_now;
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// The cards that the arguments name, with a recording that is judged.
+/// The cards that the arguments name, given the recording that is judged, if there is one.
 pub(super) fn cards_of(args: &FitArgs, recorded: Option<&SnapshotData>) -> Result<Vec<Card>, CommandFailure> {
     let recorded = recorded.and_then(recorded_host);
     if recorded.is_some() {
@@ -27,7 +27,7 @@ pub(super) fn cards_of(args: &FitArgs, recorded: Option<&SnapshotData>) -> Resul
     }
 }
 
-/// What was recorded of the host, if the GPU is an integrated one.
+/// The host's memory in the recording, if the GPU is an integrated one.
 fn recorded_host(data: &SnapshotData) -> Option<UnifiedMemory> {
     data.devices.iter().find_map(|device| device.memory?.unified)
 }
@@ -46,7 +46,8 @@ fn without_names(args: &FitArgs, recorded: Option<UnifiedMemory>) -> Result<Vec<
     }
 }
 
-/// Only a card of the table has memory of its own.
+/// A size stands for an integrated card with this memory. Cards of the table have memory of their own, so with
+/// `--unified` a name is an error.
 fn named(args: &FitArgs, name: &str) -> Result<Card, CommandFailure> {
     match memtrace_core::parse_bytes(name) {
         Ok(memory) => Ok(Card::of_host(name, memory)),

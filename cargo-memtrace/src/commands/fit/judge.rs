@@ -14,25 +14,26 @@ use crate::commands::run::{self, Ended, Output, RunArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
-/// A simulated GPU takes addresses only, so this is more than any card has.
+/// More memory than any card has. A simulated GPU only uses addresses.
 const MEMORY: &str = "1TiB";
 
-/// What the simulated driver gives a program that reads results, which it does not compute, beside zeros.
+/// The simulated driver computes no results. Instead of zeros, it can give the program these values.
 const OTHER_VALUES: [&str; 2] = ["floats", "integers"];
 
-/// With other values a program may go on forever.
+/// The shortest time limit for a run with other values, because such a run may never end.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
-/// What one run says.
+/// The result of one run.
 pub(super) struct Judged {
     pub(super) gpus: Vec<JudgedGpu>,
     /// The first lines of its report.
     pub(super) answer: Vec<String>,
-    /// How long it was recorded.
+    /// How long the recording lasted.
     lasted: Duration,
 }
 
-/// A GPU that the program used, with its verdict on each card, and for a card that is too small what would make it fit.
+/// A GPU that the program used, with its verdict on each card. For a card that is too small, it has changes that would
+/// make the program fit.
 pub(super) struct JudgedGpu {
     pub(super) device: Device,
     asked: AskedFor,
@@ -40,7 +41,7 @@ pub(super) struct JudgedGpu {
     pub(super) plans: Vec<Option<Planned>>,
 }
 
-/// Changes with which a program fits on a card: the answer and a table.
+/// Changes that would make a program fit on a card: the answer and a table.
 #[derive(Clone)]
 pub(super) struct Planned(pub(super) Vec<String>, pub(super) Section);
 
@@ -53,13 +54,13 @@ impl Judged {
         }
     }
 
-    /// Whether the program fits on a card, or if it uses several GPUs, on as many of these.
+    /// Whether the program fits on a card. If it uses several GPUs, it must fit on as many of these cards.
     pub(super) fn fits_on(&self, card: usize) -> bool {
         let fits = |gpu: &JudgedGpu| gpu.fits.get(card).is_some_and(is_fit);
         self.gpus.iter().all(fits)
     }
 
-    /// What was live at the peak of the fullest GPU.
+    /// The bytes that were live at the peak of the fullest GPU.
     pub(super) fn peak(&self) -> u64 {
         self.gpus.iter().map(|gpu| gpu.asked.peak()).max().unwrap_or(0)
     }
@@ -69,7 +70,7 @@ fn is_fit(fit: &Fit) -> bool {
     matches!(fit.verdict(), FitVerdict::Fits(..))
 }
 
-/// A value for what varies, by name.
+/// The name of the varied argument, and its value.
 pub(super) type Varied<'a> = Option<(&'a str, u64)>;
 
 /// Runs the program, or reads its recording.
@@ -115,7 +116,7 @@ pub(super) fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) 
     })
 }
 
-/// Nothing is planned for cards that nobody asked for.
+/// Nothing is planned if the user named no cards.
 fn planned(args: &FitArgs, gpu: &DeviceView<'_>, fit: &Fit) -> Option<Planned> {
     if args.is_of_all_cards() || !matches!(fit.verdict(), FitVerdict::DoesNotFit(..)) {
         return None;
@@ -136,8 +137,8 @@ fn gpus<'a, 'b>(recording: &'b Recording<'a>) -> impl Iterator<Item = &'b Device
     recording.devices().iter().filter(|device| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0)
 }
 
-/// Runs the program again with other values from the GPU if it fits on a card by the first run: where it then asks for other memory, it fits on
-/// none for sure.
+/// If the first run fits on a card, runs the program again with other values from the GPU. If it then requests other
+/// memory, no card fits for sure.
 pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'_>) -> Result<(), CommandFailure> {
     let fits = judged.gpus.iter().flat_map(|gpu| &gpu.fits).any(is_fit);
     if !fits || args.recording.is_some() {
@@ -149,7 +150,7 @@ pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'
         let (ended, file) = record(args, varied, Some((values, limit)))?;
         let data = match ended {
             Ended::Well => input::read(Some(&file.path()))?.data,
-            // One kind of value may be no valid index, or make no sense.
+            // One kind of value may be no valid index, or may make no sense.
             Ended::WithFailure => continue,
             Ended::ByLimit => {
                 judged.change(|_, fit| fit.in_doubt("it did not end when the GPU gave other values than zeros"));
@@ -165,7 +166,7 @@ pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'
     Ok(())
 }
 
-/// How a run ended, and its recording; with other values from the GPU it is stopped after a while.
+/// How a run ended, and its recording. A run with other values from the GPU is stopped after a while.
 fn record(
     args: &FitArgs,
     varied: Varied<'_>,
@@ -195,7 +196,7 @@ fn record(
     Ok((ended, file))
 }
 
-/// A recording that goes with its folder.
+/// A recording that is removed with its folder.
 struct TempFile(tempfile::TempDir);
 
 impl TempFile {

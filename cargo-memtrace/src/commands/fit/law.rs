@@ -1,28 +1,29 @@
-//! A law through the runs, as a hint: no verdict follows from it.
+//! A formula through the runs, as a hint. No verdict follows from it.
 
 use memtrace_core::Bytes;
 
-/// Peaks follow `a + b·n`, or `a + b·n + c·n²`, by all runs but one.
+/// A formula for the peak, `a + b·n` or `a + b·n + c·n²`, fitted to all runs but one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Law {
-    /// In bytes, from the constant on; the last is 0 in a linear law.
+    /// In bytes, the constant first. The last is 0 in a linear formula.
     coefficients: [f64; 3],
-    /// The run that the law was held against,
+    /// The run that was left out of the fit.
     held_out: u64,
-    /// and how far off the law is there, as a part of the peak.
+    /// The formula's error at that run, as a share of the peak.
     off: f64,
 }
 
-/// A law is worth a hint if it is no further off than this.
+/// The largest error with which a formula is shown as a hint.
 const LEAST_OFF: f64 = 0.02;
 
 impl Law {
-    /// The simplest law for these sizes and peaks; `None` if there are fewer than four, or none is near the one that is left out.
+    /// The simplest formula for these sizes and peaks. `None` if there are fewer than four, or if no formula is close
+    /// to the run that was left out.
     pub(super) fn through(points: &[(u64, u64)]) -> Option<Self> {
         let at = points.len().checked_sub(2).filter(|_| points.len() >= 4)?;
         let (held_out, peak) = *points.get(at)?;
         let others: Vec<(u64, u64)> = points.iter().copied().filter(|(size, _)| *size != held_out).collect();
-        // A law with as many coefficients as points goes through any.
+        // A formula with as many coefficients as points fits any points.
         let degrees = [1, 2].into_iter().filter(|degree| others.len() > degree + 1);
         let law = |degree| {
             let coefficients = least_squares(&others, degree)?;
@@ -32,7 +33,7 @@ impl Law {
         degrees.filter_map(law).find(|law| law.off <= LEAST_OFF)
     }
 
-    /// One line.
+    /// The hint, in one line.
     pub(super) fn hint(&self, name: &str) -> String {
         let [a, b, c] = self.coefficients;
         let term = |coefficient: f64, times: &str| {
@@ -55,9 +56,9 @@ fn value([a, b, c]: [f64; 3], size: u64) -> f64 {
     a + b * n + c * n * n
 }
 
-/// The coefficients of this degree with the smallest sum of squares; `None` if the sizes are too few.
+/// The coefficients of this degree with the smallest sum of squares; `None` if there are too few sizes.
 fn least_squares(points: &[(u64, u64)], degree: usize) -> Option<[f64; 3]> {
-    // Sizes up to 1, so that their powers are of one order.
+    // Sizes are scaled to at most 1, so that their powers are of similar magnitude.
     let scale = points.iter().map(|(size, _)| *size).max()? as f64;
     let count = degree + 1;
     let mut rows = vec![vec![0.0; count + 1]; count];
@@ -76,7 +77,7 @@ fn least_squares(points: &[(u64, u64)], degree: usize) -> Option<[f64; 3]> {
     Some(coefficients)
 }
 
-/// Gauss's elimination, with the largest pivot.
+/// Gaussian elimination, with the largest pivot.
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let count = rows.len();
     for column in 0..count {

@@ -13,10 +13,10 @@ use super::vary::Vary;
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// The largest value that fits, for each card, of what varies.
+/// The varied argument, and for each card the largest value that fits.
 pub(super) type Largest<'a> = Option<(&'a Vary, &'a [Option<u64>])>;
 
-/// The verdicts; then, of each card that was asked for, what is needed there.
+/// Prints the verdicts, and then for each card that the user named what is needed there.
 pub(super) fn verdicts(
     args: &FitArgs,
     judged: &Judged,
@@ -75,7 +75,7 @@ pub(super) fn matrix(vary: &Vary, cards: &[Card], found: &BTreeMap<u64, Judged>)
     [head, format!("|{}", "--:|".repeat(cards.len() + 1))].into_iter().chain(found.iter().map(line)).collect()
 }
 
-/// Of several GPUs the worst one counts: that which lacks most, or has least to spare.
+/// Orders verdicts, because the worst of several GPUs counts: the one that lacks the most, or has the least to spare.
 fn badness(verdict: &FitVerdict) -> (u8, i128) {
     match verdict {
         FitVerdict::Fits(least, _) => (0, -i128::from(*least)),

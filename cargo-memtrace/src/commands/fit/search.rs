@@ -1,10 +1,10 @@
-//! The largest value with which a program fits, by trying.
+//! Finds the largest value with which a program fits, by trying.
 
 use super::vary::VaryValues;
 use crate::failure::CommandFailure;
 
-/// Of a list by trying each value; of a range by doubling from its lower end, and then halving the gap between the last value that
-/// fits and the first that does not, until it is a 64th of the value.
+/// Tries each value of a list. In a range, doubles the value from the lower end, then halves the gap between the last
+/// value that fits and the first that does not, until the gap is a 64th of the value.
 pub(super) fn largest(
     values: &VaryValues,
     mut fits: impl FnMut(u64) -> Result<bool, CommandFailure>,
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!([0, 1, 5, 99].map(|limit| found(&list, limit).0), [None, Some(1), Some(4), Some(8)]);
     }
 
-    /// A need that falls again: each value of a list is tried, so the largest is found.
+    /// The need falls again here. Each value of a list is tried, so the largest one that fits is found.
     #[test]
     fn a_need_that_does_not_rise_with_the_value_is_found_in_a_list() {
         let list = VaryValues::List(vec![1, 2, 3, 4]);

@@ -1,6 +1,6 @@
-//! What varies from run to run.
+//! The argument that varies from run to run.
 
-/// A name, and its values.
+/// A name and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Vary {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! `report` of several files: each is the recording of a rank. One is in memory at a time.
+//! `report` of several files: each is the recording of a rank. One recording is in memory at a time.
 
 use std::path::PathBuf;
 

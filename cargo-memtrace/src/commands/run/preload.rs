@@ -1,4 +1,4 @@
-//! The variables with which a program loads the preload library.
+//! The variables that make a program load the preload library.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::elf::{is_sanitizer, other_allocator};
 use crate::output;
 
-/// Names the library that NVTX loads in a program that contains it. There is room for one.
+/// The variable that names the library that NVTX loads in a program. It has room for one.
 const NVTX: &str = "NVTX_INJECTION64_PATH";
 
-/// Has a program load the library, and hand it the ranges of NVTX.
+/// Makes a program load the library and pass NVTX's ranges to it.
 pub(super) fn preload(command: &mut Command, library: &Path) {
     command.env("LD_PRELOAD", behind(std::env::var_os("LD_PRELOAD"), library));
     if let Some(other) = nvtx(command, library, std::env::var_os(NVTX)) {
@@ -18,7 +18,7 @@ pub(super) fn preload(command: &mut Command, library: &Path) {
     }
 }
 
-/// Says if what is preloaded anyway takes the place of C's allocator. Whether it is a sanitizer's.
+/// Says so if another preloaded library replaces C's allocator. True if it is a sanitizer's.
 pub(super) fn others_have_a_sanitizer() -> bool {
     let others = std::env::var("LD_PRELOAD").unwrap_or_default();
     let Some(library) = other_allocator(others.split([':', ' '])) else { return false };
@@ -27,7 +27,7 @@ pub(super) fn others_have_a_sanitizer() -> bool {
     is_sanitizer(library)
 }
 
-/// Behind what is preloaded anyway.
+/// Puts the library behind those that are already preloaded.
 fn behind(others: Option<OsString>, library: &Path) -> OsString {
     let mut all = others.unwrap_or_default();
     if !all.is_empty() {
@@ -37,7 +37,7 @@ fn behind(others: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// Gives NVTX the library, unless another tool has the variable. Returns that.
+/// Names the library to NVTX, unless the variable already names another tool. Returns that tool.
 fn nvtx(command: &mut Command, library: &Path, set: Option<OsString>) -> Option<OsString> {
     let other = set.filter(|set| !set.is_empty() && set != library.as_os_str());
     if other.is_none() {
@@ -61,7 +61,7 @@ mod tests {
             let value = command.get_envs().find(|(name, _)| *name == NVTX).and_then(|(_, value)| value);
             (value.map(OsStr::to_owned), other)
         };
-        // The last is a `run` in a `run`.
+        // The last value is set when a `run` runs inside a `run`.
         for set in [None, Some(""), library.to_str()] {
             assert_eq!(given(set), (Some(library.into()), None), "{set:?}");
         }

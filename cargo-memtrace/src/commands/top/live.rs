@@ -1,4 +1,4 @@
-//! The screen while programs run: looks, keys and pictures, until the programs end or somebody ends it.
+//! The screen while programs run: looks, keys and pictures, until the programs end or the user ends it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::watch::{Looker, Watch};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Between two questions for keys, the size of the window, and what was seen.
+/// Time between two checks of the keys, the size of the window, and the looks.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Shows the screen, and leaves the last picture.
+/// Shows the screen, and leaves the last picture on it.
 pub(super) fn run(by: Key, interval: Duration, watch: Watch) -> Result<(), CommandFailure> {
     let mut live =
         Live { view: View::by(by, interval), looker: Looker::begin(watch), asked: None, next: Instant::now() };
@@ -40,7 +40,7 @@ fn unusable(error: &io::Error) -> CommandFailure {
 struct Live {
     view: View,
     looker: Looker,
-    /// When the look began that is under way.
+    /// When the look that is under way began.
     asked: Option<Instant>,
     next: Instant,
 }
@@ -67,11 +67,11 @@ impl Live {
         Ok(())
     }
 
-    /// Asks for a look if it is time for one; true if something was seen.
+    /// Requests a look if it is time for one. True if a look has finished.
     fn look(&mut self) -> Result<bool, CommandFailure> {
         if let Some(seen) = self.looker.seen() {
             let seen = seen?;
-            // The first look has to find the names of functions, which is not to be paid again.
+            // The first look has to find the names of functions. Later looks do not have this cost.
             self.view.pace.cost = if self.view.is_empty() { Duration::ZERO } else { seen.cost };
             self.view.see(seen.files);
             let asked = self.asked.take().unwrap_or_else(Instant::now);

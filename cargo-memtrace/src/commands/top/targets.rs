@@ -1,4 +1,4 @@
-//! Which recordings are meant. They are looked for again at each look: a rank may begin later than another one.
+//! Which recordings are watched. Each look searches for them again, because a rank may begin later than another one.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::CommandFailure;
 use crate::{called, input, recordings};
 
-/// Processes that are searched for recordings; a launcher has a child for each rank.
+/// How many processes are searched for recordings. A launcher has a child for each rank.
 const MOST_PROCESSES: usize = 10_000;
 
 /// Where recordings come from.
@@ -20,7 +20,7 @@ enum Target {
 }
 
 impl Targets {
-    /// What the user named, or the newest recording.
+    /// The targets that the user named, or the newest recording.
     pub(super) fn of(named: &[PathBuf]) -> Result<Self, CommandFailure> {
         if named.is_empty() {
             return Ok(Self(vec![Target::File(input::newest()?)]));
@@ -28,14 +28,15 @@ impl Targets {
         named.iter().map(|path| Target::of(path)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The recordings that are there now. Of folders and processes at the first time, or later without what has ended.
+    /// The recordings that exist now. In folders, recordings that have ended count only at the first look, if all have
+    /// ended.
     pub(super) fn recordings(&self, is_first: bool) -> Result<Vec<PathBuf>, CommandFailure> {
         let mut all = Vec::new();
         for target in &self.0 {
             match target.recordings(is_first) {
                 Ok(found) => all.extend(found),
                 Err(failure) if is_first => return Err(failure),
-                // A folder or a process may go away before its recordings do.
+                // A folder or a process may disappear before its recordings do.
                 Err(_) => {}
             }
         }
@@ -73,7 +74,7 @@ fn written_by(pid: u32) -> Result<Vec<PathBuf>, CommandFailure> {
         at += 1;
         match of_process(process, &mut found, &mut processes) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => refused = Some(error),
-            // It may end meanwhile.
+            // The process may end meanwhile.
             Err(error) if process == pid => return Err(no_process(pid, &error)),
             _ => {}
         }
@@ -98,8 +99,8 @@ fn no_process(pid: u32, error: &Error) -> CommandFailure {
     CommandFailure::usage(format!("there is no file {pid}, and process {pid} cannot be read: {error}; {next}"))
 }
 
-/// Adds the recordings that a process writes, and its children. memtrace's threads have a descriptor table of their own, which the
-/// process's does not show.
+/// Adds the recordings that a process writes, and the process's children. memtrace's threads have their own descriptor
+/// table, which the process's entry does not show.
 fn of_process(pid: u32, found: &mut Vec<PathBuf>, children: &mut Vec<u32>) -> Result<(), Error> {
     let is_own = |thread: &Path| fs::read(thread.join("comm")).is_ok_and(|name| name.starts_with(b"memtrace"));
     for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten().map(|entry| entry.path()) {
@@ -117,10 +118,10 @@ fn of_process(pid: u32, found: &mut Vec<PathBuf>, children: &mut Vec<u32>) -> Re
     Ok(())
 }
 
-/// A file if it is a capture. The process may be in a container, where its root is another one.
+/// The file, if it is a capture. The process may be in a container, which has another root folder.
 fn recording(pid: u32, path: &Path) -> Option<PathBuf> {
     let within = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
     let found = [path.to_owned(), within].into_iter().find(|path| memtrace_core::is_capture(path))?;
-    // A stream's parts are open beside the file that names them.
+    // A stream's parts are open as well as the file that names them.
     (!memtrace_core::is_one_of_several(&found)).then_some(found)
 }

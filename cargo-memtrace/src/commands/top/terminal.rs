@@ -1,5 +1,5 @@
-//! The terminal: keys one by one, and a screen that leaves what was there before as it was. Plain ANSI escape codes, which every terminal of
-//! the last decades obeys (docs/decisions/0037-top.md).
+//! The terminal: reads keys one by one, and has a screen that restores what was there before. It uses plain ANSI escape
+//! codes, which every terminal of the last decades supports (docs/decisions/0037-top.md).
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::view::Press;
 
-/// The alternate screen, without a cursor and without wrapping.
+/// Switches to the alternate screen, without a cursor and without wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Bytes of an escape sequence come together; a lone one is the key.
+/// The bytes of an escape sequence arrive together. An escape that is alone for this time is the key.
 const AFTER_ESCAPE: Duration = Duration::from_millis(20);
 
-/// The terminal as the screen needs it. It is as before when this is dropped.
+/// The terminal in the mode that the screen needs. Dropping this restores its mode.
 pub(super) struct Terminal {
     before: Termios,
     ended: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl Terminal {
         }
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
-        // Ctrl-C is a key here, and Ctrl-Z would leave the terminal as it must not be.
+        // Ctrl-C is a key here. Ctrl-Z is off, because it would leave the terminal in this mode.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
         raw.input_modes -= InputModes::IXON | InputModes::ICRNL;
         (raw.special_codes[SpecialCodeIndex::VMIN], raw.special_codes[SpecialCodeIndex::VTIME]) = (0, 0);
@@ -42,12 +42,12 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and lines now.
+    /// The current number of columns and lines.
     pub(super) fn size() -> (usize, usize) {
         terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Replaces the screen by these lines.
+    /// Replaces the screen with these lines.
     pub(super) fn draw(lines: &[String]) -> io::Result<()> {
         let body = lines.join("\x1b[K\r\n");
         write(&format!("\x1b[H{body}\x1b[K\x1b[J"))
@@ -60,7 +60,7 @@ impl Terminal {
         while is_ready(wait)? {
             let mut buffer = [0; 256];
             match rustix::io::read(io::stdin(), &mut buffer)? {
-                // The terminal has gone.
+                // The terminal no longer exists.
                 0 => return Ok(vec![Press::Interrupt]),
                 read => bytes.extend_from_slice(buffer.get(..read).unwrap_or_default()),
             }
@@ -87,13 +87,13 @@ fn is_ready(wait: Duration) -> io::Result<bool> {
     let (stdin, timeout) = (io::stdin(), Timespec::try_from(wait).map_err(io::Error::other)?);
     match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
-        // A signal.
+        // A signal interrupted the wait.
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The keys that bytes of a terminal stand for. Sequences of other keys are passed over.
+/// The keys that bytes from a terminal stand for. Sequences of other keys are ignored.
 pub(super) fn presses_of(bytes: &[u8]) -> Vec<Press> {
     let text = String::from_utf8_lossy(bytes);
     let (mut presses, mut rest) = (Vec::new(), text.chars());
@@ -114,7 +114,7 @@ pub(super) fn presses_of(bytes: &[u8]) -> Vec<Press> {
     presses
 }
 
-/// The key of what follows an escape character, and what follows the key.
+/// Parses the text after an escape character: the key, and the rest of the text.
 fn escaped(after: &str) -> (Option<Press>, &str) {
     let Some(sequence) = after.strip_prefix(['[', 'O']) else { return (Some(Press::Escape), after) };
     let end = sequence.find(|c: char| ('@'..='~').contains(&c)).unwrap_or(sequence.len());

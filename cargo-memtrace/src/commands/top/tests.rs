@@ -1,4 +1,4 @@
-//! Keys, pictures and looks without a terminal.
+//! Tests of keys, pictures and looks without a terminal.
 
 use std::fs;
 use std::num::NonZeroU64;
@@ -165,7 +165,8 @@ fn streamed() -> Vec<u8> {
     std::mem::take(out.out())
 }
 
-/// A file that grows by a few bytes at a time shows at each length what its last commit has. It is read only if it has grown.
+/// A file that grows by a few bytes at a time shows at each length the state of its last commit. It is read only if it
+/// has grown.
 #[test]
 fn a_growing_file_is_right_at_any_length() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ fn a_growing_file_is_right_at_any_length() {
         check(looks, &data, &mut totals);
     }
     totals.dedup();
-    // 1, 3, 6 less 2, …: the sums of thousands by hand.
+    // 1, 3, 6 less 2, …: the sums in thousands, computed by hand.
     assert_eq!(totals[..7], [1000, 3000, 4000, 8000, 13_000, 14_000, 21_000]);
     assert_eq!(totals.len(), 20);
     let last = |watch: &mut Watch| watch.look(&[Key::Thread]).unwrap()[0].clone();
@@ -207,7 +208,7 @@ fn check(looks: &Looks, data: &SnapshotData, totals: &mut Vec<u64>) {
         let rows = looks.rows(Device::Cpu, Key::Thread, LookOrder::Bytes);
         let row = rows.iter().find(|row| row.label == name);
         assert_eq!(row.map_or(0, |row| row.bytes), of.map(|block| block.size).sum::<u64>());
-        // At the first look only the block of thread 2 was there.
+        // At the first look only the block of thread 2 was live.
         let first = if name == "odd" { 1000 } else { 0 };
         assert!(row.and_then(|row| row.since_first).is_none_or(|grown| grown == row.unwrap().bytes as i64 - first));
     }

@@ -1,4 +1,4 @@
-//! What keys have chosen, and the screen as lines. It knows no terminal.
+//! The choices that the user made with keys, and the screen as lines. It does not know the terminal.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub(super) enum Press {
     Interrupt,
 }
 
-/// What follows from a key.
+/// What to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Another picture of the same.
+    /// Draw the picture again.
     Draw,
-    /// Another look, now.
+    /// Look again, now.
     Look,
     End,
 }
@@ -45,7 +45,7 @@ const HELP: [&str; 9] = [
 pub(super) struct View {
     options: LookOptions,
     files: Vec<WatchedFile>,
-    /// The picture as it was, while it is frozen.
+    /// The picture at the moment of freezing, while it is frozen.
     frozen: Option<Vec<WatchedFile>>,
     is_typing: bool,
     is_help: bool,
@@ -58,12 +58,12 @@ pub(super) struct View {
 pub(super) struct Pace {
     /// What the user asked for.
     pub(super) interval: Duration,
-    /// What the last look took.
+    /// How long the last look took.
     pub(super) cost: Duration,
 }
 
 impl Pace {
-    /// From the begin of a look to that of the next one: looking takes a tenth of the time at most.
+    /// The time from the start of one look to the start of the next. Looking takes at most a tenth of it.
     pub(super) fn wait(self) -> Duration {
         self.interval.max(10 * self.cost)
     }
@@ -90,7 +90,7 @@ impl View {
         }
     }
 
-    /// What looks must be by: all keys that were shown, so that their growth is known.
+    /// The keys that each look must read: all keys that were shown, so that their growth is known.
     pub(super) fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -99,17 +99,17 @@ impl View {
         self.files = files;
     }
 
-    /// Nothing has been seen yet.
+    /// True if no look has finished yet.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Nobody writes any of the files any more.
+    /// True if no process writes any of the files any more.
     pub(super) fn has_ended(&self) -> bool {
         !self.files.is_empty() && self.files.iter().all(|file| file.has_ended)
     }
 
-    /// Why nothing can be shown: no file was ever read.
+    /// Why nothing can be shown: no file could ever be read.
     pub(super) fn problem(&self) -> Option<&str> {
         let is_unread = self.files.iter().all(|file| file.looks.is_none());
         self.files.first().filter(|_| is_unread)?.problem.as_deref()
@@ -172,7 +172,7 @@ impl View {
         self.frozen.as_ref().unwrap_or(&self.files)
     }
 
-    /// The screen: the picture, and a line of what was chosen.
+    /// The screen: the picture, and a line with the choices.
     pub(super) fn screen(&self, width: usize, height: usize) -> Vec<String> {
         let room = height.saturating_sub(1);
         let mut lines = match self.is_help {
@@ -184,7 +184,7 @@ impl View {
         lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
     }
 
-    /// The picture in at most so many lines, with as many rows as there is room for.
+    /// The picture in at most this many lines, with as many rows as there is room for.
     pub(super) fn picture(&self, width: usize, height: usize) -> Vec<String> {
         if self.files().is_empty() {
             return vec!["Reading …".to_owned()];

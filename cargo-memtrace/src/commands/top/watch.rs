@@ -1,4 +1,4 @@
-//! Looks at the files that are watched, and reads those that have grown. One recording is in memory at a time.
+//! Looks at the watched files, and reads those that have grown. One recording is in memory at a time.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,18 +14,18 @@ use super::targets::Targets;
 use crate::failure::CommandFailure;
 use crate::{input, recordings};
 
-/// The files, and what was seen of them.
+/// The watched files, and the results of the looks.
 pub(super) struct Watch {
     targets: Targets,
     device: Option<Device>,
     sources: SymbolSources,
     paths: Vec<PathBuf>,
     files: Vec<WatchedFile>,
-    /// How each file was read.
+    /// The last reading of each file.
     read: Vec<Reading>,
 }
 
-/// What a reading of a file leaves to the next one.
+/// What the next reading of a file needs to know.
 #[derive(Default)]
 struct Reading {
     /// The newest part and its length.
@@ -34,13 +34,13 @@ struct Reading {
 }
 
 impl Watch {
-    /// The files that are there.
+    /// Watches the files that exist now.
     pub(super) fn of(targets: Targets, device: Option<Device>, sources: SymbolSources) -> Result<Self, CommandFailure> {
         let (paths, files, read) = (targets.recordings(true)?, Vec::new(), Vec::new());
         Ok(Self { targets, device, sources, paths, files, read })
     }
 
-    /// Looks at all files, by these keys.
+    /// Looks at all files, with these keys.
     pub(super) fn look(&mut self, keys: &[Key]) -> Result<&[WatchedFile], CommandFailure> {
         for path in self.targets.recordings(false)? {
             if !self.paths.contains(&path) {
@@ -58,7 +58,7 @@ impl Watch {
 
     fn look_at(&mut self, at: usize, keys: &[Key]) {
         let (path, file, last) = (&self.paths[at], &mut self.files[at], &mut self.read[at]);
-        // Before it is read: what is written afterwards belongs to the next look.
+        // Asked before the file is read. Whatever is written afterwards belongs to the next look.
         file.has_ended = recordings::has_ended(path);
         let length = recordings::length_of(path);
         let is_same = length == last.length && file.problem.is_none();
@@ -78,13 +78,13 @@ impl Watch {
     }
 }
 
-/// What a look has seen, and how long it took.
+/// The result of a look, and how long the look took.
 pub(super) struct Seen {
     pub(super) files: Vec<WatchedFile>,
     pub(super) cost: Duration,
 }
 
-/// A thread that looks when it is asked to, so that keys need not wait.
+/// A thread that looks on request, so that keys need not wait.
 pub(super) struct Looker {
     ask: Sender<Vec<Key>>,
     seen: Receiver<Result<Seen, CommandFailure>>,
@@ -106,12 +106,12 @@ impl Looker {
         Self { ask, seen }
     }
 
-    /// Asks for a look by these keys.
+    /// Requests a look with these keys.
     pub(super) fn ask(&self, keys: &[Key]) {
         let _ = self.ask.send(keys.to_vec());
     }
 
-    /// What it has seen, if it has finished.
+    /// The result of the look, if it has finished.
     pub(super) fn seen(&self) -> Option<Result<Seen, CommandFailure>> {
         match self.seen.try_recv() {
             Ok(seen) => Some(seen),

@@ -1,4 +1,4 @@
-//! Blocks with their lifetimes, and what each counts for at the peak and at the end.
+//! Blocks with their lifetimes, and the bytes that each counts for at the peak and at the end.
 
 use std::collections::HashMap;
 use std::io;
@@ -57,7 +57,7 @@ fn by_number<'a>(weights: impl Iterator<Item = (&'a Block, Weight)>) -> HashMap<
     weights.filter_map(|(block, weight)| Some((block.seq?, weight.bytes))).collect()
 }
 
-/// Bytes that no block counts for, as rows without a block: the sums are those of the report.
+/// Bytes that belong to no block, as rows without a block, so that the sums equal those of the report.
 fn rest(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWriter) -> io::Result<()> {
     let below = format!("(blocks smaller than {})", round(run.data.settings.min_size));
     let rows = [

@@ -25,7 +25,7 @@ table! { SCOPES = "scopes", scope(
     total_peak_bytes: Number = stats.and_then(|stats| stats.total_peak),
 } }
 
-/// A row for each scope and device; scope 0 is outside of all scopes.
+/// A row for each scope and device. Scope 0 is outside of all scopes.
 pub(super) fn scopes(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     for device in &run.data.devices {
         let name = device.device.to_string();

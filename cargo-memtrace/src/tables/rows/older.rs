@@ -1,4 +1,4 @@
-//! Times before the log of a stream with a budget, by stack and by scope.
+//! Older times by stack and by scope: summaries of the parts before the log of a stream with a budget.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub(super) fn older_times(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io:
     })
 }
 
-/// A row for each stack, one for the bytes of no stack that is kept, and a row for each scope.
+/// A row for each kept stack, one for the bytes of all other stacks, and a row for each scope.
 fn of_time(device: &str, time: &OlderTime, out: &mut dyn TableWriter) -> io::Result<()> {
     let of_stacks = time.stacks.iter().map(|row| row.at_highest).fold(0, u64::saturating_add);
     let stacks = time.stacks.iter().map(|row| ([Some(row.of.0), None], row.at_highest, Some(row.least)));

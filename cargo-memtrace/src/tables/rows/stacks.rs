@@ -19,7 +19,7 @@ table! { STACKS = "stacks", stack(
     operator: Text = operator,
 } }
 
-/// A row for each stack, and number 0 for blocks without one.
+/// A row for each stack; number 0 stands for blocks without one.
 pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let data = &Attribution::new(run.data);
     (0..data.stacks.len() as u32).try_for_each(|number| {
@@ -52,7 +52,7 @@ pub(super) fn frames(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
     })
 }
 
-/// Function, file and line.
+/// Cells for function, file and line.
 fn cells<'a>(run: &RunTables<'a>, frame: &'a Frame) -> [TableCell<'a>; 3] {
     let file = frame.file.as_deref().map(|file| shorten_path(file, &run.data.process.working_dir));
     [frame.function.as_ref().into(), file.into(), frame.line.map(|line| line.get()).into()]

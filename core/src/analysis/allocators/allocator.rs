@@ -1,9 +1,9 @@
-//! What the models of allocators have in common.
+//! The interface of all allocator models.
 
-/// An allocator that decides where blocks lie, in addresses of its own. It has no memory.
+/// An allocator that decides where blocks lie. It uses addresses of its own and has no memory.
 pub trait Allocator {
-    /// Places a block; in all, at most `limit` bytes may be reserved. Returns its address; `None` if memory runs out, and then all
-    /// that can be released has been.
+    /// Places a block and returns its address. In total, at most `limit` bytes may be reserved. `None` if memory runs
+    /// out even after releasing everything that can be released.
     fn alloc(&mut self, size: u64, stream: u32, limit: u64) -> Option<u64>;
 
     /// Frees the block at an address that [`alloc`](Self::alloc) returned.
@@ -12,13 +12,13 @@ pub trait Allocator {
     /// The program waits for the GPU.
     fn synchronise(&mut self) {}
 
-    /// Releases what no block needs.
+    /// Releases all memory that no block needs.
     fn trim(&mut self);
 
     /// Bytes in segments.
     fn reserved(&self) -> u64;
 
-    /// Bytes of live blocks with what they are rounded up by.
+    /// Bytes of live blocks, including their rounding.
     fn used(&self) -> u64;
 
     /// Number of segments.

@@ -1,7 +1,9 @@
-//! The model of PyTorch's allocator against a file of PyTorch's: from the first state that the file knows, event by event.
+//! Compares the model of PyTorch's allocator with a file that PyTorch wrote, event by event, from the file's first
+//! known state.
 //!
-//! What the allocator does not decide is taken from the file: where the driver puts a new segment, and when the program releases
-//! segments (`torch.cuda.empty_cache`). What it decides is compared: the address of each block, and what is reserved.
+//! Two things are not the allocator's decision and come from the file: where the driver puts a new segment, and when
+//! the program releases segments (`torch.cuda.empty_cache`). Its own decisions are compared: the address of each block,
+//! and the reserved bytes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::Peekable;
@@ -16,31 +18,32 @@ use super::settings::PyTorchSettings;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, SegmentRecord};
 
-/// How the model of PyTorch's allocator and a file agree.
+/// How well the model of PyTorch's allocator agrees with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComparedWithFile {
-    /// Allocs and frees of the log.
+    /// Allocs and frees in the log.
     pub events: usize,
     /// Allocs.
     pub allocs: usize,
-    /// Allocs that the model put at the file's address.
+    /// Allocs that the model placed at the same address as the file.
     pub same_address: usize,
     /// Events after which both had the same bytes reserved.
     pub same_reserved: usize,
     /// The largest difference in reserved bytes after an event.
     pub largest_difference: u64,
-    /// Bytes reserved and number of segments at the end, in the file.
+    /// Reserved bytes and number of segments at the end in the file.
     pub in_file: (u64, usize),
-    /// The same in the model.
+    /// Reserved bytes and number of segments at the end in the model.
     pub in_model: (u64, usize),
 }
 
 impl DeviceView<'_> {
-    /// The model, with the settings that the file names, against the file.
+    /// Compares the file with the model, which has the settings that the file names. `None` if the recording is not
+    /// PyTorch's.
     ///
     /// # Errors
-    /// Why nothing was compared; `None` if the recording is not PyTorch's.
+    /// The reason why nothing was compared.
     pub fn compared_with_file(&self) -> Option<Result<ComparedWithFile, &'static str>> {
         let AllocatorModel::PyTorch(settings) = self.own_allocator() else { return None };
         Some(match () {
@@ -56,16 +59,16 @@ impl DeviceView<'_> {
 
 struct Comparison {
     model: PyTorchAllocator,
-    /// Addresses in the model by the number of the block.
+    /// Addresses in the model, by block number.
     places: HashMap<u64, u64, RandomState>,
-    /// Segments that the driver gives next: time, address, size.
+    /// Segments that the driver returns next.
     given: VecDeque<SegmentRecord>,
-    /// The model's own addresses, for segments that the file has not.
+    /// The model's next own address, for segments that the file does not have.
     own: u64,
     found: ComparedWithFile,
 }
 
-/// The file's addresses are below.
+/// The model's own addresses begin here, above the file's.
 const OWN: u64 = 1 << 60;
 
 impl Comparison {
@@ -103,7 +106,7 @@ impl Comparison {
         self.found
     }
 
-    /// Segments that the file released before a record.
+    /// Releases the segments that the file released before a record.
     fn release<'s>(&mut self, released: &mut Peekable<impl Iterator<Item = &'s SegmentRecord>>, time_ns: u64) {
         while let Some(segment) = released.next_if(|segment| segment.time_ns <= time_ns) {
             self.model.release(segment.address);
@@ -122,7 +125,8 @@ impl Comparison {
         self.found.same_address += usize::from(address == record.address);
     }
 
-    /// Where a segment for this record lies: where the file has one by then, if it is one of that size.
+    /// Where a new segment for this record lies: at the address of the file's next segment, if that exists by then and
+    /// its size fits.
     fn addresses(&self, record: &Record) -> u64 {
         let length = self.model.rounded(record.size).and_then(PyTorchAllocator::segment_size);
         let given = self.given.front().filter(|given| given.time_ns <= record.time_ns && Some(given.size) == length);
@@ -136,7 +140,7 @@ impl Comparison {
     }
 }
 
-/// The file's segments when its log begins, with the blocks that were live then.
+/// Adds the file's segments at the beginning of the log, with the blocks that were live then.
 fn seed(model: &mut PyTorchAllocator, device: &DeviceSnapshot, mut start: Vec<Block>) {
     start.sort_unstable_by_key(|block| block.address);
     let segments = at_log_start(device);
@@ -150,7 +154,7 @@ fn seed(model: &mut PyTorchAllocator, device: &DeviceSnapshot, mut start: Vec<Bl
     }
 }
 
-/// The stream of each segment, by the blocks in it; not known of a segment that never has any.
+/// The stream of each segment, known from its blocks; unknown if it never has a block.
 fn streams(device: &DeviceSnapshot, segments: &BTreeMap<u64, u64>, start: &[Block]) -> BTreeMap<u64, u32> {
     let mut streams = BTreeMap::new();
     let records = device.records.iter().map(|record| (record.address, record.stream));
@@ -171,7 +175,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A story of PyTorch's: its stacks are Python's.
+    /// A story of a PyTorch program: its stacks are Python's.
     fn of_python(mut story: Story) -> SnapshotData {
         let frame = Frame { function: Some("<module>".into()), file: Some("train.py".into()), ..Frame::default() };
         story.stacks(crate::snapshot::testing::stacks(vec![frame], [&[0][..]]));
@@ -209,7 +213,8 @@ mod tests {
         assert_eq!((found.largest_difference, found.in_file.1, found.in_model.1), (20 * MIB, 3, 2));
     }
 
-    /// Genuine snapshots, where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them. Prints a row of docs/replay.md for each.
+    /// Compares genuine snapshots, if MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them. Prints a row of docs/replay.md
+    /// for each.
     #[test]
     fn genuine_files_follow_the_rules() {
         let Some(folder) = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS") else {

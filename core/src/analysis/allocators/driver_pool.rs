@@ -1,5 +1,6 @@
-//! The driver's stream-ordered pool (`cuMemAllocAsync`), by the rules of the simulated driver: next fit, growth in steps of 32 MiB, and
-//! release of empty segments when the program waits for the GPU. The rules are assumed; no GPU has been compared.
+//! The driver's stream-ordered pool (`cuMemAllocAsync`), by the rules of the simulated driver: next fit, growth in
+//! steps of 32 MiB, and release of empty segments when the program waits for the GPU. The rules are assumptions; they
+//! have not been compared with a GPU.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,25 +9,25 @@ use foldhash::fast::RandomState;
 use super::allocator::Allocator;
 use super::gaps::{Gap, Gaps};
 
-/// Blocks are multiples of this.
+/// Block sizes are multiples of this.
 const GRAIN: u64 = 512;
-/// Segments are multiples of this,
+/// Segment sizes are multiples of this,
 const STEP: u64 = 32 << 20;
-/// or of this where there is no room for a whole step.
+/// or of this if there is no room for a whole step.
 const LEAST_STEP: u64 = 2 << 20;
-/// Where addresses begin.
+/// The first address.
 const BASE: u64 = LEAST_STEP;
-/// As many addresses as there are without a limit of memory.
+/// Size of the address space if memory is unlimited.
 const UNLIMITED: u64 = 1 << 60;
 
 #[derive(Debug)]
 pub(super) struct DriverPool {
-    /// What a synchronization leaves reserved.
+    /// Bytes that a synchronization leaves reserved.
     threshold: u64,
     end: u64,
-    /// Where the search for a segment's addresses continues.
+    /// Where the search for the next segment's addresses continues.
     next_segment: u64,
-    /// Where the search for a gap continues.
+    /// Where the search for the next gap continues.
     next: u64,
     /// Length by address.
     segments: BTreeMap<u64, u64>,
@@ -40,9 +41,8 @@ pub(super) struct DriverPool {
 }
 
 impl DriverPool {
-    /// A pool of a device with so much memory.
     pub(super) fn new(threshold: u64, memory: Option<u64>) -> Self {
-        // The simulated driver has as many addresses.
+        // The simulated driver has an address space of the same size.
         let span = memory.map_or(UNLIMITED, |memory| {
             memory.saturating_mul(4).min(UNLIMITED).next_multiple_of(LEAST_STEP) + (64 << 30)
         });
@@ -91,7 +91,7 @@ impl DriverPool {
         Some(())
     }
 
-    /// Is there memory, at the latest when unused segments are released?
+    /// Whether the memory fits, if necessary after empty segments are released.
     fn has_room(&mut self, length: u64, limit: u64) -> bool {
         let fits = |reserved: u64| reserved.checked_add(length).is_some_and(|reserved| reserved <= limit);
         if !fits(self.reserved) {
@@ -100,7 +100,7 @@ impl DriverPool {
         fits(self.reserved)
     }
 
-    /// Addresses without a segment.
+    /// The first addresses without a segment.
     fn addresses_from(&self, from: u64, length: u64) -> Option<u64> {
         let before = self.segments.range(..from).next_back().map_or(0, |(base, length)| base + length);
         let mut at = from.max(before);
@@ -130,7 +130,6 @@ impl DriverPool {
         }
     }
 
-    /// The segment around an address.
     fn segment(&self, address: u64) -> Option<(u64, u64)> {
         self.segments.range(..=address).next_back().map(|(base, length)| (*base, base + length))
     }

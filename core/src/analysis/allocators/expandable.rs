@@ -1,15 +1,17 @@
-//! PyTorch's expandable segments: a range of addresses for each pool of a stream, in which memory is mapped as it is needed.
+//! PyTorch's expandable segments: a range of addresses for each pool of a stream. Memory is mapped into it on demand.
 
 use std::collections::btree_set::Range;
 
 use super::pytorch::{Piece, PieceState, PyTorchAllocator, TorchSegment};
 use super::settings::LARGE_SEGMENT;
 
-/// Addresses of a segment. PyTorch takes as many as an eighth more than the device has memory; here they do not run out.
+/// Addresses of a segment. PyTorch reserves an eighth more than the device's memory; in the model, addresses do not run
+/// out.
 const ADDRESSES: u64 = 1 << 46;
 
 impl PyTorchAllocator {
-    /// Of the free pieces from the smallest that fits on, the one whose piece with what can be mapped behind it is smallest.
+    /// Of the free pieces from the smallest that fits on, the one that is smallest together with the unmapped piece
+    /// behind it.
     pub(super) fn least_expandable(&self, mut found: Range<'_, (u64, u64)>) -> Option<(u64, u64)> {
         let mut best = *found.next()?;
         for next in found {
@@ -31,7 +33,7 @@ impl PyTorchAllocator {
         segment.is_some_and(|segment| size < segment.size)
     }
 
-    /// A free piece of at least `size` bytes, from memory that is mapped now.
+    /// A free piece of at least `size` bytes. Maps the missing memory.
     pub(super) fn expand(&mut self, size: u64, pool: (u32, bool), limit: u64) -> Option<u64> {
         self.map_piece(size, pool, limit).or_else(|| {
             super::allocator::Allocator::trim(self);
@@ -56,7 +58,7 @@ impl PyTorchAllocator {
         }
     }
 
-    /// The first unmapped piece, or the free one before it, that with its unused neighbours behind has room.
+    /// The first unmapped piece, or the free piece before it, that has room together with the unused pieces behind it.
     fn with_addresses(&self, size: u64, pool: (u32, bool)) -> Option<u64> {
         self.unmapped.get(&pool)?.iter().find_map(|address| {
             let piece = self.pieces.get(address)?;
@@ -86,7 +88,7 @@ impl PyTorchAllocator {
         Some(address)
     }
 
-    /// Maps whole pages for `size` bytes at the front of an unmapped piece. Returns the free piece that has them.
+    /// Maps whole pages for `size` bytes at the front of an unmapped piece. Returns the free piece that contains them.
     fn map(&mut self, address: u64, size: u64, limit: u64) -> Option<u64> {
         let segment = *self.segments.get(&self.pieces.get(&address)?.segment)?;
         let length = size.checked_next_multiple_of(page(segment))?;
@@ -101,7 +103,7 @@ impl PyTorchAllocator {
         Some(self.join(address, Piece { size: length, state: PieceState::Free, ..piece }))
     }
 
-    /// Releases the whole pages in a free piece.
+    /// Releases the whole pages within a free piece.
     pub(super) fn unmap(&mut self, address: u64) {
         let Some(piece) = self.pieces.get(&address).copied() else { return };
         let Some(segment) = self.segments.get(&piece.segment).copied() else { return };
@@ -112,7 +114,7 @@ impl PyTorchAllocator {
             return;
         }
         self.reserved -= to - from;
-        // In the order of addresses: each part looks for a neighbour before it.
+        // In the order of addresses: each part is joined with the neighbour before it.
         if address < from {
             self.join(address, Piece { size: from - address, ..piece });
         }
@@ -123,7 +125,7 @@ impl PyTorchAllocator {
     }
 }
 
-/// Memory is mapped in pages of the size of an ordinary segment.
+/// The page size, which is the size of an ordinary segment.
 fn page(segment: TorchSegment) -> u64 {
     if segment.is_small { 2 << 20 } else { LARGE_SEGMENT }
 }

@@ -1,11 +1,10 @@
-//! Free pieces by address, searched by size: first fit from an address on.
+//! Free pieces by address, with a search by size: first fit from a given address on.
 //!
-//! A sorted list in chunks, each with its largest piece, as in an unrolled linked list: a search looks at the chunks' figures and then
-//! into one chunk.
+//! A sorted list of chunks, as in an unrolled linked list. Each chunk knows its largest piece. A search looks at the
+//! chunks' sizes and then into one chunk.
 
 use std::ops::Range;
 
-/// A free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) address: u64,
@@ -21,18 +20,18 @@ impl Gap {
 /// Free pieces that do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    /// None is empty.
+    /// No chunk is empty.
     chunks: Vec<Chunk>,
 }
 
 #[derive(Debug, Default)]
 struct Chunk {
     largest: u64,
-    /// By address.
+    /// Sorted by address.
     gaps: Vec<Gap>,
 }
 
-/// As many pieces as are read about as fast as their chunk is found.
+/// The most pieces in a chunk. Reading them takes about as long as finding the chunk.
 const MOST: usize = 128;
 
 impl Chunk {
@@ -61,7 +60,7 @@ impl Gaps {
         }
     }
 
-    /// Removes the piece that begins here.
+    /// Removes the piece that begins at this address.
     pub(super) fn remove(&mut self, address: u64) -> Option<Gap> {
         let at = self.chunk_of(address);
         let chunk = self.chunks.get_mut(at)?;
@@ -92,7 +91,7 @@ impl Gaps {
         chunk.gaps.get(after.checked_sub(1)?).copied()
     }
 
-    /// Takes `size` bytes from the front of the first piece that has them.
+    /// Takes `size` bytes from the front of the first piece that is large enough.
     pub(super) fn take_first(&mut self, size: u64) -> Option<u64> {
         let address = self.first_from(0, size)?;
         let gap = self.remove(address)?;
@@ -102,7 +101,7 @@ impl Gaps {
         Some(address)
     }
 
-    /// Adds a piece, joined with its neighbours within these addresses. Returns what it is then.
+    /// Adds a piece and joins it with its neighbours within these addresses. Returns the joined piece.
     pub(super) fn give_back(&mut self, gap: Gap, within: Range<u64>) -> Gap {
         let (mut from, mut to) = (gap.address, gap.end());
         if let Some(before) = self.up_to(from).filter(|gap| gap.address >= within.start && gap.end() == from) {
@@ -124,7 +123,7 @@ impl Gaps {
         self.chunks.iter().map(|chunk| chunk.largest).max().unwrap_or(0)
     }
 
-    /// The chunk in which a piece at this address is or would be.
+    /// The chunk that contains, or would contain, a piece at this address.
     fn chunk_of(&self, address: u64) -> usize {
         self.chunks.partition_point(|chunk| chunk.first() <= address).saturating_sub(1)
     }
@@ -138,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by a look at every piece.
+    /// The same result, found by looking at every piece.
     fn first_by_definition(all: &BTreeMap<u64, u64>, from: u64, size: u64) -> Option<u64> {
         all.iter()
             .map(|(address, length)| (from.max(*address), address + length))

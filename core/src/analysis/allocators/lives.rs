@@ -1,4 +1,4 @@
-//! Blocks by when they are live: those placed so far that are live together with another one (a segment tree over time).
+//! Blocks by lifetime: finds the placed blocks that are live together with another block (a segment tree over time).
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,17 @@ impl TimedBlock {
     }
 }
 
-/// The placed ones among some blocks, by their indices. Time is counted in allocs.
+/// The blocks placed so far, by index. Time is counted in allocs.
 pub(super) struct PlacedLives {
-    /// When each block comes, and before which alloc it goes.
+    /// For each block, its alloc, and the alloc before which it is freed.
     spans: Vec<(usize, usize)>,
-    /// Blocks that are live throughout a node's time; node `n` has the children `2n` and `2n + 1`.
+    /// Blocks that are live throughout a node's time span; node `n` has the children `2n` and `2n + 1`.
     nodes: Vec<Vec<u32>>,
-    /// Placed blocks by when they come.
+    /// Placed blocks by alloc.
     begins: BTreeSet<(usize, usize)>,
 }
 
 impl PlacedLives {
-    /// None is placed yet.
     pub(super) fn of(blocks: &[TimedBlock]) -> Self {
         let mut times: Vec<LogPosition> = blocks.iter().map(|block| block.from).collect();
         times.sort_unstable();

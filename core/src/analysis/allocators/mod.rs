@@ -1,7 +1,8 @@
-//! What-if replay: the log's requests through models of allocators, and packed as tightly as was found.
+//! What-if replay: replays the log's requests with models of allocators, and searches for the tightest packing.
 //!
-//! A model decides where a block lies and what is reserved for it. No model has been compared with a GPU. The driver's pool has the
-//! rules of the simulated driver; PyTorch's caching allocator those that its documentation and source notes state.
+//! A model decides where a block lies and what is reserved for it. No model has been compared with a GPU. The driver's
+//! pool has the rules of the simulated driver. PyTorch's caching allocator has the rules that its documentation and
+//! source notes state.
 
 mod allocator;
 mod compared;

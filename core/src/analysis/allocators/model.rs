@@ -1,4 +1,4 @@
-//! Models of allocators and their settings, as the command line names them.
+//! Models of allocators and their settings, with their names on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,9 @@ use crate::units::{parse_bytes, round};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocatorModel {
-    /// The driver's stream-ordered pool; a synchronization leaves so many bytes reserved.
+    /// The driver's stream-ordered pool.
     DriverPool {
-        /// In bytes; the driver's default is 0.
+        /// Bytes that a synchronization leaves reserved; the driver's default is 0.
         threshold: u64,
     },
     /// PyTorch's caching allocator.
@@ -34,7 +34,7 @@ pub enum AllocatorModel {
 }
 
 impl AllocatorModel {
-    /// The models that are compared when none is named: the default of each allocator first.
+    /// The models that are compared if the user names none. The default of each allocator comes first.
     pub fn all() -> Vec<Self> {
         let pytorch = PyTorchSettings::default();
         let settings = [
@@ -47,7 +47,7 @@ impl AllocatorModel {
         pools.into_iter().chain(settings.map(Self::PyTorch)).collect()
     }
 
-    /// The allocator, on a device with so much memory.
+    /// Creates the allocator for a device with this much memory.
     pub fn build(self, memory: Option<u64>) -> Box<dyn Allocator> {
         match self {
             Self::DriverPool { threshold } => Box::new(DriverPool::new(threshold, memory)),
@@ -55,12 +55,12 @@ impl AllocatorModel {
         }
     }
 
-    /// Whether two models are settings of the same allocator.
+    /// Whether two models are the same allocator, with any settings.
     pub fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// How a program gets the setting.
+    /// How a program applies the setting.
     pub fn how(self) -> String {
         match self {
             Self::DriverPool { threshold } => {

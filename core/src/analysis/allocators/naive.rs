@@ -1,6 +1,5 @@
-//! The same allocators by their definitions, with a look at every piece: what the models are compared with.
+//! The same allocators by their definitions: they look at every piece. The models are compared with them.
 
-/// What a piece of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Used,
@@ -16,7 +15,7 @@ struct NaiveSegment {
     address: u64,
     stream: u32,
     is_small: bool,
-    /// Sizes in the order of addresses.
+    /// Size and state, in the order of addresses.
     pieces: Vec<(u64, State)>,
 }
 
@@ -46,7 +45,7 @@ impl NaiveSegment {
         self.pieces = joined;
     }
 
-    /// Gives this range a state; it lies within one piece, or in pieces that are all unused.
+    /// Sets the state of a range that lies within one piece, or within pieces that are all unused.
     fn set(&mut self, from: u64, to: u64, state: State) {
         let mut pieces = Vec::new();
         let mut is_set = false;
@@ -182,7 +181,7 @@ impl NaiveTorch {
         (0..).map(|part| floor + part * (floor / self.roundup)).find(|step| *step >= size).unwrap()
     }
 
-    /// Segment, address and size of the free pieces of a pool, the smallest first.
+    /// Size, address and segment of a pool's free pieces, smallest first.
     fn free_pieces(&self, stream: u32, is_small: bool) -> Vec<(u64, u64, usize)> {
         let mut found = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -317,7 +316,7 @@ impl NaiveTorch {
         })
     }
 
-    /// Maps the bare parts of the first range of unused addresses with room, as far as they are needed.
+    /// Maps memory into the first range of unused addresses that has room, as much as is needed.
     fn map(&mut self, size: u64, stream: u32, is_small: bool, limit: u64) -> Option<u64> {
         let (at, mut address) = match self.range_with_room(size, stream, is_small) {
             Some(found) => found,

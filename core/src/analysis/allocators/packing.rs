@@ -1,9 +1,9 @@
-//! Packing: how tightly the blocks of a recording could lie if their lifetimes were known in advance (offline dynamic storage
-//! allocation). To find the best packing is NP-hard; the live peak is its lower bound.
+//! Packing: how tightly the blocks of a recording could lie if their lifetimes were known in advance (offline dynamic
+//! storage allocation). Finding the best packing is NP-hard; the live peak is a lower bound.
 //!
-//! First the blocks are placed in the order of the log, by first fit and by best fit. Then they are placed one after the other at the
-//! lowest offset that is free for their whole lifetime: the largest first, and the longest-lived first. What lies on top goes earlier the
-//! next time, as long as the work that is allowed lasts or until the live peak is reached.
+//! First the blocks are placed in the order of the log, by first fit and by best fit. Then each is placed at the lowest
+//! offset that is free for its whole lifetime: the largest first, and the longest-lived first. After each attempt, the
+//! topmost block moves forward in the order. The search ends when the work limit or the live peak is reached.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,28 +14,28 @@ use super::requests;
 use crate::error::Error;
 use crate::recording::DeviceView;
 
-/// The tightest packing that was found.
+/// The tightest packing that the search found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packing {
-    /// From the lowest to the highest byte.
+    /// Bytes from the lowest to the highest byte.
     pub bytes: u64,
     /// The live peak of the same blocks: no packing is tighter.
     pub live_peak: u64,
-    /// The work that is allowed was spent, so that a tighter one may exist.
+    /// The search reached its work limit, so a tighter packing may exist.
     pub gave_up: bool,
 }
 
-/// Looks at other blocks, for all attempts together: a second or so.
+/// The limit for looks at other blocks, in all attempts together: about a second.
 const WORK: u64 = 4_000_000;
-/// How often what lies on top is moved, in each order.
+/// How often the topmost block is moved, in each order.
 const ROUNDS: usize = 200;
 
 impl DeviceView<'_> {
-    /// The tightest packing that was found for the blocks that an allocator is asked for.
+    /// The tightest packing that the search found for the blocks that come from an allocator.
     ///
     /// # Errors
-    /// As [`what_if`](Self::what_if).
+    /// The same as for [`what_if`](Self::what_if).
     pub fn packing(&self) -> Result<Packing, Error> {
         requests::check(self)?;
         let lives = self.lifetimes().iter().filter(|life| !life.is_gone && life.block.size > 0);
@@ -46,7 +46,7 @@ impl DeviceView<'_> {
     }
 }
 
-/// The tightest packing found by so much work.
+/// The tightest packing found within the work limit.
 fn pack(blocks: &[TimedBlock], work: u64) -> Packing {
     let (first, live_peak) = online(blocks, &mut Gaps::default());
     let mut best = first.min(online(blocks, &mut BestFit::default()).0);
@@ -69,7 +69,7 @@ fn pack(blocks: &[TimedBlock], work: u64) -> Packing {
     Packing { bytes: best, live_peak, gave_up: best > live_peak && left == 0 }
 }
 
-/// The same numbers in each run (a linear congruential generator).
+/// Random numbers that are the same in each run (a linear congruential generator).
 struct Random(u64);
 
 impl Random {
@@ -79,7 +79,7 @@ impl Random {
     }
 }
 
-/// Orders in which blocks are placed.
+/// The initial orders: by size, and by lifetime.
 fn orders(blocks: &[TimedBlock]) -> [Vec<usize>; 2] {
     let all: Vec<usize> = (0..blocks.len()).collect();
     let (mut by_size, mut by_time) = (all.clone(), all);
@@ -88,7 +88,7 @@ fn orders(blocks: &[TimedBlock]) -> [Vec<usize>; 2] {
     [by_size, by_time]
 }
 
-/// The offset of each block, placed in this order; `None` when the work is spent.
+/// The offset of each block if placed in this order; `None` when the work limit is reached.
 fn place(blocks: &[TimedBlock], order: &[usize], work: &mut u64) -> Option<Vec<u64>> {
     let mut placed = PlacedLives::of(blocks);
     let mut offsets = vec![0; blocks.len()];
@@ -106,7 +106,7 @@ fn place(blocks: &[TimedBlock], order: &[usize], work: &mut u64) -> Option<Vec<u
     Some(offsets)
 }
 
-/// The lowest offset that is free for `size` bytes, given what is taken, by offset.
+/// The lowest offset at which `size` bytes are free. `taken` is sorted by offset.
 fn lowest(taken: &[(u64, u64)], size: u64) -> u64 {
     let mut free = 0;
     for (from, to) in taken {
@@ -118,7 +118,7 @@ fn lowest(taken: &[(u64, u64)], size: u64) -> u64 {
     free
 }
 
-/// The height of the blocks, placed in the order of the log; and their live peak.
+/// The height of the blocks when placed in the order of the log, and their live peak.
 fn online(blocks: &[TimedBlock], arena: &mut dyn Arena) -> (u64, u64) {
     let mut events: Vec<(u32, bool, usize)> = Vec::with_capacity(2 * blocks.len());
     for (at, block) in blocks.iter().enumerate() {
@@ -142,7 +142,7 @@ fn online(blocks: &[TimedBlock], arena: &mut dyn Arena) -> (u64, u64) {
     (height, peak)
 }
 
-/// Offsets without an end, of which blocks take some.
+/// An unlimited range of offsets in which blocks are placed.
 trait Arena {
     fn take(&mut self, size: u64) -> Option<u64>;
     fn give(&mut self, gap: Gap);
@@ -159,7 +159,7 @@ impl Arena for Gaps {
     }
 }
 
-/// The smallest free piece that fits; the endless one comes last.
+/// Takes the smallest free piece that fits. The endless piece comes last.
 #[derive(Default)]
 struct BestFit {
     by_size: BTreeSet<(u64, u64)>,
@@ -204,7 +204,8 @@ mod tests {
 
     use super::*;
 
-    /// The best packing, by every order: in the order of its offsets a best packing is found again, or a tighter one.
+    /// The height of the best packing, found by trying every order. Placing blocks in the order of a best packing's
+    /// offsets gives a packing that is at least as tight.
     fn by_search(blocks: &[TimedBlock]) -> u64 {
         fn search(blocks: &[TimedBlock], order: &mut Vec<usize>, best: &mut u64) {
             if order.len() == blocks.len() {
@@ -241,7 +242,7 @@ mod tests {
         blocks.iter().map(|block| live(block.from)).max().unwrap_or(0)
     }
 
-    /// Blocks with times of their own, as those of a log have.
+    /// Blocks whose times all differ, as in a log.
     fn blocks(most: usize) -> impl Strategy<Value = Vec<TimedBlock>> {
         let block = (0u32..40, 1u32..40, 1u64..10);
         prop::collection::vec(block, 0..most).prop_map(|all| {
@@ -274,8 +275,8 @@ mod tests {
         }
     }
 
-    /// `cargo test -p memtrace-core --lib allocators::packing -- --nocapture` prints the figures of docs/replay.md. What has the live
-    /// peak's height is the best; of the others, and of some more, the search says what is.
+    /// `cargo test -p memtrace-core --lib allocators::packing -- --nocapture` prints the figures of docs/replay.md. A
+    /// packing as high as the live peak is a best one. For the others, and for some more, the search finds the best.
     #[test]
     fn hardly_any_packing_of_six_blocks_is_not_the_best() {
         let mut runner = TestRunner::deterministic();

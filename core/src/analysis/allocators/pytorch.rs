@@ -1,9 +1,10 @@
-//! PyTorch's caching allocator, as its documentation and notes state its rules: a model, called so.
+//! A model of PyTorch's caching allocator, by the rules that its documentation and notes state.
 //!
-//! Requests are rounded up to 512 B. Up to 1 MiB they are *small* and come from segments of 2 MiB; others are *large* and come from
-//! segments of 20 MiB, or from 10 MiB on from one of their own, in multiples of 2 MiB. A stream has its own pools. The smallest free
-//! block that fits is taken, of equal ones that with the lowest address, and split if enough remains. A freed block joins its free
-//! neighbours. Nothing is released until memory runs out. The driver chooses where a segment lies; the model puts each behind the last.
+//! Requests are rounded up to 512 B. Requests up to 1 MiB are *small* and come from segments of 2 MiB. Others are
+//! *large* and come from segments of 20 MiB; from 10 MiB on, each has its own segment, in multiples of 2 MiB. Each
+//! stream has its own pools. The allocator takes the smallest free block that fits, among equal ones the one at the
+//! lowest address, and splits it if enough remains. A freed block is joined with its free neighbours. Nothing is
+//! released until memory runs out. The real driver chooses where a segment lies; the model puts each behind the last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +12,28 @@ use super::allocator::Allocator;
 use super::settings::{LARGE_SEGMENT, PyTorchSettings};
 use crate::snapshot::Block;
 
-/// Blocks are multiples of this.
+/// Block sizes are multiples of this.
 const GRAIN: u64 = 512;
 const MIB: u64 = 1 << 20;
 /// The largest small request.
 const SMALL: u64 = MIB;
-/// A segment of small blocks.
+/// Size of a segment of small blocks.
 const SMALL_SEGMENT: u64 = 2 * MIB;
-/// A large request of this size or more has a segment of its own.
+/// A large request of this size or more gets its own segment.
 const OWN_SEGMENT: u64 = 10 * MIB;
 
-/// A pool of blocks: a stream's, of small or of large blocks.
+/// A pool of blocks: its stream, and whether its blocks are small.
 type PoolOf = (u32, bool);
 
-/// What a piece of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceState {
     Used,
     Free,
-    /// Addresses of an expandable segment without memory.
+    /// Addresses of an expandable segment that have no memory.
     Unmapped,
 }
 
-/// A piece of a segment. Pieces tile their segments.
+/// A piece of a segment. The pieces cover their segment without gaps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) size: u64,
@@ -50,7 +50,7 @@ pub(super) struct TorchSegment {
 }
 
 impl TorchSegment {
-    /// A segment as a file has it: only those of small blocks have their size.
+    /// A segment as a file describes it: only segments of small blocks have their size.
     pub(super) fn of_size(size: u64, stream: u32) -> Self {
         Self { size, stream, is_small: size == SMALL_SEGMENT }
     }
@@ -67,13 +67,13 @@ pub(super) struct PyTorchAllocator {
     pub(super) segments: BTreeMap<u64, TorchSegment>,
     /// By address.
     pub(super) pieces: BTreeMap<u64, Piece>,
-    /// Size and address of the free pieces of each pool.
+    /// Size and address of each pool's free pieces.
     pub(super) free: BTreeMap<PoolOf, BTreeSet<(u64, u64)>>,
-    /// Addresses of the segments without a block: what can be released.
+    /// Addresses of the segments without a block, which can be released.
     whole: BTreeSet<u64>,
     /// Addresses of the unmapped pieces.
     pub(super) unmapped: BTreeMap<PoolOf, BTreeSet<u64>>,
-    /// Where the next segment lies.
+    /// Address of the next segment.
     pub(super) next: u64,
     pub(super) reserved: u64,
     used: u64,
@@ -84,7 +84,7 @@ impl PyTorchAllocator {
         Self { settings, next: SMALL_SEGMENT, ..Self::default() }
     }
 
-    /// What a request takes.
+    /// Size of the block for a request.
     pub(super) fn rounded(&self, size: u64) -> Option<u64> {
         let divisions = self.settings.roundup;
         if divisions > 1 && size > GRAIN * divisions {
@@ -103,12 +103,12 @@ impl PyTorchAllocator {
         }
     }
 
-    /// Blocks of this size and more are *oversize*: they are not split, and small requests do not get them.
+    /// Blocks of at least this size are *oversize*: they are not split, and small requests do not get them.
     fn max_split(&self) -> u64 {
         self.settings.max_split.unwrap_or(u64::MAX)
     }
 
-    /// The smallest free piece that fits, if the rules allow it.
+    /// The smallest free piece that fits, if the rules allow its use.
     fn best_fit(&self, size: u64, pool: PoolOf) -> Option<u64> {
         let found = self.free.get(&pool)?.range((size, 0)..);
         let (found_size, address) =
@@ -128,7 +128,7 @@ impl PyTorchAllocator {
         size < self.max_split() && remaining > SMALL
     }
 
-    /// A new segment, as one free piece.
+    /// Creates a segment, as one free piece.
     fn new_segment(&mut self, size: u64, pool: PoolOf, limit: u64) -> Option<u64> {
         let length = Self::segment_size(size)?;
         let is_there =
@@ -162,7 +162,7 @@ impl PyTorchAllocator {
         }
     }
 
-    /// Takes a piece in this state out of its pool, or joins it with others.
+    /// Removes a piece that has this state, to take it or to join it with others.
     pub(super) fn remove(&mut self, address: u64, state: PieceState) -> Option<Piece> {
         let piece = self.pieces.get(&address).copied().filter(|piece| piece.state == state)?;
         let pool = self.segments.get(&piece.segment)?.pool();
@@ -175,7 +175,7 @@ impl PyTorchAllocator {
         self.pieces.remove(&address)
     }
 
-    /// Uses a free piece, or its front.
+    /// Takes a free piece, or its front if the piece is split.
     pub(super) fn take(&mut self, address: u64, size: u64) -> Option<u64> {
         let piece = self.remove(address, PieceState::Free)?;
         let is_small = self.segments.get(&piece.segment)?.is_small;
@@ -189,7 +189,7 @@ impl PyTorchAllocator {
         Some(address)
     }
 
-    /// Adds a piece, joined with its neighbours in the same state. Returns where it begins.
+    /// Adds a piece, joined with its neighbours of the same state. Returns where the joined piece begins.
     pub(super) fn join(&mut self, address: u64, piece: Piece) -> u64 {
         let (mut from, mut to) = (address, address + piece.size);
         let is_like = |other: &Piece| (other.state, other.segment) == (piece.state, piece.segment);
@@ -204,8 +204,8 @@ impl PyTorchAllocator {
         from
     }
 
-    /// Adds a segment with the blocks in it, by address. How much of a large one's unused end belongs to the block before is not
-    /// known; a free piece is larger than what is never split off.
+    /// Adds a segment with its blocks, sorted by address. Free space behind a block of a large segment may belong to
+    /// that block. It counts as a free piece if it is larger than what is never split off.
     pub(super) fn seed(&mut self, address: u64, segment: TorchSegment, blocks: &[Block]) {
         self.segments.insert(address, segment);
         self.reserved += segment.size;
@@ -229,13 +229,14 @@ impl PyTorchAllocator {
         }
     }
 
-    /// Is there no segment in these addresses?
+    /// Whether no segment overlaps these addresses.
     pub(super) fn is_clear(&self, address: u64, size: u64) -> bool {
         let last = self.segments.range(..address.saturating_add(size)).next_back();
         last.is_none_or(|(base, segment)| base + segment.size <= address)
     }
 
-    /// With a limit for splitting, PyTorch releases free oversize blocks first: one that would do, or else the largest ones.
+    /// If splitting is limited, PyTorch first releases free oversize blocks: one that is large enough, or else the
+    /// largest ones.
     fn release_oversize(&mut self, size: u64, pool: PoolOf) -> bool {
         let Some(max_split) = self.settings.max_split else { return false };
         let size = size.max(max_split);
@@ -253,7 +254,7 @@ impl PyTorchAllocator {
         released >= size
     }
 
-    /// Releases a free piece that is a whole segment.
+    /// Releases a free piece that covers a whole segment.
     pub(super) fn release(&mut self, address: u64) -> bool {
         if !self.whole.contains(&address) || self.remove(address, PieceState::Free).is_none() {
             return false;

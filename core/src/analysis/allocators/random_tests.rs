@@ -1,4 +1,5 @@
-//! Random sequences through each model and through the same by its definition: same addresses, same reserved bytes, step by step.
+//! Random sequences, replayed by each model and by its definition: the addresses and the reserved bytes must be equal
+//! after each step.
 
 use std::collections::BTreeMap;
 
@@ -31,13 +32,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Sixteen times as many as the number, times MEMTRACE_CASES.
+/// A test configuration with `number` cases, times MEMTRACE_CASES.
 fn programs(number: u32) -> ProptestConfig {
     let times = std::env::var("MEMTRACE_CASES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     ProptestConfig { cases: number * times, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// What one alloc of two allocators gave, and what both have reserved.
+/// The result of an alloc, and the reserved bytes after it.
 type Seen = (Option<u64>, u64);
 
 trait Naive {
@@ -146,7 +147,7 @@ proptest! {
         ),
         limit in limit(),
     ) {
-        // Only whole segments are oversize, which expandable ones are not.
+        // Only whole segments are oversize. Expandable segments are not whole segments.
         let max_split = max_split.filter(|_| !expandable);
         let model = AllocatorModel::PyTorch(PyTorchSettings { expandable, max_split, roundup });
         compare(model, &mut NaiveTorch::new(expandable, max_split, roundup), &steps, limit);

@@ -1,28 +1,28 @@
-//! What an allocator is asked for: the blocks live when the log begins, in the order of their numbers, then the log.
+//! Requests to an allocator: first the blocks that are live when the log begins, by number, then the log's.
 
 use super::super::log;
 use crate::error::Error;
 use crate::snapshot::{Block, Device, DeviceSnapshot, MemoryKind, RecordKind, Replay};
 
-/// A request, or what happens beside the allocator.
+/// A request, or an event outside the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// A block with its number.
+    /// Allocates this block.
     Alloc(Block),
-    /// The block with this number.
+    /// Frees the block with this number.
     Free(u64),
-    /// Memory that does not come from the allocator: mapped memory, arrays, graphs; and what was there before the recording.
+    /// A change of other memory: mapped memory, arrays, graphs, and what was allocated before the recording.
     Besides(i64),
-    /// A segment was released, as the driver does when the program waits for the GPU.
+    /// The driver released a segment, as it does when the program waits for the GPU.
     Synchronise,
 }
 
-/// Memory that another allocator could give.
+/// Whether memory of this kind could come from another allocator.
 pub(super) fn is_asked_for(kind: MemoryKind) -> bool {
     matches!(kind, MemoryKind::Heap | MemoryKind::Pool | MemoryKind::Classic)
 }
 
-/// An error if the device's requests are not known.
+/// Returns an error if the device's requests are not known.
 pub(super) fn check(device: &DeviceSnapshot) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::allocator(format!("cannot replay {}: {why}", device.device)));
     match device.device {
@@ -34,7 +34,8 @@ pub(super) fn check(device: &DeviceSnapshot) -> Result<(), Error> {
     }
 }
 
-/// Calls `ask` with each request: the number of records before it, `None` before the log, and its time. Ends early if `ask` says so.
+/// Calls `ask` with each request: the number of records before it (`None` before the log), its time, and the request.
+/// Stops when `ask` returns false.
 pub(super) fn requests(device: &DeviceSnapshot, mut ask: impl FnMut(Option<usize>, u64, Request) -> bool) {
     let start_ns = log::start_ns(device);
     let start = Replay::at_log_start(device);

@@ -3,22 +3,22 @@
 use crate::error::Error;
 use crate::units::parse_bytes;
 
-/// A segment of large blocks.
+/// Size of a segment of large blocks.
 pub(super) const LARGE_SEGMENT: u64 = 20 << 20;
 
-/// Settings of PyTorch's caching allocator, as `PYTORCH_CUDA_ALLOC_CONF` has them.
+/// Settings of PyTorch's caching allocator, as in `PYTORCH_CUDA_ALLOC_CONF`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PyTorchSettings {
     /// `expandable_segments`.
     pub expandable: bool,
     /// `max_split_size_mb`, in bytes.
     pub max_split: Option<u64>,
-    /// `roundup_power2_divisions`, a power of two; 0 rounds up to multiples of 512 B only.
+    /// `roundup_power2_divisions`, a power of two. With 0, sizes are only rounded up to multiples of 512 B.
     pub roundup: u64,
 }
 
 impl PyTorchSettings {
-    /// The value of the variable.
+    /// The value for `PYTORCH_CUDA_ALLOC_CONF`.
     pub(super) fn variable(self) -> String {
         let expandable = self.expandable.then(|| "expandable_segments:True".to_owned());
         let max_split = self.max_split.map(|bytes| format!("max_split_size_mb:{}", bytes >> 20));
@@ -26,7 +26,7 @@ impl PyTorchSettings {
         [expandable, max_split, roundup].into_iter().flatten().collect::<Vec<_>>().join(",")
     }
 
-    /// The settings in a value of the variable, as far as the model has them.
+    /// The settings in a value of the variable. Settings that the model does not have are ignored.
     pub(super) fn of_variable(value: &str) -> Self {
         let number = |text: &str| text.parse::<u64>().ok();
         let mut found = Self::default();
@@ -54,7 +54,7 @@ impl PyTorchSettings {
     }
 }
 
-/// PyTorch takes whole megabytes, more than a segment has.
+/// PyTorch accepts whole megabytes, more than the size of a segment.
 fn max_split(value: &str) -> Result<u64, Error> {
     let bytes = parse_bytes(value)?;
     let is_allowed = bytes > LARGE_SEGMENT && bytes.is_multiple_of(1 << 20);

@@ -1,4 +1,4 @@
-//! The log's requests through a model: what it reserves over time, and where memory runs out.
+//! Replays the log's requests with a model: what the model reserves over time, and where memory runs out.
 
 use std::collections::HashMap;
 
@@ -15,31 +15,32 @@ use crate::error::Error;
 use crate::recording::DeviceView;
 use crate::snapshot::Block;
 
-/// What a model of an allocator does with the requests of a recording. All bytes include what does not come from the allocator.
+/// What a model of an allocator does with a recording's requests. All byte counts include memory that does not come
+/// from the allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WhatIf {
     /// The model.
     pub model: AllocatorModel,
-    /// At most so many bytes were live: no allocator reserves less.
+    /// The most bytes that were live. No allocator reserves less.
     pub live_peak: u64,
-    /// At most so many bytes were reserved.
+    /// The most bytes that were reserved.
     pub reserved_peak: u64,
-    /// When that was first so, in nanoseconds since the recording began.
+    /// When that peak was first reached, in nanoseconds since the recording began.
     pub peak_ns: u64,
-    /// Bytes that were live then.
+    /// Bytes that were live at that time.
     pub live_then: u64,
-    /// Bytes of segments that no block had then; the rest beyond the live bytes is rounding.
+    /// Unused bytes of segments at that time. The remaining difference to the live bytes is rounding.
     pub free_then: u64,
-    /// Number of segments then.
+    /// Number of segments at that time.
     pub segments_then: usize,
     /// Bytes reserved at the end.
     pub reserved_end: u64,
     /// Records of the log that were replayed.
     pub records: usize,
-    /// The most that was reserved within each column of the log's time.
+    /// The most bytes that were reserved within each column of the log's time.
     pub columns: Vec<u64>,
-    /// The request that was refused; nothing behind it was replayed.
+    /// The request that was refused; nothing after it was replayed.
     pub runs_out: Option<RunsOut>,
 }
 
@@ -51,27 +52,27 @@ pub struct RunsOut {
     pub time_ns: u64,
     /// The number of records before it.
     pub records: usize,
-    /// What was live when the log begins does not find memory; it is not known how it was placed.
+    /// Memory runs out before the log: the blocks live at its beginning do not fit. Their real placement is unknown.
     pub is_before_log: bool,
-    /// The block that was asked for; `None` where memory grew that does not come from the allocator.
+    /// The requested block; `None` if memory grew that does not come from the allocator.
     pub block: Option<Block>,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Live bytes then.
+    /// Live bytes at that time.
     pub live: u64,
-    /// Reserved bytes then.
+    /// Reserved bytes at that time.
     pub reserved: u64,
-    /// Bytes of segments that no block has.
+    /// Unused bytes of segments.
     pub free: u64,
     /// The largest free piece of a segment.
     pub largest_gap: u64,
 }
 
 impl DeviceView<'_> {
-    /// What a model does with the device's requests, where there are `memory` bytes; in `columns` columns.
+    /// Replays the device's requests with a model that has `memory` bytes. The result has `columns` columns.
     ///
     /// # Errors
-    /// If the requests are not known, as in a sample.
+    /// If the requests are not known, as in a sampled recording.
     pub fn what_if(&self, model: AllocatorModel, memory: Option<u64>, columns: usize) -> Result<WhatIf, Error> {
         requests::check(self)?;
         let mut replay = ModelReplay::new(self, model, memory, columns);
@@ -79,7 +80,8 @@ impl DeviceView<'_> {
         Ok(replay.finish())
     }
 
-    /// The allocator that the recorded program most likely ran on: the driver's pool, or PyTorch's with the settings that the file names.
+    /// The allocator that the recorded program most likely used: the driver's pool, or PyTorch's with the settings that
+    /// the file names.
     pub fn own_allocator(&self) -> AllocatorModel {
         if is_python(self.data()) {
             let notes = &self.data().health.import_notes;
@@ -92,13 +94,13 @@ impl DeviceView<'_> {
         }
     }
 
-    /// The time of the log, from and to, as columns have it.
+    /// Start and end of the log's time, as columns have them.
     pub fn log_span_ns(&self) -> (u64, u64) {
         let time = Columns::of(self, 1);
         (time.from_ns, time.to_ns)
     }
 
-    /// What was live where memory ran out.
+    /// Blocks that were live when memory ran out.
     pub fn live_when(&self, out: &RunsOut) -> LiveSet<'_> {
         LiveSet::of(self, moment::after(self, out.records))
     }
@@ -106,12 +108,12 @@ impl DeviceView<'_> {
 
 struct ModelReplay {
     allocator: Box<dyn Allocator>,
-    /// Address and size of live blocks by their number.
+    /// Address and size of live blocks, by block number.
     places: HashMap<u64, (u64, u64), RandomState>,
     memory: u64,
     /// Live bytes that do not come from the allocator.
     besides: i64,
-    /// Live bytes that do.
+    /// Live bytes that come from the allocator.
     live: u64,
     time: Columns,
     /// The column of the last request.
@@ -146,7 +148,7 @@ impl ModelReplay {
         }
     }
 
-    /// False if there is no memory.
+    /// Returns false if memory runs out.
     fn ask(&mut self, at: Option<usize>, time_ns: u64, request: Request) -> bool {
         self.lasts_until(time_ns);
         let is_there = match request {
@@ -192,7 +194,7 @@ impl ModelReplay {
         is_there
     }
 
-    /// Bytes beside the allocator's.
+    /// Bytes that do not come from the allocator.
     fn other(&self) -> u64 {
         u64::try_from(self.besides).unwrap_or(0)
     }
@@ -201,7 +203,7 @@ impl ModelReplay {
         self.allocator.reserved().saturating_add(self.other())
     }
 
-    /// What was reserved lasts into the columns up to this time.
+    /// Extends the reserved bytes to the columns up to this time.
     fn lasts_until(&mut self, time_ns: u64) {
         let (column, reserved) = (self.time.place(time_ns), self.reserved());
         if let Some(columns) = self.found.columns.get_mut(self.column..=column) {

@@ -1,4 +1,4 @@
-//! Line matching: an edit above a line moves it, so lines are matched within their function, in order, by what they
+//! Line matching. An edit moves the lines below it, so lines are matched within their function, in order, by what they
 //! allocate.
 
 use std::cmp::Reverse;
@@ -16,16 +16,16 @@ use crate::snapshot::{Block, SymbolName};
 #[derive(Debug)]
 struct Line<'a> {
     number: u32,
-    /// The operator that allocated most of it.
+    /// The operator that allocated most of its bytes.
     operator: &'a str,
     label: &'a str,
     row: &'a SideRow,
 }
 
-/// The lines of a function, by number; rows without a line have no function.
+/// The lines of each function, by number. A row without a line has a function of its own.
 type Lines<'a> = BTreeMap<Function, Vec<Line<'a>>>;
 
-/// File and name.
+/// File and name of a function.
 type Function = (String, String);
 
 pub(super) fn matched(before: &DiffSide, after: &DiffSide) -> Vec<MatchedRow> {
@@ -39,11 +39,11 @@ pub(super) fn matched(before: &DiffSide, after: &DiffSide) -> Vec<MatchedRow> {
     rows
 }
 
-/// Folders of a path that are compared, from its end.
+/// The most folders of a path that are compared, from its end.
 const MOST_FOLDERS: usize = 32;
 
-/// The functions of both recordings: those of one file first, then those whose paths have the longest end in common, as in two
-/// checkouts of a project. A function that could be several others is none of them.
+/// The functions that both recordings have. Those of the same file are paired first, then those whose paths share the
+/// longest end, as in two checkouts of a project. A function that could match several others is not paired.
 fn same_functions(old: &Lines<'_>, new: &Lines<'_>) -> Vec<(Function, Function)> {
     let is_known = |key: &&Function| new.contains_key(key);
     let mut pairs: Vec<(Function, Function)> =
@@ -72,16 +72,15 @@ fn same_functions(old: &Lines<'_>, new: &Lines<'_>) -> Vec<(Function, Function)>
     pairs
 }
 
-/// A file with so many folders above it.
+/// The file name with this many folders above it.
 fn end_of_path(path: &str, folders: usize) -> Option<String> {
     let plain = path.replace('\\', "/");
     let mut separators = plain.rmatch_indices('/').map(|(at, _)| at + 1).chain([0]);
     separators.nth(folders).and_then(|at| plain.get(at..)).filter(|end| !end.is_empty()).map(str::to_owned)
 }
 
-/// The lines by file and function.
 fn lines(side: &DiffSide) -> Lines<'_> {
-    // As in a table: of lines with one number, the larger one stands first.
+    // As in a table: among lines with the same number, the larger one comes first.
     let mut rows: Vec<(&String, &SideRow)> = side.rows.iter().collect();
     rows.sort_by_key(|(label, row)| (Reverse(row.bytes), *label));
     let mut lines = Lines::new();
@@ -98,7 +97,7 @@ fn lines(side: &DiffSide) -> Lines<'_> {
     lines
 }
 
-/// Adds to each row of a live set's side where its line is.
+/// Adds the place of its line to each row of a live set's side.
 pub(super) fn add_places(side: &mut DiffSide, live: &LiveSet<'_>) {
     let data = live.device.data();
     let mut operators = Labels::of_stacks(data, operator_label);
@@ -125,7 +124,7 @@ fn function(name: &str) -> String {
     SymbolName(&without_numbers(name)).short()
 }
 
-/// A function's name without the numbers of closures: a closure above changes them.
+/// A function's name without the numbers of closures, which another closure above changes.
 pub(crate) fn without_numbers(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
@@ -138,10 +137,11 @@ pub(crate) fn without_numbers(name: &str) -> String {
     plain
 }
 
-/// Pairs of lines that are compared for one function; a function with more lines than any person wrote is matched by numbers.
+/// The most pairs of lines that are compared for one function. A longer function, which nobody writes by hand, is
+/// matched by line numbers.
 const MOST_PAIRS: usize = 1 << 22;
 
-/// The lines of one function: a longest common subsequence by operator, so that lines keep their order.
+/// Matches the lines of one function: a longest common subsequence by operator, so that lines keep their order.
 fn of_function(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     if old.len().saturating_mul(new.len()) > MOST_PAIRS {
         return of_one_number(old, new);
@@ -175,7 +175,7 @@ fn of_function(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     rows
 }
 
-/// Lines by number; both are sorted by it.
+/// Matches lines by number. Both vectors are sorted by it.
 fn of_one_number(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     let (mut old, mut new, mut rows) = (old.into_iter().peekable(), new.into_iter().peekable(), Vec::new());
     loop {
@@ -189,7 +189,7 @@ fn of_one_number(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     }
 }
 
-/// How well two lines of one function fit: `None` if one cannot be the other.
+/// How well two lines of one function match; `None` if they cannot be the same line.
 fn score(old: &Line<'_>, new: &Line<'_>) -> Option<u32> {
     match (old.number == new.number, old.operator == new.operator) {
         (true, true) => Some(4),

@@ -1,29 +1,28 @@
-//! One side of a difference: rows with what they are matched by. A side needs no recording, and sides of several recordings can
-//! be added up.
+//! One side of a difference: its rows, with the data by which they are matched. A side needs no recording, and sides of
+//! several recordings can be added up.
 
 use std::collections::BTreeMap;
 
 use super::DiffRow;
 use crate::analysis::rows::Row;
 
-/// What one live set holds by a key, or what several hold together, to be compared with another side.
+/// Memory of one live set by a key, or of several together, for a comparison with another side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffSide {
     /// By label.
     pub(super) rows: BTreeMap<String, SideRow>,
 }
 
-/// A row of a side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SideRow {
     pub(super) bytes: u64,
     /// Blocks; `None` if only the bytes are known.
     pub(super) count: Option<u64>,
-    /// Where a line is.
+    /// The place of the row's line.
     pub(super) place: Option<Place>,
 }
 
-/// A line's place, which an edit moves.
+/// A line's place, which an edit can move.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     /// File and name.
@@ -33,7 +32,7 @@ pub(super) struct Place {
     pub(super) operators: BTreeMap<String, u64>,
 }
 
-/// Rows of two sides that are the same one; a row that only one side has is alone.
+/// A matched pair of rows, or a row that only one side has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::analysis) struct MatchedRow {
     pub(super) label: String,
@@ -42,7 +41,7 @@ pub(in crate::analysis) struct MatchedRow {
 }
 
 impl DiffSide {
-    /// Rows with equal labels are one.
+    /// Merges rows with equal labels.
     pub(super) fn of_rows(rows: &[Row]) -> Self {
         let mut side = Self::default();
         for Row { label, bytes, count, .. } in rows {
@@ -51,12 +50,12 @@ impl DiffSide {
         side
     }
 
-    /// Adds what another one holds.
+    /// Adds the rows of another side.
     pub fn add(&mut self, other: &Self) {
         other.rows.iter().for_each(|(label, row)| self.add_row(label, row));
     }
 
-    /// Bytes of the row with this label; 0 without one.
+    /// Bytes of the row with this label, or 0.
     pub fn bytes(&self, label: &str) -> u64 {
         self.rows.get(label).map_or(0, |row| row.bytes)
     }
@@ -93,10 +92,11 @@ impl DiffSide {
 }
 
 impl MatchedRow {
-    /// Both as one row of a difference.
+    /// The pair as one row of a difference.
     pub(in crate::analysis) fn row(&self) -> DiffRow {
         let (before, after) = (self.before.as_ref().map(|(_, row)| row), self.after.as_ref().map(|(_, row)| row));
-        // A side without the row has no blocks of it; where only bytes are known, nothing is known of the other side either.
+        // A side without the row has no blocks in it. If the other side knows only bytes, the number is unknown on
+        // both.
         let none = before.or(after).and_then(|row| row.count).map(|_| 0);
         let blocks = |row: Option<&SideRow>| row.map_or(none, |row| none.and(row.count));
         DiffRow {
@@ -108,7 +108,7 @@ impl MatchedRow {
         }
     }
 
-    /// Bytes of the row in one part of both sides.
+    /// The row's bytes in one part of each side.
     pub(in crate::analysis) fn bytes_in(&self, before: Option<&DiffSide>, after: Option<&DiffSide>) -> (u64, u64) {
         let of = |side: Option<&DiffSide>, row: &Option<(String, SideRow)>| {
             side.zip(row.as_ref()).map_or(0, |(side, (label, _))| side.bytes(label))

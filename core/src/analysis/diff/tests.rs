@@ -9,7 +9,7 @@ fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
     Diff::of(&before.at_peak(), &after.at_peak(), key)
 }
 
-/// Line 7 holds `seven` bytes, line 9 `nine`.
+/// `seven` bytes on line 7, `nine` on line 9.
 fn recording(seven: u64, nine: u64) -> SnapshotData {
     let mut story = Story::cpu();
     story.before(1024);
@@ -62,7 +62,7 @@ fn lines_that_an_edit_moved_are_the_same_lines() {
     assert!(changed[0].label.contains(":17 ") && changed[0].label.ends_with(", before :7"), "{}", changed[0].label);
 }
 
-/// Functions `f` in these files, one block each, the first of 1 byte, the next of 2, …
+/// A function `f` in each of these files, with one block each: 1 byte in the first, 2 bytes in the next, …
 fn in_files(files: &[&str]) -> SnapshotData {
     let frames = files.iter().map(|file| frame("f", file, 7)).collect();
     let mut story = Story::cpu();

@@ -1,23 +1,25 @@
-//! GPUs with the memory that CUDA reports, which is less than what they are sold with.
+//! GPUs with the memory that CUDA reports, which is less than the size they are sold with.
 
 const MIB: u64 = 1 << 20;
 
-/// A GPU, as far as a program's need depends on it.
+/// A GPU, with what a program's memory need depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
     /// Its name, as in `RTX 4090`.
     pub name: String,
-    /// Bytes that CUDA reports in all; of several readings the lowest.
+    /// Total bytes that CUDA reports; the lowest of several readings.
     pub memory: u64,
-    /// Multiprocessors times threads of each: what the driver reserves kernel stacks for. `None` if it is not known.
+    /// Multiprocessors times threads of each: the threads for which the driver reserves kernel stacks. `None` if
+    /// unknown.
     pub threads: Option<u64>,
-    /// Whether the memory is the host's, which the process itself needs some of.
+    /// Whether the memory is the host's, which the process itself also uses.
     pub unified: bool,
-    /// Where the memory was read.
+    /// Where the memory figure comes from.
     pub source: &'static str,
 }
 
-/// Name, MiB, multiprocessors, threads of each, and source. The lowest reading that was published. Numbers of multiprocessors and their threads are those of NVIDIA's data sheets, without a source here.
+/// Name, MiB, multiprocessors, threads of each, and source. The memory is the lowest published reading. The numbers of
+/// multiprocessors and threads are those of NVIDIA's data sheets, which are not cited here.
 const CARDS: [(&str, u64, u64, u64, &str); 15] = [
     ("T4", 14_909, 40, 1024, "Zheng-Chong/CatVTON#133: 14.56 GiB"),
     ("A10G", 22_528, 80, 1536, "signalnine/q27#1: about 22 GiB"),
@@ -36,7 +38,7 @@ const CARDS: [(&str, u64, u64, u64, &str); 15] = [
     ("B200", 182_633, 148, 2048, "unslothai/unsloth#8669: 182,633 MiB"),
 ];
 
-/// All cards of the table, the smallest first.
+/// All cards of the table, smallest first.
 pub fn cards() -> impl Iterator<Item = Card> {
     CARDS.iter().map(|(name, mib, multiprocessors, threads, source)| Card {
         threads: Some(multiprocessors * threads),
@@ -46,12 +48,12 @@ pub fn cards() -> impl Iterator<Item = Card> {
 }
 
 impl Card {
-    /// The card of this name, whatever the case and the signs between its words: `rtx-4090` is `RTX 4090`.
+    /// Finds a card by name. Case and separators do not matter: `rtx-4090` is `RTX 4090`.
     pub fn named(name: &str) -> Option<Self> {
         cards().find(|card| plain(&card.name) == plain(name))
     }
 
-    /// A card by the name that the driver gives it, such as `NVIDIA GeForce RTX 4090`, with memory in bytes.
+    /// A card with the name that the driver gives it, such as `NVIDIA GeForce RTX 4090`, and with its memory in bytes.
     pub fn of_product(name: &str, memory: u64) -> Self {
         let is_laptop = |name: &str| plain(name).contains("laptop");
         let is_known =
@@ -60,17 +62,17 @@ impl Card {
         Self { threads: known.and_then(|card| card.threads), ..Self::of_memory(name, memory) }
     }
 
-    /// A card of which only the memory is known, in bytes as CUDA reports them.
+    /// A card of which only the memory is known, in bytes as CUDA reports it.
     pub fn of_memory(name: &str, memory: u64) -> Self {
         Self { name: name.to_owned(), memory, threads: None, unified: false, source: "as given" }
     }
 
-    /// An integrated GPU, of a host with so much memory.
+    /// An integrated GPU of a host with this much memory.
     pub fn of_host(name: &str, memory: u64) -> Self {
         Self { unified: true, ..Self::of_memory(name, memory) }
     }
 
-    /// The fewest and the most threads that kernel stacks are reserved for.
+    /// The fewest and the most threads for which kernel stacks are reserved.
     pub(super) fn threads(&self) -> (u64, u64) {
         let all = || cards().filter_map(|card| card.threads);
         let range = || (all().min().unwrap_or(0), all().max().unwrap_or(0));
@@ -78,7 +80,7 @@ impl Card {
     }
 }
 
-/// A name without case and signs.
+/// A name in lower case, without separators.
 fn plain(name: &str) -> String {
     name.to_lowercase().replace([' ', '-', '_'], "")
 }

@@ -1,41 +1,41 @@
-//! What was predicted for a card, compared with what a recording on it says.
+//! Compares what was predicted for a card with a recording made on that card.
 
 use super::Fit;
 use super::need::{LIVE, POOLS, WORKSPACE, is_cublas};
 use crate::analysis::{BalanceItem, balance};
 use crate::recording::DeviceView;
 
-/// A part of a need, as predicted and as measured, in bytes.
+/// A part of a need, predicted and measured, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriftRow {
-    /// What it is for.
+    /// The name of the part.
     pub what: &'static str,
-    /// At least so many were predicted,
+    /// Lower end of the prediction.
     pub low: u64,
-    /// and at most so many.
+    /// Upper end of the prediction.
     pub high: u64,
-    /// So many were measured.
+    /// Measured bytes.
     pub measured: u64,
 }
 
 impl DriftRow {
-    /// More was measured than predicted, be it by one byte.
+    /// Whether more was measured than predicted, even by one byte.
     pub fn is_under(&self) -> bool {
         self.measured > self.high
     }
 
-    /// Predicted less measured: by the lower end, by the upper end.
+    /// Lower end and upper end of the prediction, each minus the measured bytes.
     pub fn differences(&self) -> (i128, i128) {
         let less = |predicted: u64| i128::from(predicted) - i128::from(self.measured);
         (less(self.low), less(self.high))
     }
 }
 
-/// The rows of a prediction that a recording on the same card can judge, and their sum. What CUDA takes for the process is one row there:
-/// the driver says only what is used in all. `None` if the recording does not have
-/// what the driver says.
+/// The rows of a prediction that a recording on the same card can judge, and their sum. All that CUDA takes for the
+/// process is one row, because the driver reports only the total of used memory. `None` if the recording lacks the
+/// driver's report.
 ///
-/// On a card that others use, too, what they take counts as the process's.
+/// If other processes use the card, too, their memory counts as this process's.
 pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     measured.memory?;
     let rest = balance(measured)?
@@ -49,7 +49,7 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     let beyond = measured.stats.reserved_bytes.peak.saturating_sub(measured.stats.allocated_bytes.peak);
     let row = |what, measured, is_part: &dyn Fn(&str) -> bool| {
         let rows = || fit.rows.iter().filter(|row| is_part(row.what));
-        // The card may have had room for more than is needed.
+        // The card may have had more room than the program needs.
         let high = |row: &super::NeedRow| if row.what == POOLS { row.high.max(fit.roomy_pools) } else { row.high };
         DriftRow { what, low: rows().map(|row| row.low).sum(), high: rows().map(high).sum(), measured }
     };
@@ -62,7 +62,7 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     ])
 }
 
-/// What cuBLAS itself had at the peak, if the prediction has a row for that. On a GPU it is recorded.
+/// Bytes that cuBLAS itself had at the peak, if the prediction has a row for them. On a GPU they are recorded.
 fn workspace(fit: &Fit, measured: &DeviceView<'_>) -> u64 {
     let has_row = fit.rows.iter().any(|row| row.what == WORKSPACE);
     let blocks = measured.peak.blocks.iter().filter(|block| has_row && is_cublas(measured.data(), block.stack));
@@ -104,7 +104,7 @@ mod tests {
         drift(fit, &DeviceView::of(&data, &data.devices[0]))
     }
 
-    /// A simulated cuBLAS takes no memory, the real one asks the driver for it.
+    /// The simulated cuBLAS takes no memory; the real one asks the driver for it.
     #[test]
     fn what_cublas_itself_took_is_judged_with_its_own_row() {
         let own = frame("net::forward", "src/net.rs", 7);
@@ -127,7 +127,7 @@ mod tests {
         let measured: Vec<u64> = rows.iter().map(|row| row.measured).collect();
         assert_eq!(measured, [1000, 0, 204 << 20, 1000 + (204 << 20)]);
         assert!(!rows.iter().any(DriftRow::is_under), "{rows:?}");
-        // Where the prediction knows that block, it is the program's.
+        // If the prediction already contains that block, it counts as the program's.
         let fit = Fit::of(&DeviceView::of(&real, &real.devices[0]), Card::of_memory("a card", 1 << 40));
         let rows = drift(&fit, &DeviceView::of(&real, &real.devices[0])).unwrap();
         assert_eq!((rows[0].measured, rows[2].measured), (1000 + (4 << 20), 200 << 20));

@@ -1,4 +1,5 @@
-//! Whether a program fits on a card: what it needs there, from a recording, as a range whose upper end is not too low.
+//! Whether a program fits on a card. A recording gives the program's need there, as a range whose upper end is not too
+//! low.
 
 mod cards;
 mod drift;
@@ -18,13 +19,13 @@ use crate::units::Bytes;
 /// A part of what a program needs on a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeedRow {
-    /// What it is for.
+    /// The name of the part.
     pub what: &'static str,
-    /// At least so many bytes,
+    /// Lower end, in bytes.
     pub low: u64,
-    /// and at most so many.
+    /// Upper end, in bytes.
     pub high: u64,
-    /// How that is known.
+    /// How the range is known.
     pub known_by: String,
 }
 
@@ -37,15 +38,15 @@ impl NeedRow {
 /// Whether a program fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitVerdict {
-    /// It does: so many bytes are to spare, at least and at most.
+    /// The program fits. The least and the most bytes to spare.
     Fits(u64, u64),
-    /// It does not: so many bytes are missing, at least and at most.
+    /// The program does not fit. The least and the most bytes that are missing.
     DoesNotFit(u64, u64),
-    /// At best so many bytes are to spare, at worst so many are missing.
+    /// Undecided: the bytes to spare at best, and the bytes missing at worst.
     Undecided(u64, u64),
 }
 
-/// What a program asked a device for.
+/// Memory that a program requested from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor(u64, u64, u64);
 
@@ -63,20 +64,20 @@ pub struct Fit {
     pub card: Card,
     /// The parts of the need.
     pub rows: Vec<NeedRow>,
-    /// What pools take beyond the live bytes, at most, on a card with room for more.
+    /// The most that pools take beyond the live bytes, on a card with room for more.
     pub(crate) roomy_pools: u64,
-    /// Why the program may need more than the rows say, if it may: it does not fit for sure then.
+    /// Why the need may be higher, if it may. The verdict is then never [`FitVerdict::Fits`].
     pub doubt: Option<String>,
 }
 
 impl Fit {
-    /// What the program that was recorded on a device needs on a card.
+    /// The need on a card of the program that was recorded on a device.
     pub fn of(device: &DeviceView<'_>, card: Card) -> Self {
         let roomy_pools = need::on_a_roomy_card(device);
         Self { rows: need::rows(device, &card, []), roomy_pools, card, doubt: None }
     }
 
-    /// What it needs where the card's memory is the host's: that of the process, too.
+    /// The need on a card whose memory is the host's. It includes the memory of the process.
     pub fn on_host(recording: &Recording<'_>, device: &DeviceView<'_>, card: Card) -> Self {
         let of_process = unified::rows(recording, device);
         let doubt = match () {
@@ -90,18 +91,20 @@ impl Fit {
         Self { rows, roomy_pools: need::on_a_roomy_card(device), card, doubt: doubt.map(str::to_owned) }
     }
 
-    /// The same with a row of a known size, such as what other processes use; without it if it is 0.
+    /// Adds a row of a known size, such as the memory of other processes. Adds nothing if the size is 0.
     pub fn with(mut self, what: &'static str, bytes: u64) -> Self {
         self.rows.extend((bytes > 0).then(|| NeedRow::new(what, bytes, bytes, "as given")));
         self
     }
 
-    /// What a program asked a device for: its peak in bytes, and the bytes and number of all its allocations.
+    /// Memory that a program requested from a device: its peak in bytes, and the bytes and number of all its
+    /// allocations.
     pub fn asked_for(device: &DeviceView<'_>) -> AskedFor {
         AskedFor(device.peak.total(), device.stats.allocated_bytes.allocated, device.stats.allocations.allocated)
     }
 
-    /// The same if it asked for something else when it got other values from the GPU; `None` if it did not use the device. Its need is not known then.
+    /// Adds a doubt if the program requested something else when the GPU returned other values. `other` is `None` if it
+    /// then did not use the device, so its need is unknown.
     pub fn with_other_values(mut self, asked: AskedFor, other: Option<AskedFor>) -> Self {
         if other != Some(asked) && self.doubt.is_none() {
             let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, AskedFor::peak)));
@@ -111,12 +114,12 @@ impl Fit {
         self
     }
 
-    /// The same if the need is not known, for this reason.
+    /// Adds a doubt: the need is not known, for this reason.
     pub fn in_doubt(self, doubt: &str) -> Self {
         Self { doubt: self.doubt.or_else(|| Some(doubt.to_owned())), ..self }
     }
 
-    /// Why a recording does not say what the program needs, if it does not: the need would be too low.
+    /// Why a recording does not tell the program's need, if it does not. The need would be too low.
     pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
         if is_python(device.data()) {
             return Some("it is PyTorch's: its libraries and modules are not known");
@@ -130,7 +133,7 @@ impl Fit {
         Self::doubt_of_peak(device)
     }
 
-    /// Why the program may have asked for more than was recorded, if it may.
+    /// Why the program may have requested more than was recorded, if it may.
     pub fn doubt_of_peak(device: &DeviceView<'_>) -> Option<&'static str> {
         let health = &device.data().health;
         match () {
@@ -148,13 +151,14 @@ impl Fit {
         (sum(|row| row.low), sum(|row| row.high))
     }
 
-    /// Bytes that the program may have live at once, for what it needs beside, at most, to fit too; 0 if that alone does not.
+    /// The most bytes that may be live at once while the rest of the need, at its upper end, also fits; 0 if the rest
+    /// alone does not fit.
     pub fn left_for_live(&self, device: &DeviceView<'_>) -> u64 {
         let beside = self.needed().1.saturating_sub(device.peak.bytes);
         self.card.memory.saturating_sub(beside)
     }
 
-    /// Whether that is there.
+    /// Whether the card has the needed memory.
     pub fn verdict(&self) -> FitVerdict {
         let ((low, high), memory) = (self.needed(), self.card.memory);
         match (memory.checked_sub(high), memory.checked_sub(low)) {
@@ -242,7 +246,7 @@ mod tests {
         };
         assert_eq!(doubt(CudaState::Simulated, "libcublas", 0), None);
         assert!(doubt(CudaState::Simulated, "libnccl", 0).is_some_and(|why| why.contains("NCCL")));
-        // On a GPU its buffers are recorded.
+        // On a GPU, NCCL's buffers are recorded.
         assert_eq!(doubt(CudaState::Active, "libnccl", 0), None);
         assert!(doubt(CudaState::Active, "libcublas", 1).is_some_and(|why| why.contains("graphs")));
     }
@@ -264,7 +268,8 @@ mod tests {
         assert!(shares[shares.len() / 2] < 0.03, "{shares:?}");
     }
 
-    /// Readings of whole contexts, in MiB, with the multiprocessors and threads of the card (docs/decisions/0034-fit.md).
+    /// Published sizes of whole contexts, in MiB, with the multiprocessors and threads of the card
+    /// (docs/decisions/0034-fit.md).
     #[test]
     fn published_contexts_are_within_the_range() {
         for (multiprocessors, threads, context) in

@@ -1,4 +1,4 @@
-//! The rows of a need: what was recorded, and what CUDA takes beside it.
+//! The rows of a need: the recorded memory, and the memory that CUDA takes in addition.
 
 use super::room::{self, STEP, has_pool};
 use super::{Card, NeedRow};
@@ -8,18 +8,18 @@ use crate::snapshot::{CudaState, DeviceSnapshot, StackId};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Bytes of the largest stack of a kernel's thread.
+/// The largest stack of a kernel's thread, in bytes.
 const MOST_STACK: u64 = 2 * KIB;
-/// Modules of a program without cuBLAS.
+/// Bytes of the modules of a program without cuBLAS.
 const MODULES: u64 = 64 * MIB;
-/// What the program asked for.
+/// Memory that the program requested.
 pub(super) const LIVE: &str = "live at the peak";
-/// What cuBLAS takes for itself.
+/// Memory that cuBLAS takes for itself.
 pub(super) const WORKSPACE: &str = "cuBLAS workspace";
-/// What pools take beyond.
+/// Memory that pools take beyond the live bytes.
 pub(super) const POOLS: &str = "rounding and growth of pools";
 
-/// `more` is what is needed beside the GPU's own memory.
+/// All rows of a need. `more` are rows besides the GPU's own memory.
 pub(super) fn rows(device: &DeviceView<'_>, card: &Card, more: impl IntoIterator<Item = NeedRow>) -> Vec<NeedRow> {
     let mut beside = of_process(device, card);
     beside.extend(more);
@@ -39,14 +39,15 @@ pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
     data.health.cuda.state == CudaState::Simulated
 }
 
-/// What pools take beyond the live bytes where the program may have so much memory: no less than nothing, and a step more where another order
-/// of events needs one. A roomy card's pool keeps segments that it gives back on a full one.
+/// Memory that pools take beyond the live bytes if the program may use `memory` bytes. The lower end is 0. The upper
+/// end includes one more step, for another order of events. On a roomy card, a pool keeps segments that it releases on
+/// a full one.
 fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     let (live, roomy) = (device.stats.allocated_bytes.peak, on_a_roomy_card(device));
     let row = |high, known_by| NeedRow::new(POOLS, 0, high, known_by);
     let Some(least) = device.least_room() else { return row(roomy, "simulated, and a step of 32 MiB") };
     let has_room = memory >= device.stats.reserved_bytes.peak;
-    // More memory may be worse: it changes where the pool puts blocks.
+    // More memory can make it worse, because it changes where the pool puts blocks.
     if memory < least || has_room || room::suffices(device, memory) {
         row(roomy.min(least.saturating_sub(live) + STEP), "simulated on a full card, and a step of 32 MiB")
     } else {
@@ -54,14 +55,14 @@ fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     }
 }
 
-/// What pools take at most beyond the live bytes on a card with more memory than they ask for.
+/// The most that pools take beyond the live bytes, on a card with more memory than they ask for.
 pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
     let beyond = device.stats.reserved_bytes.peak.saturating_sub(device.stats.allocated_bytes.peak);
     let step = if has_pool(device) { STEP } else { 0 };
     beyond + step
 }
 
-/// What CUDA takes for the process.
+/// Memory that CUDA takes for the process.
 fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let (fewest, most) = card.threads();
     let has_cublas = has_library(device, "libcublas");
@@ -75,7 +76,7 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     ]
 }
 
-/// Whether a library whose file's name begins so was loaded.
+/// Whether a library was loaded whose file name begins with `name`.
 pub(super) fn has_library(device: &DeviceView<'_>, name: &str) -> bool {
     let mut paths = device.data().objects.iter().filter_map(|object| object.path.as_deref());
     paths.any(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(name)))
@@ -99,7 +100,7 @@ mod tests {
         for architecture in [75, 80, 86, 89, 90, 100, 120] {
             let modules: Vec<_> = rows.iter().filter(|row| number(row[1]) == architecture).collect();
             assert_eq!(modules.len(), 11);
-            // The driver may take whole large pages for each.
+            // The driver may use whole large pages for each module.
             let bytes = |row: &&Vec<&str>| number(row[3]).next_multiple_of(2 * MIB);
             let exact: u64 = modules.iter().map(|row| number(row[3])).sum();
             let paged: u64 = modules.iter().map(bytes).sum();

@@ -1,16 +1,16 @@
-//! How little memory the driver's pool gets by with, by its model: on a full card it gives back what it holds without need.
+//! The least memory that the driver's pool needs, by its model. On a full card, the pool releases what no block needs.
 
 use crate::analysis::AllocatorModel;
 use crate::recording::DeviceView;
 use crate::snapshot::DeviceSnapshot;
 
-/// A pool grows by steps of this size.
+/// A pool grows in steps of this size.
 pub(super) const STEP: u64 = 32 << 20;
-/// The least is found to within so many bytes.
+/// The accuracy of the search, in bytes.
 const EXACT: u64 = STEP / 8;
 
-/// The least memory with which the model serves all requests, with what does not come from the pool; `None` without a pool, and where
-/// the model does not get by with what the program's pool reserved: then it is not like that one.
+/// The least memory with which the model serves all requests, including memory outside the pool. `None` without a pool.
+/// Also `None` if the model needs more than the program's pool reserved, because then it does not match that pool.
 pub(crate) fn least(device: &DeviceView<'_>) -> Option<u64> {
     let (mut too_little, mut enough) = (device.stats.allocated_bytes.peak, device.stats.reserved_bytes.peak);
     if !has_pool(device) || device.overwritten > 0 || !suffices(device, enough) {
@@ -28,7 +28,7 @@ pub(super) fn has_pool(device: &DeviceSnapshot) -> bool {
     device.pool.is_some_and(|pool| pool.reserved_high > 0)
 }
 
-/// The model serves all requests.
+/// Whether the model serves all requests.
 pub(super) fn suffices(device: &DeviceView<'_>, memory: u64) -> bool {
     let found = device.what_if(AllocatorModel::DriverPool { threshold: 0 }, Some(memory), 0);
     found.is_ok_and(|found| found.runs_out.is_none())
@@ -44,7 +44,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A block of 20 MiB; when it is gone, one of 60 MiB. A roomy pool keeps the first one's segment of 32 MiB.
+    /// A block of 20 MiB, and after its free one of 60 MiB. A roomy pool keeps the first block's segment of 32 MiB.
     fn story() -> SnapshotData {
         let mut story = Story::cuda(0);
         story
@@ -58,7 +58,7 @@ mod tests {
         story.build()
     }
 
-    /// What pools take beyond the live bytes, in MiB.
+    /// Memory that pools take beyond the live bytes, in MiB.
     fn pools(device: &DeviceView<'_>, memory: u64) -> u64 {
         let fit = Fit::of(device, Card::of_memory("a card", memory));
         fit.rows.iter().find(|row| row.what == POOLS).map_or(0, |row| row.high / MIB)
@@ -70,7 +70,7 @@ mod tests {
         let device = DeviceView::of(&data, &data.devices[0]);
         assert_eq!(device.stats.reserved_bytes.peak, 96 * MIB);
         let least = device.least_room().unwrap();
-        // Where there is no room for a step, the pool grows by 2 MiB.
+        // If there is no room for a step, the pool grows by 2 MiB.
         assert!((60 * MIB..=62 * MIB + EXACT).contains(&least), "{least}");
         assert!(suffices(&device, least) && !suffices(&device, 60 * MIB - 1));
         assert_eq!(pools(&device, 1 << 40), 32 + (least / MIB - 60));
@@ -83,7 +83,7 @@ mod tests {
         data.devices[0].stats.reserved_bytes.peak = 59 * MIB;
         let device = DeviceView::of(&data, &data.devices[0]);
         assert_eq!((device.least_room(), pools(&device, 1 << 40)), (None, 32));
-        // More is said to be live than reserved, as a file may.
+        // A file may claim that more is live than reserved.
         let mut data = story();
         data.devices[0].stats.allocated_bytes.peak = 1 << 40;
         let device = DeviceView::of(&data, &data.devices[0]);

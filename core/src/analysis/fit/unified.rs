@@ -1,4 +1,4 @@
-//! What a program needs beside the GPU's memory where that is the host's: the process's own.
+//! A program's need besides the GPU's memory if that is the host's: the memory of the process itself.
 
 use super::NeedRow;
 use crate::analysis::host_balance::regions;
@@ -6,15 +6,15 @@ use crate::analysis::{LiveSet, Moment, at_reading};
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Block, Device, MappingKind, MemoryKind, RecordKind};
 
-/// The process's resident memory, without what other rows have.
+/// The process's resident memory, without the parts that other rows count.
 pub(super) const PROCESS: &str = "process's own memory";
 /// Host memory that the driver allocates.
 pub(super) const PINNED: &str = "pinned and managed memory";
 
 /// Rows of the process; `None` if its resident memory was not read.
 ///
-/// The lower ends are those of one moment, the GPU's peak or the reading of the mappings, whichever needs more: the
-/// peaks of the GPU and the host may be apart.
+/// Both lower ends are of the same moment: the GPU's peak or the reading of the mappings, whichever needs more. The
+/// peaks of the GPU and the host may be at different times.
 pub(super) fn rows(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> Option<[NeedRow; 2]> {
     let most = recording.process.memory?.resident_high;
     let pinned = pinned(recording, gpu);
@@ -45,7 +45,7 @@ fn live_at<'r>(device: &'r DeviceView<'r>, time_ns: u64) -> Option<LiveSet<'r>> 
     device.at(&Moment::Time(time_ns)).ok()
 }
 
-/// Registered blocks are the program's own memory.
+/// Whether a block takes new memory. Registered blocks are the program's own memory.
 fn is_taken(block: &Block) -> bool {
     block.memory != MemoryKind::Registered
 }
@@ -71,11 +71,11 @@ fn most(device: &DeviceView<'_>) -> u64 {
     most
 }
 
-/// What was read when most was resident.
+/// The process's memory, from the reading with most resident memory.
 struct AtReading {
-    /// The process's own memory at most, at any time.
+    /// The most of the process's own memory, at any time.
     high: u64,
-    /// All that the process needed then, without pages of files, which Linux gives back.
+    /// All memory that the process needed at the reading, without pages of files, which Linux gives back.
     at_least: u64,
 }
 
@@ -88,7 +88,7 @@ fn process(recording: &Recording<'_>, most: u64) -> Option<AtReading> {
     let resident_in = |kind| mappings.of(kind).fold(0, |sum: u64, mapping| sum.saturating_add(mapping.resident));
     let blocks: Vec<Block> =
         others.iter().flat_map(|live| live.blocks.iter().filter(|block| is_taken(block)).copied()).collect();
-    // The simulated GPU's memory is the process's; a block's pages are its own once they are touched.
+    // The simulated GPU's memory is memory of the process. A page of a block is resident once it is touched.
     let of_blocks = regions(mappings, &blocks).map(|(mapping, live)| live.min(mapping.resident));
     let elsewhere = of_blocks.fold(resident_in(MappingKind::Own).saturating_add(mappings.own), u64::saturating_add);
     let resident = mappings.resident();
@@ -104,7 +104,7 @@ fn process(recording: &Recording<'_>, most: u64) -> Option<AtReading> {
     })
 }
 
-/// Imported memory is another process's.
+/// Whether the process needs this memory. Imported memory is another process's.
 fn is_needed(device: Device) -> bool {
     is_hosts(device) || matches!(device, Device::Cuda(_))
 }
@@ -122,8 +122,9 @@ mod tests {
         Mapping { kind, start: start * MIB, size: 1024 * MIB, resident: resident * MIB, count: 1, ..Mapping::default() }
     }
 
-    /// A GPU's block of 300 MiB, of which the simulator has touched 200, and 100 more after the reading at 100 ns. Pinned: 40 MiB, then
-    /// 10 more; 500 MiB of the heap are registered. On the heap 600 MiB, and 50 more once the reading was over.
+    /// A block of 300 MiB on a GPU, of which the simulator has touched 200; 100 MiB more after the reading at 100 ns.
+    /// Pinned: 40 MiB, then 10 more. Of the heap, 500 MiB are registered. On the heap: 600 MiB, and 50 more after the
+    /// reading.
     fn story() -> SnapshotData {
         let mut heap = Story::cpu();
         heap.at(1).alloc("batch", 600 * MIB).address(4096 * MIB).at(200).alloc("more", 50 * MIB).address(5000 * MIB);
@@ -162,8 +163,8 @@ mod tests {
 
     #[test]
     fn the_process_has_what_neither_the_gpu_nor_memtrace_nor_pinned_memory_has() {
-        // Resident 965, less 200 of the GPU, 30 pinned, 60 + 15 of memtrace: 660; 10 more at the process's peak, 50 more on the heap.
-        // At the reading at least 660 - 90 of files + 300 + 40 = 910 were needed, at the GPU's peak 400 + 40.
+        // Resident 965, minus 200 of the GPU, 30 pinned, 60 + 15 of memtrace: 660. The process's peak adds 10, the heap
+        // 50. The reading needed at least 660 - 90 of files + 300 + 40 = 910; the GPU's peak needed 400 + 40.
         assert_eq!(of(&story()), [(PROCESS, 910 - 440, 720), (PINNED, 40, 50)]);
     }
 
@@ -178,7 +179,7 @@ mod tests {
     fn where_the_parts_are_not_known_the_range_goes_from_nothing_to_the_resident_peak() {
         let mut unread = story();
         unread.process.mappings = None;
-        // What the GPU had at the reading is not known either.
+        // The GPU's memory at the reading is not known either.
         let mut overwritten = story();
         overwritten.devices[1].records.remove(0);
         overwritten.devices[1].overwritten = 1;

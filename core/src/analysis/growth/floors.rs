@@ -1,4 +1,4 @@
-//! Floors: the least that each row holds in each interval of the log's time.
+//! Floors: the least bytes that each row holds in each interval.
 
 use super::intervals::Intervals;
 use super::judge::INTERVALS;
@@ -8,22 +8,20 @@ use crate::analysis::{Key, log, older};
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
-/// A row's bytes over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowOverTime {
     pub(super) label: String,
-    /// The least that it held in each interval.
+    /// The least bytes in each interval.
     pub(super) floors: Vec<u64>,
-    /// What it holds at the end.
     pub(super) at_end: u64,
-    /// Its bytes are estimates from a sample.
+    /// Whether the bytes are estimates from a sample.
     pub(super) is_estimate: bool,
-    /// The least since the interval began that is being replayed.
+    /// The least bytes since the current interval began.
     least: u64,
 }
 
 impl RowOverTime {
-    /// Goes on to an interval: it begins with what the one before ended with.
+    /// Moves on to an interval. It begins with the bytes at the end of the one before.
     fn go_to(&mut self, interval: usize) {
         while self.floors.len() < interval {
             self.floors.push(self.least);
@@ -38,7 +36,7 @@ impl RowOverTime {
     }
 }
 
-/// The rows of a device by this key, in the order in which their labels occur. One pass over the log.
+/// The rows of a device by this key, in the order in which their labels first occur. Reads the log once.
 pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) -> Vec<RowOverTime> {
     let mut labels = Labels::by(device, key, time.end_ns());
     let older: Vec<Vec<u64>> = time.older.iter().map(|times| least_of(times, &mut labels)).collect();
@@ -67,7 +65,7 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) ->
     rows
 }
 
-/// The least of each label in these times, at least: that of its stacks or scopes together.
+/// A lower bound of the least bytes of each label in these times: the sum over its stacks or scopes.
 fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
     let mut of_time = |time: &OlderTime| older::sums(time, labels, |least, _| least);
     let both = |least: Vec<u64>, sums: Vec<u64>| least.into_iter().zip(sums).map(|(a, b)| a.min(b)).collect();

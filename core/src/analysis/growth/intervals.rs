@@ -1,4 +1,5 @@
-//! The intervals whose floors are compared: of the older times of a stream with a budget, and of the log.
+//! The intervals whose floors are compared: parts of the log, and *older times*. These are times before the log whose
+//! records were deleted, in a stream with a budget.
 
 use super::judge::INTERVALS;
 use crate::analysis::Key;
@@ -8,16 +9,17 @@ use crate::analysis::older::are_known;
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
-/// [`INTERVALS`] intervals. Where the recording has older times, the first are some of these each, and begin and end with them; the
-/// others are equal parts of the log's time.
+/// [`INTERVALS`] intervals. If the recording has older times, each of the first intervals is a group of these, and
+/// begins and ends with them. The others are equal parts of the log's time.
 pub(super) struct Intervals<'a> {
-    /// The times of each interval before the log.
+    /// The older times of each interval before the log.
     pub(super) older: Vec<&'a [OlderTime]>,
     log: Columns,
 }
 
 impl<'a> Intervals<'a> {
-    /// Of older times stacks and scopes are known, so only where the key is that of one of these they count.
+    /// Divides the recording's time. Only stacks and scopes are known of older times, so these count only if the key
+    /// depends on one of them.
     pub(super) fn of(device: &'a DeviceView<'_>, key: Key) -> Self {
         let log = Columns::of(device, INTERVALS);
         let source = Labels::by(device, key, log.to_ns).source();
@@ -49,7 +51,8 @@ impl<'a> Intervals<'a> {
     }
 }
 
-/// Neighbours together, so that each group takes about an equal part of the recording, at least. The log keeps one interval.
+/// Groups neighbours, so that each group takes about an equal part of the recording or more. The log keeps at least one
+/// interval.
 fn groups(times: &[OlderTime], to_ns: u64) -> Vec<&[OlderTime]> {
     let Some(from_ns) = times.first().map(|time| time.from_ns) else { return Vec::new() };
     let most = INTERVALS as u128 - 1;

@@ -2,17 +2,16 @@
 
 use super::super::runs::trend;
 
-/// Intervals of the log's time.
 pub(super) const INTERVALS: usize = 16;
-/// So many of them at the beginning are the warm-up.
+/// The first intervals, which are the warm-up.
 pub(super) const WARM_UP: usize = 4;
 
 /// Whether a row grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowGrowth {
-    /// In every interval after the warm-up.
+    /// The row grows in every interval after the warm-up.
     Grows,
-    /// It may, for this reason.
+    /// The row may grow, for this reason.
     MayGrow(&'static str),
 }
 
@@ -40,7 +39,8 @@ fn goes_on(floors: &[u64]) -> bool {
     trend(&series, WARM_UP).goes_on()
 }
 
-/// The floors from the end of the warm-up on, without the last one if it is lower: a program that ends may free all.
+/// The floors from the end of the warm-up on. The last one is left out if it is lower, because a program that ends may
+/// free everything.
 pub(super) fn judged(floors: &[u64]) -> &[u64] {
     let after = floors.get(WARM_UP..).unwrap_or_default();
     match after {

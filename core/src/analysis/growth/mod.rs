@@ -1,14 +1,14 @@
-//! Growth over time: rows that hold ever more, interval after interval, as a service does that leaks.
+//! Growth over time: rows that hold more bytes in each interval, as in a service that leaks.
 //!
-//! The time of the log is divided into equal intervals. The *floor* of a row in an interval is the least that it held there, so
-//! what comes and goes within an interval does not count. A row *grows* if its floor rises in every interval after the warm-up and
-//! never fell before. A cache that is full, or that is cleared, has an interval in which its floor does not rise.
+//! Time is divided into intervals. The *floor* of a row in an interval is the least that it held there, so blocks that
+//! come and go within an interval do not count. A row *grows* if its floor rises in every interval after the warm-up
+//! and did not fall before. The floor of a full cache, or of one that is cleared, does not rise in some interval.
 //!
-//! [`accumulation`](super::accumulation) asks the same of the repetitions of a line, and needs no time.
+//! [`accumulation`](super::accumulation) finds the same by the repetitions of a line, and needs no time.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `intervals` | the 16 intervals: of the older times of a stream, and of the log |
+//! | `intervals` | the 16 intervals: of the log, and of a stream's older times, whose records were deleted |
 //! | `floors` | the least of each row in each interval |
 //! | `judge` | whether floors rise |
 
@@ -28,54 +28,54 @@ use super::Key;
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
 
-/// A row that grows, or may.
+/// A row that grows or may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrowingRow {
-    /// The key.
+    /// The row's label.
     pub label: String,
     /// Whether it grows.
     pub growth: RowGrowth,
-    /// Bytes in a minute, from the first floor after the warm-up to the last one.
+    /// Bytes per minute, from the first floor after the warm-up to the last one.
     pub per_minute: u64,
-    /// The same by the least step from one interval to the next.
+    /// Bytes per minute by the smallest step from one interval to the next.
     pub least_per_minute: u64,
-    /// By the largest step.
+    /// Bytes per minute by the largest step.
     pub most_per_minute: u64,
-    /// How much its floor rose since the warm-up.
+    /// Bytes by which its floor rose since the warm-up.
     pub risen: u64,
-    /// What it holds at the end.
+    /// Bytes at the end.
     pub at_end: u64,
-    /// Since when its floor has risen without a pause, in nanoseconds since the recording began.
+    /// The time since which its floor has risen without a pause, in nanoseconds since the recording began.
     pub since_ns: u64,
 }
 
-/// What grows on a device.
+/// The growing rows of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// The device.
     pub device: Device,
-    /// What the rows stand for.
+    /// The key of the rows.
     pub key: Key,
-    /// Rows that grow, the steepest first; then those that may.
+    /// Rows that grow, steepest first; then rows that may grow.
     pub rows: Vec<GrowingRow>,
-    /// The length of an interval in nanoseconds; their mean if some are from before the log.
+    /// The length of an interval in nanoseconds; the mean if some are from before the log.
     pub interval_ns: u64,
-    /// How many of the intervals are from before the log: of a stream with a budget.
+    /// Number of intervals from before the log, in a stream with a budget.
     pub older: usize,
     /// Live bytes at the end.
     pub at_end: u64,
-    /// Those of them that are below the threshold: they have no rows.
+    /// The part of them that is below the threshold and has no rows.
     pub below_threshold: u64,
-    /// The rows' bytes are estimates from a sample.
+    /// Whether the rows' bytes are estimates from a sample.
     pub is_estimate: bool,
-    /// Bytes that the device has, if its driver said so.
+    /// Bytes of the device, if its driver reported them.
     pub capacity: Option<u64>,
-    /// Why it cannot be said that nothing grows.
+    /// Why growth cannot be ruled out.
     pub undecided: Option<&'static str>,
 }
 
 impl Growth {
-    /// What grows on a device, by this key.
+    /// The growth on a device, by this key.
     pub fn of(device: &DeviceView<'_>, key: Key) -> Self {
         let time = Intervals::of(device, key);
         let missing = what_is_missing(device, &time);
@@ -114,17 +114,17 @@ impl Growth {
         }
     }
 
-    /// What grows in a minute, all rows that grow together.
+    /// Bytes per minute of all growing rows together.
     pub fn per_minute(&self) -> u64 {
         self.growing().iter().map(|row| row.per_minute).fold(0, u64::saturating_add)
     }
 
-    /// The row that began to grow first; of equal ones the steepest.
+    /// The row that began to grow first; among equal ones the steepest.
     pub fn first(&self) -> Option<&GrowingRow> {
         self.growing().iter().min_by_key(|row| row.since_ns)
     }
 
-    /// In how many nanoseconds the device is full at this rate.
+    /// The nanoseconds until the device is full at this rate.
     pub fn full_in_ns(&self) -> Option<u64> {
         let left = self.capacity?.saturating_sub(self.at_end);
         let ns = (u128::from(left) * MINUTE).checked_div(self.per_minute().into())?;
@@ -137,7 +137,7 @@ const MINUTE: u128 = 60_000_000_000;
 
 const SAMPLED: &str = "small blocks were sampled";
 
-/// Why nothing can be said of any row.
+/// Why no row can be judged, if so.
 fn what_is_missing(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
         () if device.records.is_empty() => Some("the recording has no log"),
@@ -149,7 +149,7 @@ fn what_is_missing(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'st
     }
 }
 
-/// Whether nothing happened in an interval after the warm-up, except in the last one.
+/// Whether nothing happened in some interval after the warm-up. The last interval does not count.
 fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
     let mut is_busy: Vec<bool> = time.older.iter().map(|times| times.iter().any(|older| older.records > 0)).collect();
     is_busy.resize(INTERVALS, false);
@@ -157,7 +157,7 @@ fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
     is_busy[WARM_UP..INTERVALS - 1].contains(&false)
 }
 
-/// What rises in a part of the log may be a cache that was cleared before.
+/// Why the beginning is missing. A row that rises in only a part of the log may be a cache that was cleared before.
 fn lacks_its_beginning(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
         () if !time.older.is_empty() => {

@@ -1,4 +1,4 @@
-//! Growth against programs whose growth is known, and whose caches and queues are none.
+//! Growth of programs whose growth is known, and of caches and queues, which do not grow.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::snapshot::{
     ContextId, ContextNode, Gap, OlderRow, OlderTime, Record, SnapshotData, StackId, Thread, ThreadId,
 };
 
-/// What a line does with the memory of its requests.
+/// How long a line keeps the memory of its requests.
 #[derive(Clone, Copy, Debug)]
 enum Keeps {
-    /// Nothing beyond the request.
+    /// Until the request ends.
     Nothing,
-    /// A block of every so many requests, for ever.
+    /// One block out of this many requests, forever.
     Every(usize),
-    /// The newest so many.
+    /// The blocks of this many newest requests.
     Newest(usize),
-    /// All of the first so many.
+    /// Blocks of this many first requests.
     First(usize),
-    /// All, until there are so many; then none.
+    /// All blocks, until there are this many; then it frees them.
     Cleared(usize),
 }
 
 const REQUESTS: usize = 3_000;
 
-/// Requests a millisecond apart; each allocates at every line, 1 KiB, and keeps what its line keeps.
+/// Requests one millisecond apart. Each allocates 1 KiB on every line, and keeps it as the line says.
 fn service(lines: &[Keeps]) -> SnapshotData {
     let mut story = Story::cuda(0);
     let frames = (1..).take(lines.len()).map(|line| frame("net::serve", "/home/u/net/src/serve.rs", line));
@@ -97,7 +97,8 @@ proptest! {
         prop_assert_eq!(found, planted.iter().map(|(label, _)| &**label).collect::<Vec<_>>());
         for (label, many) in planted {
             let row = growth.growing().iter().find(|row| row.label == label).unwrap();
-            // 60,000 requests a minute. At both ends of an interval of 187.5 requests a block more or less may be live.
+            // 60,000 requests a minute. At both ends of an interval of 187.5 requests, one more or one fewer block may
+            // be live.
             let (a_minute, block) = (60_000 * 1024 / many as u64, 60_000 * 1024 * 2 / 375);
             prop_assert!(row.least_per_minute <= a_minute + block && a_minute <= row.most_per_minute + block, "{:?}", row);
             prop_assert!(row.per_minute.abs_diff(a_minute) <= block / 11 + 2, "{:?} {}", row, a_minute);
@@ -114,7 +115,7 @@ fn a_leak_of_1_kib_in_every_100th_request_is_found_with_its_rate_and_the_time_th
     assert_eq!((growth.grows(), growth.growing().len()), (Some(true), 1));
     let row = growth.first().unwrap();
     assert_eq!((&*row.label, row.at_end), (&*line(1), 30 << 10));
-    // 1 KiB in 100 ms are 600 KiB in a minute; of the 2 MiB, 900 KiB and 30 KiB are live.
+    // 1 KiB in 100 ms is 600 KiB in a minute. Of the 2 MiB, 900 KiB and 30 KiB are live.
     assert!(row.per_minute.abs_diff(600 << 10) < 60 << 10, "{row:?}");
     let left = (2 << 20) - (930 << 10);
     assert_eq!(growth.full_in_ns(), Some((u128::from(left as u64) * MINUTE / u128::from(row.per_minute)) as u64));
@@ -147,7 +148,7 @@ fn what_cannot_be_told_is_undecided() {
     assert!(undecided(|data| data.health.lost_blocks = 1).contains("lost"));
     let gap = |data: &mut SnapshotData| data.devices[0].gaps.push(Gap { at: 1, records: 1, from_ns: 5, to_ns: 7 });
     assert!(undecided(gap).contains("gaps"));
-    // It did nothing in most of the time.
+    // The program did nothing most of the time.
     assert!(undecided(|data| data.process.duration_ns *= 3).contains("nothing was allocated"));
     let no_times = |data: &mut SnapshotData| {
         data.devices[0].records.iter_mut().for_each(|record| record.time_ns = 0);
@@ -156,7 +157,7 @@ fn what_cannot_be_told_is_undecided() {
     assert!(undecided(no_times).contains("no times"));
 }
 
-/// A block of 10 bytes each microsecond for 1.6 ms, and what else happens then.
+/// Allocates a block of 10 bytes each microsecond for 1.6 ms. `also` adds other events.
 fn rising(size: u64, mut also: impl FnMut(&mut Story, u64)) -> Story {
     let mut story = Story::cpu();
     for at in 0..1600_u64 {
@@ -194,14 +195,14 @@ fn what_may_be_a_cache_is_undecided() {
     may_grow(&freed_at(300), "fell in the warm-up");
     may_grow(&freed_at(1599), "until the last interval");
     assert_eq!(growth_of(&freed_at(1000).build()).grows(), Some(false));
-    // Nothing of this line stays before the last third.
+    // No block of this line stays before the last third.
     let lately = rising(10, |story, at| {
         if at < 1100 {
             story.free(at);
         }
     });
     may_grow(&lately, "not in every interval");
-    // It pauses for one interval.
+    // The growth pauses for one interval.
     let pausing = rising(10, |story, at| {
         if (900..1050).contains(&at) {
             story.free(at);
@@ -220,7 +221,7 @@ fn a_log_without_its_beginning_and_a_sample_are_undecided() {
         assert_eq!((growth.grows(), growth.rows.len()), (None, 0), "{growth:?}");
     }
     may_grow(rising(10, |_, _| {}).sampled(4096), "sampled");
-    // Of large blocks every one is recorded.
+    // All large blocks are recorded.
     assert_eq!(growth_of(&rising(1 << 20, |_, _| {}).sampled(4096).build()).grows(), Some(true));
 }
 
@@ -237,7 +238,7 @@ fn thread(number: u32) -> Thread {
     Thread { number: ThreadId(number), os_id: number, name: format!("worker {number}") }
 }
 
-/// Gives the blocks of each stack a scope of their own.
+/// Puts the blocks of each stack into a scope of their own.
 fn scoped(mut data: SnapshotData) -> SnapshotData {
     let name = |at: usize| if at == 0 { String::new() } else { format!("scope {at}") };
     let node = |at| ContextNode { parent: ContextId::ROOT, name: name(at), module: false };
@@ -249,7 +250,7 @@ fn scoped(mut data: SnapshotData) -> SnapshotData {
     data
 }
 
-/// The recording as a stream with a budget has it, whose first `deleted` of so many records are gone; in so many older times.
+/// The recording of a stream with a budget, in which `times` older times replace the first `deleted` records.
 fn deleted(mut data: SnapshotData, deleted: usize, times: usize) -> SnapshotData {
     let device = &mut data.devices[0];
     let gone: Vec<Record> = device.records.drain(..deleted).collect();
@@ -289,14 +290,15 @@ fn of_a_stream_with_a_budget_growth_is_that_of_the_whole_run() {
         );
         let [row] = &growth.rows[..] else { panic!("{:?}", growth.rows) };
         assert!(matches!(row.growth, RowGrowth::MayGrow(_)) && row.label == line(0), "{row:?}");
-        // 1 KiB in 100 ms, from the end of the warm-up on; an interval is a second at most.
+        // 1 KiB in 100 ms, from the end of the warm-up on. An interval is at most a second.
         assert!(row.per_minute.abs_diff(600 << 10) < 100 << 10, "{records} {times} {row:?}");
         assert_eq!(row.at_end, 30 << 10);
         let by = |data: &SnapshotData, key| Growth::of(&DeviceView::of(data, &data.devices[0]), key);
         let by_scope = by(&data, Key::Scope);
         let [same] = &by_scope.rows[..] else { panic!("{:?}", by_scope.rows) };
         assert_eq!((by_scope.older, same), (growth.older, &GrowingRow { label: "scope 1".to_owned(), ..row.clone() }));
-        // By a key that neither stacks nor scopes decide, there is only the log; so for an older version's recording.
+        // A key that depends on neither stacks nor scopes has only the log. The same is true of recordings of older
+        // versions.
         let only_the_log = |growth: Growth| {
             assert_eq!((growth.older, growth.undecided), (0, Some("the log lacks its beginning")));
         };

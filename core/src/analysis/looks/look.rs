@@ -1,4 +1,4 @@
-//! A recording reduced to what a look shows, so that its log need not stay in memory.
+//! A look: a recording reduced to the tables that are shown, so that its log need not stay in memory.
 
 use crate::analysis::ranks::{DevicePeak, RankSummary};
 use crate::analysis::reserved::is_reported;
@@ -6,18 +6,18 @@ use crate::analysis::{Breakdown, Key};
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::Device;
 
-/// What is live on a device at a look.
+/// Live memory of a device at a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceLook {
     /// All live bytes.
     pub live: u64,
     /// The peak so far, with the device and its capacity.
     pub peak: DevicePeak,
-    /// Bytes that pools and allocators hold of the device; `None` if no driver said so.
+    /// Bytes that pools and allocators reserve on the device; `None` if no driver reported them.
     pub reserved: Option<u64>,
-    /// The rows are estimates from a sample.
+    /// Whether the rows are estimates from a sample.
     pub is_sample: bool,
-    /// What is live, in the order of [`Look::keys`].
+    /// Tables of the live memory, one for each of [`Look::keys`].
     tables: Vec<Breakdown>,
 }
 
@@ -34,19 +34,19 @@ impl DeviceLook {
     }
 }
 
-/// What a recording holds at its end, which may be its last commit so far.
+/// Live memory at the end of a recording, or at its last commit so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Whose recording it is; without tables.
+    /// The process that was recorded; without tables.
     pub rank: RankSummary,
-    /// The devices that held anything, the main one first.
+    /// The devices that ever had live memory, the main one first.
     pub devices: Vec<DeviceLook>,
-    /// What the tables are by.
+    /// The keys of the tables.
     pub keys: Vec<Key>,
 }
 
 impl Look {
-    /// Reduces a recording: this device of it, or all.
+    /// Reduces a recording: this device, or all devices.
     pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         let main = recording.device_or_main(device).map(|view| view.device);
         let is_shown = |view: &&DeviceView<'_>| view.peak.total() > 0 && device.is_none_or(|one| one == view.device);
@@ -64,7 +64,7 @@ impl Look {
         self.rank.process.duration_ns
     }
 
-    /// A device's table; an empty one if the device held nothing, `None` if the look is not by this key.
+    /// A device's table. It is empty if the device had no live memory, and `None` if the look is not by this key.
     pub(super) fn table(&self, device: Device, key: Key) -> Option<&Breakdown> {
         static NOTHING: Breakdown = Breakdown { rows: Vec::new(), total: 0 };
         let at = self.keys.iter().position(|known| *known == key)?;
@@ -72,7 +72,7 @@ impl Look {
         Some(found.and_then(|look| look.tables.get(at)).unwrap_or(&NOTHING))
     }
 
-    /// The same by one of its keys.
+    /// The same look by only one of its keys.
     pub(super) fn by_one(&self, key: Key) -> Self {
         let only = |look: &DeviceLook| {
             let tables = self.table(look.peak.device, key).cloned().into_iter().collect();

@@ -1,6 +1,7 @@
-//! Looks at a recording that grows: what is live at its end each time, and how much every row grew from look to look.
+//! Looks at a recording that grows: the live memory at its end each time, and the growth of every row from look to
+//! look.
 //!
-//! A recording is reduced when it is read ([`Look`]), as one of ranks is. [`Looks`] keeps the last one, the one
+//! A recording is reduced when it is read ([`Look`]), like that of a rank. [`Looks`] keeps the last look, the one
 //! before, and the first one by each key.
 
 mod look;
@@ -24,14 +25,14 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// The first look.
+    /// Starts with the first look.
     pub fn begin(look: Look) -> Self {
         let mut looks = Self::default();
         looks.add(look);
         looks
     }
 
-    /// Another look. If the file is now another process's, this is a first one.
+    /// Adds a look. If the file now belongs to another process, this is a first look.
     pub fn add(&mut self, look: Look) {
         let last = std::mem::replace(&mut self.last, look);
         self.before = Some(last).filter(|last| last.rank.is_same_process(&self.last.rank));
@@ -48,12 +49,12 @@ impl Looks {
         &self.last
     }
 
-    /// A look at a file that has not grown.
+    /// Adds a look at a file that has not grown.
     pub fn add_unchanged(&mut self) {
         self.add(self.last.clone());
     }
 
-    /// When the first look by this key was, in nanoseconds since the recording began; `None` if the last look is it.
+    /// When the first look by this key was, in nanoseconds since the recording began; `None` if that is the last look.
     pub fn since_ns(&self, key: Key) -> Option<u64> {
         self.first(key).map(Look::time_ns)
     }
@@ -63,8 +64,8 @@ impl Looks {
         self.first.get(&key).filter(|_| is_older)
     }
 
-    /// The rows of a device by a key, in this order; nothing if the last look was not by this key. A row that is gone stays with 0
-    /// bytes, so that what the rows grew adds up to what the device did.
+    /// The rows of a device by a key, in this order; none if the last look was not by this key. A row that is gone
+    /// stays with 0 bytes, so that the rows' growth adds up to the device's.
     pub fn rows(&self, device: Device, key: Key, order: LookOrder) -> Vec<LookRow> {
         let now = self.last.table(device, key);
         let before = self.before.as_ref().and_then(|before| before.table(device, key));
@@ -77,7 +78,7 @@ impl Looks {
 
 fn rows(now: &Breakdown, before: Option<&Breakdown>, first: Option<&Breakdown>) -> Vec<LookRow> {
     let [since_last, since_first] = [before, first].map(|earlier| earlier.map(|it| Diff::of_breakdowns(it, now)));
-    // The row of a label that only one of the earlier looks had grew by nothing since the other one.
+    // If only one of the earlier looks had a label, its row did not grow since the other look.
     let [last, first] = [&since_last, &since_first].map(|diff| diff.as_ref().map(|_| 0));
     let gone = LookRow { count: Some(0), since_last: last, since_first: first, ..LookRow::default() };
     let mut all: BTreeMap<&str, LookRow> = BTreeMap::new();

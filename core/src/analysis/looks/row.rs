@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::snapshot::words;
 
-/// A row with what it grew.
+/// A row with its growth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookRow {
     /// The line, function, scope, name or other key.
@@ -13,20 +13,20 @@ pub struct LookRow {
     pub bytes: u64,
     /// Number of live blocks; `None` if only the bytes are known.
     pub count: Option<u64>,
-    /// Bytes now without those at the look before; `None` if there is none by this key.
+    /// Bytes now minus bytes at the look before; `None` if there is no earlier look by this key.
     pub since_last: Option<i64>,
-    /// Bytes now without those at the first look by this key; `None` if this is it.
+    /// Bytes now minus bytes at the first look by this key; `None` if this is the first look.
     pub since_first: Option<i64>,
 }
 
 words! {
-    /// What rows are sorted by, the most first.
+    /// The order of rows, largest first.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum LookOrder {
         /// Live bytes.
         #[default]
         Bytes = "bytes",
-        /// Bytes now without those at the first look.
+        /// Bytes now minus bytes at the first look.
         Growth = "growth",
         /// Live blocks.
         Count = "count",
@@ -34,14 +34,14 @@ words! {
 }
 
 impl LookOrder {
-    /// The next one, after the last one the first.
+    /// The next order; after the last one, the first.
     #[must_use]
     pub fn next(self) -> Self {
         let next = (self as usize + 1) % Self::ALL.len();
         Self::ALL.get(next).copied().unwrap_or_default()
     }
 
-    /// Equal rows are sorted by their bytes, then by label.
+    /// Sorts rows. Equal rows are sorted by their bytes, then by label.
     pub(super) fn sort(self, rows: &mut [LookRow]) {
         let of = |row: &LookRow| match self {
             Self::Bytes => i128::from(row.bytes),

@@ -1,4 +1,4 @@
-//! Looks at stories that go on, and at random ones.
+//! Looks at stories that continue, and at random stories.
 
 use proptest::prelude::*;
 
@@ -88,7 +88,8 @@ fn a_device_that_is_used_later_has_grown_from_nothing() {
 proptest! {
     #![proptest_config(programs(20))]
 
-    /// What grew adds up to what the device holds more, to the byte, by every key, whatever happens between the looks.
+    /// The growth of the rows adds up to the growth of the device, to the byte, by every key, whatever happens between
+    /// the looks.
     #[test]
     fn rows_of_random_programs_add_up_to_the_device(
         steps in prop::collection::vec((0..3_usize, any::<prop::sample::Index>(), 1..9000_u64, 0..6_u8), 1..60)

@@ -15,7 +15,7 @@ pub(crate) struct Call<'a> {
     pub(crate) operator: &'a str,
     pub(crate) is_backward: bool,
     pub(crate) number: u64,
-    /// From its first record up to its last; other records may lie between.
+    /// From its first record up to its last. Records in between may belong to other calls.
     pub(crate) records: Range<usize>,
     /// The stack of its first allocation.
     pub(crate) stack: StackId,
@@ -66,7 +66,7 @@ struct Open {
     oldest: Option<NonZeroU64>,
     stacks: HashSet<StackId>,
     newest: Newest,
-    /// Bytes freed since its newest block was freed; they count if the call continues.
+    /// Bytes freed from the free of its newest block on. They count if the call continues.
     dropped: Option<i64>,
 }
 
@@ -83,7 +83,7 @@ impl Open {
         site.is_once && self.stacks.contains(&record.stack) && !self.moves(record)
     }
 
-    /// Is this the second half of a reallocation that enlarges the newest block?
+    /// Whether this record is the second half of a reallocation that enlarges the newest block.
     fn moves(&self, record: &Record) -> bool {
         let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.bytes);
         freed && record.stack == self.newest.stack && record.size > self.newest.size
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
             }
             goes_on
         } else if maker != Some(open.call) {
-            // Without a stack, frees of blocks that others allocated during the call say nothing.
+            // Without a stack, frees of blocks that other calls allocated in the meantime tell nothing.
             record.alloc_seq >= open.oldest
         } else {
             if is_dropped(&open, record) {
@@ -200,7 +200,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Extends a call to this record.
+    /// Extends a call up to this record.
     fn belongs(&mut self, call: usize, at: usize, entry: &Entry<'_>) {
         self.add(call, entry.change);
         let reserved = self.reserved.as_ref().map_or(entry.allocated, Reserved::bytes);
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Is it probably the program, not the operator, that frees this block?
+/// Whether this free is probably the program's, not the operator's.
 fn is_dropped(open: &Open, record: &Record) -> bool {
     open.dropped.is_some() || record.alloc_seq == open.newest.seq
 }

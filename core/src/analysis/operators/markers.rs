@@ -14,11 +14,11 @@ words! {
     pub enum MarkerKind {
         /// A forward pass: a scope with `forward` or `fwd` in its name.
         Forward = "forward",
-        /// A backward pass, which ends the forward pass: a scope with `backward`, `bwd` or `backprop` in its name, or without such a
-        /// scope the first call of a backward pass.
+        /// A backward pass, which ends the forward pass: a scope with `backward`, `bwd` or `backprop` in its name.
+        /// Without such a scope, the first call of a backward pass.
         Backward = "backward",
-        /// An optimizer step: a scope with `optimizer`, `optimiser` or `optim` in its name, or without such a scope a call of
-        /// candle's optimizers.
+        /// An optimizer step: a scope with `optimizer`, `optimiser` or `optim` in its name. Without such a scope, a
+        /// call of candle's optimizers.
         Optimizer = "optimizer",
         /// Any other outermost scope.
         Scope = "scope",
@@ -43,7 +43,7 @@ impl MarkerKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker {
-    /// The scope's name, or that of the kind without a scope.
+    /// The scope's name; without a scope, the name of the kind.
     pub name: Arc<str>,
     /// The kind of beginning.
     pub kind: MarkerKind,
@@ -74,7 +74,8 @@ pub(super) fn markers(device: &DeviceView<'_>, calls: &[Call<'_>]) -> Vec<Marker
     markers
 }
 
-/// The kind of marker that a scope makes: only outermost scopes, and the outermost scope of each phase, make one.
+/// The kind of marker for a scope, if it has one. Only outermost scopes, and the outermost scope of each phase, have
+/// one.
 fn kind(data: &Attribution<'_>, context: ContextId) -> Option<MarkerKind> {
     let names = data.context_names(context);
     let (name, around) = names.split_last()?;
@@ -85,7 +86,7 @@ fn kind(data: &Attribution<'_>, context: ContextId) -> Option<MarkerKind> {
     }
 }
 
-/// Adds a marker before each run of matching calls, unless a scope announced the run.
+/// Adds a marker before each run of matching calls, except where a scope already marks the run.
 fn without_scope(markers: &mut Vec<Marker>, calls: &[Call<'_>], kind: MarkerKind, is: impl Fn(&Call<'_>) -> bool) {
     let announced: Vec<usize> = markers.iter().filter(|marker| marker.kind == kind).map(|marker| marker.call).collect();
     let (mut inside, mut since) = (false, 0);

@@ -1,27 +1,29 @@
 //! Operator series: the calls of operators in order, with the device's memory after each call and the peak inside it.
 //!
 //! # What counts as a call
-//! The log holds allocations, not calls, so calls are inferred from stacks. Consecutive allocations of a thread belong to one
-//! call if they have the same root ([`attribute::operator`](crate::attribute::operator)) and the same frames and code
-//! addresses outside of it, from the calling line outwards. A call ends when its thread
+//! The log contains allocations, not calls, so calls are inferred from stacks. Consecutive allocations of a thread
+//! belong to one call if they have the same root ([`attribute::operator`](crate::attribute::operator)) and the same
+//! frames and code addresses outside of it, from the calling line outwards. A call ends when its thread
 //! * allocates elsewhere, or outside of every operator,
 //! * frees a block that is older than the call, or enters or leaves a scope,
-//! * allocates by a stack that the call has used before: the line calls the operator again. (This does not apply to
+//! * allocates with a stack that the call has used before: the line calls the operator again. (This does not apply to
 //!   reallocations that enlarge a block, to code below candle such as matrix kernels and thread pools, nor to optimizer
 //!   steps, which repeat the same work for each variable.)
 //!
-//! The log has no ends of calls. With the stacks of frees ([`StackContext::All`]), a free belongs to the call with its stack.
-//! Without them, frees of the call's own blocks belong to it until it ends. The newest block is an exception: usually it is
-//! the result, which the program drops, so its free counts only if the call continues to allocate.
+//! The log does not record where calls end. If frees have stacks ([`StackContext::All`]), a free belongs to the call
+//! with its stack. Otherwise, frees of the call's own blocks belong to it until it ends. The newest block is an
+//! exception: it is usually the result, which the program drops, so its free counts only if the call continues to
+//! allocate.
 //!
 //! # What is missing
-//! Calls that allocate nothing, or only blocks below the threshold, and records that the log has overwritten. Memory that other
-//! threads allocate for a call (convolutions on the CPU) is in the device's totals, not in what the call added.
+//! Calls that allocate nothing, or only blocks below the threshold, and records that the log has overwritten. Memory
+//! that other threads allocate for a call (convolutions on the CPU) is in the device's totals, but not in the bytes
+//! that the call added.
 //!
 //! # Known errors
-//! An operator that calls another in a loop is listed once for each iteration: `repeat` over several dimensions, a grouped
-//! convolution. Optimizer steps by one line with nothing in between count as one call, as do calls that were inlined into one
-//! line. `tests/recording/operator_series.rs` measures the rates and asserts them.
+//! An operator that calls another in a loop is listed once for each iteration: `repeat` over several dimensions, a
+//! grouped convolution. Optimizer steps by one line with nothing in between count as one call. So do calls that were
+//! inlined into one line. `tests/recording/operator_series.rs` measures the rates and asserts them.
 //!
 //! [`StackContext::All`]: crate::StackContext::All
 
@@ -41,13 +43,13 @@ pub use markers::{Marker, MarkerKind};
 
 use super::labels::line_label;
 
-/// A call of an operator. Bytes are the device's, without blocks below the threshold.
+/// A call of an operator. Bytes are those of the device, without blocks below the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorCall {
     /// The operation that the program called: `matmul`.
     pub operator: Arc<str>,
-    /// It is part of a backward pass.
+    /// Whether it is part of a backward pass.
     pub is_backward: bool,
     /// Number of earlier calls of this name; backward passes are counted separately.
     pub number: u64,
@@ -57,17 +59,17 @@ pub struct OperatorCall {
     pub line: Arc<str>,
     /// The number of the thread.
     pub thread: u32,
-    /// Its first allocation, in nanoseconds since the recording began.
+    /// The time of its first allocation, in nanoseconds since the recording began.
     pub begin_ns: u64,
-    /// Its last allocation or free.
+    /// The time of its last allocation or free.
     pub end_ns: u64,
     /// Number of its allocations.
     pub allocations: u64,
-    /// Bytes that it allocated less bytes that it freed.
+    /// Bytes that it allocated minus bytes that it freed.
     pub added: i64,
     /// Allocated bytes just before it.
     pub before: u64,
-    /// Maximum of the allocated bytes while it ran, whoever allocated.
+    /// Maximum of the allocated bytes while it ran, including allocations of other threads.
     pub peak: u64,
     /// Allocated bytes after it.
     pub allocated: u64,
@@ -102,10 +104,11 @@ pub struct OperatorSeries {
     pub calls: Vec<OperatorCall>,
     /// Where phases and scopes begin.
     pub markers: Vec<Marker>,
-    /// The device's peak of allocated bytes. It is larger than that of every call if it occurred outside of all.
+    /// The device's peak of allocated bytes. It is larger than the peak of every call if it occurred outside of all
+    /// calls.
     pub peak: u64,
-    /// Bytes added outside of all calls. With the bytes added by the calls they make up the change of the device's total
-    /// within the log.
+    /// Bytes added outside of all calls. Together with the bytes that the calls added, they are the change of the
+    /// device's total within the log.
     pub added_elsewhere: i64,
     /// Records that the log has overwritten: earlier calls are missing.
     pub overwritten: u64,
@@ -113,7 +116,8 @@ pub struct OperatorSeries {
     pub num_alloc_retries: u64,
     /// Allocations that were refused for lack of memory (`num_ooms`).
     pub num_ooms: u64,
-    /// The sampling interval. In a sample, all bytes and numbers of allocations except the recording's peak are estimates.
+    /// The sampling interval. In a sampled recording, all bytes and numbers of allocations are estimates, except the
+    /// recording's peak.
     pub sample_interval: Option<u64>,
     /// Calls that a file left out to stay within its size; their bytes are in `added_elsewhere`.
     pub left_out: u64,

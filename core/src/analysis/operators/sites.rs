@@ -4,7 +4,7 @@ use crate::attribute::{self, Attribution, allocates_once};
 use crate::numbered::Numbered;
 use crate::snapshot::{Frame, StackId};
 
-/// An operator and all calls outside of it, which stacks of one operator call share.
+/// An operator and the calls outside of it. All stacks of one operator call share them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key<'a> {
     operator: &'a str,
@@ -20,7 +20,7 @@ pub(super) struct Site<'a> {
     pub(super) number: usize,
     pub(super) operator: &'a str,
     pub(super) is_backward: bool,
-    /// An operator call allocates by this stack only once.
+    /// Whether an operator call allocates with this stack only once.
     pub(super) is_once: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// `None` also for blocks of a backward pass itself, where no operator was called.
+/// `None` also for blocks that a backward pass allocates itself, without an operator.
 fn key<'a>(data: &'a Attribution<'a>, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
     let operator = attribute::operator(data, stack)?;
     let is_root = |frame: &Frame| frame.function_or_empty().as_bytes().as_ptr_range().contains(&operator.root.as_ptr());

@@ -7,7 +7,8 @@ use crate::recording::DeviceView;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Record, RecordKind, SnapshotData, StackId, Stacks, ThreadId};
 
-/// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 the same from elsewhere, 5 no operator.
+/// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 is the same `relu` called from elsewhere, 5 is no
+/// operator.
 fn program() -> Stacks {
     let [core, nn] = ["candle-core-0.11.1/src/tensor.rs", "candle-nn-0.11.1/src/ops.rs"].map(registry);
     let frames = vec![
@@ -45,7 +46,7 @@ fn snapshot(ops: &[CallOp]) -> SnapshotData {
     story(ops).build()
 }
 
-/// One event per nanosecond.
+/// A story with one event per nanosecond.
 fn story(ops: &[CallOp]) -> Story {
     let (mut trace, mut live) = (Story::cpu(), Vec::new());
     trace.before(1000).stacks(program());
@@ -56,7 +57,7 @@ fn story(ops: &[CallOp]) -> Story {
                 trace.thread(thread).alloc(time_ns, size).on(StackId(stack));
                 live.push(time_ns);
             }
-            // As in programs, the newest blocks are freed most often.
+            // As in real programs, the newest blocks are freed most often.
             CallOp::Free { thread, nth } if nth < live.len() => {
                 trace.thread(thread).free(live.remove(live.len() - 1 - nth));
             }
@@ -126,8 +127,9 @@ fn naive_calls(data: &SnapshotData) -> Vec<Vec<usize>> {
 proptest! {
     #![proptest_config(crate::random::programs(2000))]
 
-    /// 1. The calls are the oracle's, with the device's totals around them. 2. The bytes added by the calls and elsewhere make up
-    /// the change of the total. 3. The largest peak of a call is the device's, if that lies in a call.
+    /// 1. The calls are those of the oracle, with the device's totals around them. 2. The bytes added by calls and
+    ///    elsewhere add up to the change of the total. 3. If the device's peak lies in a call, it is the largest peak
+    ///    of a call.
     #[test]
     fn calls_and_their_memory_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60)) {
         let data = snapshot(&ops);

@@ -1,6 +1,6 @@
-//! Pairing of operators: a recording of PyTorch beside one of candle. Operators that do the same work share a row; a table
-//! (`operators.txt`) says which do. An operator that the table lacks, or whose partner the other program never called, is not
-//! paired.
+//! Pairing of operators: compares a recording of PyTorch with one of candle. Operators that do the same work share a
+//! row, according to a table (`operators.txt`). An operator that the table lacks, or whose partner the other program
+//! never called, is not paired.
 
 mod side;
 mod table;
@@ -16,26 +16,26 @@ use super::live::LiveSet;
 use crate::attribute::is_python;
 use crate::snapshot::Weight;
 
-/// Operators that a label lists for a program.
+/// The most operators of a program that a label lists.
 const LISTED: usize = 3;
 
-/// A recording of PyTorch beside one of candle, by operator. Before is the first, after the second.
+/// A recording of PyTorch compared with one of candle, by operator. Before is the first recording, after the second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorPairs {
-    /// What paired operators held at the peak.
+    /// Memory of paired operators at the peak.
     pub at_peak: Diff,
-    /// What was held at the peak by anything without a partner.
+    /// Memory at the peak without a partner.
     pub unpaired: Diff,
-    /// Kept for the backward pass: allocated by an operator of the forward pass, live when the backward pass began, freed later.
-    /// Of several backward passes, the one that most is kept for.
+    /// Memory kept for the backward pass: allocated by an operator of the forward pass, live when the backward pass
+    /// began, freed later. Among several backward passes, the one with most such memory.
     pub kept: Diff,
     /// Temporaries: blocks that were freed soon after they were allocated.
     pub temporaries: Diff,
 }
 
 impl OperatorPairs {
-    /// `None` unless one of the recordings is PyTorch's and the other is not.
+    /// Compares two live sets. `None` unless exactly one of them is PyTorch's.
     pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>) -> Option<Self> {
         if is_python(before.device.data()) == is_python(after.device.data()) {
             return None;
@@ -68,7 +68,8 @@ struct PairRow<'s> {
     kinds: [Vec<&'s WorkKind>; 2],
 }
 
-/// Each operator has the first of its keys that the other program has, too. Without such a key it has a row of its own.
+/// Groups operators into rows. Each uses the first of its keys that the other program also has, or else has its own
+/// row.
 fn rows(sides: &[PairSide; 2]) -> Vec<PairRow<'_>> {
     let keys = [sides[0].keys(), sides[1].keys()];
     let (mut paired, mut alone): (BTreeMap<PairKey, PairRow<'_>>, Vec<PairRow<'_>>) = Default::default();
@@ -89,7 +90,7 @@ fn rows(sides: &[PairSide; 2]) -> Vec<PairRow<'_>> {
 }
 
 impl PairRow<'_> {
-    /// `matmul: linear/addmm ↔ matmul`, or the operator alone.
+    /// The row's label: `matmul: linear/addmm ↔ matmul`, or the operator alone.
     fn label(&self, is_paired: bool) -> String {
         let Some(key) = self.key.filter(|_| is_paired) else {
             let kind = self.kinds.iter().flatten().next();
@@ -100,7 +101,7 @@ impl PairRow<'_> {
         if before == after && title.ends_with(&before) { title } else { format!("{title}: {before} ↔ {after}") }
     }
 
-    /// The row with these bytes; `None` if it has none.
+    /// The row with these bytes; `None` if there are none.
     fn sums(&self, label: &str, of: fn(&WorkKind) -> Weight) -> Option<DiffRow> {
         let [before, after] = self.kinds.each_ref().map(|kinds| kinds.iter().map(|kind| of(kind)).sum::<Weight>());
         let row = DiffRow {
@@ -114,7 +115,7 @@ impl PairRow<'_> {
     }
 }
 
-/// The operators of one program, those first that hold most at the peak.
+/// The operators of one program. Those with most memory at the peak come first.
 fn listed(kinds: &[&WorkKind]) -> String {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for kind in kinds {
@@ -127,7 +128,7 @@ fn listed(kinds: &[&WorkKind]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Memory from before the recording, and blocks below the threshold.
+/// Rows for memory from before the recording, and for blocks below the threshold.
 fn not_recorded(live: &LiveSet<'_>, is_before: bool) -> Vec<DiffRow> {
     let rest = (label_of_rest(live.device, &live.blocks), live.not_recorded);
     let small = ("(blocks below the threshold)", live.below_threshold);

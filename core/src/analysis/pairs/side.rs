@@ -1,4 +1,4 @@
-//! One of the two recordings: its kinds of work, and what each of them holds.
+//! One of the two recordings: its kinds of work, and their memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +10,15 @@ use crate::attribute::{Attribution, Operator, is_of_optimizer, is_python, librar
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, ContextId, RecordKind, StackId, Weight};
 
-/// What operators of two programs have in common.
+/// The common property by which operators of two programs are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum PairKey {
     Forward(PairNumber),
     /// The backward pass of the operation.
     Backward(PairNumber),
-    /// The operation, called by a backward pass for an unknown one.
+    /// The operation, called by a backward pass for an unknown operation.
     InBackward(PairNumber),
-    /// The step of an optimizer, whatever operators it has.
+    /// The step of an optimizer, regardless of its operators.
     OptimizerStep,
 }
 
@@ -33,24 +33,21 @@ impl PairKey {
     }
 }
 
-/// A kind of work of one program: an operator, or a step of an optimizer.
+/// A kind of work of one program: an operator or an optimizer step.
 #[derive(Debug, Default)]
 pub(super) struct WorkKind {
-    /// The label in tables.
     pub(super) label: String,
-    /// The operator alone.
     pub(super) operator: String,
-    /// What it may be paired by, the best first; nothing without a known operator.
+    /// The keys by which it can be paired, the best first. Empty if the operator is not known.
     pub(super) keys: Vec<PairKey>,
     is_backward: bool,
-    /// An operator of the forward pass that makes its results from other tensors.
+    /// Whether it is an operator of the forward pass that computes its results from other tensors.
     is_kept: bool,
     pub(super) at_peak: Weight,
     pub(super) kept: Weight,
     pub(super) temporary: Weight,
 }
 
-/// One of the two recordings.
 pub(super) struct PairSide {
     is_torch: bool,
     pub(super) kinds: Vec<WorkKind>,
@@ -75,7 +72,7 @@ impl PairSide {
         side
     }
 
-    /// All that its operators can be paired by.
+    /// All keys by which its operators can be paired.
     pub(super) fn keys(&self) -> HashSet<PairKey> {
         self.kinds.iter().flat_map(|kind| kind.keys.iter().copied()).collect()
     }
@@ -95,7 +92,8 @@ impl PairSide {
         &mut self.kinds[number]
     }
 
-    /// The blocks that the forward pass keeps for the backward pass that most is kept for: live when it begins, and freed later.
+    /// Blocks that the forward pass keeps for a backward pass: live when it begins, and freed later. Of several passes,
+    /// the one with most such memory.
     fn kept(&mut self, device: &DeviceView<'_>) -> Vec<Block> {
         let mut live: HashMap<_, (usize, Block)> = HashMap::new();
         let (mut begun, mut is_in_pass) = (Vec::new(), false);
@@ -123,7 +121,7 @@ impl PairSide {
     }
 }
 
-/// The moment at which the most bytes are live. `moments` are sorted; a life is from, to and bytes.
+/// The moment at which the most bytes are live. `moments` are sorted. `lives` have a start, an end, and bytes.
 fn fullest(moments: &[usize], lives: impl Iterator<Item = (usize, usize, u64)>) -> Option<usize> {
     let mut changes = vec![0_i128; moments.len() + 1];
     for (from, to, bytes) in lives {
@@ -154,7 +152,8 @@ fn work_kind(data: &Attribution<'_>, is_torch: bool, stack: StackId, context: Co
     WorkKind { label, operator: plain, keys, is_backward: found.is_backward, is_kept, ..WorkKind::default() }
 }
 
-/// What an operator can be paired by: the operation that its backward pass works for, or else its root, then its leaf.
+/// The keys by which an operator can be paired: the operation whose gradient it computes, or else its root, then its
+/// leaf.
 fn keys(operator: &Operator<'_>, is_torch: bool) -> Vec<PairKey> {
     let lines = |name: &str| if is_torch { PairNumber::of_torch(name) } else { PairNumber::of_candle(name) }.to_vec();
     let (names, key): (Vec<String>, fn(PairNumber) -> PairKey) = match operator.backward_of {

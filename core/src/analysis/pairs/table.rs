@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 static KNOWN: LazyLock<PairTable> = LazyLock::new(|| PairTable::of(include_str!("operators.txt")));
 
-/// A line of the table, by its number.
+/// The number of a line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PairNumber(u32);
 
@@ -18,7 +18,7 @@ struct PairTable {
 
 struct PairLine {
     name: &'static str,
-    /// Its operators make tensors anew.
+    /// Whether its operators make tensors that are not computed from others.
     is_data: bool,
 }
 
@@ -40,12 +40,12 @@ impl PairTable {
 }
 
 impl PairNumber {
-    /// The lines with this operator of PyTorch, in their order.
+    /// The lines that contain this operator of PyTorch, in order.
     pub(super) fn of_torch(operator: &str) -> &'static [Self] {
         KNOWN.torch.get(operator.trim_matches('_')).map_or(&[], Vec::as_slice)
     }
 
-    /// The lines with this operator of candle, in their order.
+    /// The lines that contain this operator of candle, in order.
     pub(super) fn of_candle(operator: &str) -> &'static [Self] {
         KNOWN.candle.get(operator).map_or(&[], Vec::as_slice)
     }
@@ -59,7 +59,7 @@ impl PairNumber {
     }
 }
 
-/// The operator of a node of PyTorch's backward pass: `native_layer_norm` of `NativeLayerNormBackward0`.
+/// The operator of a node of PyTorch's backward pass: `native_layer_norm` for `NativeLayerNormBackward0`.
 pub(super) fn operator_of_node(node: &str) -> String {
     let end = node.rfind("Backward").unwrap_or(node.len());
     let letters: Vec<char> = node.get(..end).unwrap_or_default().chars().collect();
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(names.len(), KNOWN.lines.len());
     }
 
-    /// Source files of the newest candle in cargo's registry, relative to `src`, with their texts.
+    /// Source files of the newest candle in cargo's registry, with paths relative to `src`.
     fn sources(package: &str) -> Vec<(String, String)> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cargo"));
@@ -153,7 +153,7 @@ mod tests {
         for name in KNOWN.candle.keys().filter(|name| **name != "QMatMul") {
             assert!(is_operator(name) || arms.contains(name), "candle has no operator {name}");
         }
-        // What the backward pass works for has a pair, except for what no operator of PyTorch is.
+        // Every operation that the backward pass handles has a pair, except those that PyTorch lacks.
         let without =
             ["custom_op1", "custom_op2", "custom_op3", "backward", "candle_core", "0.11.1", "arg_min", "arg_max"];
         for arm in arms.iter().filter(|arm| !arm.chars().all(|c| c.is_ascii_digit()) && !without.contains(arm)) {

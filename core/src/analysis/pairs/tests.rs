@@ -10,7 +10,7 @@ fn candle(function: &str, file: &str, line: u32) -> Frame {
     frame(&format!("candle::Tensor::{function}"), &registry(&format!("candle-core-0.11.1/src/{file}")), line)
 }
 
-/// A linear layer, its backward pass, and an optimizer's step, which allocates while the layer's result is live.
+/// A linear layer, its backward pass, and an optimizer step, which allocates while the layer's result is live.
 fn story(frames: Vec<Frame>, all: [&[u32]; 5], size: u64) -> SnapshotData {
     let mut story = Story::cuda(0);
     story.stacks(stacks(frames, all));
@@ -57,7 +57,7 @@ fn pairs(before: &SnapshotData, after: &SnapshotData) -> Option<OperatorPairs> {
     OperatorPairs::of(&before.at_peak(), &after.at_peak())
 }
 
-/// Label, bytes before and bytes after of the rows, by label.
+/// Label, bytes before and bytes after of the rows, sorted by label.
 fn sums(diff: &Diff) -> Vec<(&str, u64, u64)> {
     let mut sums: Vec<_> = diff.rows.iter().map(|row| (&*row.label, row.before, row.after)).collect();
     sums.sort_unstable();

@@ -1,27 +1,28 @@
-//! Which recordings are ranks of one job. Files of two jobs in one folder must not be added up, so a recording joins a job
-//! only if nothing speaks against it:
+//! Which recordings are ranks of the same job. Files of two jobs in one folder must not be added up, so a recording
+//! joins a job only if all of these hold:
 //!
-//! 1. the program has the same name;
-//! 2. the launchers' ids of the job are equal, and the numbers of ranks, where both are known;
-//! 3. it began at most [`SPREAD_US`] after the job's first;
-//! 4. the job has no other process of this rank, but for one that became another program and whose recording has no end therefore;
-//! 5. without a rank, it ran while another process of the job did.
+//! 1. its program has the same name;
+//! 2. the launchers' job ids are equal, and so are the numbers of ranks, if both sides have them;
+//! 3. it began at most [`SPREAD_US`] after the job's first recording;
+//! 4. if it has a rank, the job has no other process of this rank. A process that became this one (`exec`), without an
+//!    end in its recording, does not count;
+//! 5. if it has no rank, it began before the last process of the job ended.
 //!
-//! Equal ids prove nothing: launchers use an id again. A PyTorch snapshot says of none of this but the program.
+//! Equal ids are no proof, because launchers reuse ids. Of all this, a PyTorch snapshot contains only the program.
 
 use std::collections::HashMap;
 
 use super::summary::RankSummary;
 use crate::snapshot::{Launcher, Process};
 
-/// Ranks of one job begin within a minute.
+/// The ranks of a job begin within a minute.
 const SPREAD_US: u64 = 60_000_000;
 
-/// Clocks of hosts differ by less.
+/// Hosts' clocks are assumed to differ by less.
 const CLOCKS_US: u64 = 5_000_000;
 
-/// The jobs, the first that began first; each as positions in the list, in the order of the list. PyTorch snapshots are jobs of
-/// their own beside several others.
+/// The jobs, in the order in which they began. Each is a list of positions in `all`, in order. If there are several
+/// jobs, PyTorch snapshots form jobs of their own.
 pub fn jobs(all: &[RankSummary]) -> Vec<Vec<usize>> {
     let (processes, snapshots): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|at| all[*at].has_process());
     let (mut jobs, by_program) = (of_processes(all, processes), of_programs(all, snapshots));
@@ -33,8 +34,8 @@ pub fn jobs(all: &[RankSummary]) -> Vec<Vec<usize>> {
     jobs
 }
 
-/// The only job with ranks, if all others are processes without a rank that ran at the same time: the launcher, and what it
-/// starts beside the ranks.
+/// The only job with ranks. All others must be processes without a rank that ran at the same time: the launcher, and
+/// what it starts besides the ranks.
 pub fn job_with_ranks(all: &[RankSummary], jobs: &[Vec<usize>]) -> Option<usize> {
     let members = |job: &Vec<usize>| job.iter().filter_map(|at| all.get(*at)).collect::<Vec<_>>();
     let has_ranks = |job: &Vec<usize>| members(job).iter().any(|one| one.process.rank.is_some());
@@ -80,13 +81,12 @@ fn of_processes(all: &[RankSummary], mut processes: Vec<usize>) -> Vec<Vec<usize
     jobs.into_iter().map(|job| job.members).collect()
 }
 
-/// A job whose processes are being found, in the order in which they began.
+/// A job whose processes are still being collected, in the order in which they began.
 struct Job<'a> {
     members: Vec<usize>,
     began: u64,
     program: &'a str,
     launcher: Launcher,
-    /// The process of each rank.
     ranks: HashMap<u32, &'a RankSummary>,
     /// When the last process of each host ended.
     ended: HashMap<&'a str, u64>,
@@ -114,7 +114,7 @@ impl<'a> Job<'a> {
             }
     }
 
-    /// Whether a process of the job had not ended yet when this one began.
+    /// Whether a process of the job was still running when this one began.
     fn ran_at(&self, other: &RankSummary) -> bool {
         let Process { host, started_unix_us, .. } = &other.process;
         let on = |(of, ended): (&&str, &u64)| {

@@ -1,11 +1,12 @@
-//! Ranks of a distributed job, each with its recording: which one needs most, which has least room, and how evenly memory is
-//! spread. Each recording is reduced when it is read ([`RankSummary`]), so that one is in memory at a time.
+//! Ranks of a distributed job, each with its recording: which rank needs most, which has least room, and how evenly
+//! memory is spread. Each recording is reduced when it is read ([`RankSummary`]), so that only one is in memory at a
+//! time.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `summary` | a recording, reduced |
+//! | `summary` | a reduced recording |
 //! | `names` | the rank in a file's name |
-//! | `jobs` | which recordings are of one job |
+//! | `jobs` | which recordings belong to the same job |
 //! | `spread` | rows over ranks |
 
 mod jobs;
@@ -24,45 +25,45 @@ pub use self::spread::SpreadRow;
 pub use self::summary::{DevicePeak, RankSummary};
 use super::{Key, Moment};
 
-/// A file that is no readable recording.
+/// A file that could not be read, or whose memory at the compared moment is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnreadFile {
-    /// Its name.
+    /// Name of the file.
     pub file: String,
-    /// Why it was not read, with the name.
+    /// Why, in words.
     pub reason: String,
 }
 
-/// A second recording of a rank.
+/// A file that was left out, because another file is of the same rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SecondFile {
-    /// Its name.
+    /// Name of the file.
     pub file: String,
-    /// The file that counts, because its recording ends later.
+    /// Name of the file that counts, because its recording ends later.
     pub counts: String,
 }
 
 /// The ranks of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranks {
-    /// By number; those without a number last, by file.
+    /// The ranks by number. Those without a number come last, by file.
     pub ranks: Vec<RankSummary>,
-    /// What they are compared at.
+    /// The moment at which they are compared.
     pub moment: Moment,
-    /// Ranks of which that moment is not known. They count for nothing.
+    /// Ranks for which that moment is not known. They are not counted.
     pub without: Vec<RankSummary>,
-    /// What their tables are by.
+    /// The keys of their tables.
     pub keys: Vec<Key>,
-    /// What was left out because another file is of the same rank.
+    /// Files that were left out because another file is of the same rank.
     pub seconds: Vec<SecondFile>,
-    /// What could not be read.
+    /// Files that could not be read.
     pub unread: Vec<UnreadFile>,
 }
 
 impl Ranks {
-    /// The ranks of one job. Of several recordings of a rank, or of a process, the one that ends last counts.
+    /// Collects the ranks of one job. If a rank, or a process, has several recordings, the one that ends last counts.
     pub fn of(summaries: Vec<RankSummary>, keys: Vec<Key>, unread: Vec<UnreadFile>) -> Self {
         let mut by_rank: BTreeMap<(bool, u32, String), Vec<RankSummary>> = BTreeMap::new();
         for summary in summaries {
@@ -87,35 +88,37 @@ impl Ranks {
         Self { ranks, moment: Moment::Peak, without, keys, seconds, unread }
     }
 
-    /// The rank with the largest peak, on GPUs before host memory; the first of equal ones.
+    /// The rank with the largest peak; the first of equal ones. A peak on a GPU counts as larger than any in host
+    /// memory.
     pub fn worst(&self) -> Option<&RankSummary> {
         self.ranks.iter().rev().max_by_key(|rank| rank.weight())
     }
 
-    /// The rank with the median peak; of an even number the lower one of the middle two.
+    /// The rank with the median peak. For an even number of ranks, the lower one of the middle two.
     pub fn median(&self) -> Option<&RankSummary> {
         let mut sorted: Vec<&RankSummary> = self.ranks.iter().collect();
         sorted.sort_by_key(|rank| rank.weight());
         sorted.get(sorted.len().saturating_sub(1) / 2).copied()
     }
 
-    /// The device with the least headroom, and its rank; the first of equal ones. `None` if no capacity is known.
+    /// The device with the least headroom, and its rank. Among equal devices, the first. `None` if no capacity is
+    /// known.
     pub fn least_headroom(&self) -> Option<(&RankSummary, &DevicePeak)> {
         let all = self.ranks.iter().flat_map(|rank| rank.gpus.iter().map(move |gpu| (rank, gpu)));
         all.filter(|(_, gpu)| gpu.capacity.is_some()).min_by_key(|(_, gpu)| gpu.headroom())
     }
 
-    /// The number of ranks that the launcher said.
+    /// Number of ranks, as reported by the launcher.
     pub fn world_size(&self) -> Option<u32> {
         self.all().filter_map(|rank| rank.process.launcher.world_size).max()
     }
 
-    /// All ranks that were read.
+    /// All ranks whose files were read.
     pub fn all(&self) -> impl Iterator<Item = &RankSummary> {
         self.ranks.iter().chain(&self.without)
     }
 
-    /// The numbers of ranks that have a file, sorted. A file that was not read counts as one of the rank in its name.
+    /// The numbers of ranks that have a file, sorted. A file that could not be read counts for the rank in its name.
     fn numbers(&self) -> Vec<u32> {
         let unread = self.unread.iter().filter_map(|unread| rank_of_name(&unread.file));
         let mut numbers: Vec<u32> = self.all().filter_map(|rank| rank.process.rank).chain(unread).collect();
@@ -133,10 +136,10 @@ impl Ranks {
         self.numbers().last().copied()
     }
 
-    /// Ranks without a file, as ranges of their numbers: below the number of ranks that the launcher said, or below the highest
-    /// that has one.
+    /// Ranks without a file, as ranges of numbers: those below the launcher's number of ranks, or below the highest
+    /// rank with a file.
     pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
-        // As wide numbers: the highest rank has one above it.
+        // Wider integers, because the highest rank needs a number above it.
         let end = self.world_size().map_or(0, u64::from);
         let (mut next, mut missing) = (0, Vec::new());
         for rank in self.numbers().into_iter().map(u64::from).chain([end]) {
@@ -148,7 +151,8 @@ impl Ranks {
         missing
     }
 
-    /// The table at this position of [`keys`](Self::keys), over all ranks: the largest imbalance first, then the largest row.
+    /// The table at this position of [`keys`](Self::keys), over all ranks. The largest imbalance comes first, then the
+    /// largest row.
     pub fn spread(&self, table: usize) -> Vec<SpreadRow> {
         spread::spread(&self.ranks, table)
     }

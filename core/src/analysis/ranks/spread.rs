@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use super::summary::RankSummary;
 
-/// What one line, function or other key holds at the ranks' own peaks.
+/// Bytes of one line, function or other key on all ranks, each at its own peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpreadRow {
-    /// The key.
+    /// The row's label.
     pub label: String,
-    /// The least that a rank has. A rank without the row has 0.
+    /// The least bytes on a rank. A rank without the row has 0.
     pub least: u64,
-    /// What the median rank has; of an even number of ranks the lower one of the middle two.
+    /// Bytes of the median rank. For an even number of ranks, the lower one of the middle two.
     pub median: u64,
-    /// The most that a rank has.
+    /// The most bytes on a rank.
     pub most: u64,
-    /// Which one has it, as a position in the list of ranks; the first of equal ones.
+    /// The position of that rank in the list of ranks; the first among equal ones.
     pub most_at: usize,
-    /// How many ranks lack the row.
+    /// Number of ranks without the row.
     pub lacking: usize,
-    /// What all ranks have together.
+    /// Bytes of all ranks together.
     pub sum: u64,
 }
 
 impl SpreadRow {
-    /// How far the most is above the median.
+    /// The most minus the median.
     pub fn imbalance(&self) -> u64 {
         self.most - self.median
     }
@@ -33,7 +33,7 @@ impl SpreadRow {
         let mut sizes: Vec<u64> = held.iter().map(|(_, bytes)| *bytes).collect();
         sizes.sort_unstable();
         let (most, lacking) = (sizes.last().copied().unwrap_or(0), ranks - sizes.len());
-        // The ranks that lack it are the first in the order of size.
+        // Ranks without the row come first in the order of size.
         let at = |place: usize| place.checked_sub(lacking).map_or(0, |place| sizes.get(place).copied().unwrap_or(0));
         Self {
             label: label.to_owned(),
@@ -47,7 +47,7 @@ impl SpreadRow {
     }
 }
 
-/// The rows of the ranks' tables at this position: the largest imbalance first, then the largest, then by label.
+/// The rows of the ranks' tables at this position: the largest imbalance first, then the largest row, then by label.
 pub(super) fn spread(ranks: &[RankSummary], table: usize) -> Vec<SpreadRow> {
     let mut held: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
     for (at, rank) in ranks.iter().enumerate() {

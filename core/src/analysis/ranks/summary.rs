@@ -1,4 +1,4 @@
-//! A recording reduced to what a comparison of ranks needs, so that the next one can be read in its place.
+//! A recording reduced to what a comparison of ranks needs, so that it need not stay in memory.
 
 use super::names::rank_of_name;
 use crate::analysis::diff::difference;
@@ -7,14 +7,14 @@ use crate::error::Error;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{Device, Process};
 
-/// What was live on a device at its peak, or at the moment of a comparison.
+/// Live memory of a device at its peak, or at the moment of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DevicePeak {
     /// The device.
     pub device: Device,
     /// All live bytes.
     pub bytes: u64,
-    /// Bytes that the device has, if its driver said so.
+    /// Bytes of the device, if its driver reported them.
     pub capacity: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl DevicePeak {
         Self { device: live.device.device, bytes: live.total(), capacity: live.device.capacity() }
     }
 
-    /// The capacity without these bytes; below 0 where an estimate is too high.
+    /// The capacity minus these bytes. Negative if an estimate is too high.
     pub fn headroom(&self) -> Option<i64> {
         self.capacity.map(|capacity| difference(self.bytes, capacity))
     }
@@ -38,35 +38,35 @@ impl DevicePeak {
 pub struct RankSummary {
     /// The name of its file.
     pub file: String,
-    /// The process, without threads and mappings. Its rank is that of the file's name if the recording has none.
+    /// The process, without threads and mappings. If the recording has no rank, the rank is taken from the file's name.
     pub process: Process,
-    /// The rank is that of the file's name.
+    /// Whether the rank is taken from the file's name.
     pub is_rank_of_name: bool,
-    /// What is compared: the peak, or what was live at another moment; `None` if nothing was recorded on the device.
+    /// The compared memory, at the peak or at another moment. `None` if nothing was recorded on the device.
     pub peak: Option<DevicePeak>,
-    /// The same of all GPUs; of the compared device alone if somebody chose it.
+    /// The memory of all GPUs, or only of the device that the user chose.
     pub gpus: Vec<DevicePeak>,
-    /// The tables are estimates from a sample.
+    /// Whether the tables are estimates from a sample.
     pub is_sample: bool,
-    /// The capture ends without its end mark.
+    /// Whether the capture ends without its end mark.
     pub is_cut_off: bool,
-    /// Why what was live at the moment of the comparison is not known.
+    /// Why the live memory at the moment of the comparison is not known, if so.
     pub moment_unknown: Option<String>,
-    /// What it lacks.
+    /// Notes on what it lacks.
     pub moment_notes: Vec<String>,
-    /// What was live then, by each key.
+    /// Live memory at that moment, by each key.
     pub tables: Vec<Breakdown>,
-    /// The same for a comparison with another job; else there is none.
+    /// The sides for a comparison with another job; otherwise empty.
     pub sides: Vec<DiffSide>,
 }
 
 impl RankSummary {
-    /// Reduces a recording at its peak: on this device, or on its main one.
+    /// Reduces a recording at its peak, on this device or else on its main one.
     pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         Self::at(&Moment::Peak, recording, file, device, keys)
     }
 
-    /// The same at another moment.
+    /// Reduces a recording at this moment.
     pub fn at(moment: &Moment, recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         let (compared, moment_unknown) = match compared(recording, device).map(|view| live_at(view, moment)).transpose()
         {
@@ -95,51 +95,51 @@ impl RankSummary {
         }
     }
 
-    /// Reduces a recording to be compared with one of another job: it has sides in place of tables.
+    /// Reduces a recording for a comparison with one of another job: it has sides instead of tables.
     pub fn of_side(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         let compared = compared(recording, device);
         let side = |key: &Key| compared.map(|view| DiffSide::of(&view.at_peak(), *key)).unwrap_or_default();
         Self { sides: keys.iter().map(side).collect(), ..Self::of(recording, file, device, &[]) }
     }
 
-    /// The rank that the recording has, or else its file's name.
+    /// The rank in the recording, or else in its file's name.
     pub fn rank_of(recording: &Recording<'_>, file: &str) -> Option<u32> {
         recording.process.rank.or_else(|| rank_of_name(file))
     }
 
-    /// `rank 3`, or the name of its file.
+    /// `rank 3`, or the name of the rank's file.
     pub fn name(&self) -> String {
         self.process.rank.map_or_else(|| self.file.clone(), |rank| format!("rank {rank}"))
     }
 
-    /// Bytes that are compared, 0 if nothing was recorded.
+    /// The compared bytes; 0 if nothing was recorded.
     pub fn bytes(&self) -> u64 {
         self.peak.as_ref().map_or(0, |peak| peak.bytes)
     }
 
-    /// What ranks are compared by: a peak on a GPU is larger than any in host memory.
+    /// The order of ranks: a peak on a GPU is larger than any in host memory.
     pub(crate) fn weight(&self) -> (bool, u64) {
         (self.peak.as_ref().is_some_and(DevicePeak::is_on_gpu), self.bytes())
     }
 
-    /// Whether the recording says which process it is of. A PyTorch snapshot does not.
+    /// Whether the recording identifies its process. A PyTorch snapshot does not.
     pub fn has_process(&self) -> bool {
         self.process.pid != 0
     }
 
-    /// Whether both are of one process.
+    /// Whether both recordings are of the same process.
     pub(in crate::analysis) fn is_same_process(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
 
-    /// Whether the other one is of what this process became (`exec`). A process that ends has an end in its recording, unless it is
-    /// killed; its number is not given again so soon.
+    /// Whether the other recording is of the program that this process became (`exec`). A process that ends writes an
+    /// end mark unless it is killed, and its number is not reused so soon.
     pub(super) fn became(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.process.host.clone(), one.process.pid);
         self.is_cut_off && of(self) == of(other)
     }
 
-    /// Host, process id and start: no two processes have the same.
+    /// Host, process id and start time, which identify a process.
     pub(super) fn identity(&self) -> (&str, u32, u64) {
         (&self.process.host, self.process.pid, self.process.started_unix_us)
     }
@@ -150,7 +150,7 @@ impl RankSummary {
     }
 }
 
-/// What is live at the moment, of every rank the same part.
+/// Live memory at the moment, with the same kinds of blocks for every rank.
 fn live_at<'r>(view: &'r DeviceView<'r>, moment: &Moment) -> Result<LiveSet<'r>, Error> {
     let live = view.at(moment)?;
     Ok(if moment.is_from_log() { live.without_small() } else { live })
@@ -160,7 +160,7 @@ fn table(compared: Option<&LiveSet<'_>>, key: Key) -> Breakdown {
     compared.map(|live| live.by(key).into_owned()).unwrap_or_default()
 }
 
-/// The device that is compared, if anything was recorded on it.
+/// The compared device, if anything was recorded on it.
 fn compared<'r>(recording: &'r Recording<'_>, device: Option<Device>) -> Option<&'r DeviceView<'r>> {
     recording.device_or_main(device).filter(has_peak)
 }

@@ -1,4 +1,4 @@
-//! Ranks against a naive computation over random recordings, and which recordings are of one job.
+//! Compares ranks with a naive computation over random recordings, and tests which recordings belong to the same job.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(in crate::analysis) enum RankOp {
     Free { nth: usize },
 }
 
-/// A rank's number, the GPU's capacity, bytes from before the recording, and what it did.
+/// A rank's number, the GPU's capacity, bytes from before the recording, and the rank's operations.
 pub(in crate::analysis) type RandomRank = (Option<u32>, Option<u64>, u64, Vec<RankOp>);
 
 fn op() -> impl Strategy<Value = RankOp> {
@@ -35,7 +35,7 @@ pub(in crate::analysis) fn random_rank() -> impl Strategy<Value = RandomRank> {
     (number, prop::option::of(1..40u64), 0..3u64, prop::collection::vec(op(), 0..20))
 }
 
-/// The recording, and bytes by line when most was live.
+/// The recording, and the bytes by line at its peak.
 pub(in crate::analysis) fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMap<usize, u64>) {
     let (number, capacity, before, ops) = rank;
     let mut story = if capacity.is_some() { Story::cuda(0) } else { Story::cpu() };
@@ -73,7 +73,7 @@ pub(in crate::analysis) fn recorded(rank: &RandomRank) -> (SnapshotData, BTreeMa
     (data, by_line)
 }
 
-/// A recording with these operations in its steps, and bytes by line at the highest moment of the second one.
+/// A recording with these operations in its steps, and the bytes by line at the highest moment of the second step.
 fn in_steps(steps: &[Vec<RankOp>]) -> (SnapshotData, BTreeMap<usize, u64>) {
     let mut story = Story::cuda(0);
     let (mut time, mut count) = (0, 0);
@@ -100,14 +100,14 @@ fn in_steps(steps: &[Vec<RankOp>]) -> (SnapshotData, BTreeMap<usize, u64>) {
         story.at(time).leave(&format!("step {number}"));
     }
     let sum = |blocks: &Vec<(usize, usize, u64)>| blocks.iter().map(|(.., size)| size).sum::<u64>();
-    // Of equal moments the first.
+    // The first of equal moments.
     let highest = states.into_iter().rev().max_by_key(sum).unwrap_or_default();
     let mut by_line = BTreeMap::new();
     highest.iter().for_each(|(_, line, size)| *by_line.entry(*line).or_default() += size);
     (story.build(), by_line)
 }
 
-/// The label of each line, from a recording of one block; the last is that of memory from before the recording.
+/// The label of each line, from a recording of one block. The last label is that of memory from before the recording.
 pub(in crate::analysis) fn labels() -> Vec<String> {
     let label = |stack| {
         let mut story = Story::cpu();
@@ -117,7 +117,7 @@ pub(in crate::analysis) fn labels() -> Vec<String> {
     LINES.into_iter().map(label).chain([BEFORE_RECORDING.to_owned()]).collect()
 }
 
-/// Sorted, and the one in the middle, or the lower one of the middle two.
+/// The middle value, or the lower one of the middle two.
 fn middle<T: Ord + Clone>(mut values: Vec<T>) -> T {
     values.sort();
     values[(values.len() - 1) / 2].clone()
@@ -184,7 +184,8 @@ proptest! {
         prop_assert_eq!(sum, order.iter().map(peak).sum::<u64>(), "to the byte");
     }
 
-    /// In each step operations of a rank; the answer is what was live at the highest moment of the second step, by line.
+    /// Each step has the operations of a rank. The answer is the live memory by line at the second step's highest
+    /// moment.
     #[test]
     fn at_a_step_ranks_are_those_of_a_naive_computation(
         all in prop::collection::vec(prop::collection::vec(prop::collection::vec(op(), 0..8), 0..4), 1..6),
@@ -196,7 +197,7 @@ proptest! {
             RankSummary::at(&Moment::Step(1), &Recording::new(&data), "file", None, &[Key::Line])
         };
         let ranks = Ranks::of(naive.iter().enumerate().map(reduced).collect(), vec![Key::Line], Vec::new());
-        // Where nothing was ever live there is no device, and so no moment that could be unknown.
+        // If nothing was ever live, there is no device, and so no moment that could be unknown.
         let has_step = |at: &usize| all[*at].len() > 1 || naive[*at].0.devices[0].peak.bytes == 0;
         let wanted: Vec<usize> = (0..all.len()).filter(has_step).collect();
         let found: Vec<usize> = ranks.ranks.iter().map(|rank| rank.process.rank.unwrap() as usize).collect();
@@ -225,7 +226,7 @@ proptest! {
 
 const SECOND: u64 = 1_000_000;
 
-/// A rank whose process began after so many seconds and ran for 10.
+/// A rank whose process began after `began_s` seconds and ran for 10.
 fn summary(program: &str, rank: u32, began_s: u64, change: impl FnOnce(&mut Process)) -> RankSummary {
     let mut process = Process {
         program: program.into(),
@@ -251,7 +252,7 @@ fn the_largest_number_has_no_rank_above_it() {
     assert_eq!(ranks.missing(), [0..=u32::MAX - 1]);
 }
 
-/// What is tried, the recordings, and the jobs that they are of.
+/// The name of the case, the recordings, and the expected jobs.
 type JobCase<'a> = (&'a str, Vec<RankSummary>, &'a [&'a [usize]]);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two jobs, compared: each rank with the rank of its number, and rows over all ranks.
+//! Comparison of two jobs: each rank with the rank of the same number, and rows over all ranks.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use super::diff::{DiffRow, DiffSide, MatchedRow, difference};
 use super::ranks::{RankSummary, Ranks};
 
-/// The ranks of two jobs, each reduced by [`RankSummary::of_side`]. A recording without a rank has no partner and is left out.
+/// The ranks of two jobs, each reduced by [`RankSummary::of_side`]. A recording without a rank has no partner and is
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RanksDiff {
     /// The ranks before a change.
@@ -18,7 +19,7 @@ pub struct RanksDiff {
     pub after: Ranks,
 }
 
-/// A rank before and after; one side is `None` if there is no recording of it.
+/// A rank before and after. A side without a recording of it is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankChange<'a> {
     /// Its number.
@@ -29,12 +30,12 @@ pub struct RankChange<'a> {
     pub after: Option<&'a RankSummary>,
 }
 
-/// What one line, function or other key holds on all ranks, each at its own peak.
+/// Bytes of one line, function or other key on all ranks, each at its own peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RanksDiffRow {
     /// The sums over the ranks.
     pub row: DiffRow,
-    /// The rank whose part of the row changed most; the first of equal ones.
+    /// The rank whose part of the row changed most; the first among equal ones.
     pub most_rank: u32,
     /// The change of its part.
     pub most_change: i64,
@@ -60,15 +61,15 @@ impl RankChange<'_> {
 }
 
 impl RanksDiff {
-    /// Each rank, the largest change first, then by number.
+    /// All ranks: the largest change first, then by number.
     pub fn ranks(&self) -> Vec<RankChange<'_>> {
         let mut all = self.by_number();
         all.sort_by_key(|rank| Reverse(rank.change().unsigned_abs()));
         all
     }
 
-    /// The table at this position of [`Ranks::keys`]: the largest change first, then by label. The sums of all rows are those of
-    /// the ranks' peaks.
+    /// The table at this position of [`Ranks::keys`]: the largest change first, then by label. The rows add up to the
+    /// sum of the ranks' peaks.
     pub fn rows(&self, table: usize) -> Vec<RanksDiffRow> {
         let ranks = self.by_number();
         let [before, after] = [&self.before, &self.after].map(|ranks| together(ranks, table));
@@ -98,7 +99,7 @@ fn numbered(ranks: &Ranks) -> impl Iterator<Item = (u32, &RankSummary)> {
     ranks.ranks.iter().filter_map(|rank| Some((rank.process.rank?, rank)))
 }
 
-/// What all ranks of one job hold.
+/// Rows of all ranks of one job.
 fn together(ranks: &Ranks, table: usize) -> DiffSide {
     let mut sum = DiffSide::default();
     numbered(ranks).filter_map(|(_, rank)| rank.sides.get(table)).for_each(|side| sum.add(side));

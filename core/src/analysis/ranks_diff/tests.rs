@@ -1,4 +1,4 @@
-//! Two random jobs against a naive comparison from their events; lines that an edit moved on all ranks.
+//! Compares random jobs with a naive comparison of their events; also lines that an edit moved on all ranks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,8 @@ fn reduced(mut data: SnapshotData, rank: Option<u32>, file: &str) -> RankSummary
     RankSummary::of_side(&Recording::new(&data), file, None, &KEYS)
 }
 
-/// The job: of files of one rank the longest counts, which is the last here; another file could not be read.
+/// The job. If a rank has several files, the longest one counts, which is the last one here. Another file cannot be
+/// read.
 fn job(files: &[RandomRank]) -> (Ranks, Naive) {
     let (mut naive, mut summaries) = (Naive::new(), Vec::new());
     for (at, file) in files.iter().enumerate() {
@@ -36,7 +37,7 @@ fn job(files: &[RandomRank]) -> (Ranks, Naive) {
     (Ranks::of(summaries, KEYS.to_vec(), vec![torn]), naive)
 }
 
-/// Before and after of a line on a rank.
+/// Bytes of a line on a rank, before and after.
 fn parts(naive: &[Naive; 2], rank: u32, line: usize) -> [u64; 2] {
     naive.each_ref().map(|side| side.get(&rank).and_then(|lines| lines.get(&line)).copied().unwrap_or(0))
 }
@@ -45,7 +46,7 @@ fn change([before, after]: [u64; 2]) -> i64 {
     after as i64 - before as i64
 }
 
-/// The first of those with the largest change.
+/// The first rank among those with the largest change.
 fn most(changes: impl Iterator<Item = (u32, i64)>) -> (u32, i64) {
     changes.fold((0, 0), |most, other| if other.1.abs() > most.1.abs() { other } else { most })
 }
@@ -80,7 +81,7 @@ proptest! {
             let [before, after] = of.fold([0, 0], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
             let changes = numbers.iter().map(|rank| (*rank, change(parts(&naive, *rank, line))));
             let (rank, by) = most(changes);
-            // Nothing changed: then it is the first rank.
+            // If nothing changed, it is the first rank.
             let rank = if by == 0 { numbers[0] } else { rank };
             wanted.push((label, before, after, rank, by));
         }
@@ -89,7 +90,7 @@ proptest! {
         let found: Vec<_> = rows.iter().map(|row| (row.row.label.clone(), row.row.before, row.row.after, row.most_rank, row.most_change)).collect();
         prop_assert_eq!(found, wanted);
 
-        // To the byte, by each key.
+        // The sums are equal to the byte, by each key.
         let sums: [u64; 2] = naive.each_ref().map(|side| side.values().flat_map(BTreeMap::values).sum());
         for table in 0..KEYS.len() {
             let rows = diff.rows(table);
@@ -101,7 +102,7 @@ proptest! {
     }
 }
 
-/// A rank whose lines 7 and 9 hold so much, after an edit that moved both.
+/// A rank with these bytes on lines 7 and 9, after an edit that moved both lines.
 fn moved(rank: u32, [seven, nine]: [u64; 2], by: u32) -> RankSummary {
     let mut story = Story::cpu();
     story.before(1);
@@ -128,7 +129,7 @@ fn a_line_that_an_edit_moved_is_one_row_over_all_ranks() {
     let row =
         |end: &str| *found.iter().find(|(label, _)| label.ends_with(end)).unwrap_or_else(|| panic!("{found:?}")).1;
     assert_eq!(found.len(), 3, "{found:?}");
-    // 50 more, 20 less, 100 gone, 200 new.
+    // 50 more, 20 fewer, 100 gone, 200 new.
     assert_eq!(row(", before :7"), (300, 430, 3, 200));
     assert_eq!(row(", before :9"), (30, 30, 2, -10), "of ranks 2 and 3, with equal changes, the first");
     assert_eq!(row("recording)"), (3, 3, 2, -1));

@@ -1,20 +1,20 @@
-//! What repeated runs leak.
+//! The leaks of repeated runs.
 
 use super::samples::{BlockOrigin, LiveTotals, Samples};
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use crate::attribute::Origin;
 use crate::snapshot::{Frame, SnapshotData, StackId};
 
-/// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
+/// Bytes per run. Rare growth below this is no leak: a thread pool that occasionally adds a thread stays below it.
 const LEAST_RISE: f64 = 4.0;
 
-/// Functions of the standard library that add to the text of a test.
+/// Functions of the standard library that add to the output that a test captures.
 const KEEPS_TEXT: [&str; 2] = ["std::io::stdio::print_to_buffer_if_capture_used", "std::panicking::default_hook"];
 
-/// What the code's own threads leak: in stacks, or in a line or the whole that many stacks share.
+/// The leaks of the code's own threads: in single stacks, or in a line or the total that several stacks share.
 ///
-/// `lines` is asked only if the verdict may depend on it. What it makes says which origin stands for all of a line, and
-/// `None` for what does not count.
+/// `lines` is called only if the verdict may depend on it. It returns a function that maps an origin to the one that
+/// stands for its line, or to `None` if the origin does not count.
 pub fn leaks_of_its_own<L: Fn(&BlockOrigin) -> Option<BlockOrigin>>(
     samples: &Samples,
     warmup: usize,
@@ -50,13 +50,13 @@ pub fn leaks(samples: &Samples, warmup: usize) -> Vec<(BlockOrigin, LiveTotals)>
     sorted(origins.map(|origin| (origin, samples.gained(&origin, warmup))).collect())
 }
 
-/// The largest first.
 fn sorted(mut leaks: Vec<(BlockOrigin, LiveTotals)>) -> Vec<(BlockOrigin, LiveTotals)> {
     leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
     leaks
 }
 
-/// Text that the test harness keeps of what is printed, also of a panic's message. What the printed values allocate is theirs.
+/// Whether the stack belongs to output that the test harness keeps, including a panic's message. Blocks that the
+/// printed values allocate do not belong to it.
 pub fn is_the_harnesses(data: &SnapshotData, stack: StackId) -> bool {
     let is_kept = |frame: &Frame| KEEPS_TEXT.iter().any(|function| frame.function_or_empty().starts_with(function));
     let rules = &data.settings.rules;

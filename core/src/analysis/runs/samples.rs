@@ -1,22 +1,22 @@
-//! What is live after each run, by stack.
+//! Live memory after each run, by stack.
 
 use std::collections::{HashMap, HashSet};
 
 use super::slope;
 use crate::snapshot::{Device, StackId};
 
-/// Where live blocks come from.
+/// The origin of live blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockOrigin {
     /// The device.
     pub device: Device,
     /// The stack that allocated them.
     pub stack: StackId,
-    /// Allocated by a thread that existed before and may have worked for the code.
+    /// Whether a thread allocated them that existed before and may have worked for the code.
     pub of_helper: bool,
 }
 
-/// Live blocks.
+/// Bytes and number of live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveTotals {
     /// Their bytes.
@@ -28,7 +28,7 @@ pub struct LiveTotals {
 /// Live blocks by their origin.
 pub type LiveByOrigin = HashMap<BlockOrigin, LiveTotals>;
 
-/// What is live after each run.
+/// Live memory after each run.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<LiveByOrigin>);
 
@@ -39,44 +39,44 @@ impl FromIterator<LiveByOrigin> for Samples {
 }
 
 impl Samples {
-    /// How many runs there were.
+    /// Number of runs.
     pub fn runs(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds what is live after another run.
+    /// Adds the live memory after another run.
     pub fn push(&mut self, live: LiveByOrigin) {
         self.0.push(live);
     }
 
-    /// Corrects what is live after the last run.
+    /// Replaces the live memory after the last run.
     pub fn set_last(&mut self, live: LiveByOrigin) {
         if let Some(last) = self.0.last_mut() {
             *last = live;
         }
     }
 
-    /// What was live after any run.
+    /// Origins of all blocks that were live after any run.
     pub fn origins(&self) -> HashSet<BlockOrigin> {
         self.0.iter().flat_map(LiveByOrigin::keys).copied().collect()
     }
 
-    /// What an origin held after each run.
+    /// Live blocks of an origin after each run.
     pub fn held(&self, origin: &BlockOrigin) -> impl Iterator<Item = LiveTotals> {
         self.0.iter().map(|sample| sample.get(origin).copied().unwrap_or_default())
     }
 
-    /// Its bytes.
+    /// Live bytes of an origin after each run.
     pub fn bytes(&self, origin: &BlockOrigin) -> Vec<f64> {
         self.held(origin).map(|held| held.bytes as f64).collect()
     }
 
-    /// The number of its blocks.
+    /// Number of an origin's live blocks after each run.
     pub fn blocks(&self, origin: &BlockOrigin) -> Vec<f64> {
         self.held(origin).map(|held| held.blocks as f64).collect()
     }
 
-    /// What an origin holds more since the warm-up.
+    /// Bytes and blocks that an origin gained since the warm-up.
     pub fn gained(&self, origin: &BlockOrigin, warmup: usize) -> LiveTotals {
         let mut held = self.held(origin);
         let before = warmup.checked_sub(1).and_then(|at| held.nth(at)).unwrap_or_default();
@@ -85,12 +85,13 @@ impl Samples {
         LiveTotals { bytes, blocks }
     }
 
-    /// Whether an origin's blocks grow by doubling, as containers do, while there are no more of them in the second half.
+    /// Whether an origin's bytes grow by doubling, as those of containers do, while its number of blocks does not grow
+    /// in the second half.
     pub fn doubles(&self, origin: &BlockOrigin, warmup: usize) -> bool {
         !slope::ends_higher(&self.blocks(origin)) && slope::doubles(&self.bytes(origin), warmup)
     }
 
-    /// The bytes of all stacks, without those of other threads.
+    /// The bytes of all stacks after each run, without those of helper threads.
     pub fn total(&self) -> Vec<f64> {
         let sum = |sample: &LiveByOrigin| {
             sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>()
@@ -98,7 +99,7 @@ impl Samples {
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
-    /// The same under other origins; `None` leaves one out.
+    /// Regroups the blocks under other origins; `None` leaves an origin out.
     pub fn under(&self, other: impl Fn(&BlockOrigin) -> Option<BlockOrigin>) -> Self {
         let regrouped = |sample: &LiveByOrigin| {
             let mut sums = LiveByOrigin::new();
@@ -111,19 +112,19 @@ impl Samples {
         Self(self.0.iter().map(regrouped).collect())
     }
 
-    /// The sum of all stacks under the origin of one of them, by device and without those of other threads.
+    /// The sum of all stacks of a device as one origin, without those of helper threads.
     pub fn as_one(&self) -> Self {
         self.under(|origin| (!origin.of_helper).then_some(BlockOrigin { stack: StackId::NONE, ..*origin }))
     }
 
-    /// Only the stacks that hold more at the end than in the first half.
+    /// Only the stacks with more bytes at the end than in the first half.
     pub fn risen(&self) -> Self {
         let risen = |origin: &BlockOrigin| slope::ends_higher(&self.bytes(origin));
         let risen: HashSet<BlockOrigin> = self.origins().into_iter().filter(risen).collect();
         self.under(|origin| risen.contains(origin).then_some(*origin))
     }
 
-    /// Whether something reached a new maximum so late that more runs are needed.
+    /// Whether a series reached a new maximum so late that more runs are needed.
     pub fn is_unsure(&self, warmup: usize) -> bool {
         let is_unsettled = |origin: &BlockOrigin| {
             slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
@@ -131,12 +132,12 @@ impl Samples {
         slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
     }
 
-    /// Whether something grows by doubling.
+    /// Whether a series grows by doubling.
     pub fn have_doubled(&self, warmup: usize) -> bool {
         self.origins().iter().any(|origin| self.doubles(origin, warmup)) || self.total_doubles(warmup)
     }
 
-    /// Whether it is clear already that something grows.
+    /// Whether it is already clear that a series grows.
     pub fn have_grown(&self, warmup: usize) -> bool {
         let half = warmup.max(self.runs() / 2);
         let grows = |series: Vec<f64>| slope::ends_higher(&series) && slope::trend(&series, half).goes_on();

@@ -2,7 +2,7 @@ use super::*;
 use crate::recording::DeviceView;
 use crate::snapshot::testing::{LINE_7, Story, WORKER};
 
-/// A program whose scope `step` does this in each of its runs.
+/// A program that calls `run` in each run of its scope `step`.
 fn program(runs: u64, run: impl Fn(&mut Story, u64)) -> Story {
     let mut story = Story::cpu();
     for number in 0..runs {

@@ -1,5 +1,5 @@
-//! What the scopes of a recording leak, judged as the library's `assert_no_leak!` judges runs: each time that a scope is
-//! left is the end of a run.
+//! The leaks of a recording's scopes. They are judged like the runs of the library's `assert_no_leak!`: each exit from
+//! a scope is the end of a run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,45 +13,45 @@ use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, DeviceSnapshot, Lifetime, ThreadId};
 use crate::units::grouped;
 
-/// Runs in which caches may fill up, and the fewest in all: the assertion's defaults.
+/// The warm-up, in which caches may fill up, and the fewest runs: the assertion's defaults.
 const WARMUP: usize = 2;
 const LEAST: usize = 5;
-/// A scope ends in so many of so many parts of a program that it is not done with.
+/// A program still uses a scope that ends in `MOST_PARTS` of the program's `PARTS` equal parts.
 const MOST_PARTS: usize = 6;
 const PARTS: usize = 8;
 
 /// Whether scopes leak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeakVerdict {
-    /// These scopes leave nothing more the more often they run.
+    /// These scopes do not leave more memory the more often they run.
     Nothing(Vec<String>),
-    /// They do.
+    /// A scope leaks.
     Leaks(ScopeLeak),
-    /// The recording does not tell, for this reason.
+    /// The recording does not allow a verdict, for this reason.
     Undecided(String),
 }
 
-/// What a scope leaks.
+/// The leak of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeLeak {
-    /// Its path, without numbers.
+    /// The scope's path, without numbers.
     pub scope: String,
-    /// How often it ran after the warm-up.
+    /// Number of runs after the warm-up.
     pub runs: usize,
-    /// What these runs left.
+    /// Bytes that these runs left.
     pub bytes: u64,
-    /// The line that allocated most of it.
+    /// The line that allocated most of them.
     pub line: String,
 }
 
-/// A scope that ran repeatedly: paths that differ in numbers only are one.
+/// A scope that ran repeatedly. Paths that differ only in numbers are the same scope.
 #[derive(Clone, Debug, Default)]
 struct RepeatedScope {
     /// The times at which it was left.
     ends: Vec<u64>,
     began: u64,
     threads: HashSet<ThreadId>,
-    /// When the scope around it was left for the last time.
+    /// When the enclosing scope was left for the last time.
     around_ended: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ pub fn left_by_scopes(device: &DeviceView<'_>) -> LeakVerdict {
     worst(verdicts).unwrap_or_else(|| LeakVerdict::Nothing(names.into_iter().cloned().collect()))
 }
 
-/// A leak is certain whatever else is undecided.
+/// The largest leak, or else an undecided verdict. A leak is certain even if others are undecided.
 fn worst(verdicts: Vec<LeakVerdict>) -> Option<LeakVerdict> {
     let largest = verdicts.iter().filter_map(|verdict| match verdict {
         LeakVerdict::Leaks(leak) => Some((leak.bytes, verdict)),
@@ -127,7 +127,7 @@ fn repeated(device: &DeviceView<'_>, paths: &[String]) -> HashMap<String, Repeat
     scopes
 }
 
-/// Why no scope can be judged.
+/// Why no scope can be judged, if so.
 fn what_is_missing(device: &DeviceSnapshot, scopes: &HashMap<String, RepeatedScope>) -> Option<String> {
     let on = device.device;
     if device.marks.is_empty() || scopes.is_empty() {
@@ -150,7 +150,7 @@ fn what_is_missing(device: &DeviceSnapshot, scopes: &HashMap<String, RepeatedSco
     })
 }
 
-/// Of each context the outermost scope around it that ran often, or else the outermost that ran often enough.
+/// For each context, the outermost enclosing scope that ran at least [`FEW`] times, or else at least [`LEAST`] times.
 fn outermost<'a>(
     data: &Attribution<'_>,
     paths: &'a [String],
@@ -159,7 +159,7 @@ fn outermost<'a>(
     let of_runs = |least| {
         let runs = |path: &&String| scopes.get(*path).is_some_and(|scope| scope.ends.len() >= least);
         let mut found: Vec<Option<&String>> = Vec::with_capacity(paths.len());
-        // Parents stand before their children.
+        // Parents come before their children.
         for (path, node) in paths.iter().zip(&data.contexts) {
             let around = found.get(node.parent.0 as usize).copied().flatten();
             found.push(around.or_else(|| Some(path).filter(runs)));
@@ -220,7 +220,8 @@ fn judge(
     check_others(data, name, scope, &others)
 }
 
-/// Whether a scope ran for as long as the program allocated, since it first ran: in most of so many equal parts.
+/// Whether a scope kept running as long as the program allocated: it ended in most of the equal parts since it first
+/// ran.
 fn goes_on(times: &[u64], began: u64, blocks: &[LifeSpan<'_>]) -> bool {
     let since = blocks.partition_point(|span| span.from_ns < began);
     let since = blocks.get(since..).unwrap_or_default();
@@ -231,7 +232,7 @@ fn goes_on(times: &[u64], began: u64, blocks: &[LifeSpan<'_>]) -> bool {
     with_end.len() >= first.len() * MOST_PARTS / PARTS
 }
 
-/// Whether what is live still rose in the second half, and not once by chance, and has not settled since.
+/// Whether the live memory still rose in the second half, more than once, and has not settled since.
 fn is_unsure(samples: &Samples) -> bool {
     let half = WARMUP.max(samples.runs() / 2);
     let is_unsure = |series: &[f64]| late_maxima(series, half) > 1 && is_unsettled(series, WARMUP);
@@ -239,7 +240,7 @@ fn is_unsure(samples: &Samples) -> bool {
     is_unsure(&samples.total()) || samples.origins().iter().any(of_stack)
 }
 
-/// As the assertion: memory of threads that may work for the scope is a leak only if it keeps step with the runs.
+/// As in the assertion, memory of threads that may work for the scope is a leak only if it grows in step with the runs.
 fn check_others(data: &Attribution<'_>, name: &str, scope: &RepeatedScope, others: &Samples) -> LeakVerdict {
     let growing = leaks(others, WARMUP);
     let half = WARMUP.max(others.runs() / 2);
@@ -258,7 +259,7 @@ fn check_others(data: &Attribution<'_>, name: &str, scope: &RepeatedScope, other
     }
 }
 
-/// One origin for all stacks of a line; `None` for what the test harness keeps.
+/// Maps all stacks of a line to one origin, and memory of the test harness to `None`.
 fn by_line(data: &Attribution<'_>, samples: &Samples) -> impl Fn(&BlockOrigin) -> Option<BlockOrigin> {
     let mut first: HashMap<String, BlockOrigin> = HashMap::new();
     let mut lines: HashMap<BlockOrigin, BlockOrigin> = HashMap::new();
@@ -269,9 +270,10 @@ fn by_line(data: &Attribution<'_>, samples: &Samples) -> impl Fn(&BlockOrigin) -
     move |origin| lines.get(origin).copied()
 }
 
-/// What is live at each of these times.
+/// Live memory at each of these times.
 fn samples_at<'a>(times: &[u64], blocks: impl Iterator<Item = (BlockOrigin, &'a LifeSpan<'a>)>) -> Samples {
-    // Differences: a block that lives long costs no more than a short one. They wrap, but their sums do not.
+    // Stores differences, so that a long-lived block costs no more than a short-lived one. They wrap, but their sums do
+    // not.
     let mut changes: HashMap<BlockOrigin, Vec<LiveTotals>> = HashMap::new();
     for (origin, span) in blocks {
         let from = times.partition_point(|time| *time < span.from_ns);

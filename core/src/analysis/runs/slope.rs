@@ -1,21 +1,21 @@
 //! Trend test: does a noisy series keep growing?
 //!
 //! Few runs cannot distinguish a leak from a cache that fills up, nor show a container that doubles its capacity. So a
-//! series that reached a new maximum late is unsettled and needs more runs. The tests below measure false
-//! alarms in noise; the library's `tests/verdicts` runs whole programs.
+//! series that reached a new maximum late is unsettled and needs more runs. The tests below measure false alarms in
+//! noise; the library's `tests/verdicts` runs whole programs.
 
 /// How a series goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trend {
-    /// It stays, or goes up and down.
+    /// It does not grow; it may go up and down.
     Steady,
     /// It stopped growing; the last growth was in this run, counted from 0.
     Settled(usize),
-    /// It grew recently, but too seldom for a verdict.
+    /// It grew recently, but not often enough for a verdict.
     Unsettled,
-    /// It grows by doubling, ever more rarely.
+    /// It grows by doubling, with longer and longer pauses.
     Doubling,
-    /// It grows with each run by `slope`, within a 99.9 % confidence interval of ± `give_or_take`.
+    /// It grows by `slope` with each run, within a 99.9 % confidence interval of ± `give_or_take`.
     Growing {
         /// Bytes or blocks with each run.
         slope: f64,
@@ -25,7 +25,7 @@ pub enum Trend {
 }
 
 impl Trend {
-    /// Whether the series grows on.
+    /// Whether the series keeps growing.
     pub fn goes_on(self) -> bool {
         matches!(self, Self::Growing { .. } | Self::Doubling)
     }
@@ -36,11 +36,11 @@ const MAXIMA: usize = 3;
 /// A long series is compared in this many parts, each with at least `LEAST_PART` runs.
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
-/// Fewer runs can keep step by chance.
+/// With fewer steps, a series can keep step with the runs by chance.
 const LEAST_STEPS: usize = 16;
 
-/// Runs after which a series has not stayed below its last maximum for longer than it took to get there. A container
-/// that doubles its capacity reaches the next maximum within that time.
+/// The number of runs after which a series is settled if `runs` runs led to its last maximum. A container that doubles
+/// its capacity reaches its next maximum within that time.
 pub fn settles_after(runs: usize) -> usize {
     runs * 9 / 4 + 2
 }
@@ -69,18 +69,18 @@ pub(super) fn rise(series: &[f64], warmup: usize) -> f64 {
     series.last().map_or(0.0, |last| (last - before) / runs as f64)
 }
 
-/// Whether the last value exceeds the whole first half. Memory that comes and goes can be at a maximum by chance, but
-/// not this.
+/// Whether the last value exceeds the whole first half. Memory that comes and goes can reach a maximum by chance, but
+/// seldom ends there.
 pub fn ends_higher(series: &[f64]) -> bool {
     let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);
     series.last().is_some_and(|last| *last > first)
 }
 
-/// Whether a series grows by doubling, as a container does, or several that are filled in turn: its highest value in the
-/// first eighth, fourth and half of the runs, and in all of them, is each time higher by two fifths or more; and it
-/// does not fall after the warm-up.
+/// Whether a series grows by doubling, like a container, or like several containers that are filled in turn. The
+/// highest values of the first eighth, fourth and half of the runs, and of all runs, must each be higher than the one
+/// before by two fifths or more. The series must not fall after the warm-up.
 ///
-/// The warm-up counts, because each doubling takes as long as all before it: half of the runs have room for one.
+/// The warm-up counts, because each doubling takes as long as all before it: half of the runs have room for only one.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let highest = |part| series.iter().take(series.len() / part).copied().fold(0.0, f64::max);
     let highest = [8, 4, 2, 1].map(highest);
@@ -101,8 +101,8 @@ fn doublings(series: &[f64]) -> usize {
     times
 }
 
-/// Whether a series rises by the same amount with nearly each of many runs after the warm-up. What rises for another
-/// reason does not keep step with the runs.
+/// Whether a series rises by the same amount with nearly each of many runs after the warm-up. A series that rises for
+/// another reason does not keep step with the runs.
 pub fn keeps_step(series: &[f64], warmup: usize) -> bool {
     let tail = series.get(warmup..).unwrap_or_default();
     let mut steps: Vec<f64> = tail.iter().skip(1).zip(tail).map(|(now, before)| now - before).collect();
@@ -114,13 +114,14 @@ pub fn keeps_step(series: &[f64], warmup: usize) -> bool {
 
 /// The trend after the warm-up.
 ///
-/// A series grows if it reaches new maxima at least three times, also in the last third, and has waited for the next one
-/// no longer than four times the longest wait before, and
-/// * never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total rise,
-/// * or has at least 25 runs, and each fifth of them lies above the one before.
+/// A series grows if it reaches new maxima at least three times, also in the last third, if the current wait for the
+/// next one is at most four times the longest wait before, and if it
+/// * either never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total
+///   rise,
+/// * or has at least 25 runs, and each fifth of them lies above the fifth before.
 ///
 /// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before.
-/// A test of the slope alone would report a queue that is temporarily long as a leak.
+/// A test of the slope alone would report a temporarily long queue as a leak.
 pub fn trend(series: &[f64], warmup: usize) -> Trend {
     let maxima = maxima(series);
     let Some(last) = maxima.last().copied() else { return Trend::Steady };
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(of([], 0), Trend::Steady);
     }
 
-    /// Room for so many elements as a container takes it, with this many there after each run.
+    /// The capacity that a container takes for this many elements after each run.
     fn room(lengths: impl Iterator<Item = u64>) -> Vec<f64> {
         lengths.map(|length| length.next_power_of_two().max(4) as f64).collect()
     }
@@ -247,12 +248,12 @@ mod tests {
         for a_run in [1, 2, 3, 7] {
             let grows = room((1..=256).map(|run| run * a_run));
             assert!(doubles(&grows, 2), "{a_run} a run");
-            // Until it is clear there is a next time.
+            // The series stays unsettled until the next doubling.
             (12..250).for_each(|runs| assert!(is_unsettled(&grows[..runs], 2), "{a_run} a run, {runs} runs"));
             let full = room((1..=256).map(|run| (run * a_run).min(60)));
             assert!(!doubles(&full, 2) && !is_unsettled(&full, 2), "{a_run} a run");
         }
-        // Whatever the number of runs: the last doubling is in the second half, or there has been time for the next.
+        // For any number of runs, the last doubling is in the second half, or there has been time for the next.
         for (runs, a_run) in
             [20, 50, 100, 256, 300, 1000, 3000].into_iter().flat_map(|runs| [1, 3, 4096].map(|n| (runs, n)))
         {
@@ -264,7 +265,7 @@ mod tests {
                 "{a_run} a run, {runs} runs"
             );
         }
-        // Several that are filled in turn.
+        // Several containers that are filled in turn.
         for number in [2, 3, 5, 10] {
             let rooms = |most: u64| -> Vec<f64> {
                 let one = |run: u64, of: u64| room(std::iter::once((run + of).div_ceil(number).min(most)))[0];
@@ -304,14 +305,14 @@ mod tests {
         }
     }
 
-    /// A generator good enough for noise.
+    /// A random generator that is good enough for noise.
     fn noise(seed: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(seed * 2 + 1), |n| Some(n.wrapping_mul(6364136223846793005).wrapping_add(1)))
             .map(|n| n >> 54)
             .skip(3)
     }
 
-    /// Sizes of a program without a leak, as they depend on noise.
+    /// Sizes of a program without a leak, computed from noise.
     type Clean = fn(&[u64]) -> Vec<u64>;
 
     /// A queue that grows and shrinks between bounds.
@@ -323,7 +324,7 @@ mod tests {
         noise.iter().scan(10, step).collect()
     }
 
-    /// The newest few of random sizes.
+    /// The sum of the newest `N` random sizes.
     fn newest<const N: usize>(noise: &[u64]) -> Vec<u64> {
         (1..=noise.len()).map(|end| noise[end.saturating_sub(N)..end].iter().sum()).collect()
     }
@@ -343,7 +344,7 @@ mod tests {
                 };
                 let alarms = (0..20_000).filter(|seed| growing(*seed)).count();
                 println!("{name}, {runs} runs: {alarms} alarms of 20,000");
-                // Twenty runs are few where one depends on those before it.
+                // Twenty runs are few if each run depends on the runs before.
                 let granted = if runs == 20 { 400 } else { 40 };
                 assert!(alarms <= granted, "{name}, {runs} runs: {alarms} of 20,000");
             }
@@ -352,7 +353,8 @@ mod tests {
 
     #[test]
     fn leaks_are_seen_through_noise() {
-        // Bytes leaked with each run, noise up to 1,023, runs, and how many of a thousand are found at least.
+        // Bytes leaked with each run (with noise up to 1,023), runs, and how many of a thousand leaks are found at
+        // least.
         for (leak, runs, least) in [(1000, 20, 950), (500, 60, 950), (200, 100, 950), (500, 20, 200)] {
             let series =
                 |seed| noise(seed).take(runs).zip(0..).map(|(noise, n)| noise + n * leak).collect::<Vec<u64>>();
@@ -360,7 +362,7 @@ mod tests {
             println!("{leak} a run, {runs} runs: {found} of 1,000");
             assert!(found >= least, "{leak} a run, {runs} runs: {found} of 1,000");
         }
-        // Each run leaks something: always found.
+        // If each run leaks something, the leak is always found.
         let varying = |seed| {
             noise(seed)
                 .take(20)

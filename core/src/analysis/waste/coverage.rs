@@ -1,17 +1,17 @@
-//! How much is known about uses.
+//! How many uses are known.
 
 use crate::snapshot::{BlockUses, Device, RecordKind, SnapshotData};
 
-/// Bytes allocated on CUDA devices, by whether their last use is known.
+/// Bytes allocated on CUDA devices, and the part whose last use is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseCoverage {
     /// Bytes of all allocs in the log.
     pub bytes: u64,
-    /// Bytes of blocks whose last use is known, or that nothing used.
+    /// Bytes of blocks whose last use is known, or that were never used.
     pub known: u64,
 }
 
-/// How much is known about uses, over all CUDA devices.
+/// The coverage of uses, over all CUDA devices.
 pub fn use_coverage(data: &SnapshotData) -> UseCoverage {
     let mut coverage = UseCoverage::default();
     for device in data.devices.iter().filter(|device| matches!(device.device, Device::Cuda(_))) {

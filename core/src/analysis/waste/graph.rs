@@ -1,7 +1,9 @@
-//! What candle's graph keeps although nothing needs it. A result that was computed from variables keeps its arguments.
+//! Blocks that candle's graph keeps although nothing needs them. A result that was computed from variables keeps its
+//! arguments.
 //!
-//! A graph keeps a temporary (`statements`) that is still live when its line runs again, and that is freed after the result: a graph is dropped
-//! from its result on. It is needed until the end of the first backward pass that begins in its life, if there is one.
+//! A graph keeps a temporary (see `statements`) that is still live when its line runs again, and that is freed after
+//! the result, because a graph is dropped from its result on. The temporary is needed until the end of the first
+//! backward pass that begins while it is live, if there is one.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -13,7 +15,7 @@ use crate::analysis::absence::{Absence, LogChange};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_of_optimizer, operator};
 use crate::snapshot::{DeviceSnapshot, Lifetimes, Record, RecordKind, StackId, ThreadId};
 
-/// Smaller blocks are not looked at.
+/// Smaller blocks are ignored.
 const LEAST: u64 = 1024;
 
 /// A block that a graph keeps from one record to another although nothing needs it.
@@ -22,12 +24,12 @@ pub(crate) struct KeptByGraph {
     pub(crate) seq: NonZeroU64,
     pub(crate) size: u64,
     pub(crate) stack: StackId,
-    /// No other value can hold it.
+    /// Whether no variable can hold it.
     pub(super) is_temporary: bool,
     alloc: usize,
     from: usize,
     until: usize,
-    /// The backward pass that needed it, by its number.
+    /// The number of the backward pass that needed it.
     pub(super) pass: Option<usize>,
 }
 
@@ -45,19 +47,19 @@ impl KeptByGraph {
     }
 }
 
-/// Blocks that graphs keep in vain, with the log.
+/// Blocks that graphs keep although nothing needs them, and the log.
 #[derive(Debug, Default)]
 pub(crate) struct Graphs {
     pub(super) log: Option<LogReplay>,
     pub(super) blocks: Vec<KeptByGraph>,
-    /// The program has variables, so results may have a graph.
+    /// Whether results may have a graph, because of variables or backward passes.
     has_any: bool,
-    /// Where statements begin that are known to make a graph.
+    /// Where statements begin that are known to create a graph.
     forward: Vec<usize>,
     /// Temporaries of the last backward pass that are live at the end.
     pub(super) left: HashSet<NonZeroU64>,
     pub(super) passes: Vec<BackwardPass>,
-    /// The passes of each thread, in their order.
+    /// The passes of each thread, in order.
     by_thread: HashMap<ThreadId, Vec<usize>>,
 }
 
@@ -76,7 +78,7 @@ impl Graphs {
         found.passes = walk.passes;
         let mut kept = Vec::new();
         for statement in &walk.done {
-            // What is left of earlier iterations accumulates.
+            // Temporaries of earlier iterations accumulate.
             let last = found.by_thread.get(&statement.thread).and_then(|passes| passes.last());
             if last.is_some() && last == found.pass_in(statement.thread, statement.end - 1, usize::MAX).as_ref() {
                 found.left.extend(left(statement, device, &log));
@@ -95,14 +97,14 @@ impl Graphs {
         found
     }
 
-    /// The first pass that begins in a life.
+    /// The first pass that begins while a block is live.
     fn pass_in(&self, thread: ThreadId, alloc: usize, until: usize) -> Option<usize> {
         let of_thread = self.by_thread.get(&thread)?;
         let pass = *of_thread.get(of_thread.partition_point(|pass| self.passes[*pass].from <= alloc))?;
         (self.passes[pass].from < until).then_some(pass)
     }
 
-    /// The block from where on nothing needs it.
+    /// The block; nothing needs it from `from` on.
     fn until_needed(&self, thread: ThreadId, block: KeptByGraph) -> Option<KeptByGraph> {
         let pass = self.pass_in(thread, block.alloc, block.until);
         let from = match pass {
@@ -112,9 +114,9 @@ impl Graphs {
         (from < block.until).then_some(KeptByGraph { from, pass, ..block })
     }
 
-    /// From where on the program can do without a block, given where its last use was and where it was freed, and the stack of the backward
-    /// pass whose loss it has to drop for it. `None` if it cannot, or if who holds the block is not known. A block that is not to be freed
-    /// earlier has no `until`.
+    /// The record from which the program can do without a block, and the stack of the backward pass whose loss it must
+    /// drop for that. `from` is after the block's last use. `until` is its free, or `None` if it is not to be freed
+    /// earlier. Returns `None` if the program needs the block, or if its holder is not known.
     pub(super) fn way_out(
         &self,
         data: &Attribution<'_>,
@@ -135,7 +137,8 @@ impl Graphs {
         (from < until).then_some((from, Some(pass.stack)))
     }
 
-    /// Those of the blocks, needed by this pass, that the thread's next one does not need: it has fewer nodes of their operators.
+    /// Blocks that this pass needed and that the thread's next pass does not need: the next pass has fewer nodes of
+    /// their operators.
     pub(super) fn not_needed<'a>(
         &self,
         data: &Attribution<'_>,
@@ -149,7 +152,7 @@ impl Graphs {
         };
         let (Some(log), Some(next)) = (log, later.iter().find(|next| next.thread == pass.thread)) else { return kept };
         let leaf = |stack| operator(data, stack).filter(|found| !found.is_backward).map_or("", |found| found.leaf);
-        // The nodes of each operator that the next pass has beside those of its own forward pass.
+        // For each operator, the nodes of the next pass that do not belong to its own forward pass.
         let mut older: HashMap<&str, usize> = HashMap::new();
         let between = device.records.get(pass.end..next.from.max(pass.end)).unwrap_or_default();
         let is_own =
@@ -160,7 +163,7 @@ impl Graphs {
                 *nodes = nodes.saturating_sub(1);
             }
         }
-        // It may need the largest ones, so not too much is promised.
+        // The next pass may need the largest blocks, so these are not promised.
         kept.sort_by_key(|kept| (std::cmp::Reverse(kept.size), kept.alloc));
         kept.retain(|kept| {
             let leaf = leaf(kept.stack);
@@ -173,7 +176,7 @@ impl Graphs {
     }
 }
 
-/// The first of the sorted positions that is not before this one.
+/// The first of the sorted positions at or after this one.
 fn after(sorted: &[usize], at: usize) -> Option<usize> {
     sorted.get(sorted.partition_point(|start| *start < at)).copied()
 }
@@ -185,7 +188,7 @@ fn left(statement: &Statement, device: &DeviceSnapshot, log: &LogReplay) -> impl
     left.filter(|seq| log.freed_at(*seq).is_none())
 }
 
-/// The temporaries that a graph keeps, and the result, from where the line runs again.
+/// The temporaries and the result that a graph keeps after the line runs again.
 fn kept_of(
     statement: &Statement,
     device: &DeviceSnapshot,

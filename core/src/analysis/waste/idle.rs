@@ -1,5 +1,5 @@
-//! Idle memory at the peak: blocks that are used before and after it, and not for long in between. They could be
-//! recomputed, or moved to the host for that time.
+//! Idle memory at the peak: blocks that are used before and after it, with a long gap in between. During the gap they
+//! could be dropped and recomputed, or moved to the host.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,43 +10,43 @@ use crate::analysis::absence::{Absence, changes_of};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockIdle, BlockUses, IdleTime};
 
-/// Blocks of one allocation site that nothing uses for long around the peak, but before and after it.
+/// Blocks of one allocation site that are used before and after the peak, but not for a long time around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleMemory {
     /// The line that allocates the blocks.
     pub line: String,
-    /// The line of the use that ends the gap; empty if it is not known, or differs.
+    /// The line of the use that ends the gap; empty if unknown or if blocks differ.
     pub use_line: String,
-    /// The kernel, copy or fill there.
+    /// The kernel, copy or fill of that use.
     pub kernel: String,
     /// Idle bytes at the peak.
     pub bytes: u64,
     /// Idle blocks at the peak.
     pub blocks: u64,
-    /// GPU operations in the shortest of their gaps.
+    /// GPU operations in the shortest of the gaps.
     pub operations: u64,
-    /// The shortest of their gaps in nanoseconds of the host's clock.
+    /// The shortest of the gaps, in nanoseconds of the host's clock.
     pub idle_ns: u64,
-    /// When all of these blocks are idle, from here on,
+    /// The beginning of the time in which all these blocks are idle.
     pub from_ns: u64,
-    /// until here. The peak lies in between.
+    /// The end of that time. The peak lies in it.
     pub until_ns: u64,
     /// Reduction of the peak, in addition to the rows before this one and to the rows of [`waste`](super::waste).
     pub saves: u64,
-    /// The peak then, at most.
+    /// An upper bound of the resulting peak.
     pub peak_without: u64,
 }
 
 impl IdleMemory {
-    /// Bytes per second between host and device: an assumption, what PCIe 4.0 with 16 lanes reaches from pinned memory.
+    /// Assumed bytes per second between host and device: what PCIe 4.0 with 16 lanes reaches from pinned memory.
     pub const HOST_LINK: u64 = 25_000_000_000;
-    /// Shorter gaps are left out, in GPU operations.
+    /// The shortest gap that counts, in GPU operations.
     pub const LEAST_OPERATIONS: u64 = BlockIdle::LEAST_OPERATIONS;
-    /// A row that saves less than this part of the peak is left out.
+    /// A row that saves less than the peak divided by this is left out.
     pub const LEAST_PART: u64 = 10;
-    /// Number of rows.
+    /// The most rows.
     const MOST_ROWS: usize = 3;
-    /// Sites that are tried, those with the most bytes × time first.
+    /// The most sites that are tried. Those with the most bytes × time come first.
     const MOST_SITES: usize = 24;
 
     fn of((line, use_line, kernel): (String, String, String)) -> Self {
@@ -65,7 +65,7 @@ impl IdleMemory {
         }
     }
 
-    /// Adds another site of the same line.
+    /// Merges another site of the same line into this one.
     pub(super) fn join(&mut self, other: &Self) {
         if (&self.use_line, &self.kernel) != (&other.use_line, &other.kernel) {
             (self.use_line, self.kernel) = Default::default();
@@ -90,8 +90,8 @@ impl IdleMemory {
     }
 }
 
-/// Idle memory at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
-/// rows before it are gone. Empty if uses were not recorded, or the log has lost records.
+/// Idle memory at the device's peak. Each row is the site that reduces the peak most after [`waste`](super::waste) and
+/// the rows before it are removed. Empty if uses were not recorded, or if the log has lost records.
 pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     let Some(log) = LogReplay::with_uses(device) else { return Vec::new() };
     let Some(peak) = device.peak.seq.and_then(|seq| log.allocated_at(seq)) else { return Vec::new() };
@@ -109,7 +109,7 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-/// The blocks with such gaps between two uses, by site.
+/// The blocks with gaps for which `is_gap` holds, by site.
 pub(super) fn sites(
     device: &DeviceView<'_>,
     log: &LogReplay,
@@ -134,11 +134,11 @@ pub(super) fn sites(
     sites.into_values().collect()
 }
 
-/// A block's long gaps between two uses, and the records between which the block is not needed.
+/// A block's long gaps between two uses, each with the records between which the block is not needed.
 fn gaps(device: &DeviceView<'_>, log: &LogReplay, uses: &BlockUses) -> impl Iterator<Item = (IdleTime, usize, usize)> {
     let is_long = |idle: &IdleTime| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped;
     let of_log = |idle: IdleTime| log.while_idle(&idle).map(|(from, until)| (idle, from, until));
-    // Only a file that nobody recorded has gaps that overlap.
+    // Gaps overlap only in a file that no program recorded.
     let mut end = 0;
     device.idle_of(uses).filter(is_long).filter_map(of_log).filter(move |(_, from, until)| {
         let is_apart = *from >= end;

@@ -1,4 +1,4 @@
-//! In-place forms: outputs of element-wise operators that could be written over an input that nothing uses any more.
+//! In-place forms: outputs of element-wise operators that could overwrite an input that is not used any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -11,10 +11,10 @@ use crate::attribute::{Attribution, Elementwise, elementwise, operator};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind, StackId};
 
-/// Outputs of an element-wise operator, called by one line, that need no memory of their own.
+/// Outputs of an element-wise operator, called by one line, that do not need their own memory.
 ///
-/// Each has an input of the same size whose last use is the output's first. Sizes and frees come from the log, the operator
-/// from the stack of the output's allocation, and the rest from uses.
+/// Each output has an input of the same size whose last use is the output's first use. Sizes and frees come from the
+/// log, the operator from the stack of the output's allocation, and the rest from recorded uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlace {
     /// The line that calls the operator, and so allocates the outputs.
@@ -23,24 +23,24 @@ pub struct InPlace {
     pub input_line: String,
     /// The operation that the program called: `silu`.
     pub operator: String,
-    /// Number of tensors that it reads: 1 or 2.
+    /// Number of tensors that the operator reads: 1 or 2.
     pub operands: u32,
     /// Bytes of the outputs that are live at the peak together with their inputs.
     pub bytes: u64,
     /// Number of these outputs.
     pub blocks: u64,
-    /// Reduction of the peak in bytes, in addition to the rows before this one and to the rows of [`waste`](super::waste).
+    /// Reduction of the peak in bytes, in addition to the rows before this one and those of [`waste`](super::waste).
     pub saves: u64,
-    /// The peak then in bytes, at most.
+    /// An upper bound of the resulting peak, in bytes.
     pub peak_without: u64,
 }
 
 impl InPlace {
-    /// A row that saves less than this part of the peak is left out.
+    /// A row that saves less than the peak divided by this is left out.
     pub const LEAST_PART: u64 = 10;
-    /// Number of rows.
+    /// The most rows.
     const MOST_ROWS: usize = 3;
-    /// Sites that are tried, those with the most bytes first.
+    /// The most sites that are tried. Those with the most bytes come first.
     const MOST_SITES: usize = 24;
 
     fn of((line, input_line, operator, operands): InPlaceKey<'_>) -> Self {
@@ -49,15 +49,15 @@ impl InPlace {
     }
 }
 
-/// Blocks of one size that an operation uses last, at most: an element-wise one has two.
+/// The most blocks of one size with the same last use. An element-wise operation has two.
 const MOST_INPUTS: usize = 64;
 
 type InPlaceKey<'a> = (String, String, &'a str, u32);
 
-/// In-place forms at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
-/// rows before it are followed. Empty if uses were not recorded, or the log has lost records.
+/// In-place forms at the device's peak. Each row is the site that reduces the peak most after [`waste`](super::waste)
+/// and the rows before it are fixed. Empty if uses were not recorded, or if the log has lost records.
 ///
-/// An input that lives to the end of the recording, or during a backward pass, may be needed: it is left out.
+/// An input that lives to the end of the recording, or during a backward pass, may be needed, so it is left out.
 pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
     let Some(log) = LogReplay::with_uses(device) else { return Vec::new() };
     let pairs = pairs(device, &log);
@@ -75,7 +75,8 @@ pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
     rows.into_iter().map(|(row, saves, peak_without)| InPlace { saves, peak_without, ..row }).collect()
 }
 
-/// All in-place forms by site, wherever the peak is; without outputs that [`waste`](super::waste) would allocate later.
+/// All in-place forms by site, regardless of the peak. Outputs that [`waste`](super::waste) would allocate later are
+/// left out.
 pub(super) fn all(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(InPlace, Vec<Absence>)> {
     let mut pairs = pairs(device, log);
     pairs.retain(|pair| log.early(pair.output.0).is_none());
@@ -85,7 +86,7 @@ pub(super) fn all(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(InPlace, Vec
 /// A block and the record of its allocation.
 type Allocated<'a> = (&'a BlockUses, &'a Record);
 
-/// An output, and the blocks that it could be written over.
+/// An output, and the inputs that it could overwrite.
 struct Pair<'a> {
     output: Allocated<'a>,
     elementwise: Elementwise<'a>,
@@ -115,28 +116,28 @@ fn pairs<'a>(device: &'a DeviceView<'a>, log: &LogReplay) -> Vec<Pair<'a>> {
     device.uses.iter().filter_map(with_record).filter_map(pair).collect()
 }
 
-/// Copies and fills are no operators, and the launch of a graph is many.
+/// Whether the use is one kernel: copies and fills are no operators, and the launch of a graph is many kernels.
 fn is_kernel(data: &Attribution<'_>, used: &BlockUse) -> bool {
     let name = data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel));
     !["cuMem", "cuGraph"].iter().any(|other| name.starts_with(other))
 }
 
-/// The records by which a backward pass allocates.
+/// The records of a backward pass's allocations.
 fn backward_allocs(device: &DeviceView<'_>) -> Vec<usize> {
     let mut backward = StackTest::that(|stack| operator(device.data(), stack).is_some_and(|found| found.is_backward));
     let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
     allocs.filter(|(_, record)| backward.has(record.stack)).map(|(at, _)| at).collect()
 }
 
-/// A block that lives to the end may be used later. If it lives during a backward pass, it may be part of the graph, and
-/// candle does not differentiate operators in place.
+/// Whether an input may be needed. A block that lives to the end may be used later. One that lives during a backward
+/// pass may be part of the graph, and candle does not differentiate operators in place.
 fn may_be_needed(log: &LogReplay, passes: &[usize], uses: &BlockUses) -> bool {
     let (Some(from), Some(until)) = (log.allocated_at(uses.seq), log.freed_at(uses.seq)) else { return true };
     let next = passes.partition_point(|at| *at < from);
     passes.get(next).is_some_and(|at| *at < until)
 }
 
-/// The records between which blocks are live, if [`waste`](super::waste) is followed.
+/// Records between which blocks are live, if the advice of [`waste`](super::waste) is followed.
 struct MovedLives<'a> {
     log: &'a LogReplay,
     moved: MovedBlocks,
@@ -159,12 +160,12 @@ impl MovedLives<'_> {
     }
 }
 
-/// The inputs go when their outputs come.
+/// Groups pairs by site. An input is absent once its output is allocated.
 fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<Absence>)> {
     let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated_at(seq)) else { return Vec::new() };
     let mut lines = LineCache::of_data(device.data());
     let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<Absence>)> = BTreeMap::new();
-    // A block takes one output.
+    // Each input takes at most one output.
     let mut taken: HashSet<NonZeroU64> = HashSet::new();
     for Pair { output: (uses, record), elementwise, inputs } in pairs {
         let free = inputs.into_iter().filter(|(input, _)| !taken.contains(&input.seq));

@@ -1,4 +1,4 @@
-//! In-place forms, compared with the program that writes in place.
+//! In-place forms, compared with a program that writes in place.
 
 use super::tests::Planted;
 use super::*;
@@ -28,7 +28,7 @@ fn alloc<'a>(program: &'a mut Planted, name: &str, size: u64, on: StackId) -> &'
     program
 }
 
-/// A matrix product and an operator on its result, of this name and size. `also` is what the program does then.
+/// A matrix product and an operator of this name and size on its result. `also` adds more to the program.
 fn two_operators(name: &str, size: u64, also: impl FnOnce(&mut Planted)) -> Planted {
     let mut program = program(name);
     alloc(&mut program, "x", 100, MATMUL).uses(&["x"]);
@@ -44,7 +44,7 @@ fn rows(program: &Planted) -> Vec<InPlace> {
     in_place(&DeviceView::of(&data, &data.devices[0]))
 }
 
-/// The peak of a program of blocks with these sizes, lives from one step up to another, counted step by step.
+/// The peak of a program, counted step by step. Each block has a size, and is live from one step up to another.
 fn counted(blocks: &[(u64, std::ops::Range<u32>)]) -> u64 {
     let at = |step| blocks.iter().filter(|(_, live)| live.contains(&step)).map(|(size, _)| size).sum();
     (0..100).map(at).max().unwrap()
@@ -84,7 +84,7 @@ fn an_input_that_lives_to_the_end_or_that_nothing_wrote_is_not_written_over() {
     assert_eq!(rows(&unwritten), [], "another output");
 }
 
-/// The graph holds what an operator read, and candle does not differentiate operators in place.
+/// The graph keeps the operands that an operator read, and candle does not differentiate operators in place.
 #[test]
 fn an_input_that_lives_during_a_backward_pass_is_not_written_over() {
     let with = |by: StackId| {
@@ -111,7 +111,7 @@ fn the_launch_of_a_graph_is_not_one_operator() {
     assert_eq!((by("usilu_f32"), by("cuGraphLaunch")), (1, 0));
 }
 
-/// Freed after its last use, the input is gone at the peak: to write over it saves nothing more there.
+/// If the input is freed after its last use, it is gone at the peak, and overwriting it saves nothing more.
 #[test]
 fn what_other_advice_saves_is_not_counted_twice() {
     let mut held = program("silu");

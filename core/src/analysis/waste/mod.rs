@@ -1,8 +1,8 @@
-//! Object lifetime analysis: blocks at the peak that no GPU operation uses any more, or not yet, and the peak by replay
-//! if they were freed after their last use or allocated before their first.
+//! Object lifetime analysis: blocks at the peak that no GPU operation uses any more, or not yet. A replay gives the
+//! peak as if they were freed after their last use, or allocated before their first.
 //!
-//! Needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only what is certain counts: a block that an
-//! opaque operation may have used is left out.
+//! This needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only certain cases count: a block
+//! that an opaque operation may have used is left out.
 
 mod checkpoint;
 mod coverage;
@@ -41,32 +41,32 @@ pub(crate) use temporaries::peak_in_parts;
 pub use temporaries::{OperatorTemporaries, operator_temporaries};
 pub(crate) use ungraphed::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
 
-/// What is wasted about a block.
+/// Why a block is wasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WasteKind {
-    /// At the peak it was past its last use.
+    /// At the peak, its last use was over.
     PastLastUse,
     /// Nothing ever used it.
     NeverUsed,
-    /// At the peak it was not used yet.
+    /// At the peak, it had not been used yet.
     Early,
 }
 
 /// Wasted blocks of one allocation site, and the peak without the waste.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waste {
-    /// What is wasted.
+    /// Why the blocks are wasted.
     pub kind: WasteKind,
     /// The line that allocates the blocks.
     pub line: String,
-    /// The line of the use after which they could be freed, or before which they could be allocated; empty if it is not
+    /// The line of the use after which they could be freed, or before which they could be allocated. Empty if it is not
     /// known.
     pub use_line: String,
-    /// The kernel, copy or fill there.
+    /// The kernel, copy or fill of that use.
     pub kernel: String,
-    /// The line of the backward pass that needed the blocks, if the graph of its loss may keep them; else empty.
+    /// The line of the backward pass that needed the blocks, if the graph of its loss may keep them; otherwise empty.
     pub pass_line: String,
-    /// One function of the program has both lines.
+    /// Whether one function of the program contains both lines.
     pub in_one_function: bool,
     /// Wasted bytes at the peak.
     pub bytes: u64,
@@ -74,9 +74,9 @@ pub struct Waste {
     pub blocks: u64,
     /// The longest time between the last use and the free, or between the allocation and the first use, in nanoseconds.
     pub idle_ns: u64,
-    /// When all of these blocks are wasted, from here on,
+    /// The beginning of the time in which all these blocks are wasted.
     pub from_ns: u64,
-    /// until here. The peak lies in between.
+    /// The end of that time. The peak lies in it.
     pub until_ns: u64,
     /// Reduction of the peak, in addition to the rows before this one.
     pub saves: u64,
@@ -84,14 +84,14 @@ pub struct Waste {
     pub peak_without: u64,
 }
 
-/// Sites that waste less than this part of the peak are left out.
+/// Sites that waste less than the peak divided by this are left out.
 const LEAST: u64 = 100;
-/// Sites that are tried, largest first, and rows.
+/// The most sites that are tried (largest first), and the most rows.
 const MOST_SITES: usize = 24;
 const MOST_ROWS: usize = 10;
 
-/// Waste at the device's peak. Each row is the site that reduces the peak most once the rows before it are followed.
-/// Empty if uses were not recorded, or the log has lost records.
+/// Waste at the device's peak. Each row is the site that reduces the peak most after the rows before it are fixed.
+/// Empty if uses were not recorded, or if the log has lost records.
 pub fn waste(device: &DeviceView<'_>) -> Vec<Waste> {
     LogReplay::with_uses(device).map_or_else(Vec::new, |log| followed(device, &log).0)
 }
@@ -99,10 +99,10 @@ pub fn waste(device: &DeviceView<'_>) -> Vec<Waste> {
 /// A block whose alloc or free the advice moves to this record.
 type MovedBlock = (NonZeroU64, WasteKind, usize);
 
-/// The records that they move to.
+/// For each such block, the record that its alloc or free moves to.
 type MovedBlocks = HashMap<(NonZeroU64, WasteKind), usize>;
 
-/// The rows, what all of them change, and where they move which block.
+/// The rows, their combined changes of the total, and the blocks that they move.
 fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
     let mut sites = sites(device, log, Some(device.graphs()));
     let least = device.peak.bytes / LEAST;
@@ -116,18 +116,18 @@ fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogCha
     (found.into_iter().map(row).collect(), changes, moved)
 }
 
-/// A site's blocks, and when they would not be there if their allocs or frees moved.
+/// A site's blocks, and their absences if their allocs or frees moved.
 struct WastingSite {
     waste: Waste,
     absences: Vec<Absence>,
     moved: Vec<MovedBlock>,
-    /// The longest time that one of them is not needed, at the peak or not.
+    /// The longest time that one of its blocks is not needed, at the peak or elsewhere.
     longest_ns: u64,
 }
 
 type SiteKey = (WasteKind, String, String, String);
 
-/// With `graphs`, only what the program can free or allocate at another time.
+/// Wasted blocks by site. With `graphs`, only those that the program can free or allocate at another time.
 fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> Vec<WastingSite> {
     let data = device.data();
     let mut lines = LineCache::of_data(data);
@@ -212,7 +212,6 @@ impl WastingSite {
     }
 }
 
-/// Lines of stacks, cached.
 struct LineCache<'a> {
     data: &'a Attribution<'a>,
     known: HashMap<StackId, String>,
@@ -231,8 +230,9 @@ impl<'a> LineCache<'a> {
     }
 }
 
-/// All blocks at the device's peak that are past their last use or never used, by site, largest first; nothing is too small,
-/// and nothing is replayed: [`Waste::saves`] is 0. `None` if uses were not recorded, or the log has lost records.
+/// All blocks at the device's peak that are past their last use or never used, by site, largest first. No site is too
+/// small. Nothing is replayed, so [`Waste::saves`] is 0. `None` if uses were not recorded, or if the log has lost
+/// records.
 pub fn waste_at_peak(device: &DeviceView<'_>) -> Option<Vec<Waste>> {
     let log = LogReplay::with_uses(device)?;
     let mut rows: Vec<Waste> = sites(device, &log, None).into_iter().map(|site| site.waste).collect();

@@ -1,4 +1,4 @@
-//! Replay of the log with allocs and frees moved.
+//! Replays the log with moved allocs and frees.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use crate::analysis::absence::LogChange;
 use crate::analysis::log;
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind};
 
-/// A site's row, the reduction of the peak in addition to the rows before it, and the peak then.
+/// A site's row, the reduction of the peak in addition to the rows before it, and the resulting peak.
 pub(super) type ChosenRow<T> = (T, u64, u64);
 
 pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
@@ -16,7 +16,7 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     all
 }
 
-/// Changes of the total, one after the other, at a record.
+/// Successive changes of the total at one record.
 #[derive(Clone, Debug)]
 pub(super) struct Stop {
     at: usize,
@@ -32,23 +32,23 @@ enum When {
 }
 
 impl Stop {
-    /// Before the record.
+    /// Changes before the record.
     pub(super) fn before(at: usize, changes: Vec<i64>) -> Self {
         Self { at, when: When::Before, changes }
     }
 
-    /// Before what else happens before the record.
+    /// The same changes, but before others at the record.
     pub(super) fn first(self) -> Self {
         Self { when: When::First, ..self }
     }
 
-    /// A change of what the record does.
+    /// A correction of the record's own change.
     pub(super) fn with(at: usize, change: i64) -> Self {
         Self { at, when: When::With, changes: vec![change] }
     }
 }
 
-/// The log with changes of its totals.
+/// The log, to be replayed with changes of its totals.
 #[derive(Debug)]
 pub(super) struct LogReplay {
     at_start: i64,
@@ -70,8 +70,8 @@ impl LogReplay {
         (u64::try_from(log.peak(&[])) == Ok(device.peak.bytes)).then_some(log)
     }
 
-    /// Greedy choice of sites: each is the one that reduces the peak most with all before it applied. Returns at most
-    /// `most` rows that save at least `least` bytes each, and all changes.
+    /// Chooses sites greedily: each is the one that reduces the peak most after all before it are applied. Returns at
+    /// most `most` rows that save at least `least` bytes each, and all changes.
     pub(super) fn greedy<T>(
         &self,
         mut changes: Vec<LogChange>,
@@ -92,12 +92,12 @@ impl LogReplay {
         (rows, changes)
     }
 
-    /// The highest total with these changes, in the order of their records.
+    /// The highest total with these changes, which are sorted by record.
     pub(super) fn peak(&self, changes: &[LogChange]) -> i64 {
         self.totals(changes).max().map_or(self.at_start, |peak| peak.max(self.at_start))
     }
 
-    /// The total after each record with these changes, in the order of their records.
+    /// The total after each record with these changes, which are sorted by record.
     pub(super) fn totals<'a>(&'a self, changes: &'a [LogChange]) -> impl Iterator<Item = i64> + 'a {
         let (mut total, mut changes) = (self.at_start, changes.iter().peekable());
         self.steps.iter().enumerate().map(move |(at, step)| {
@@ -109,14 +109,14 @@ impl LogReplay {
         })
     }
 
-    /// The same in bytes, with changes in any order.
+    /// The highest total in bytes, with changes in any order.
     pub(super) fn peak_with(&self, changes: impl Iterator<Item = LogChange>) -> u64 {
         let mut changes: Vec<LogChange> = changes.collect();
         changes.sort_unstable();
         u64::try_from(self.peak(&changes)).unwrap_or(0)
     }
 
-    /// The peak with what happens beside the log.
+    /// The peak with changes that the log does not contain.
     pub(super) fn peak_with_stops(&self, mut stops: Vec<Stop>) -> u64 {
         stops.sort_by_key(|stop| (stop.at, stop.when));
         let (mut total, mut peak, mut stops) = (self.at_start, self.at_start, stops.into_iter().peekable());
@@ -147,7 +147,7 @@ impl LogReplay {
         self.lives.get(seq).filter(|life| life.to != NEVER).map(|life| life.to as usize - 1)
     }
 
-    /// Number and size of the blocks that are live before a record. Those from before the log have no number.
+    /// Number and size of the blocks that are live before a record. Blocks from before the log have no number.
     pub(super) fn live_before(
         &self,
         device: &DeviceSnapshot,
@@ -176,7 +176,7 @@ impl LogReplay {
         Some(alloc + used.frees_after as usize)
     }
 
-    /// What changes if the block is freed right after its last use; from which record on, until which.
+    /// Records between which the block is absent if it is freed right after its last use.
     pub(super) fn past_last_use(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
         let freed = self.freed_at(uses.seq)?;
         let from = self.after(uses.known_last()?)?;
@@ -188,15 +188,15 @@ impl LogReplay {
         Some((from, self.freed_at(uses.seq)))
     }
 
-    /// What changes if the block is allocated right before its first use.
+    /// Records between which the block is absent if it is allocated right before its first use.
     pub(super) fn early(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
         let from = self.allocated_at(uses.seq)?;
         let until = self.before(uses.known_first()?)?;
         (from < until).then_some((from, Some(until)))
     }
 
-    /// What changes if the block leaves after the use before its longest gap and comes back before the use after it. Frees
-    /// between an alloc and the later use are not known, so the block is back right after that alloc.
+    /// Records between which the block is absent if it is removed after the use before its longest gap and restored
+    /// before the next use. Frees between an alloc and that use are not known, so it is restored right after the alloc.
     pub(super) fn while_idle(&self, idle: &IdleTime) -> Option<(usize, usize)> {
         let at = |alloc: u64| self.allocated_at(NonZeroU64::new(alloc)?);
         let (from, until) = (at(idle.from_alloc)? + 1, at(idle.to_alloc)?);

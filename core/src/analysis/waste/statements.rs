@@ -1,7 +1,8 @@
-//! Statements and backward passes, from a walk over the log.
+//! Finds statements and backward passes in the log.
 //!
-//! A *statement* is a run of operator calls of one thread at one line, reached in one way, in which no stack repeats. The blocks of its
-//! last operator are its result, the others are *temporaries*: no variable of the program can hold them.
+//! A *statement* is a run of operator calls of one thread at one line, with the same callers, in which no stack
+//! repeats. The blocks of its last operator are its result. The others are *temporaries*: no variable of the program
+//! can hold them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +10,7 @@ use crate::analysis::line_label;
 use crate::attribute::{AllocationSite, Attribution, allocation_site, is_made_anew, is_of_optimizer, operator};
 use crate::snapshot::{ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
-/// A backward pass, and what its thread does at the same line.
+/// A backward pass, and everything that its thread does at the same line.
 #[derive(Debug)]
 pub(super) struct BackwardPass {
     pub(super) thread: ThreadId,
@@ -17,7 +18,8 @@ pub(super) struct BackwardPass {
     pub(super) from: usize,
     /// The thread's first allocation at another line.
     pub(super) end: usize,
-    /// Allocations by operator and stack. Each node of an operator allocates by most of the operator's stacks once.
+    /// Numbers of allocations by operator and stack. Each node of an operator allocates once with most of the
+    /// operator's stacks.
     pub(super) nodes: HashMap<String, HashMap<StackId, usize>>,
 }
 
@@ -28,19 +30,16 @@ impl BackwardPass {
     }
 }
 
-/// Where an operator is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StatementSite {
     pub(super) line: usize,
-    /// The way to the line, as a number.
+    /// A number that stands for the callers of the line.
     pub(super) way: usize,
 }
 
-/// An alloc of a statement.
 pub(super) struct Computed {
     /// Its position in the log.
     pub(super) at: usize,
-    /// The number of the operator.
     operator: usize,
 }
 
@@ -62,7 +61,6 @@ impl Statement {
     }
 }
 
-/// What a stack says.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Backward { line: usize, of: &'a str },
@@ -126,7 +124,7 @@ impl<'a> StatementWalk<'a> {
         place
     }
 
-    /// The frames from the user line outwards.
+    /// A number that stands for the callers of the user line.
     fn way(&mut self, stack: StackId) -> usize {
         let frames: Vec<usize> = self.data.stacks.frame_numbers(stack).collect();
         let user = match allocation_site(self.data, stack) {
@@ -148,7 +146,7 @@ impl<'a> StatementWalk<'a> {
         walk
     }
 
-    /// Only a statement of several blocks has temporaries.
+    /// Ends a statement. Only statements of several blocks have temporaries.
     fn close(&mut self, statement: Option<Statement>) {
         let several = statement.filter(|statement| statement.blocks.len() > 1);
         self.done.extend(several.map(|statement| Statement { stacks: HashSet::new(), ..statement }));

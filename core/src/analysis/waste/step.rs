@@ -1,4 +1,4 @@
-//! Replays of a device's log: what the peak would be if a program did otherwise.
+//! Replays of a device's log: the peak if the program behaved differently.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -20,7 +20,7 @@ impl LogReplay {
     }
 }
 
-/// The peak if each of these blocks were freed before its stack allocates the next time. `None` if the log has lost records.
+/// The peak if each of these blocks were freed before its stack allocates again. `None` if the log has lost records.
 pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
     let log = LogReplay::of(device)?;
     let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
@@ -37,10 +37,10 @@ pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterato
     Some(log.peak_with(blocks.filter_map(changes).flatten()))
 }
 
-/// The most that such a step holds, in sizes of the parameter that it is at.
+/// The most transient memory of a custom optimizer step, as a multiple of the parameter that it updates.
 pub(crate) const OWN_STEP: u64 = 4;
 
-/// Is it a temporary of candle's `AdamW::step`? `None` if nothing calls that.
+/// Whether a block is a temporary of candle's `AdamW::step`. `None` if nothing calls it.
 pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Block) -> bool> {
     let data = device.data();
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
@@ -56,21 +56,21 @@ pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Bl
     data.stacks.frames.iter().any(|frame| is_step(frame.function_or_empty())).then_some(is_transient)
 }
 
-/// The peak if the transient blocks of the steps never took more than [`OWN_STEP`] times the largest of those live at once. `None` if the log
-/// has lost records.
+/// The peak if the transient blocks of optimizer steps never took more than [`OWN_STEP`] times the largest one live at
+/// the time. `None` if the log has lost records.
 pub(crate) fn peak_with_own_step(device: &DeviceView<'_>, is_transient: impl FnMut(&Record) -> bool) -> Option<u64> {
     let log = LogReplay::of(device)?;
     let changes = own_step(device, &log, is_transient);
     Some(log.peak_with(changes.into_iter()))
 }
 
-/// What changes then.
+/// Changes of the total with a custom step.
 pub(super) fn own_step(
     device: &DeviceView<'_>,
     log: &LogReplay,
     mut is_transient: impl FnMut(&Record) -> bool,
 ) -> Vec<LogChange> {
-    // Numbers of live blocks by size.
+    // Number of live blocks of each size.
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     let mut freed: Vec<(usize, u64)> = Vec::new();
     let mut changes: Vec<LogChange> = Vec::new();

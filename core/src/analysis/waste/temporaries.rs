@@ -1,4 +1,5 @@
-//! Workspace of an operator: blocks that a call of it allocates and frees again, many times its inputs and outputs.
+//! Workspace of an operator: blocks that a call allocates and frees again, many times larger than its inputs and
+//! outputs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -11,7 +12,7 @@ use crate::attribute::{Attribution, operator, squared_by};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
-/// An operator whose temporaries make up much of the peak and are many times its inputs and outputs.
+/// An operator whose temporaries are a large part of the peak and many times larger than its inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorTemporaries {
     /// The operation that the program called: `cumsum`.
@@ -22,45 +23,47 @@ pub struct OperatorTemporaries {
     pub bytes: u64,
     /// Number of these blocks.
     pub blocks: u64,
-    /// Bytes of what the call leaves.
+    /// Bytes of the blocks that outlive the call.
     pub outputs: u64,
-    /// Bytes that the call reads, at most.
+    /// An upper bound of the bytes that the call reads.
     pub inputs: u64,
-    /// Uses say exactly what the call reads; otherwise `inputs` is the largest block that it could have read.
+    /// Whether uses tell exactly what the call reads. Otherwise `inputs` contains the largest block that it could have
+    /// read.
     pub are_inputs_known: bool,
     /// Reduction of the peak if all calls by this line worked on [`PARTS`](Self::PARTS) parts of the tensor in turn.
     pub saves: u64,
-    /// The peak then.
+    /// The peak after this reduction.
     pub peak_without: u64,
 }
 
 impl OperatorTemporaries {
-    /// Temporaries are reported from this many times the inputs and outputs on,
+    /// Temporaries are reported if they are at least this many times the inputs and outputs,
     pub const LEAST_TIMES: u64 = 4;
-    /// and if they save at least this part of the peak.
+    /// and if they save at least the peak divided by this.
     pub const LEAST_PART: u64 = 10;
 
-    /// Each part needs this part of the temporaries, beside the outputs of all.
+    /// Number of parts. Each needs this fraction of the temporaries, besides the outputs of all.
     pub const PARTS: u64 = 16;
 
-    /// The temporaries in multiples of inputs and outputs.
+    /// The temporaries as a multiple of the inputs and outputs.
     pub fn times(&self) -> u64 {
         self.bytes / self.outputs.saturating_add(self.inputs).max(1)
     }
 }
 
-/// Records after the peak in which a temporary is expected to be freed.
+/// Temporaries are expected to be freed within this many records after the peak.
 const SOON: usize = 256;
 
-/// The operator call at the device's peak, if its temporaries are many times its inputs and outputs. `None` in a sample, and if
-/// the log has lost records.
+/// The operator call at the device's peak, if its temporaries are many times larger than its inputs and outputs. `None`
+/// in a sample, or if the log has lost records.
 pub fn operator_temporaries(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     let found = at_peak(device)?;
     let is_large = found.saves > 0 && found.saves >= device.peak.bytes / OperatorTemporaries::LEAST_PART;
     (is_large && found.times() >= OperatorTemporaries::LEAST_TIMES).then_some(found)
 }
 
-/// The peak if the operator call at the peak, and all others by its line, worked on [`OperatorTemporaries::PARTS`] parts.
+/// The peak if the operator call at the peak, and all others by its line, worked on [`OperatorTemporaries::PARTS`]
+/// parts.
 pub(crate) fn peak_in_parts(device: &DeviceView<'_>) -> Option<u64> {
     at_peak(device).map(|found| found.peak_without)
 }
@@ -100,16 +103,16 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     })
 }
 
-/// All calls of an operator by one line, done in parts.
+/// All calls of an operator by one line, changed to work on parts.
 pub(super) struct InParts {
     pub(super) row: OperatorTemporaries,
     pub(super) changes: Vec<LogChange>,
-    /// What the calls allocate.
+    /// Blocks that the calls allocate.
     pub(super) blocks: Vec<NonZeroU64>,
 }
 
-/// The lines whose calls have temporaries many times what they read and return, wherever the peak is. `bytes` and `blocks` of a row
-/// are all temporaries of its largest call.
+/// The lines whose calls have temporaries many times larger than their inputs and outputs, regardless of the peak.
+/// `bytes` and `blocks` of a row are all temporaries of its largest call.
 pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> Vec<InParts> {
     let calls = calls(device);
     let mut lines = LineCache::of_data(device.data());
@@ -126,7 +129,7 @@ pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> 
     found
 }
 
-/// `None` if the largest call has fewer bytes of temporaries than `least`.
+/// `None` if the largest call has less than `least` bytes of temporaries.
 fn of_site(
     device: &DeviceView<'_>,
     log: &LogReplay,
@@ -139,7 +142,7 @@ fn of_site(
     let all: Vec<(&Call<'_>, Workspace)> =
         calls.iter().map(|call| (*call, Workspace::of(device, log, allocs, call))).collect();
     let (call, largest) = all.iter().max_by_key(|(_, workspace)| bytes(workspace))?;
-    // To find the inputs, the whole log is read.
+    // The search for the inputs reads the whole log.
     if bytes(largest) < least {
         return None;
     }
@@ -162,7 +165,7 @@ fn of_site(
     Some(InParts { row, changes, blocks })
 }
 
-/// By how much the temporaries shrink. Half the length has a quarter of the square.
+/// The factor by which the temporaries shrink. Half the length means a quarter of the square.
 fn parts(data: &Attribution<'_>, stack: StackId) -> u64 {
     OperatorTemporaries::PARTS.pow(if squared_by(data, stack).is_some() { 2 } else { 1 })
 }
@@ -171,7 +174,8 @@ fn is_peak(device: &DeviceSnapshot, record: &Record) -> bool {
     record.kind == RecordKind::Alloc && record.alloc_seq.is_some() && record.alloc_seq == device.peak.seq
 }
 
-/// A cheap test before the log is split into calls: do blocks of the operator at the peak go soon, and are they large?
+/// A cheap test before the log is split into calls: whether blocks of the operator at the peak are large and freed
+/// soon.
 fn may_have_temporaries(device: &DeviceView<'_>, at: usize) -> bool {
     let Some(root) = device.records.get(at).and_then(|record| operator(device.data(), record.stack)) else {
         return false;
@@ -186,24 +190,24 @@ fn may_have_temporaries(device: &DeviceView<'_>, at: usize) -> bool {
     bytes > 0 && bytes >= device.peak.bytes / OperatorTemporaries::LEAST_PART
 }
 
-/// Is a stack one of this operator?
+/// Tests whether a stack belongs to this operator.
 fn of_operator<'a>(data: &'a Attribution<'a>, root: &'a str) -> StackTest<impl Fn(StackId) -> bool + 'a> {
     StackTest::that(move |stack| operator(data, stack).is_some_and(|found| found.root == root))
 }
 
-/// What a call allocates.
+/// Blocks that a call allocates.
 #[derive(Default)]
 struct Workspace {
-    /// Records of the alloc and the free, and bytes.
+    /// Records of the alloc and the free, and the bytes.
     temporaries: Vec<(usize, usize, u64)>,
-    /// The alloc and the bytes of blocks that outlive the call.
+    /// The alloc and the bytes of each block that outlives the call.
     outputs: Vec<(usize, u64)>,
 }
 
 /// The allocs of each thread, as sorted positions in the log.
 struct AllocsByThread {
     all: HashMap<ThreadId, Vec<usize>>,
-    /// Those by another operator, or by none.
+    /// Those of other operators, or of none.
     foreign: HashMap<ThreadId, Vec<usize>>,
 }
 
@@ -228,7 +232,7 @@ impl AllocsByThread {
         all.get(place(call.records.start)..place(call.records.end)).unwrap_or_default()
     }
 
-    /// Where the thread of a call first allocates by another operator after it.
+    /// The thread's first alloc by another operator after the call.
     fn foreign_after(&self, call: &Call<'_>) -> usize {
         let foreign = self.foreign.get(&call.thread).map_or(&[][..], Vec::as_slice);
         let next = foreign.partition_point(|alloc| *alloc < call.records.end);
@@ -237,9 +241,9 @@ impl AllocsByThread {
 }
 
 impl Workspace {
-    /// Without stacks of frees, a call seems to end before it frees its last blocks, or at the second of two equal allocs.
-    /// So the frees of its thread up to the next alloc by another operator count, too; if they free all of the call's blocks,
-    /// the last one is the result.
+    /// Without stacks of frees, a call seems to end before it frees its last blocks, or at the second of two equal
+    /// allocs. So the frees of its thread up to the next alloc by another operator count as well. If these free all of
+    /// the call's blocks, the last one freed is the result.
     fn of(device: &DeviceSnapshot, log: &LogReplay, allocs: &AllocsByThread, call: &Call<'_>) -> Self {
         let end = allocs.foreign_after(call);
         let own = allocs.within(call).iter().filter_map(|at| Some((*at, device.records.get(*at)?)));
@@ -262,7 +266,8 @@ impl Workspace {
         self.outputs.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size))
     }
 
-    /// What changes if the call works on parts: each has its part of the temporaries, and the outputs are there from the first on.
+    /// Changes of the total if the call works on parts: each part has its share of the temporaries, and the outputs are
+    /// live from the beginning.
     fn in_parts(self, begin: usize, parts: u64) -> impl Iterator<Item = LogChange> {
         let signed = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
         let saved = move |size: u64| signed(size - size.div_ceil(parts));
@@ -275,10 +280,10 @@ impl Workspace {
     }
 }
 
-/// Bytes that a call reads, at most, and whether uses say so exactly.
+/// An upper bound of the bytes that a call reads, and whether it is exact.
 ///
-/// A block whose first or last use is in the call is an input. A block that is used before and after the call may be one:
-/// the largest of those counts, as an operator with temporaries rarely has two large inputs.
+/// A block whose first or last use is in the call is an input. A block that is used before and after the call may be
+/// one. Only the largest of these counts, because an operator with temporaries rarely has two large inputs.
 fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bool) {
     let mut seqs = call.records.clone().filter_map(|at| device.records.get(at)).filter(|r| r.kind == RecordKind::Alloc);
     let first = seqs.clone().next().and_then(|record| record.alloc_seq).map_or(0, NonZeroU64::get);
@@ -295,7 +300,7 @@ fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bo
     (read.saturating_add(perhaps), perhaps == 0)
 }
 
-/// Does a block have a use between these allocs? `None` if that is not known.
+/// Whether a block has a use between these allocs; `None` if unknown.
 fn is_read(device: &DeviceSnapshot, uses: &BlockUses, first: u64, last: u64) -> Option<bool> {
     let within = |alloc: u64| (first..=last).contains(&alloc);
     if uses.first.is_some_and(|used| within(used.after_alloc)) || uses.last.is_some_and(|used| within(used.after_alloc))
@@ -316,7 +321,7 @@ mod tests {
     use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{Story, frame, registry, stacks};
 
-    /// Stacks 1 and 2 are `cumsum` of one line, 3 `relu`, 4 no operator.
+    /// Stacks 1 and 2 are `cumsum` of one line, stack 3 is `relu`, stack 4 is no operator.
     fn story(ops: &[(u32, u32, usize)]) -> SnapshotData {
         let core = registry("candle-core-0.11.1/src/tensor.rs");
         let frames = vec![
@@ -341,7 +346,7 @@ mod tests {
         story.build()
     }
 
-    /// What a call allocates, by the words of [`Workspace::of`]: a look at the whole log for each call.
+    /// Blocks that a call allocates, computed as [`Workspace::of`] is described: each call looks at the whole log.
     fn by_definition(data: &SnapshotData, log: &LogReplay, call: &Call<'_>) -> (Vec<(usize, usize, u64)>, u64) {
         let records = &data.devices[0].records;
         let is_alloc = |at: usize| records[at].thread == call.thread && records[at].kind == RecordKind::Alloc;

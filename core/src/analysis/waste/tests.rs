@@ -1,4 +1,4 @@
-//! Waste and the peak without it, compared with the program that does without.
+//! Waste and the peak without it, compared with a program that does not have the waste.
 
 use std::num::NonZeroU64;
 
@@ -144,7 +144,7 @@ fn what_an_opaque_operation_may_have_used_is_no_waste() {
     assert_eq!(known.waste()[0].peak_without, 100, "a use after it is the last one");
 }
 
-/// Every step has the waste: dropping one step's alone would not help.
+/// Every step has the waste, so removing it from one step would not help.
 #[test]
 fn all_blocks_of_a_site_are_moved_together() {
     let mut program = Planted::new();
@@ -162,7 +162,8 @@ fn a_block_that_lives_to_the_end_may_be_used_later() {
     assert_eq!(program.waste(), []);
 }
 
-/// A program that leaves a value idle while something large is computed. `moved` moves it to the host meanwhile.
+/// A program that leaves a value idle while something large is computed. With `moved`, the value is on the host
+/// meanwhile.
 fn idle_program(operations: usize, moved: bool) -> Planted {
     let mut program = Planted::new();
     program.alloc("w", 100).uses(&["w"]);
@@ -213,7 +214,7 @@ fn idle_times_that_overlap_as_nobody_records_them_count_once() {
     assert_eq!(idle_rows(&damaged), idle_rows(&program));
 }
 
-/// An operator that makes a matrix from a row, and a result; `matrix` and `result` are their sizes.
+/// An operator that makes a matrix from a row, and a result. `matrix` and `result` are their sizes.
 fn operator(matrix: u64, result: u64, reads_known: bool) -> Option<OperatorTemporaries> {
     let tensor = registry("candle-core-0.11.1/src/tensor.rs");
     let own = |name: &str, line| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, line);

@@ -1,4 +1,4 @@
-//! Memory that only graphs keep: at the end, at the peak, and what the peak would be without it.
+//! Memory that only graphs keep, at the end and at the peak, and the peak without it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -15,14 +15,14 @@ use crate::snapshot::{Block, DeviceSnapshot, RecordKind};
 pub(crate) struct Ungraphed {
     pub(crate) blocks: u64,
     pub(crate) bytes: u64,
-    /// The line with most of them.
+    /// The line that allocated most of them.
     pub(crate) line: String,
-    /// The line of the backward pass that needed them, or empty.
+    /// The line of the backward pass that needed them; empty if none did.
     pub(crate) pass: String,
     pub(crate) peak_without: u64,
 }
 
-/// Is the block a temporary of the last backward pass that is live at the end? Only a graph can hold it.
+/// Whether a block is a temporary of the last backward pass and live at the end. Only a graph can hold such a block.
 pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> bool {
     let graphs = device.graphs();
     move |block| block.seq.is_some_and(|seq| graphs.left.contains(&seq))
@@ -38,8 +38,8 @@ pub(super) fn kept_without_a_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Kep
     device.graphs().blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect()
 }
 
-/// What is kept after its backward pass and up to the peak, and what other iterations keep likewise. The next pass does not need it: it has
-/// fewer nodes than there are results.
+/// Blocks that a graph keeps after their backward pass and up to the peak, and such blocks of other iterations. The
+/// next pass does not need them: it has fewer nodes than there are results.
 pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
     let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
     let kept = kept_past_their_pass(device);
@@ -63,7 +63,7 @@ pub(super) fn kept_past_their_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Ke
     by_pass.into_iter().enumerate().flat_map(not_needed).collect()
 }
 
-/// The peak if a graph kept none of these blocks any longer than needed.
+/// The bytes of those of these blocks that graphs keep too long, and the peak without them.
 pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZeroU64) -> bool) -> Option<(u64, u64)> {
     let graphs = device.graphs();
     let kept: Vec<&KeptByGraph> = graphs.blocks.iter().filter(|kept| kept.is_temporary && is_one(kept.seq)).collect();

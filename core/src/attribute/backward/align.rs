@@ -1,12 +1,12 @@
-//! Which step is which node's. Both are in the order of the pass, and nodes whose steps allocate nothing that is recorded have no
-//! step. Each step is given the first node that fits, and in another walk from the end the last one. A step can be that of no
-//! node outside these two, so where they are the same the node is certain.
+//! Finds the node of each step. Steps and nodes are both in the order of the pass. A node whose step allocates nothing
+//! that is recorded has no step. One walk assigns to each step the first node that fits; another walk, from the end,
+//! assigns the last one. The node of a step cannot lie outside these two, so it is certain if they are the same.
 
 use super::steps::Step;
 use super::{Pass, kinds};
 use crate::snapshot::{GraphNode, GraphNodeKind};
 
-/// For each step the place of its node, where it is certain; `None` if the steps contradict the nodes.
+/// For each step, the position of its node if that is certain. `None` if the steps contradict the nodes.
 pub(super) fn pins(pass: &Pass<'_>, steps: &[Step<'_>]) -> Option<Vec<Option<usize>>> {
     let arms: Vec<Option<&str>> = pass.nodes.iter().map(|node| pass.arm(node)).collect();
     let fits = |step: &Step<'_>, at: usize| {
@@ -35,7 +35,7 @@ fn fits(step: &Step<'_>, node: &GraphNode, arm: Option<&str>) -> bool {
     kinds::fits(step.arm, node.kind, arm) && has_size
 }
 
-/// Between two certain steps there must be as many steps as there are nodes that certainly have one.
+/// Whether there are enough steps: between two certain steps, at least one for each node that certainly has a step.
 fn is_possible(pass: &Pass<'_>, arms: &[Option<&str>], pins: &[Option<usize>]) -> bool {
     let has_step = |(node, arm): (&GraphNode, &Option<&str>)| {
         let keeps_size = arm.is_some_and(|arm| kinds::keeps_size(arm, node.kind));

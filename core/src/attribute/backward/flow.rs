@@ -1,9 +1,13 @@
-//! Pairings by uses: which gradients and which results of the forward pass each step reads.
+//! Pairings by uses: finds the gradients and the results of the forward pass that each step reads.
 //!
-//! A step of a node reads the gradient of the node. So a step that reads a gradient is of the call whose result's gradient it is; of a view,
-//! it is of the call whose step made the gradient. What each gradient is the gradient of follows from the call of the step that made it: of
-//! the call's operands, in the order in which the arm handles them, or of the operand that the step did not read for it. Where no gradient
-//! says it, a step is of the only live call of its arm and size that has read all that the step reads.
+//! A step of a node reads the gradient of the node. This gives the call of the step:
+//! * A step that reads a gradient belongs to the call whose result has this gradient.
+//! * A step of a view belongs to the call whose step made the gradient.
+//! * If no gradient tells the call, the step belongs to the only live call of its arm and size that has read everything
+//!   that the step reads.
+//!
+//! The tensor of each gradient follows from the call of the step that made it. It is one of the call's operands: in the
+//! order in which the arm handles them, or the operand that the step did not read for it.
 
 use std::num::NonZeroU64;
 
@@ -15,7 +19,7 @@ use super::steps::Step;
 use crate::hashed::HashMap;
 use crate::snapshot::Lifetime;
 
-/// What is known of a gradient.
+/// What is known about a gradient.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gradient {
     /// The block of the tensor whose gradient it is.
@@ -24,16 +28,16 @@ struct Gradient {
     made_by: Owner,
 }
 
-/// What was read to compute something.
+/// Blocks that were read to compute something.
 #[derive(Clone, Debug, Default)]
 struct Reads {
     gradients: Vec<NonZeroU64>,
     forward: Vec<NonZeroU64>,
-    /// Something else, too.
+    /// Whether other blocks were read, too.
     is_more: bool,
 }
 
-/// More blocks than a step of candle reads.
+/// The most blocks that are tracked; a step of candle reads fewer.
 const MOST_READ: usize = 16;
 
 impl Reads {
@@ -51,13 +55,13 @@ impl Reads {
         self.is_more |= !add_once(&mut self.forward, block);
     }
 
-    /// The gradient, if there is only one.
+    /// The gradient, if it is the only one and nothing else was read.
     fn gradient(&self) -> Option<NonZeroU64> {
         self.gradients.first().copied().filter(|_| self.gradients.len() == 1 && !self.is_more)
     }
 }
 
-/// False if there are too many.
+/// Returns false if there are too many blocks.
 fn add_once(list: &mut Vec<NonZeroU64>, block: NonZeroU64) -> bool {
     let is_new = !list.contains(&block);
     if is_new && list.len() < MOST_READ {
@@ -69,21 +73,21 @@ fn add_once(list: &mut Vec<NonZeroU64>, block: NonZeroU64) -> bool {
 /// A sum of a step: the gradient of one tensor.
 struct NewGradient {
     block: NonZeroU64,
-    /// What was added to it.
+    /// Blocks that were read to compute the addend.
     reads: Reads,
-    /// The gradient that it was added to, if a step made one before.
+    /// The gradient that they were added to, if an earlier step made one.
     before: Option<NonZeroU64>,
 }
 
-/// The step that is read.
+/// The step that is being read.
 struct Within<'s, 'a> {
-    /// In order.
+    /// The step's blocks, in order.
     blocks: &'s [NonZeroU64],
-    /// Its arm adds to gradients.
+    /// Whether its arm adds to gradients.
     adds: bool,
     sites: &'s mut Sites<'a>,
     known: HashMap<NonZeroU64, Reads>,
-    /// So far.
+    /// The sums found so far.
     sums: Vec<NewGradient>,
 }
 
@@ -108,7 +112,7 @@ impl<'a> Flow<'a> {
         Self { operands, gradients: HashMap::default() }
     }
 
-    /// The call of the next step.
+    /// The call of a step. Steps must come in order.
     pub(super) fn owner(&mut self, step: &Step<'_>, sites: &mut Sites<'_>) -> Owner {
         let (read, sums) = self.read(step, sites);
         let call = self.call(step, &read);
@@ -130,7 +134,7 @@ impl<'a> Flow<'a> {
         owner
     }
 
-    /// What a step reads, and its sums.
+    /// Blocks that a step reads, and the step's sums.
     fn read(&mut self, step: &Step<'_>, sites: &mut Sites<'_>) -> (Reads, Vec<NewGradient>) {
         let (blocks, known, sums) = (&step.blocks, HashMap::default(), Vec::new());
         let mut within = Within { blocks, adds: kinds::adds(step.arm), sites, known, sums };
@@ -147,7 +151,7 @@ impl<'a> Flow<'a> {
         (all, within.sums)
     }
 
-    /// What was read to compute a block of a step. What a sum is added to does not count.
+    /// Blocks that were read to compute a block of a step, without the block that a sum is added to.
     fn reads(&mut self, block: NonZeroU64, to: Owner, within: &mut Within<'_, '_>) -> Reads {
         let direct = self.operands.direct(block);
         let mut reads = Reads { is_more: direct.is_none(), ..Reads::default() };
@@ -158,7 +162,7 @@ impl<'a> Flow<'a> {
         reads
     }
 
-    /// The gradient, or the zeros, that a block is the next sum of.
+    /// If the block is a sum, the gradient or the zeros to which it adds.
     fn added_to(&self, block: NonZeroU64, within: &mut Within<'_, '_>) -> Option<NonZeroU64> {
         let is_sum = within.adds && within.site(self.operands.life(block)).is_some_and(|site| site.is_sum);
         let direct = self.operands.direct(block).filter(|_| is_sum)?;
@@ -166,7 +170,7 @@ impl<'a> Flow<'a> {
             let is_of_step = || within.sums.binary_search_by_key(operand, |sum| sum.block).is_ok();
             self.gradients.contains_key(operand) || is_of_step() || within.is_zero_fill(self.operands.life(*operand))
         };
-        // What describes the layout of an operand comes before.
+        // Blocks that describe the layout of an operand come earlier.
         direct.into_iter().find(is_gradient)
     }
 
@@ -181,13 +185,14 @@ impl<'a> Flow<'a> {
         match life.map(|life| self.operands.birth(life.block.stack)) {
             _ if self.gradients.contains_key(&operand) => reads.add_gradient(operand),
             Some(Birth::Forward(_)) => reads.add_forward(operand),
-            // The gradient of the loss comes before all arms.
+            // The gradient of the loss is computed before all arms.
             Some(Birth::Backward) if within.site(life).is_none() => reads.add_gradient(operand),
             _ => reads.is_more = true,
         }
     }
 
-    /// A block that the step allocated after what was made of it: it describes the layout of an operand, and was used beside operands.
+    /// Adds a block that the step allocated after the blocks computed from it. It describes the layout of an operand,
+    /// and was used together with operands.
     fn add_later(&mut self, block: NonZeroU64, within: &mut Within<'_, '_>, reads: &mut Reads) {
         let Some(beside) = self.operands.direct(block) else { return reads.is_more = true };
         for operand in beside {
@@ -215,11 +220,11 @@ impl<'a> Flow<'a> {
         found.filter(|_| operands.is_none() || read.forward.iter().all(is_read)).map(Call::Result)
     }
 
-    /// Is the step of a view, which has the block of the tensor that it is a view of? `None` if it may be.
+    /// Whether the step is of a view. A view shares the block of its tensor. `None` if that is not known.
     fn is_view(&mut self, arm: &str, known: &Gradient, read: &Reads, bytes: u64) -> Option<bool> {
         let is_call = |flow: &mut Self| known.of.map(|of| flow.is_of_arm(of, arm, bytes));
         match arm {
-            // `narrow` counts as `recip`, which reads what the forward pass computed.
+            // `narrow` counts as `recip`. A step of `recip` reads what the forward pass computed.
             "recip" => Some(read.forward.is_empty()),
             "reshape" => is_call(self).filter(|is_call| !is_call).map(|_| true),
             _ => Some(kinds::is_view(arm)),
@@ -231,7 +236,7 @@ impl<'a> Flow<'a> {
         matches!(self.operands.birth(life.block.stack), Birth::Forward(of) if of.is_none_or(|of| arm.split('|').any(|word| word == of)))
     }
 
-    /// The tensors whose gradients the sums of a call's step are.
+    /// The tensors whose gradients are the sums of a call's step.
     fn operands_of(&self, step: &Step<'_>, call: NonZeroU64, sums: &[NewGradient]) -> Vec<Owner> {
         let unknown = vec![None; sums.len()];
         let operands = self.operands.of_call(call, step.from);
@@ -256,7 +261,7 @@ impl<'a> Flow<'a> {
 }
 
 impl Gradient {
-    /// After something was added to it.
+    /// The gradient after another part was added to it.
     fn with(self, new: Self) -> Self {
         let of = match (self.of, new.of) {
             (Some(one), Some(other)) if one != other => None,
@@ -266,17 +271,17 @@ impl Gradient {
     }
 }
 
-/// What a step is of.
+/// The tensor that a step handles.
 enum Call {
     Result(NonZeroU64),
-    /// Of the tensor in this block, used by this call.
+    /// A view of the tensor in this block, used by this call.
     View {
         owner: Owner,
         of: Option<NonZeroU64>,
     },
 }
 
-/// All steps of a device by thread, in order.
+/// Blocks of steps, by thread, in order.
 pub(super) fn lives_by_thread<'l>(
     lives: impl Iterator<Item = &'l Lifetime>,
     sites: &mut Sites<'_>,

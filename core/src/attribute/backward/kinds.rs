@@ -1,8 +1,8 @@
-//! Which arm of a backward pass handles the results of an operator.
+//! The arms of a backward pass that handle the results of each operator.
 
 use crate::snapshot::GraphNodeKind;
 
-/// Beginnings of operators' names, with their arms. The first that fits counts. Other operators may have any arm.
+/// Prefixes of operator names, with their arms. The first match counts. Operators without a match may have any arm.
 const ARMS: &[(&str, &str)] = &[
     ("avg_pool2d", "avg_pool2d"),
     ("max_pool2d", "max_pool2d"),
@@ -19,13 +19,13 @@ const ARMS: &[(&str, &str)] = &[
     ("cat", "cat"),
 ];
 
-/// Operators whose arms have their names. The results of these have the size of their operands.
+/// Operators whose arms have the same names. Their results have the size of their operands.
 const ELEMENTWISE: &[&str] = &[
     "add", "sub", "mul", "div", "minimum", "maximum", "affine", "log", "sin", "cos", "tanh", "abs", "exp", "neg",
     "recip", "gelu", "erf", "gelu_erf", "relu", "silu", "elu", "powf", "sqr", "sqrt",
 ];
 
-/// Others whose arms have their names.
+/// Other operators whose arms have the same names.
 const OTHERS: &[&str] = &[
     "where_cond",
     "gather",
@@ -42,22 +42,22 @@ const OTHERS: &[&str] = &[
     "slice_scatter0",
 ];
 
-/// Arms whose results are views, and those whose results may be views. `narrow` has no row in the table of arms: its lines
-/// count as those of `recip`, before it.
+/// Arms whose results are views, and arms whose results may be views. `narrow` has no row in the table of arms. Its
+/// lines count as those of `recip`, the arm before it.
 const VIEWS: &[&str] = &["transpose", "permute", "broadcast", "narrow"];
 const MAYBE_VIEWS: &[&str] = &["reshape", "recip"];
 
-/// Arms, beside those of element-wise operators, whose node has the size of each sum.
+/// Arms, besides those of element-wise operators, whose node has the size of each sum.
 const SAME_SIZE: &[&str] = &["transpose", "permute", "reshape", "copy", "where_cond"];
 
-/// The arm of an operator's results, if it has only one.
+/// The arm that handles an operator's results, if there is only one.
 pub(super) fn arm_of(operator: &str) -> Option<&'static str> {
     let operator = operator.strip_prefix("broadcast_").unwrap_or(operator);
     let named = ELEMENTWISE.iter().chain(OTHERS).find(|name| **name == operator).copied();
     named.or_else(|| ARMS.iter().find(|(begin, _)| operator.starts_with(begin)).map(|(_, arm)| *arm))
 }
 
-/// Can the arm be that of a node? The table of arms joins several words by `|` where they share an arm.
+/// Whether the arm can handle the node. If several operators share an arm, the table joins their names by `|`.
 pub(super) fn fits(arm: &str, kind: GraphNodeKind, known: Option<&str>) -> bool {
     match kind {
         GraphNodeKind::View => VIEWS.contains(&arm) || MAYBE_VIEWS.contains(&arm),
@@ -67,41 +67,41 @@ pub(super) fn fits(arm: &str, kind: GraphNodeKind, known: Option<&str>) -> bool 
     }
 }
 
-/// Has a node of this arm the size of each sum in its step?
+/// Whether a node of this arm has the size of each sum in its step.
 pub(super) fn keeps_size(arm: &str, kind: GraphNodeKind) -> bool {
-    // Of views, `recip` is `narrow`.
+    // For a view, `recip` stands for `narrow`.
     let is_elementwise = kind == GraphNodeKind::Result && arm.split('|').all(|word| ELEMENTWISE.contains(&word));
     is_elementwise || SAME_SIZE.contains(&arm)
 }
 
-/// Is the node of this arm a view for certain?
+/// Whether the node of this arm is certainly a view.
 pub(super) fn is_view(arm: &str) -> bool {
     VIEWS.contains(&arm)
 }
 
-/// Does the arm add to gradients? Others put their result in the place of the sum.
+/// Whether the arm adds to gradients. Other arms replace the sum by their result.
 pub(super) fn adds(arm: &str) -> bool {
     !arm.starts_with("upsample")
 }
 
-/// Which gradients an arm computes from what.
+/// Which operands the gradients of an arm belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gradients {
-    /// Of the only operand.
+    /// The only operand.
     OfOne,
-    /// Of the first operand that it does not read, then of the second.
+    /// The first operand that the arm does not read, then the second.
     InOrder,
-    /// Each of one of two operands, by the other one.
+    /// Two operands: each gradient is computed from the other operand.
     OfTheOther,
 }
 
-/// Arms with one operand, beside the element-wise ones.
+/// Arms with one operand, besides the element-wise ones.
 const OF_ONE: [&str; 8] = ["sum", "max", "min", "copy", "to_dtype", "avg_pool2d", "max_pool2d", "reshape"];
 const IN_ORDER: [&str; 3] = ["add", "sub", "where_cond"];
 const OF_THE_OTHER: [&str; 9] =
     ["mul", "div", "matmul", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "index_select", "gather"];
 
-/// `None` for arms of which that is not known.
+/// `None` if this is not known.
 pub(super) fn gradients_of(arm: &str) -> Option<Gradients> {
     match arm {
         _ if IN_ORDER.contains(&arm) => Some(Gradients::InOrder),

@@ -1,23 +1,25 @@
-//! Which call of the forward pass the blocks of a backward pass belong to (operation correlation; in PyTorch's profiler the
-//! sequence number of a backward function).
+//! Finds the call of the forward pass to which the blocks of a backward pass belong (operation correlation; PyTorch's
+//! profiler uses the sequence number of a backward function).
 //!
-//! candle's pass goes through the nodes of the graph in a fixed order and handles each in one arm of a `match`. The log has the
-//! arms that the pass reached, as [`steps`]. Two things say which step is which node's:
-//! * the order of the nodes ([`GraphNode`]), which the program hands over; [`align`] holds the steps against it;
-//! * recorded uses: what each block was made of leads from gradient to gradient ([`flow`]).
+//! candle's pass goes through the nodes of the graph in a fixed order and handles each node in one arm of a `match`.
+//! What the pass does for one node is a *step*. The log shows the arms that the pass reached, as [`steps`]. Two sources
+//! tell which step belongs to which node:
+//! * the order of the nodes ([`GraphNode`]), which the program hands over; [`align`] compares the steps with it;
+//! * recorded uses: the operands of each block lead from gradient to gradient ([`flow`]).
 //!
 //! # Rules
-//! * A block belongs to the node whose step allocates it: results on the way to the gradients, the sums of the gradients of
-//!   its operands, and the zeros that a sum begins with. So a sum over several uses of a tensor belongs, block by block, to the
-//!   use that was added.
+//! * A block belongs to the node whose step allocates it. That includes results on the way to the gradients, the sums
+//!   of the gradients of its operands, and the zeros that a sum begins with. So a sum over several uses of a tensor
+//!   belongs, block by block, to the use that was added.
 //! * A node that is the result of an operator call stands for that call, by the block of its value.
-//! * A view is the result of no call in the log. Its step belongs to the call that used the view. If several calls used it,
-//!   the step is unknown.
-//! * A variable has no step. Its gradient belongs to the calls that used it, also if it is shared.
-//! * What other threads allocate for a step, and the gradient of the loss itself, is unknown.
-//! * `backward_step` of an optimizer calls the pass itself, without an order. The update's blocks are not the pass's.
+//! * A view is not the result of a call in the log. Its step belongs to the call that used the view. If several calls
+//!   used it, the step is unknown.
+//! * A variable has no step. Its gradient belongs to the calls that used it, even if it is shared.
+//! * Blocks that other threads allocate for a step are unknown, and so is the gradient of the loss itself.
+//! * `backward_step` of an optimizer calls the pass itself, without an order. The blocks of the update do not belong to
+//!   the pass.
 //!
-//! Nothing is guessed: where more than one node fits a step, the step is unknown.
+//! Nothing is guessed: if more than one node fits a step, the step is unknown.
 
 mod align;
 mod flow;
@@ -61,11 +63,11 @@ pub struct Pairing {
     pub forward: NonZeroU64,
     /// How it was found.
     pub by: PairedBy,
-    /// It may be a sum with a gradient that another call began.
+    /// Whether it may be a sum that adds to a gradient of another call.
     pub is_added: bool,
 }
 
-/// The forward calls of a device's blocks that backward passes allocated, as far as they are certain.
+/// The forward calls of the blocks that backward passes allocated on a device. Only certain ones are included.
 #[derive(Debug, Default)]
 pub struct Pairings(HashMap<NonZeroU64, Pairing>);
 
@@ -73,7 +75,7 @@ impl Pairings {
     /// Finds the pairings of a device.
     pub fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lifetimes: &Lifetimes) -> Self {
         let mut found = Self::default();
-        // Of a sample too little is known of each step.
+        // In a sample, too few blocks of each step are known.
         if device.sampling.is_on() || !has_backward_pass(data) {
             return found;
         }
@@ -127,12 +129,12 @@ impl Pairings {
         self.0.get(&block?)
     }
 
-    /// Are there none?
+    /// Whether there are no pairings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is paired already stays as it is.
+    /// Adds a step's blocks, except those that are already paired.
     fn add(&mut self, step: &Step<'_>, owner: Option<NonZeroU64>, by: PairedBy, lifetimes: &Lifetimes) {
         let Some(forward) = owner else { return };
         let later = step.later_sums();
@@ -143,16 +145,16 @@ impl Pairings {
     }
 }
 
-/// A pass whose order is known.
+/// A backward pass whose order is known.
 struct Pass<'a> {
     data: &'a Attribution<'a>,
     lifetimes: &'a Lifetimes,
-    /// All nodes, variables too.
+    /// All nodes, including variables.
     nodes: &'a [GraphNode],
 }
 
 impl<'a> Pass<'a> {
-    /// The arm that handles a node, if its value's stack says it.
+    /// The arm that handles a node, if the stack of its value tells it.
     fn arm(&self, node: &GraphNode) -> Option<&'static str> {
         let life = self.lifetimes.get(node.block?)?;
         operator(self.data, life.block.stack).and_then(|operator| kinds::arm_of(operator.leaf))
@@ -163,17 +165,17 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// An order that the program handed over, until the end of its pass.
+/// An order that the program handed over. It is valid until the end of its pass.
 struct Order {
     nodes: Vec<GraphNode>,
     end_ns: u64,
 }
 
-/// By thread and begin.
+/// Orders by thread and begin time.
 struct Orders(BTreeMap<(ThreadId, u64), Order>);
 
 impl Orders {
-    /// Without those whose beginning is gone.
+    /// Leaves out orders whose beginning has been overwritten.
     fn of(device: &DeviceSnapshot) -> Self {
         let mut orders = BTreeMap::new();
         let mut open: HashMap<ThreadId, (ThreadId, u64)> = HashMap::default();
@@ -196,7 +198,7 @@ impl Orders {
         Self(orders)
     }
 
-    /// The blocks that each of the passes allocated on its thread, in order.
+    /// Blocks that each pass allocated on its thread, in order.
     fn blocks<'l>(
         &self,
         device: &DeviceSnapshot,
@@ -216,7 +218,7 @@ impl Orders {
     }
 }
 
-/// Does the log have all records of a stretch of time?
+/// Whether the log has all records of a time span.
 fn is_whole(device: &DeviceSnapshot, begin: u64, end: u64) -> bool {
     let is_from_begin = device.overwritten == 0 || device.records.first().is_some_and(|first| first.time_ns < begin);
     is_from_begin && !device.gaps.iter().any(|gap| gap.to_ns >= begin && gap.from_ns <= end)

@@ -1,4 +1,4 @@
-//! Operands of operator calls, from recorded uses: what the block that a call returned was made of.
+//! Operands of operator calls, from recorded uses: the blocks from which a call computed its result.
 
 use std::num::NonZeroU64;
 
@@ -7,29 +7,29 @@ use super::kinds;
 use crate::hashed::HashMap;
 use crate::snapshot::{DeviceSnapshot, Lifetime, Lifetimes, LogPosition, StackId};
 
-/// Blocks that are looked at for the operands of a call, which are behind temporaries. candle's convolutions have five.
+/// The most blocks that are examined to find the operands of a call behind its temporaries. candle's convolutions have
+/// five.
 const MOST_LOOKED_AT: usize = 32;
 
-/// Where a block comes from.
+/// The origin of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Birth {
-    /// A call of this arm's operator, outside of backward passes; `None` if there is no such arm, as for data.
+    /// A call of the operator of this arm, outside of backward passes; `None` if there is no such arm, as for data.
     Forward(Option<&'static str>),
     Backward,
     Unknown,
 }
 
-/// The operands of a device's blocks.
 pub(super) struct Operands<'a> {
     data: &'a Attribution<'a>,
     device: &'a DeviceSnapshot,
     lifetimes: &'a Lifetimes,
     births: HashMap<StackId, Birth>,
-    /// Calls by an operand, or by what they return. Those whose result is gone are dropped when they are looked for.
+    /// Calls by each operand and by their result. Calls whose result is freed are removed during lookups.
     users: HashMap<NonZeroU64, Vec<NonZeroU64>>,
     /// Calls whose operands are not known, by arm.
     unknown: HashMap<&'static str, Vec<NonZeroU64>>,
-    /// The calls up to here are in both.
+    /// Number of blocks whose calls are in both maps.
     indexed: usize,
 }
 
@@ -52,16 +52,16 @@ impl<'a> Operands<'a> {
         })
     }
 
-    /// What a block was made of; `None` if that is not known. A block that was filled with a constant, or from
-    /// the host, has none.
+    /// Blocks from which a block was computed; `None` if unknown. A block that was filled with a constant, or from the
+    /// host, has none.
     pub(super) fn direct(&self, block: NonZeroU64) -> Option<Vec<NonZeroU64>> {
         let uses = self.device.uses_of(Some(block));
         let uses = uses.filter(|uses| uses.known_first().is_some() || uses.is_unused())?;
         Some(uses.operands.of(block)?.collect())
     }
 
-    /// The operands of a forward call, in the order of its kernel's arguments. What is gone by now was a temporary of the call (the graph
-    /// keeps operands), so its operands count.
+    /// The operands of a forward call, in the order of its kernel's arguments. A block that is already freed was a
+    /// temporary of the call (the graph keeps operands), so its own operands are used instead.
     pub(super) fn of_call(&self, call: NonZeroU64, now: LogPosition) -> Option<Vec<NonZeroU64>> {
         let (mut found, mut open) = (Vec::new(), vec![call]);
         for _ in 0..MOST_LOOKED_AT {
@@ -78,8 +78,8 @@ impl<'a> Operands<'a> {
         None
     }
 
-    /// The only live call of this arm with this many bytes that all these blocks are operands or the result of. `None` also if the operands of
-    /// another one are not known.
+    /// The only live call of this arm and size that has all these blocks as operands or as its result. Also `None` if
+    /// there is another such call whose operands are not known.
     pub(super) fn only_call(
         &mut self,
         (arm, bytes): (&str, u64),

@@ -1,13 +1,13 @@
-//! Which call used a view: the one whose step made its gradient.
+//! Finds the call that used a view: the one whose step made the view's gradient.
 //!
-//! The log does not say for which tensor a gradient was made. Two things are known:
-//! * A view's step keeps nothing of the view's gradient, so this is freed after the last allocation of the step and before the
-//!   first one of the next. It is the first of its size that is freed there: the parts of a sum are freed after it (a tensor
-//!   drops its storage before its operands), and so is what belongs to later nodes. If the step may have replaced a sum of the same
-//!   size, all that is freed must be of one call.
-//! * A gradient has the size of its tensor. While all gradients of a size that wait were made
-//!   by one call, a node of that size was used by that call alone. Gradients of tensors that are no nodes wait for ever, and
-//!   then more is unknown.
+//! The log does not tell for which tensor a gradient was made. Two things are known:
+//! * A view's step keeps nothing of the view's gradient. So the gradient is freed after the step's last allocation and
+//!   before the first one of the next step. It is the first block of its size that is freed there. The parts of a sum
+//!   are freed after it (a tensor drops its storage before its operands), and so are blocks of later nodes. If the step
+//!   may have replaced a sum of the same size, all blocks of this size that are freed there must belong to one call.
+//! * A gradient has the size of its tensor. If one call made all gradients of a size that wait for their nodes, only
+//!   this call used a node of that size. Gradients of tensors that are not nodes wait forever, and leave more steps
+//!   unknown.
 
 use std::num::NonZeroU64;
 
@@ -18,12 +18,12 @@ use crate::snapshot::{GraphNode, GraphNodeKind, LogPosition, NEVER};
 /// A call, by the number of the block that it returned; `None` if it is not known.
 pub(super) type Owner = Option<NonZeroU64>;
 
-/// The gradients of a size that wait for their nodes.
+/// The gradients of one size that wait for their nodes.
 #[derive(Debug, Default)]
 struct Waiting {
     count: usize,
     owner: Owner,
-    /// Of more than one call, or of unknown ones.
+    /// Whether they belong to several calls, or to unknown ones.
     is_mixed: bool,
 }
 
@@ -34,12 +34,12 @@ impl Waiting {
     }
 }
 
-/// By size.
+/// Waiting gradients by size.
 #[derive(Debug, Default)]
 pub(super) struct PendingGradients(HashMap<u64, Waiting>);
 
 impl PendingGradients {
-    /// The call that each step belongs to, given the places of their nodes.
+    /// The call that each step belongs to. `pins` are the positions of the steps' nodes.
     pub(super) fn owners(nodes: &[GraphNode], steps: &[Step<'_>], pins: &[Option<usize>]) -> Vec<Owner> {
         let (mut pending, freed, mut rest) = (Self::default(), FreedSums::of(steps), nodes.iter());
         let mut owners: Vec<Owner> = Vec::with_capacity(steps.len());
@@ -58,7 +58,7 @@ impl PendingGradients {
         owners
     }
 
-    /// What a step makes. A sum without new zeros adds to a gradient of that size, and which one is not known.
+    /// Adds the gradients that a step makes. A sum without new zeros adds to an unknown gradient of that size.
     fn add(&mut self, step: &Step<'_>, owner: Owner) {
         for size in &step.zeros {
             let waiting = self.0.entry(*size).or_default();
@@ -70,7 +70,7 @@ impl PendingGradients {
         }
     }
 
-    /// A node's gradient is used: the call that made it, if it is certain.
+    /// Removes the gradient that a node uses. Returns the call that made it, if that is certain.
     fn take(&mut self, bytes: u64) -> Owner {
         let waiting = self.0.get_mut(&bytes).filter(|waiting| waiting.count > 0)?;
         waiting.count -= 1;
@@ -88,11 +88,11 @@ struct FreedSum {
     freed: LogPosition,
     size: u64,
     step: usize,
-    /// It may be one of several calls' sums.
+    /// Whether it may be one of several calls' sums.
     is_later: bool,
 }
 
-/// All sums of a pass in the order of their frees.
+/// All sums of a pass, in the order of their frees.
 struct FreedSums(Vec<FreedSum>);
 
 impl FreedSums {
@@ -107,7 +107,7 @@ impl FreedSums {
         Self(sums)
     }
 
-    /// The call that made what was freed at the end of a step, if it is one.
+    /// The call whose gradient was freed at the end of a step, if there is only one.
     fn during(&self, steps: &[Step<'_>], at: usize, size: u64, owners: &[Owner]) -> Owner {
         let step = steps.get(at)?;
         let before = steps.get(at + 1).map_or(NEVER, |next| next.from);
@@ -118,7 +118,8 @@ impl FreedSums {
             owner.filter(|_| !sum.is_later)
         });
         let first = makers.next()?;
-        // Behind the gradient come the parts that it was added from. Before it comes what the step itself replaces by a sum.
+        // The parts that were added to the gradient are freed after it. A sum that the step itself replaces is freed
+        // before it.
         let is_first = !step.later_sums().contains(&size);
         first.filter(|_| is_first || makers.all(|other| other == first))
     }

@@ -1,4 +1,4 @@
-//! Where in the backward pass each stack allocates.
+//! The place in the backward pass where each stack allocates.
 
 use super::super::frame_place::FramePlace;
 use super::super::matched_frame::matched_frames;
@@ -7,24 +7,24 @@ use super::super::{Attribution, Origin, operator};
 use crate::hashed::HashMap;
 use crate::snapshot::{Fact, StackId};
 
-/// What begins the sum of the gradients of a tensor.
+/// The function that begins the sum of a tensor's gradients.
 const ZERO_FILL: &str = "or_insert";
 
 /// A place in the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
-    /// The arm of the `match`, by its operator.
+    /// The operator of its arm of the `match`.
     pub(super) arm: &'a str,
     pub(super) line: u32,
-    /// It fills a new gradient with zeros.
+    /// Whether it fills a new gradient with zeros.
     pub(super) is_zero_fill: bool,
-    /// It adds to a gradient.
+    /// Whether it adds to a gradient.
     pub(super) is_sum: bool,
-    /// A step allocates by this stack only once.
+    /// Whether a step allocates with this stack only once.
     pub(super) is_once: bool,
 }
 
-/// The sites of stacks, found when they are asked for.
+/// The sites of stacks, computed on demand.
 pub(super) struct Sites<'a> {
     data: &'a Attribution<'a>,
     known: HashMap<StackId, Option<Site<'a>>>,
@@ -35,7 +35,8 @@ impl<'a> Sites<'a> {
         Self { data, known: HashMap::default() }
     }
 
-    /// `None` outside of arms, also for the gradient of the loss, which comes before them, and for what describes a tensor.
+    /// The site of a stack. `None` outside of arms (such as for the gradient of the loss, which is computed before
+    /// them), and for blocks that describe a tensor.
     pub(super) fn at(&mut self, stack: StackId) -> Option<Site<'a>> {
         let data = self.data;
         *self.known.entry(stack).or_insert_with(|| site(data, stack))
@@ -57,9 +58,9 @@ fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
     let arm = data.settings.rules.backward(&place.package, place.version, line)?;
     let (root, leaf) = operator(data, stack).map_or(("", ""), |operator| (operator.root, operator.leaf));
     let is_in_fill = within.last().is_some_and(|frame| frame.function() == ZERO_FILL);
-    // The table of gradients grows there, too.
+    // The table of gradients also grows in this function.
     let is_zero_fill = is_in_fill && root.starts_with("zeros");
-    // A sum with a number is no sum of gradients.
+    // The sum of a tensor and a number is not a sum of gradients.
     let is_sum = !is_zero_fill && leaf != "affine" && data.settings.rules.is_gradient(root, arm);
     Some(Site { arm, line, is_zero_fill, is_sum, is_once: allocates_once(data, stack, root) })
 }

@@ -1,8 +1,8 @@
-//! The steps of a backward pass: stretches of its blocks that one run of an arm allocated.
+//! The steps of a backward pass. A *step* is the group of blocks that one run of an arm allocated.
 //!
-//! A step ends where the pass reaches another arm, goes back to before the first line of the step, or allocates by a stack
-//! that the step has used, after it began or added to a gradient. Arms with a loop, over operands or groups of channels, end with
-//! the arm only.
+//! A step ends when the pass reaches another arm, or returns to a line before the first line of the step. It also ends
+//! when the pass repeats a stack of the step after the step began or added to a gradient. Arms with a loop, over
+//! operands or groups of channels, end only when another arm begins.
 
 use std::num::NonZeroU64;
 
@@ -10,17 +10,16 @@ use super::sites::{Site, Sites};
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{Lifetime, LogPosition, StackId};
 
-/// The arms that have a loop.
 const LOOPS: [&str; 3] = ["cat", "upsample_nearest1d", "upsample_nearest2d"];
 
-/// A gradient after something was added to it.
+/// A gradient after another part was added to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum {
     pub(super) size: u64,
     pub(super) freed: LogPosition,
 }
 
-/// The blocks of one run of an arm, as far as they are recorded.
+/// The recorded blocks of one run of an arm.
 #[derive(Debug)]
 pub(super) struct Step<'a> {
     pub(super) arm: &'a str,
@@ -28,7 +27,7 @@ pub(super) struct Step<'a> {
     /// Sizes of new gradients, filled with zeros.
     pub(super) zeros: Vec<u64>,
     pub(super) sums: Vec<Sum>,
-    /// Its first and its last allocation.
+    /// The first and the last allocation.
     pub(super) from: LogPosition,
     pub(super) to: LogPosition,
     first_line: u32,
@@ -46,9 +45,9 @@ impl<'a> Step<'a> {
         if self.arm != site.arm || LOOPS.contains(&self.arm) {
             return self.arm == site.arm;
         }
-        // A vector that grows is allocated again.
+        // A vector that grows is reallocated.
         let grows = last.block.stack == life.block.stack && last.to < life.from && last.block.size < life.block.size;
-        // Before its first gradient an arm may repeat itself: `broadcast` drops dimensions one by one.
+        // Before its first gradient, an arm may repeat itself: `broadcast` drops dimensions one by one.
         let has_gradient = !self.sums.is_empty() || !self.zeros.is_empty();
         let is_again = has_gradient && site.is_once && self.stacks.contains(&life.block.stack) && !grows;
         site.line >= self.first_line && !is_again
@@ -65,8 +64,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The sums that add to a gradient which another step began, with those that may: of several sums of a size the log does
-    /// not say which of them had the new zeros.
+    /// Sizes of the sums that add, or may add, to a gradient that another step began. Of several sums of a size, the
+    /// log does not tell which had the new zeros.
     pub(super) fn later_sums(&self) -> HashSet<u64> {
         let mut more: HashMap<u64, i64> = HashMap::default();
         self.sums.iter().for_each(|sum| *more.entry(sum.size).or_default() += 1);

@@ -1,4 +1,5 @@
-//! Passes told event by event. `tests/programs/backward` holds the pairings of whole networks against candle itself.
+//! Backward passes, described event by event. `tests/programs/backward` compares the pairings of whole networks with
+//! candle itself.
 
 use std::num::NonZeroU64;
 
@@ -35,7 +36,7 @@ fn of_candle(function: &str, file: &str, line: u32) -> Frame {
     frame(&format!("candle_core::{function}"), &registry(&format!("candle-core-0.11.1/src/{file}")), line)
 }
 
-/// The stacks by the lines of candle 0.11.1.
+/// The stacks, with the lines of candle 0.11.1.
 fn table() -> Stacks {
     let mut frames = vec![
         of_candle("tensor::Tensor::matmul", "tensor.rs", 1),
@@ -75,7 +76,7 @@ fn told(story: impl FnOnce(&mut Story)) -> Story {
     told
 }
 
-/// The recording, in which the nodes were handed over at 100 ns. The numbers of their blocks are counted from 1.
+/// The recording with nodes that were handed over at 100 ns. Block numbers count from 1.
 fn with_order(story: &Story, nodes: &[(GraphNodeKind, u64, u64)]) -> SnapshotData {
     let mut data = story.build();
     let thread = data.devices[0].records[0].thread;
@@ -91,7 +92,7 @@ fn with_order(story: &Story, nodes: &[(GraphNodeKind, u64, u64)]) -> SnapshotDat
     data
 }
 
-/// The number of the forward call's block for each of these blocks; 0 where it is unknown.
+/// For each of these blocks, the number of the forward call's block; 0 if it is unknown.
 fn pairs(data: &SnapshotData, blocks: std::ops::RangeInclusive<u64>) -> Vec<u64> {
     let view = DeviceView::of(data, &data.devices[0]);
     let pair = |block| view.pairings().get(NonZeroU64::new(block)).map_or(0, |pairing| pairing.forward.get());
@@ -100,7 +101,7 @@ fn pairs(data: &SnapshotData, blocks: std::ops::RangeInclusive<u64>) -> Vec<u64>
 
 use GraphNodeKind::{Result, Variable, View};
 
-/// `relu(matmul(input, turned))`: the product is block 1 of 2000 bytes, its activation block 2.
+/// `relu(matmul(input, turned))`: the product is block 1 of 2000 bytes, and its activation is block 2.
 fn forward(story: &mut Story) -> &mut Story {
     story.at(10).alloc("product", 2000).on(MATMUL).at(20).alloc("active", 2000).on(RELU)
 }
@@ -147,7 +148,7 @@ fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
     );
 }
 
-/// Without spans, with names of a parameter and its gradient, and of a gradient whose call is not known.
+/// There are no spans. Names are known of a parameter, of its gradient, and of a gradient whose call is not known.
 #[test]
 fn without_spans_a_named_gradient_says_the_layer_of_its_call() {
     let story = |module: bool| {
@@ -236,7 +237,7 @@ fn a_view_that_two_calls_used_belongs_to_neither() {
     let story = told(|story| {
         forward(story).at(30).alloc("other", 2000).on(MATMUL).at(110);
         story.alloc("zeros 1", 8000).on(RIGHT_ZEROS).alloc("sum 1", 8000).on(RIGHT_SUM).free("zeros 1");
-        // A first operand ends the first product's step, as the second product begins.
+        // The first operand ends the step of the first product, because the second product begins with it.
         story.alloc("zeros 2", 4000).on(LEFT_ZEROS).alloc("sum 2", 4000).on(LEFT_SUM);
         story.alloc("sum 3", 8000).on(RIGHT_SUM).free("sum 1");
         story.alloc("zeros 4", 8000).on(TURNED_ZEROS).alloc("sum 4", 8000).on(TURNED_SUM).free("zeros 4").free("sum 3");
@@ -260,7 +261,7 @@ fn a_pass_is_that_of_its_thread_until_it_is_over() {
     assert_eq!(pairs(&data, 3..=6), [0; 4], "the beginning of the order is another thread's");
 }
 
-/// The recording, whose blocks were made of these blocks.
+/// The recording with uses: `made_of` lists the operands of each block.
 fn with_uses(story: &Story, made_of: &[(u64, &[u64])]) -> SnapshotData {
     let mut data = story.build();
     let number = |block: u64| NonZeroU64::new(block).unwrap();
@@ -273,7 +274,7 @@ fn with_uses(story: &Story, made_of: &[(u64, &[u64])]) -> SnapshotData {
     data
 }
 
-/// `relu(matmul(relu(matmul(input, first)), second))` of equal sizes: blocks 4 to 7. Then the backward pass.
+/// `relu(matmul(relu(matmul(input, first)), second))` with equal sizes: blocks 4 to 7. The backward pass follows.
 fn two_layers() -> Story {
     told(|story| {
         story.alloc("input", 2000).on(DATA).alloc("first", 8000).on(DATA).alloc("second", 8000).on(DATA);
@@ -366,7 +367,8 @@ fn of_two_live_calls_with_the_same_operands_neither_is_said() {
     assert_eq!(pairs(&with_uses(&freed, &made_of), 6..=7), [0, 0], "it was live");
 }
 
-/// A network of two products, and the second one's activation, in a module that keeps `extra` bytes; with `weights` of both.
+/// A network of two products. The second one and its activation are in a module that keeps `extra` bytes. `weights` are
+/// the sizes of both weights.
 fn two_products(extra: u64, weights: [u64; 2]) -> SnapshotData {
     let story = told(|story| {
         story.at(10).alloc("input", 2000).on(MATMUL).module("b").enter("b").at(20).alloc("extra", extra).on(MATMUL);
@@ -380,7 +382,7 @@ fn two_products(extra: u64, weights: [u64; 2]) -> SnapshotData {
     with_order(&story, &[&results[..], &[(Result, 2000, 1), (Variable, weights[1], 0)]].concat())
 }
 
-/// The steps of the pass.
+/// The activation's step of the pass.
 fn activation(story: &mut Story) -> &mut Story {
     story.alloc("zeros 1", 2000).on(RELU_ZEROS).alloc("mask", 2000).on(RELU_MASK);
     story.alloc("of product", 2000).on(RELU_SUM).free("zeros 1").free("mask")
@@ -397,7 +399,7 @@ fn first_product(story: &mut Story, weight: u64) -> &mut Story {
     story.named("grad of a.weight", Category::Gradient).free("zeros 4")
 }
 
-/// The same with a checkpointed module, by the definition.
+/// The same with a checkpointed module, by definition.
 fn two_products_by_hand(extra: u64, weights: [u64; 2]) -> u64 {
     let story = told(|story| {
         story.alloc("input", 2000).alloc("extra", extra).alloc("product", 2000).alloc("active", 2000);
@@ -432,7 +434,7 @@ fn a_checkpointed_module_has_the_peak_of_the_program_by_hand() {
         assert!(found.iter().all(|found| found.modules == "b" && found.is_exact && found.kept == extra + 2000));
         saves
     };
-    // The peak is in the first product's step, when the module runs again, and in the second product's step.
+    // The peak is in the first product's step, when the module runs again, or in the second product's step.
     assert_eq!([most(9000, [8000, 70_000]), most(90_000, [8000, 9000]), most(9000, [80_000, 5000])], [11_000, 1996, 0]);
     for extra in [1, 10_000, 30_000, 100_000] {
         for weights in [[8000, 5000], [8000, 20_000], [20_000, 21_000], [20_000, 60_000]] {

@@ -47,7 +47,8 @@ impl Work {
 
     fn in_backward(&self, life: &HintedLifetime) -> Verdict {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
-        // Blocks of the pass's own go when it ends; so do its gradients if nobody takes them.
+        // The pass's own blocks are freed when it ends. Its gradients are also freed then if the program does not take
+        // them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
         let may_be_gradient = life.of_stack.is_gradient || self.is_python && (life.to == NEVER || outlives(life, pass));
         let is_detail = in_pass || pass.has_gradients || !may_be_gradient;
@@ -106,7 +107,7 @@ impl Work {
         }
     }
 
-    /// No evidence: open if the block was brief.
+    /// The verdict without evidence: open if the block was brief.
     fn otherwise(&self, life: &HintedLifetime) -> Verdict {
         if self.is_short(life) { Verdict::Open } else { Verdict::Kept(None) }
     }

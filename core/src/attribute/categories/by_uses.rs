@@ -1,4 +1,4 @@
-//! The verdict from what used a block.
+//! The verdict from the uses of a block.
 
 use super::either::Either;
 use super::verdict::Verdict;
@@ -23,7 +23,7 @@ impl Work {
         }
     }
 
-    /// Something reads a parameter in a pass of the model; an optimizer's state pauses during the whole backward pass.
+    /// A pass of the model reads parameters. An optimizer's state is not used during the whole backward pass.
     fn variable(&self, flow: &BlockFlow) -> Option<Verdict> {
         if flow.is_used_by_model() {
             return Some(Verdict::Is(Category::Parameter));
@@ -32,19 +32,19 @@ impl Work {
         is_state.then_some(Verdict::Is(Category::OptimizerState))
     }
 
-    /// Of a forward pass: the next backward pass uses an activation last. What is used later, and is then replaced, is a
-    /// parameter or an optimizer's state. All blocks of a site must agree.
+    /// The verdict on a result of a forward pass. The next backward pass has an activation's last use. A block that is
+    /// used later, and then replaced, is a parameter or an optimizer's state. All blocks of a site must agree.
     fn result(&self, life: &HintedLifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
         let next = passes_after(&self.backward, life).first()?;
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
         let site = self.flows.site(life.stack);
-        // Data that the program computes is read by the backward pass, too, but no part of the forward pass.
+        // The backward pass also reads data that the program computes, but this data is not part of the forward pass.
         let is_of_pass = life.of_stack.in_forward || self.has_begun(life, next.from);
         let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input && is_of_pass;
         let is_replaced = next.to < last.at && self.history.allocates_between(life.stack, next.from, life.to);
-        // Averages of weights pause, too, but no gradient flows into them.
+        // Averages of weights also pause, but no gradient flows into them.
         let is_state = is_replaced && site.is_fed && !site.ends && flow.pauses(next.from, next.to);
-        // A model's function replaces its statistics one by one; what it returns may be collected.
+        // A model's function replaces its statistics one by one. Its results may be collected.
         let may_be_parameter = !life.of_stack.in_forward || self.history.is_replaced(life.stack, life.from, life.to);
         let category = if is_activation {
             Some(Category::Activation)

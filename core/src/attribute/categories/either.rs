@@ -1,6 +1,6 @@
-//! What a block of unknown category can only be.
+//! The possible categories of a block whose category is unknown.
 
-/// What a block of unknown category can only be.
+/// The possible categories of a block whose category is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Either {
@@ -8,9 +8,10 @@ pub enum Either {
     GradientOrGraph,
     /// A variable, of a model or an optimizer.
     ModelOrOptimizer,
-    /// Replaced by its site's next block in the next iteration: optimizer state, a copy of a parameter, or a result.
+    /// The next block of the same site replaces it in the next iteration: optimizer state, a copy of a parameter, or a
+    /// result.
     Replaced,
-    /// Data that was brought in once and stays: a data set, or weights.
+    /// Data that was loaded once and stays: a data set, or weights.
     InputOrWeights,
     /// A block of a suballocator, which hands out parts of it to tensors.
     GivenOut,

@@ -1,4 +1,4 @@
-//! What the evidence says of a block's lifetime.
+//! Facts about a block's lifetime, from the evidence.
 
 use super::work::Work;
 use crate::attribute::hint::Hint;
@@ -9,7 +9,7 @@ use crate::snapshot::{LogPosition, NEVER};
 const SOON: usize = 10;
 
 impl Work {
-    /// Freed before [`SOON`] more blocks were allocated by any thread, and not because its thread ended.
+    /// Whether it was freed before any thread allocated [`SOON`] more blocks, and not because its own thread ended.
     pub(super) fn is_soon_freed(&self, life: &HintedLifetime) -> bool {
         self.is_short(life) && self.history.goes_on(life.thread, life.to)
     }
@@ -24,44 +24,47 @@ impl Work {
             Some(is_within) => is_within && (self.is_short(life) || self.history.is_straight(life)),
             None => self.is_soon_freed(life),
         };
-        // A batch picked from a data set is freed with the pass that it was for.
+        // A batch picked from a data set is freed together with the pass that uses it.
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward && self.history.spans_forward(life);
         !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
-    /// A result of a model that no backward pass finds. It may not be part of a cache, so nothing may grow.
+    /// Whether it is a result of a model that no backward pass uses. It must not be part of a cache, so no cache may
+    /// grow.
     pub(super) fn is_of_inference(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && life.hint == Hint::Forward && !life.of_stack.moves && self.caches.is_empty()
     }
 
-    /// A model's result that lives over other passes, and whose site allocates once it is freed.
+    /// Whether it is a model's result that outlives other passes, and whose site allocates again later.
     pub(super) fn comes_again(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && self.history.allocates_between(life.stack, life.to, NEVER)
     }
 
-    /// Its site allocates repeatedly, each time briefly. In training, gradients that the program processes look the same, so the
-    /// block must be part of a forward pass; so must a block that overlaps with the next, as sums do.
+    /// Whether its site allocates repeatedly, for a short time each. In training, gradients that the program processes
+    /// look the same, so the block must be part of a forward pass. So must a block that overlaps with the next one, as
+    /// sums do.
     fn is_brief(&self, life: &HintedLifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
         (life.of_stack.in_forward || !trains)
             && self.history.is_brief(life.stack, life.of_stack.in_forward && life.hint == Hint::Forward)
     }
 
-    /// Either its stack says so, or the pass had begun before it and its site also allocated before the thread's first backward
-    /// pass, when there was nothing to update yet.
+    /// Whether the block belongs to a forward pass. Its stack says so, or the pass had begun before it and its site
+    /// also allocated before the thread's first backward pass, when there was nothing to update yet.
     pub(super) fn is_of_forward_pass(&self, life: &HintedLifetime, next: LogPosition) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
         life.of_stack.in_forward || recurs && self.has_begun(life, next)
     }
 
-    /// Had the forward pass that leads to the backward pass at `next` begun before the block?
+    /// Whether the forward pass before the backward pass at `next` had begun before the block.
     pub(super) fn has_begun(&self, life: &HintedLifetime, next: LogPosition) -> bool {
         self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from)
     }
 
-    /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
-    /// freed block whose scope was entered once: that scope may be the whole program.
+    /// Whether it was freed before the program left its innermost scope that is not a module. `None` outside of all
+    /// scopes. Also `None` for a freed block whose scope was entered only once, because that scope may be the whole
+    /// program.
     fn is_within_its_scope(&self, life: &HintedLifetime) -> Option<bool> {
         let own = (*self.own_scopes.get(life.context.0 as usize)?)?;
         let exits = self.exits.get(&(life.thread, own))?;

@@ -1,11 +1,18 @@
 //! Categories of blocks: stated by the program, or inferred from stacks and lifetimes.
 //!
-//! A block first gets a verdict by itself: from its stack (`hint`), from its thread's passes (`passes`), from the history of
-//! its site (`history`), from counting gradients against variables (`gradients`, `torch_gradients`), from growing caches (`growing`,
-//! `reordered`), from copies of the model (`copies`) and from the thread that a worker works for (`workers`). Functions in which a model
-//! works are found first (`model_functions`). Where that is open and uses were recorded, they decide (`use_flow`). A
-//! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
-//! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
+//! Each block first gets a verdict of its own, from this evidence:
+//! * its stack (`hint`);
+//! * its thread's passes (`passes`);
+//! * the history of its site (`history`);
+//! * the number of gradients compared with the number of variables (`gradients`, `torch_gradients`);
+//! * growing caches (`growing`, `reordered`);
+//! * copies of the model (`copies`);
+//! * the thread that a worker works for (`workers`).
+//!
+//! Before that, `model_functions` finds the functions in which a model works. If the verdict is open and uses were
+//! recorded, the uses decide (`use_flow`). A verdict inferred only from a lifetime is likely, not certain: it is
+//! revoked if other blocks of the same site and size stay. If the evidence does not decide, the category is unknown,
+//! and [`Either`] narrows it down if possible.
 
 mod by_lifetime;
 mod by_uses;
@@ -36,7 +43,7 @@ pub use either::Either;
 /// | by a suballocator | | unknown |
 /// | as a variable that has gradients | | PARAMETER |
 /// | by `copy`, one block for each variable, in one function | | PARAMETER |
-/// | in a backward pass, by workers for it, too | within it | AUTOGRAD_DETAIL |
+/// | in a backward pass, also by workers for it | within it | AUTOGRAD_DETAIL |
 /// | in a backward pass | later | GRADIENT if the pass leaves as many blocks of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or if the program named the pass's gradients; unknown if it outlives a later pass and no other sum of its site does |
 /// | in an optimizer's step | within it | TEMPORARY |
 /// | in an optimizer's step | later | OPTIMIZER_STATE |
@@ -46,16 +53,16 @@ pub use either::Either;
 /// | by another operator, in a function in which a model works | before the next backward pass begins | TEMPORARY |
 /// | by another operator, in a forward pass | after the next backward pass began, before the one after that, and before its site allocates again | ACTIVATION |
 ///
-/// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if they
-/// agree; otherwise it is unknown.
+/// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if
+/// they agree. Otherwise it is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Categories {
-    /// Sorted.
+    /// Block numbers, sorted.
     seqs: Vec<NonZeroU64>,
-    /// The category of each, and what it can only be if it is unknown.
+    /// The category of each block, and the possible ones if it is unknown.
     found: Vec<(Category, Option<Either>)>,
     lives: Vec<HintedLifetime>,
-    /// Backward passes and steps of optimizers.
+    /// Backward passes and optimizer steps.
     passes: [Passes; 2],
 }
 
@@ -65,23 +72,23 @@ impl Categories {
         self.of_block(seq).0
     }
 
-    /// What the block can only be, if its category is unknown but narrowed down.
+    /// The possible categories of the block, if its category is unknown but narrowed down.
     pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
         self.of_block(seq).1
     }
 
-    /// The lifetimes of all blocks that the recording knows, in the order of their allocation, with their categories.
+    /// The lifetimes of all blocks in the recording, in the order of their allocation, with their categories.
     pub(crate) fn lives(&self) -> impl Iterator<Item = (&HintedLifetime, Category)> {
         self.lives.iter().zip(&self.found).map(|(life, (category, _))| (life, *category))
     }
 
-    /// Where the backward pass, or the optimizer's step, that allocated the block begins.
+    /// The beginning of the backward pass or optimizer step that allocated the block.
     pub(crate) fn pass_of(&self, life: &HintedLifetime) -> Option<LogPosition> {
         let mut found = self.passes.iter().filter_map(|passes| pass_at(passes, life));
         found.find(|pass| life.from <= pass.to).map(|pass| pass.from)
     }
 
-    /// The label in tables: the category, or what [`either`](Self::either) knows.
+    /// The label in tables: the category, or the label of [`either`](Self::either).
     #[doc(hidden)]
     pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
         match self.of_block(seq) {
@@ -92,13 +99,13 @@ impl Categories {
 }
 
 impl Categories {
-    /// The categories of all blocks that the recording knows. A [`DeviceView`](crate::DeviceView) has them.
+    /// The categories of all blocks in the recording. A [`DeviceView`](crate::DeviceView) caches them.
     pub(crate) fn of(data: &Attribution<'_>, device: &DeviceSnapshot, lifetimes: &Lifetimes) -> Self {
         let mut lives = hinted(data, lifetimes);
         model_functions::learn(data, &mut lives);
         let work = Work::of(data, device, &lives);
         let mut names = device.names.iter().filter(|name| name.category != Category::Unknown).peekable();
-        // Names and lives are in the same order.
+        // Names and lifetimes are in the same order.
         let mut told = |life: &HintedLifetime| {
             while names.next_if(|name| name.seq < life.seq).is_some() {}
             names.peek().filter(|name| name.seq == life.seq).map(|name| name.category)
@@ -122,7 +129,7 @@ impl Categories {
 }
 
 impl Work {
-    /// The verdict from stacks and lifetimes; where that is open, from the uses.
+    /// The verdict from stacks and lifetimes. If it is open, the uses decide.
     fn verdict(&self, life: &HintedLifetime) -> Verdict {
         let verdict = self.by_lifetime(life);
         match verdict {

@@ -1,4 +1,4 @@
-//! Verdicts on single blocks, and what becomes of them next to those on similar blocks.
+//! Verdicts on single blocks, and how verdicts on similar blocks change them.
 
 use super::either::Either;
 use crate::attribute::hint::Hint;
@@ -9,7 +9,7 @@ use crate::snapshot::{Category, LogPosition, NEVER, StackId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Is(Category),
-    /// Inferred from its lifetime; void if similar blocks stay.
+    /// Inferred from its lifetime. Void if similar blocks stay.
     Likely(Category),
     /// Unknown, and not brief.
     Kept(Option<Either>),
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 
 pub(super) const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 
-/// The category of each verdict, and what an unknown one can only be.
+/// The category for each verdict, and the possible ones if it is unknown.
 pub(super) fn agreed(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Vec<(Category, Option<Either>)> {
     let like = Like::of(lives, verdicts);
     let category = |(life, verdict): (&HintedLifetime, &Verdict)| match verdict {
@@ -30,7 +30,8 @@ pub(super) fn agreed(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Vec<(Cat
     lives.iter().zip(verdicts).map(category).collect()
 }
 
-/// Gives live and open blocks the category of the blocks with the same stack, if those agree.
+/// Gives blocks that are live at the end or have an open verdict the category of the other blocks with the same stack,
+/// if these agree.
 pub(super) fn inherit(lives: &[HintedLifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
     let is_open = |life: &HintedLifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
     let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
@@ -60,7 +61,7 @@ struct Like(HashMap<(StackId, u64), StayingBlocks>);
 
 #[derive(Default)]
 struct StayingBlocks {
-    /// They replace each other.
+    /// Whether they replace each other.
     are_replaced: bool,
     /// Sorted positions of their frees.
     freed: Vec<LogPosition>,
@@ -80,13 +81,13 @@ impl Like {
                 _ => {}
             }
         }
-        // A stable sort uses that most of them are in order.
+        // Most are already in order, which makes a stable sort fast.
         like.0.values_mut().for_each(|blocks| blocks.freed.sort());
         like
     }
 
-    /// Is the block like one that stays: the last of a collection that is dropped together, or the last of blocks that replaced
-    /// each other?
+    /// Whether blocks like it stay. It is then the last of a collection that is dropped together, or the last of blocks
+    /// that replaced each other.
     fn stays(&self, life: &HintedLifetime) -> bool {
         /// Maximum number of records between the frees of a collection.
         const TOGETHER: LogPosition = 8;

@@ -16,29 +16,30 @@ use crate::attribute::{AllocationSite, Attribution, allocation_site, torch_gradi
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{ContextId, DeviceSnapshot, LogPosition, StackId, ThreadId};
 
-/// The evidence for verdicts.
 pub(super) struct Work {
-    /// The program is Python's: lifetimes decide nothing, because variables and forward passes are not known.
+    /// Whether the program is Python's. Lifetimes then decide nothing, because variables and forward passes are not
+    /// known.
     pub(super) is_python: bool,
     pub(super) backward: Passes,
     pub(super) steps: Passes,
     pub(super) counted: GradientCounts,
     pub(super) history: AllocationHistory,
     pub(super) programs: ProgramsWork,
-    /// Blocks of copies of a model, and sites of data that comes again and again.
+    /// Blocks of copies of a model, and sites that load data repeatedly.
     pub(super) copies: HashSet<NonZeroU64>,
     pub(super) inputs: HashSet<StackId>,
-    /// Results of a backward pass that outlive a later one, which no other pass leaves at their sites.
+    /// Results of a backward pass that outlive a later pass, while no other pass leaves results at their sites.
     pub(super) kept_once: HashSet<NonZeroU64>,
-    /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
+    /// The first retained block of each forward pass, according to the functions on stacks. The key is the beginning of
+    /// its backward pass.
     pub(super) forward: HashMap<(ThreadId, LogPosition), LogPosition>,
-    /// Growing caches, and blocks that they may have begun with.
+    /// Growing caches, and blocks that may be their initial contents.
     pub(super) caches: HashSet<NonZeroU64>,
     pub(super) prefixes: HashSet<NonZeroU64>,
     pub(super) exits: Exits,
     pub(super) flows: UseFlows,
     pub(super) whole_passes: WholePasses,
-    /// By context, see [`own_scope`].
+    /// For each context, its [`own_scope`].
     pub(super) own_scopes: Vec<Option<ContextId>>,
 }
 
@@ -47,7 +48,7 @@ impl Work {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
-        // Without the lines of inlined calls, some variables are not recognised.
+        // Without the lines of inlined calls, some variables are not recognized.
         let is_python = is_python(data);
         let can_count = !data.health.no_line_numbers;
         let counted = match () {
@@ -84,8 +85,8 @@ impl Work {
     }
 }
 
-/// Sites whose data comes again and again, if that holds for all sites of their line: one line may load the weights of a model by
-/// several stacks, and of some each model has one block.
+/// Sites that load data repeatedly, if all sites of their line do. One line may load the weights of a model with
+/// several stacks, and some of these may allocate one block for each model.
 fn inputs(data: &Attribution<'_>, lives: &[HintedLifetime], history: &AllocationHistory) -> HashSet<StackId> {
     let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
     let line = |stack: StackId| match allocation_site(data, stack) {
@@ -109,7 +110,7 @@ fn forward_passes(lives: &[HintedLifetime], backward: &Passes) -> HashMap<(Threa
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         let [next, rest @ ..] = passes_after(backward, life) else { continue };
-        // What outlives the pass after it is not of this one.
+        // A block that outlives the following pass does not belong to this one.
         if next.from < life.to && rest.first().is_none_or(|after| life.to < after.from) {
             forward.entry((life.thread, next.from)).or_insert(life.from);
         }

@@ -8,23 +8,23 @@ use crate::units::{Bytes, grouped};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Number of allocations, left out with their frees.
+    /// Number of allocations that were left out, together with their frees.
     pub allocations: u64,
-    /// The size of the largest of them.
+    /// The size of the largest of these allocations.
     pub largest: u64,
-    /// Scopes nested deeper than this.
+    /// The depth below which scopes were left out.
     pub scopes_below: Option<usize>,
-    /// Number of devices, those with the smallest peaks.
+    /// Number of devices. Those with the smallest peaks are left out.
     pub devices: u64,
-    /// Number of rows or stacks that were summed in one.
+    /// Number of rows or stacks that were summed in one row.
     pub rows: u64,
-    /// Number of records at the log's beginning.
+    /// Number of records at the beginning of the log.
     pub oldest_records: u64,
-    /// Blocks of at most this size, outside the row of the peak.
+    /// The size up to which blocks outside of the peak's row were left out.
     pub blocks_up_to: Option<u64>,
     /// The budget.
     pub max_bytes: u64,
-    /// The file is larger than the budget: the parts that must stay take more.
+    /// True if the file is larger than the budget, because the parts that must stay take more.
     pub too_large: bool,
 }
 

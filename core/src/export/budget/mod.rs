@@ -1,12 +1,13 @@
 //! Size budgets: a search for the largest part of a recording that fits into `max_bytes`.
 //!
-//! The order: first the allocations that were freed and were not live at the peak, alloc and free together, the smallest
-//! first; then the deepest scopes. Blocks that were live at the peak or are live at the end always stay. So curves lose height
-//! between the peaks and never at the highest one.
+//! First it leaves out allocations that were freed and were not live at the peak, the smallest first, each with its
+//! free. Then it leaves out the deepest scopes. Blocks that were live at the peak or are live at the end always stay.
+//! So curves lose height between the peaks, but never at the highest one.
 //!
-//! Sizes are measured by writing to a counter instead of the output. If the whole recording is too large, the search measures a
-//! small part, extrapolates how much fits, and measures again. Files fill at least nine tenths of their budget. (Adding up
-//! lengths without writing would need a second form of every writer, to be a few per cent closer.)
+//! Sizes are measured by writing to a counter instead of the output. If the whole recording is too large, the search
+//! measures a small part, extrapolates how much fits, and measures again. Files fill at least nine tenths of their
+//! budget. (Computing the lengths without writing would come a few per cent closer, but would need a second form of
+//! every writer.)
 
 mod left_out;
 mod selection;
@@ -20,9 +21,9 @@ pub(super) use self::selection::Selection;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// Share of the budget at which the search stops: more would show nothing new, and each measurement costs an export.
+/// The search stops at this share of the budget. More would show nothing new, and each measurement costs an export.
 const FULL: f64 = 0.9;
-/// Share of the budget that the next measurement aims at, so that it mostly fits.
+/// The share of the budget that the next measurement aims at, so that it usually fits.
 const AIM: f64 = 0.97;
 
 /// Writes the records and marks that fit into `max_bytes`.
@@ -32,7 +33,7 @@ pub(super) fn records(
     out: &mut dyn Write,
     write: impl Fn(&Selection<'_>, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    // Lazy: a recording that fits needs no ranking.
+    // Lazy, because a recording that fits needs no ranking.
     let choices = LazyCell::new(|| Choices::of(data));
     let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
         let whole = left_out.is_nothing();
@@ -41,7 +42,7 @@ pub(super) fn records(
     stepwise(max_bytes, || choices.steps(), |step| choices.left_out(step), out, write)
 }
 
-/// Writes as many of at most `rows` rows as fit into `max_bytes`; `write` sums the others.
+/// Writes as many of at most `rows` rows as fit into `max_bytes`; `write` sums the others in one row.
 pub(super) fn rows(
     max_bytes: Option<u64>,
     rows: usize,
@@ -72,8 +73,9 @@ pub(super) fn stepwise(
     Ok(left_out)
 }
 
-/// Searches for a step of 1 to `most` that fits and leaves out little more than necessary; true if even the last does not fit.
-/// Each step must take fewer bytes than the one before. Interpolates with the bytes of the last measurement.
+/// Searches for a step of 1 to `most` that fits and leaves out little more than necessary. Returns the step, and true
+/// if even the last step does not fit. Each step must take fewer bytes than the one before. Interpolates between the
+/// measured sizes.
 fn fitting(max: u64, most: usize, takes: impl Fn(usize) -> Result<Option<u64>, Error>) -> Result<(usize, bool), Error> {
     let Some(least) = takes(most)? else { return Ok((most, true)) };
     let (mut fits, mut bytes, mut too_much) = (0, least, most);
@@ -92,7 +94,7 @@ fn fitting(max: u64, most: usize, takes: impl Fn(usize) -> Result<Option<u64>, E
     Ok((most - fits, false))
 }
 
-/// The number of bytes written, or `None` if that is more than `max`; writing then stops early.
+/// The number of bytes written. `None` if it is more than `max`; then writing stops early.
 fn takes(max: u64, write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<Option<u64>, Error> {
     let mut count = CountingWriter { taken: 0, max };
     let written = write(&mut count);
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
     use crate::snapshot::testing::two_lines_and_a_temporary;
 
-    /// One line a record and mark.
+    /// Writes one line for each record and mark.
     fn lines(data: &SnapshotData, selection: &Selection<'_>, out: &mut dyn Write) -> Result<(), Error> {
         for device in &data.devices {
             for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {

@@ -7,17 +7,17 @@ use foldhash::fast::RandomState;
 use super::left_out::LeftOut;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
-/// Sort key of allocations: the smallest goes first, then by device and age.
+/// Sort key of allocations in the order in which they are left out: the smallest first, then by device and age.
 type Rank = (u64, Device, u64);
 
-/// Allocations that stay whatever their size, by `seq`.
+/// Allocations that stay whatever their size, by device and `seq`.
 type Kept = HashSet<(Device, u64), RandomState>;
 
 #[derive(Debug, Default)]
 pub(in crate::export) struct Selection<'a> {
     /// Allocations with a lower rank are hidden, unless they are among the kept ones.
     cut: Option<(Rank, &'a Kept)>,
-    /// By context.
+    /// Indexed by context.
     depths: &'a [usize],
     pub(in crate::export) left_out: LeftOut,
 }
@@ -37,11 +37,11 @@ impl Selection<'_> {
 }
 
 pub(super) struct Choices {
-    /// In the order in which they are left out.
+    /// Allocations in the order in which they are left out.
     candidates: Vec<Rank>,
     /// Blocks that were live at the peak or are live at the end.
     kept: Kept,
-    /// By context.
+    /// Indexed by context.
     depths: Vec<usize>,
     deepest: usize,
 }
@@ -80,7 +80,7 @@ impl Choices {
     }
 }
 
-/// The allocations of a log that can be left out, and the frees whose allocs were overwritten.
+/// The allocations of a log that can be left out. Blocks whose alloc was overwritten count by their free.
 fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a Kept) -> impl Iterator<Item = Rank> + 'a {
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let first = allocs.map(Record::raw_seq).min().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The two JSON forms of `export_memory_timeline`, with its numbers for categories and actions.
+//! The two JSON forms of `export_memory_timeline`, with PyTorch's numbers of categories and actions.
 
 use std::io::{BufWriter, Write};
 
@@ -12,14 +12,14 @@ use crate::snapshot::{Category, Device, SnapshotData};
 const PREEXISTING: u8 = 1;
 const CREATE: u8 = 2;
 const DESTROY: u8 = 4;
-/// The number of PyTorch's categories; memtrace's others are merged into these.
+/// The number of PyTorch's categories. memtrace's other categories are merged into these.
 const CATEGORIES: usize = 8;
 
-/// The category timeline as `[times, sizes]`, torch.profiler's `.json`: microseconds since 1970, and for each a 0 and the bytes
-/// of the eight categories in the order of [`Category::ALL`]. A row has the bytes live after the last record of its
-/// microsecond, the first row those live before the log's first record.
+/// The category timeline as `[times, sizes]`, torch.profiler's `.json`. Times are microseconds since 1970. For each
+/// time, `sizes` has a 0 and the bytes of the eight categories in the order of [`Category::ALL`]. A row has the bytes
+/// that are live after the last record of its microsecond. The first row has those live before the log's first record.
 ///
-/// PyTorch has no KV_CACHE and no WORKSPACE: their bytes count as ACTIVATION and TEMPORARY.
+/// PyTorch has no KV_CACHE and no WORKSPACE, so their bytes count as ACTIVATION and TEMPORARY.
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesJson {
     /// The device; the main one if `None`.
@@ -42,9 +42,10 @@ impl Export for CategoriesJson {
     }
 }
 
-/// The category timeline as `[time, action, bytes, category]` for each record, torch.profiler's `.raw.json`: nanoseconds since
-/// 1970; 2 for an alloc, 4 for a free, whose bytes are negative. The bytes live before the log's first record come first, one
-/// entry per category with action 1 at time -1. Categories are numbers, as in [`CategoriesJson`].
+/// The category timeline as `[time, action, bytes, category]` for each record, torch.profiler's `.raw.json`. Times are
+/// nanoseconds since 1970. The action is 2 for an alloc and 4 for a free, whose bytes are negative. The bytes that were
+/// live before the log's first record come first: one entry per category with action 1 at time -1. Categories are
+/// numbers, as in [`CategoriesJson`].
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesRaw {
     /// The device; the main one if `None`.

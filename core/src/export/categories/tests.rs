@@ -1,4 +1,4 @@
-//! Category timelines, read back as users of PyTorch do.
+//! Category timelines, read as users of PyTorch read them.
 
 use serde_json::Value;
 
@@ -30,12 +30,12 @@ fn cumsum(sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     sizes.iter().map(|row| row.iter().scan(0, sum).collect()).collect()
 }
 
-/// Everything that PyTorch does not have, and records within one microsecond.
+/// A recording with everything that PyTorch does not have, and with records within one microsecond.
 fn with_our_own() -> SnapshotData {
     our_own(Story::cpu(), 1_000, 2_000)
 }
 
-/// The first two blocks are allocated then.
+/// The first two blocks are allocated at `first_ns` and `second_ns`.
 fn our_own(mut trace: Story, first_ns: u64, second_ns: u64) -> SnapshotData {
     trace.before(1024).below_threshold(128);
     trace.at(first_ns).alloc("cache", 2000).named("cache", Category::KvCache);

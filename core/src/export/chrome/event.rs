@@ -48,7 +48,7 @@ impl<'a> Trace<'a> {
         })
     }
 
-    /// Ends the list of events and flushes the output; `fill` adds the members after the list.
+    /// Ends the list of events, adds the members of `fill` after it, and flushes the output.
     pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.out.put("\n]");
         fill(&mut Object { out: &mut self.out, empty: false });
@@ -71,7 +71,7 @@ impl Track {
     }
 }
 
-/// A JSON object under construction. Keys must need no escapes.
+/// A JSON object under construction. Its keys must not need escapes.
 pub(super) struct Object<'o, 'a> {
     out: &'o mut Gathered<'a>,
     empty: bool,

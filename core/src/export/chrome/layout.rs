@@ -1,7 +1,8 @@
-//! Memory layout: one row for each step, with the blocks that were live at the step's highest moment.
+//! Memory layout: one row for each step (a phase of the recording), with the blocks that were live at the step's
+//! highest moment.
 //!
-//! Names and keys are those of ExecuTorch's `generate_memory_trace`: a process is a memory space, a thread is a step in time,
-//! and the horizontal axis is bytes instead of time (1 µs is one byte).
+//! Names and keys are those of ExecuTorch's `generate_memory_trace`: a process is a memory space, a thread is a step in
+//! time, and the horizontal axis is bytes instead of time (1 µs is one byte).
 
 use std::io::{self, Write};
 
@@ -16,14 +17,14 @@ use crate::report::sampled;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
-/// The layout of memory step by step, for the same viewers as a [`ChromeTrace`](super::ChromeTrace): a row for each step, with
-/// the blocks that were live at the step's highest moment. The horizontal axis is bytes: the device's segments end to end, in the
-/// order of their addresses. As ExecuTorch's memory trace.
+/// The layout of memory step by step, as in ExecuTorch's memory trace, for the same viewers as a
+/// [`ChromeTrace`](super::ChromeTrace). Each step has a row with the blocks that were live at the step's highest
+/// moment. The horizontal axis is bytes: the device's segments end to end, in the order of their addresses.
 ///
-/// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no longer has its records. A
-/// row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have their real sizes; if they are a
-/// sample, the labels' figures are estimates. With more than `max_steps` steps the deepest scopes begin no step, level by level,
-/// then neighbouring steps are joined; `otherData` says so.
+/// The row of the step with the peak has exactly the peak's blocks; it comes first if the log no longer has its
+/// records. A row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have their real
+/// sizes; in a sample the labels' figures are estimates. If there are more than `max_steps` steps, the deepest scopes
+/// begin no step, level by level; then neighbouring steps are joined. `otherData` says so.
 #[derive(Clone, Debug)]
 pub struct MemoryLayout {
     /// Only this device; all if `None`.
@@ -34,7 +35,7 @@ pub struct MemoryLayout {
     pub max_depth: Option<usize>,
     /// The most steps of a device.
     pub max_steps: usize,
-    /// The size to keep to: beyond it the smallest blocks are left out of all rows except the peak's. 128 MiB by default.
+    /// The size limit: beyond it the smallest blocks are left out of all rows except the peak's. 128 MiB by default.
     pub max_bytes: Option<u64>,
 }
 
@@ -57,7 +58,7 @@ impl Export for MemoryLayout {
     }
 }
 
-/// The sizes of all blocks, each once, the smallest first.
+/// The distinct sizes of all blocks, the smallest first.
 fn sizes(data: &SnapshotData) -> Vec<u64> {
     let mut sizes: Vec<u64> =
         data.devices.iter().flat_map(|device| &device.records).map(|record| record.size).collect();
@@ -86,7 +87,7 @@ fn write_blocks(
 
 struct BlockNames {
     names: Names,
-    /// By stack, as JSON.
+    /// For each stack, its operator as JSON.
     operators: Vec<String>,
 }
 
@@ -190,7 +191,7 @@ impl Layout<'_, '_> {
             event.object("args", |args| {
                 args.json("op_name", operator);
                 args.number("Memory ID", space.into());
-                // ExecuTorch's key for a tensor's name, or for its origin if it has none.
+                // ExecuTorch's key for a tensor's name. If the tensor has no name, for its origin.
                 match name {
                     Some(name) => {
                         args.text("fqn", name);
@@ -233,26 +234,26 @@ impl Layout<'_, '_> {
     }
 }
 
-/// The memory space of a device, from 1.
+/// The number of a device's memory space, from 1.
 fn memory_space(device: Device) -> u32 {
     match device {
         Device::Cpu => 1,
         Device::Cuda(ordinal) => ordinal.saturating_add(2),
-        // Higher than every ordinal.
+        // Larger than every ordinal.
         Device::Pinned => 10_001,
         Device::Managed => 10_002,
         Device::Imported => 10_003,
     }
 }
 
-/// Map from addresses to offsets, with the used ranges of memory end to end.
+/// Maps addresses to offsets: the used ranges of memory lie end to end.
 struct AddressMap {
-    /// Start, end, and offset of the start.
+    /// Start, end, and the offset of the start.
     ranges: Vec<(u64, u64, u64)>,
 }
 
 impl AddressMap {
-    /// The device's segments, and the blocks of the peak outside them, whose records may be overwritten.
+    /// Maps the device's segments, and the blocks of the peak outside of them, whose records may be overwritten.
     fn of(device: &DeviceSnapshot) -> Self {
         let segments = device.segments.iter().map(|segment| (segment.address, segment.size));
         let blocks = device.peak.blocks.iter().map(|block| (block.address, block.size));

@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-/// Stacks with the same key have the same line.
+/// A key of a stack's line. Stacks with the same key have the same line.
 fn key(site: AllocationSite<'_>) -> (bool, *const Frame) {
     match site {
         AllocationSite::User(frame) => (true, frame),
@@ -103,7 +103,7 @@ fn line(data: &SnapshotData, site: AllocationSite<'_>) -> String {
     }
 }
 
-/// The outermost framework function below the user line, or the user's own function if there is none.
+/// The outermost framework function below the user line. If there is none, the user's own function.
 fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> &'d str {
     let user = match allocation_site(data, stack) {
         AllocationSite::User(frame) => Some(frame),

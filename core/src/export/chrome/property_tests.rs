@@ -22,7 +22,7 @@ enum TraceOp {
     Free {
         nth: usize,
     },
-    /// The end of a block from before the recording.
+    /// The free of a block from before the recording.
     FreeUnknown {
         size: u64,
     },
@@ -42,10 +42,10 @@ fn op() -> impl Strategy<Value = TraceOp> {
     ]
 }
 
-/// What a naive ledger knows after each operation.
+/// A naive ledger after each operation.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// The sizes of the blocks, by place.
+    /// The sizes of the live blocks, by place.
     live: BTreeMap<u64, u64>,
     unknown: u64,
 }
@@ -56,8 +56,8 @@ impl State {
     }
 }
 
-/// The recording of a program whose log keeps the newest records, and the state before the log and
-/// after each of its records.
+/// The recording of a program whose log keeps the newest `kept` records, and the states before the log and after each
+/// of its records.
 fn run(ops: &[TraceOp], kept: usize) -> (SnapshotData, Vec<State>) {
     let unknown = ops.iter().map(|op| if let TraceOp::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
     let mut states = vec![State { live: BTreeMap::new(), unknown }];
@@ -109,8 +109,7 @@ fn rows(trace: &serde_json::Value) -> BTreeMap<u64, Vec<(u64, u64)>> {
     rows
 }
 
-/// The highest of the states between one shown mark and the next, the first of several: the records
-/// before it, and the state.
+/// For each pair of neighbouring shown marks, the highest state between them; the first if several are equal.
 fn expected_rows<'a>(data: &SnapshotData, states: &'a [State]) -> Vec<&'a State> {
     let device = &data.devices[0];
     let first = states.len() - 1 - device.records.len();
@@ -138,7 +137,9 @@ fn sizes(state: &State) -> Vec<u64> {
 proptest! {
     #![proptest_config(crate::random::programs(300))]
 
-    /// 1. A slice ends after it begins. 2. Slices of a thread nest. 3. Nothing stays open.
+    /// 1. A slice ends after it begins.
+    /// 2. Slices of a thread nest.
+    /// 3. Nothing stays open.
     #[test]
     fn slices_nest_whatever_the_order_of_scopes(ops in prop::collection::vec(op(), 0..60)) {
         let (data, _) = run(&ops, 1000);
@@ -159,7 +160,8 @@ proptest! {
         prop_assert!(open.values().all(Vec::is_empty));
     }
 
-    /// 1. Every total is the oracle's. 2. The largest is the peak unless it was overwritten.
+    /// 1. Every total is the oracle's.
+    /// 2. The largest is the peak unless it was overwritten.
     #[test]
     fn totals_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
         let (data, states) = run(&ops, kept);
@@ -169,8 +171,10 @@ proptest! {
         prop_assert_eq!(totals, expected);
     }
 
-    /// 1. What fits to the byte is written whole. 2. With a byte less something is left out, and said. 3. What is shown
-    /// has the totals that it has in the whole timeline, and the curves end as they do there.
+    /// 1. A timeline that fits to the byte is written whole.
+    /// 2. With one byte less, something is left out and reported.
+    /// 3. The records that are shown have the same totals as in the whole timeline, and the curves end with the same
+    ///    values.
     #[test]
     fn the_size_of_a_timeline_is_known_to_the_byte(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
         let (data, _) = run(&ops, kept);
@@ -197,8 +201,9 @@ proptest! {
         prop_assert_eq!(end(&less), end(&everything));
     }
 
-    /// 1. Each row has the blocks of its step's highest moment. 2. They do not overlap. 3. A row has
-    /// exactly the peak's blocks.
+    /// 1. Each row has the blocks of its step's highest moment.
+    /// 2. They do not overlap.
+    /// 3. A row has exactly the peak's blocks.
     #[test]
     fn rows_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
         let (data, states) = run(&ops, kept);
@@ -226,8 +231,9 @@ proptest! {
 proptest! {
     #![proptest_config(crate::random::programs(300))]
 
-    /// 1. Each call has a row, and one row more is there only for the peak. 2. A row has exactly the peak's blocks. 3. Its
-    /// blocks are those of some moment.
+    /// 1. Each call has a row, and the only other row is that of the peak.
+    /// 2. A row has exactly the peak's blocks.
+    /// 3. The blocks of a row are those of some moment.
     #[test]
     fn rows_by_calls_are_moments_and_hold_the_peak(ops in prop::collection::vec(op(), 1..60), few: bool) {
         let (data, states) = run(&ops, 1000);

@@ -1,11 +1,11 @@
-//! Scope marks as strictly nested slices, whatever the order in which scopes were left.
+//! Scope marks as strictly nested slices, in whatever order the scopes were left.
 
 use std::collections::BTreeMap;
 
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, OpenPlace, OpenStack, SnapshotData, ThreadId};
 
-/// A scope that is left farther from the innermost one than this lasts to the end: scopes within it are not ended and begun
-/// again. A thread of a program has 64 scopes at most.
+/// If a scope is left at a greater distance from the innermost one, its slice lasts to the end, and the scopes within
+/// it are not ended and begun again. A thread of a program has 64 scopes at most.
 const FARTHEST: usize = 256;
 
 /// The open scopes of each thread, the outermost first.
@@ -15,12 +15,12 @@ pub(super) struct OpenByThread {
 }
 
 impl OpenByThread {
-    /// The scopes that were open when the log began: they are left in it but not entered.
+    /// The scopes that were open when the log began: the log leaves them but does not enter them.
     pub(super) fn at_start(marks: &[Mark]) -> Self {
         let mut seen = Self::default();
         let left: Vec<&Mark> = marks.iter().filter(|mark| seen.apply(mark) == Change::Unknown).collect();
         let mut earlier = Self::default();
-        // The outermost is left last.
+        // The outermost scope is left last.
         for mark in left.into_iter().rev() {
             earlier.threads.entry(mark.thread).or_default().enter(mark.context, ());
         }
@@ -50,7 +50,7 @@ impl OpenByThread {
         self.threads.get(&mark.thread).is_some_and(|open| open.distance(mark.context) > FARTHEST)
     }
 
-    /// The scopes of a thread inside of the one that it has left.
+    /// The scopes inside of the one that the thread has just left.
     fn inside(&self, thread: ThreadId, at: OpenPlace) -> impl DoubleEndedIterator<Item = (ThreadId, ContextId)> {
         self.threads
             .get(&thread)
@@ -67,7 +67,7 @@ impl OpenByThread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Entered,
-    /// Scopes inside of this place are still open.
+    /// The scope was left. The scopes inside of this place are still open.
     Left {
         at: OpenPlace,
     },
@@ -75,13 +75,14 @@ pub(super) enum Change {
     Unknown,
 }
 
-/// The marks of the device with the most: every device has the same marks, as far as its log goes back.
+/// The marks of the device with the most marks. Every device has the same marks, but some logs do not reach as far
+/// back.
 pub(super) fn marks(data: &SnapshotData) -> &[Mark] {
     let most = data.devices.iter().rev().max_by_key(|device| device.marks.len());
     most.map_or(&[], |device| device.marks.as_slice())
 }
 
-/// The beginning of the log of marks: that of the recording, unless the log is full.
+/// The beginning of the log of marks, which is that of the recording unless the log is full.
 fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
     marks.first().filter(|_| marks.len() >= data.settings.max_entries).map_or(0, |mark| mark.time_ns)
 }
@@ -97,8 +98,8 @@ pub(super) fn end_ns(data: &SnapshotData) -> u64 {
 
 /// The marks as begins and ends of slices that nest strictly on each thread.
 ///
-/// A scope that is left while scopes inside it are open ends those and begins them again at once. Scopes that were entered
-/// before the log begin with it; scopes that are still open end with the snapshot.
+/// If a scope is left while scopes inside it are open, their slices end with it and begin again at once. Scopes that
+/// were entered before the log begin with the log. Scopes that are still open end with the snapshot.
 pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let marks = marks(data);
     let mut open = OpenByThread::at_start(marks);

@@ -1,4 +1,4 @@
-//! Stack frame table of a trace: a prefix tree from the outermost frame inwards, each path once.
+//! Stack frame table of a trace: a prefix tree from the outermost frame inwards, which has each path once.
 
 use super::event::Object;
 use crate::analysis::frame_location;
@@ -6,7 +6,7 @@ use crate::export::gathered::quoted;
 use crate::numbered::Numbered;
 use crate::snapshot::{SnapshotData, StackId};
 
-/// The frames of a snapshot; frames with the same text have the same number.
+/// The frames of a snapshot, numbered. Frames with the same text have the same number.
 pub(super) struct Frames {
     numbers: Vec<u32>,
     /// The text of each number, as JSON.

@@ -1,4 +1,4 @@
-//! Segmentation of a device's log into steps, each with its own peak.
+//! Splits a device's log into steps, each with its own peak.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, Snaps
 /// The events that begin a new step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
-    /// Entering and leaving a scope, on any thread. Steps without an alloc or free are left out.
+    /// Entering and leaving a scope on any thread. Steps without an alloc or free are left out.
     #[default]
     Scopes,
-    /// Calls of operators, see [`OperatorSeries`](crate::analysis::OperatorSeries). Records between calls have no step, unless the
-    /// peak is there.
+    /// Calls of operators, see [`OperatorSeries`](crate::analysis::OperatorSeries). Records between calls belong to no
+    /// step, unless the peak is among them.
     Operators,
 }
 
@@ -26,7 +26,8 @@ pub(super) struct Step {
     pub(super) context: ContextId,
     /// The call's name with its number, if steps are calls.
     pub(super) call: Option<String>,
-    /// How many records of the log had been applied at the step's (first) highest moment, which may be before its first record.
+    /// How many records of the log had been applied at the step's (first) highest moment. That moment may be before the
+    /// step's first record.
     pub(super) highest: usize,
     /// The device's total at that moment.
     pub(super) allocated: u64,
@@ -36,14 +37,15 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// Deeper scopes began no step.
+    /// Scopes deeper than this began no step.
     pub(super) depth: Option<usize>,
-    /// How many neighbours make one step.
+    /// The number of neighbours that were joined to one step.
     pub(super) joined: usize,
 }
 
-/// At most `most` steps. If there are more, the deepest scopes begin no step, level by level; if the outermost scopes alone
-/// make too many, neighbours are joined. A joined step keeps the highest moment of its parts, so the peak is never lost.
+/// At most `most` steps. If there are more, the deepest scopes begin no step, level by level. If the outermost scopes
+/// alone make too many, neighbours are joined. A joined step keeps the highest moment of its parts, so the peak is
+/// never lost.
 pub(super) fn plan(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -66,7 +68,7 @@ struct Part {
     records: Range<usize>,
     context: ContextId,
     call: Option<String>,
-    /// How many records had been applied at its highest moment, and the total at that moment, if known.
+    /// How many records had been applied at its highest moment, and the total at that moment; `None` if unknown.
     highest: Option<(usize, u64)>,
 }
 
@@ -76,8 +78,8 @@ impl Part {
     }
 }
 
-/// The calls in the order of their highest moments (calls of several threads may overlap), which a replay needs. If no call
-/// has the peak, a part without a call has it.
+/// The calls in the order of their highest moments, which a replay needs because calls of several threads may overlap.
+/// If no call has the peak, a part without a call has it.
 fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &LogTotals) -> Vec<Part> {
     let view = DeviceView::of(data, device);
     let calls = calls(&view);
@@ -112,7 +114,7 @@ fn by_scopes(
     if found.len() <= most || limit <= 1 {
         return (found, (limit < deepest).then_some(limit));
     }
-    // The more levels, the more parts. The outermost scopes always begin one.
+    // More levels give more parts. The outermost scopes always begin one.
     let (mut fits, mut too_much) = (1, limit);
     while fits + 1 < too_much {
         let middle = usize::midpoint(fits, too_much);
@@ -149,8 +151,8 @@ pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
     device.records.iter().position(made_peak).map(|at| at + 1)
 }
 
-/// The device's total before each record and after the last. Estimates of a sample are clamped to the counted peak: earlier
-/// moments are lower, later ones not higher.
+/// The device's total before each record and after the last. In a sample, estimates are clamped to the counted peak:
+/// those before the peak are lower, and those after it not higher.
 struct LogTotals(Vec<u64>);
 
 impl LogTotals {
@@ -178,7 +180,7 @@ impl LogTotals {
         highest.map_or((records.start, 0), |(at, total)| (records.start + at, *total))
     }
 
-    /// Joins neighbouring parts into a step with the label of the part with the highest moment.
+    /// Joins neighbouring parts into one step, with the label of the part that has the highest moment.
     fn highest(&self, group: &[Part]) -> Option<Step> {
         let highest = |part: &Part| part.highest.unwrap_or_else(|| self.highest_of(part.records.clone()));
         let part = group.iter().rev().max_by_key(|part| highest(part).1)?;

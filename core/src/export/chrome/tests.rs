@@ -97,7 +97,7 @@ fn scopes_entered_before_the_log_begin_with_it() {
 fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
     let data = two_lines_and_a_temporary();
     let trace = layout_of(&data, &MemoryLayout::default());
-    // Two blocks in `forward`; then the peak, with all three.
+    // Two blocks in `forward`, then the peak with all three.
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 4096, 1000), (3, 0, 2000), (3, 4096, 1000), (3, 8192, 500)]);
     let names: Vec<&Value> =
         events(&trace, "M").filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
@@ -114,7 +114,7 @@ fn segments_lie_end_to_end() {
     told.alloc("first", 2000).address(0x1000).alloc("second", 1000).address(0x2000).alloc("third", 500).address(0x3000);
     let mut data = told.build();
     let device = &mut data.devices[0];
-    // The other two blocks of the peak are in no segment.
+    // The other two blocks of the peak are outside of all segments.
     device.segments = segments::cover(&[], &device.peak.blocks[..1], &[], &[]);
     let trace = layout_of(&data, &MemoryLayout { max_steps: 1, ..Default::default() });
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);

@@ -1,4 +1,4 @@
-//! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stack.
+//! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stacks.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::numbered::Numbered;
 use crate::recording::DeviceView;
 use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
-/// What the blocks of a point add up to.
+/// The sums over the blocks of a point.
 #[derive(Default)]
 pub(super) struct HeapPoint {
-    /// Allocated in all.
+    /// All that was allocated.
     pub(super) total: Weight,
     /// At the point's own maximum.
     pub(super) maximum: Weight,
@@ -19,7 +19,7 @@ pub(super) struct HeapPoint {
     pub(super) at_end: Weight,
     /// Sum of the blocks' lifetimes.
     pub(super) lifetimes_us: f64,
-    /// Live while the log is replayed.
+    /// Live bytes during the replay of the log.
     now: Weight,
 }
 
@@ -36,7 +36,7 @@ impl HeapPoint {
     }
 }
 
-/// Points by their frames, which are numbers in `names`, innermost first. No two points have the same frames: the viewer
+/// Points by their frames: numbers in `names`, innermost first. No two points have the same frames, because the viewer
 /// expects each call path once.
 pub(super) type HeapPoints = Numbered<Vec<usize>, HeapPoint>;
 
@@ -75,7 +75,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
             let lifetime_us = span.end.saturating_sub(span.start) as f64 / 1000.0;
             let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
             let weight = device.weight(block.size);
-            // Live when the log begins; the others are in the replay.
+            // True if it is live when the log begins. The replay adds the other blocks.
             let is_live = life.from == 0 && span.end > log_start_ns(device);
             self.update(block.stack, |point| {
                 point.total += weight;
@@ -87,7 +87,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
         }
     }
 
-    /// The maximum of each point.
+    /// Finds the maximum of each point.
     fn replay(&mut self, device: &DeviceSnapshot) {
         for record in device.records.iter().filter(|record| record.alloc_seq.is_some()) {
             let weight = device.weight(record.size);

@@ -1,4 +1,4 @@
-//! What the document says of a device.
+//! The part of the document about a device.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,58 +11,66 @@ use crate::recording::DeviceView;
 use crate::report::{Finding, NamedRows, Report, Row, Section, coverage, findings, shown_scopes};
 use crate::snapshot::{Device, Gap, OutOfMemory};
 
-/// A device: its peak and counters, and tables. A report has those of its tables that it shows.
+/// A device with its peak, counters and tables. A report has only the tables that it shows.
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceFigures {
-    /// `cpu`, `cuda:0`, `pinned`, `managed` or `imported`.
+    /// The heap (`cpu`), a GPU such as `cuda:0`, or memory of the kind `pinned`, `managed` or `imported`.
     #[cfg_attr(test, schemars(regex(pattern = "^(cpu|pinned|managed|imported|cuda:[0-9]+)$")))]
     device: String,
-    /// Records in the log.
+    /// Number of records in the log. Each allocation and each free is a record.
     records: usize,
-    /// Older records that the log no longer has.
+    /// Number of older records that the log no longer has.
     records_overwritten: u64,
     peak: Peak,
-    /// Findings, the most expensive first.
+    /// Findings (what could be better), the most expensive first.
     findings: Vec<FindingFigures>,
     #[serde(flatten)]
     tables: Tables,
-    /// Scopes in the order of their first use, parents before children. In a report scopes that differ in a number only are one.
+    /// Scopes in the order of their first use, parents before children. A report merges scopes whose names differ only
+    /// in a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<ScopeRow>>,
-    /// User lines whose blocks are freed soon after their allocation.
+    /// Source lines whose blocks are temporary: freed before 10 more blocks are allocated on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     temporaries: Option<Vec<TemporaryRow>>,
-    /// Blocks that replace each other and are live at the same time.
+    /// Blocks that replace each other and are live at the same time. Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     live_twice: Option<Vec<LiveTwice>>,
+    /// The memory in use, split into parts. Absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     balance: Option<MemoryBalance>,
+    /// Segments and their holes. Only for GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     segments: Option<Segments>,
+    /// Time in the driver's allocator. Only for GPUs; absent if no calls were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     driver_time: Option<DriverTime>,
+    /// Memory that the driver's pool released and reserved again. Absent if there is none, or if the release threshold
+    /// now prevents it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool_churn: Option<Churn>,
+    /// The driver's default memory pool. Only for GPUs; absent if the query failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
-    /// Memory that frameworks' own allocators hold.
+    /// Memory at the peak that frameworks hand out in parts with allocators of their own. Absent if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peak_by_allocator: Vec<AllocatorRow>,
-    /// Gaps in the log of a streamed capture.
+    /// Gaps in the log of a streamed capture. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
-    /// The times before the log of a stream with a budget.
+    /// Older times: time spans before the log, whose records a stream with a budget deleted. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     older_times: Vec<OlderPeak>,
-    /// Refused allocations.
+    /// Allocations that were refused for lack of memory. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ooms: Vec<OutOfMemory>,
-    /// Counters, with the keys of torch.cuda.memory_stats.
+    /// Counters, with the keys of `torch.cuda.memory_stats`.
     stats: BTreeMap<String, u64>,
-    /// True if the small blocks are a sample: sums are estimates.
+    /// True if small blocks are sampled, so that sums are estimates; otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated: Option<bool>,
+    /// Details of the sample. Absent if blocks are not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     sampled: Option<Sample>,
 }
@@ -71,7 +79,7 @@ impl DeviceFigures {
     /// All that is known of a device.
     pub(super) fn of(device: &DeviceView<'_>) -> Self {
         let (at_peak, end) = (device.at_peak(), device.at_end());
-        // The table of names exists only if there are names; the others may be empty.
+        // The table of names exists only if there are names. The others may be empty.
         let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
         let live = LIVE.iter().map(|(name, key)| (Cow::Borrowed(*name), Table::of(Row::all(&end.by(*key)))));
         let tables = TABLES
@@ -85,7 +93,7 @@ impl DeviceFigures {
         }
     }
 
-    /// What a report shows of a device, with so many rows of each table.
+    /// The parts of a device that a report shows, with at most `rows` rows of each table.
     pub(super) fn shown(device: &DeviceView<'_>, report: &Report, rows: usize) -> Self {
         let of = |section: &Section| match &section.named {
             Some(NamedRows::Live(rows)) => Some((section.key.clone(), Table::of(rows.clone()))),
@@ -118,7 +126,7 @@ impl DeviceFigures {
         lists.into_iter().flatten().max().unwrap_or(0)
     }
 
-    /// Keeps the first rows of each list, and sums the others in one where the rows add up.
+    /// Keeps the first rows of each list. If the rows add up, the others are summed in one row.
     pub(super) fn keep(&mut self, rows: usize) {
         self.keep_tables(rows);
         self.tables.0.values_mut().for_each(|table| Row::keep(&mut table.rows, rows));
@@ -140,7 +148,7 @@ impl DeviceFigures {
         }
     }
 
-    /// Without tables of live memory and scopes.
+    /// All parts except tables of live memory and scopes.
     fn with(device: &DeviceView<'_>, found: &[Finding], is_shown: impl Fn(&str) -> bool) -> Self {
         let twice = || Some(device.live_twice().to_vec()).filter(|rows| !rows.is_empty());
         let is_gpu = matches!(device.device, Device::Cuda(_));
@@ -176,7 +184,7 @@ impl DeviceFigures {
     }
 }
 
-/// Live memory at the end; `live_by_line` is among the tables of texts.
+/// Tables of live memory at the end. `live_by_line` is not among them: it belongs to the tables of the text report.
 pub(super) const LIVE: [(&str, Key); 4] = [
     ("live_by_scope", Key::Scope),
     ("live_by_operator", Key::Operator),
@@ -188,13 +196,13 @@ pub(super) const LIVE: [(&str, Key); 4] = [
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Tables(BTreeMap<Cow<'static, str>, Table>);
 
-/// Live memory by one key.
+/// Live memory grouped by one key, such as the line.
 #[derive(Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Table {
-    /// The sum of the rows.
+    /// Sum of all rows, in bytes.
     total_bytes: u64,
-    /// The largest first.
+    /// The rows, the largest first. A last row may sum smaller ones.
     rows: Vec<Row>,
 }
 

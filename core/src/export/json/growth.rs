@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::figures::figures;
 use crate::report::growth_answer;
 
-/// Higher if a key is gone or has another meaning.
+/// Increases when a key is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 figures! {
@@ -19,14 +19,14 @@ figures! {
     struct GrowthFigures<'a>(name: &'a str, growth: &'a Growth)
         let grows = growth.grows();
     {
-        /// Its rank or file; null for a single recording.
+        /// Its rank or file; null if there is only one recording.
         name: Option<&'a str> = (!name.is_empty()).then_some(name),
         device: String = growth.device.to_string(),
         by: &'static str = growth.key.word(),
         answer: Vec<String> = growth_answer(growth),
-        /// Null if that is undecided.
+        /// Null if it is undecided.
         grows: Option<bool> = grows,
-        /// Why, if that is so for all rows.
+        /// Why it is undecided, if one reason applies to all rows.
         undecided: Option<&'static str> = growth.undecided.filter(|_| grows.is_none()),
         is_estimate: bool = growth.is_estimate,
         bytes_per_minute: u64 = growth.per_minute(),
@@ -42,7 +42,7 @@ figures! {
     struct RowFigures<'a>(row: &'a GrowingRow) {
         label: &'a str = &row.label,
         grows: bool = row.growth == RowGrowth::Grows,
-        /// Why it may grow only.
+        /// Why it is only possible that it grows; null if it grows.
         unsure: Option<&'static str> = match row.growth {
             RowGrowth::Grows => None,
             RowGrowth::MayGrow(why) => Some(why),
@@ -56,10 +56,10 @@ figures! {
     }
 }
 
-/// What grows in recordings, as JSON. Each has its name, which is empty for a single one.
+/// The growth in recordings, as JSON. Each recording has its name, which is empty if there is only one.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn growth_json<'a>(all: impl IntoIterator<Item = (&'a str, &'a Growth)>) -> Result<String, Error> {
     let recordings = all.into_iter().map(|(name, growth)| GrowthFigures::of(name, growth)).collect();
     text_of(&GrowthDocument::of(recordings))

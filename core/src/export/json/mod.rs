@@ -1,4 +1,4 @@
-//! Report serializer: one JSON document with a schema, for a recording and for what a command prints of it.
+//! Report serializer: one JSON document with a schema, for a whole recording or for what a command prints about it.
 
 mod device;
 mod growth;
@@ -31,18 +31,18 @@ use crate::figures::figures;
 use crate::report::{NamedRows, Report, ReportOptions, Section};
 use crate::snapshot::SnapshotData;
 
-/// The JSON's version: higher if a key is gone or has another meaning.
+/// The version of the JSON. It increases when a key is removed or changes its meaning.
 const VERSION: u32 = 2;
 
-/// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A sampled device
-/// has `estimated` and `sampled`. [`Json::SCHEMA`] describes all keys; the value of `version` grows when a key is gone or has
-/// another meaning.
+/// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A sampled
+/// device has `estimated` and `sampled`. [`Json::SCHEMA`] describes all keys. The value of `version` increases when a
+/// key is removed or changes its meaning.
 #[derive(Clone, Debug)]
 pub struct Json {
-    /// One line instead of indented lines.
+    /// Writes one line instead of indented lines.
     pub compact: bool,
-    /// The size to keep to: beyond it the smallest rows of each table are summed in one. 32 MiB by default, which no report of a
-    /// program reaches; no limit if `None`.
+    /// The size limit: beyond it the smallest rows of each table are summed in one. 32 MiB by default, which no
+    /// program's report reaches; no limit if `None`.
     pub max_bytes: Option<u64>,
 }
 
@@ -70,11 +70,11 @@ impl Export for Json {
     }
 }
 
-/// A report as the JSON that [`Json::SCHEMA`] describes: its words, and of its recording the device and the tables that it
-/// shows. A report that is not [`Report::of`] a recording, such as a difference, has its rows in `sections`.
+/// A report as the JSON that [`Json::SCHEMA`] describes: its texts, and from the recording the device and the tables
+/// that it shows. A report that is not made by [`Report::of`], such as a difference, has its rows in `sections`.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>) -> Result<String, Error> {
     let of = of.map(|(data, options)| (crate::Recording::new(data), options));
     let device = of.as_ref().and_then(|(views, options)| Some((views.device_or_main(options.device)?, options.rows)));
@@ -89,7 +89,7 @@ pub fn report_json(report: &Report, of: Option<(&SnapshotData, &ReportOptions)>)
 /// The report of ranks as the JSON that [`Json::SCHEMA`] describes.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Error> {
     Document { ranks: Some(Ranks::of(ranks)), ..Document::of_words(report, true) }.text(false)
 }
@@ -97,57 +97,59 @@ pub fn ranks_json(ranks: &analysis::Ranks, report: &Report) -> Result<String, Er
 /// The report of two jobs as the JSON that [`Json::SCHEMA`] describes.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn ranks_diff_json(diff: &analysis::RanksDiff, report: &Report) -> Result<String, Error> {
     let [ranks_before, ranks_after] = [&diff.before, &diff.after].map(|ranks| Some(Ranks::of(ranks)));
     Document { ranks_before, ranks_after, ..Document::of_words(report, true) }.text(false)
 }
 
-/// What the report of ranks has under `ranks`: those that stand out, and what is missing.
+/// The value of `ranks` in a report of ranks: the ranks that stand out, and what is missing.
 pub fn ranks_figures(ranks: &analysis::Ranks) -> impl Serialize {
     Ranks::of(ranks)
 }
 
-/// The report as JSON: bytes as integers, times in nanoseconds. `version` grows when a key is gone or has another meaning; new
-/// keys may come without a new version.
+/// The JSON of a whole recording (an export), or of what a command prints about recordings (a report). Bytes are
+/// integers, and times are nanoseconds. `version` increases when a key is removed or changes its meaning. New keys may
+/// be added without a new version.
 #[derive(Clone, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "memtrace's report as JSON"))]
 struct Document {
     /// Version of this schema.
     #[cfg_attr(test, schemars(extend("const" = VERSION)))]
     version: u32,
-    /// Version of memtrace.
+    /// Name and version of the memtrace that wrote this document.
     recorded_by: &'static str,
-    /// Program and device of a report in words; the whole of a recording has devices only.
+    /// The title of the report, such as the program and the device. Absent in an export.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// How much memory, when, where, and what for, in sentences.
+    /// The answer in sentences, such as how much memory was live, when, where, and what for. Absent in an export.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Vec<String>>,
-    /// What limits the figures, and what was not seen, in sentences.
+    /// Sentences on the limits of the figures, and on memory that was not seen. Absent in an export.
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<Vec<String>>,
-    /// The devices that were used, the heap first; of a report the device that it is about. Empty for a difference and an
-    /// explained line.
+    /// The devices that were used, the heap first. A report has only the device that it describes. Empty in a report of
+    /// ranks, in a difference, and in the output of `explain`.
     devices: Vec<DeviceFigures>,
-    /// The tables that the report shows, in its order. Where there is a device, it has their rows, `peak_by_line` under this key.
+    /// The tables of a report, in its order. If `devices` has a device, the rows are there, under the same key, such as
+    /// `peak_by_line`. Absent in an export.
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<Vec<SectionWords>>,
-    /// Of a report of ranks: those that stand out, and what is missing.
+    /// The ranks that stand out, and what is missing. Only in a report of ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Ranks>,
-    /// Of a difference of two jobs: the ranks of the first.
+    /// The ranks of the first job. Only in a difference of two jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks_before: Option<Ranks>,
-    /// Of a difference of two jobs: the ranks of the second.
+    /// The ranks of the second job. Only in a difference of two jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks_after: Option<Ranks>,
-    /// The parts that were left out to keep to a size.
+    /// The parts that were left out to stay within a size limit, in words. Absent if the document is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
     #[serde(flatten)]
     recording: Option<Recording>,
-    /// Loaded programs and libraries; absent in a report.
+    /// Loaded programs and libraries. Absent in a report.
     #[serde(skip_serializing_if = "Option::is_none")]
     modules: Option<Vec<Module>>,
 }
@@ -157,7 +159,7 @@ impl Document {
         Self { version: VERSION, recorded_by: concat!("memtrace ", env!("CARGO_PKG_VERSION")), ..Self::default() }
     }
 
-    /// A report's words, and the rows of its sections, unless devices have them.
+    /// A report's texts. If `has_rows` is true, also the rows of its sections, which otherwise are in the devices.
     fn of_words(report: &Report, has_rows: bool) -> Self {
         let sections = report.sections.iter().map(|section| SectionWords::of(section, has_rows));
         Self {
@@ -174,7 +176,7 @@ impl Document {
         devices.chain(self.modules.iter().map(Vec::len)).max().unwrap_or(0)
     }
 
-    /// The first rows of each table, the others summed in one where that has a meaning.
+    /// Keeps the first rows of each table, and sums the others in one row where a sum is meaningful.
     fn first(&self, rows: usize, left_out: &LeftOut) -> Self {
         let mut part = Self { left_out: Some(left_out.to_string()), ..self.clone() };
         part.devices.iter_mut().for_each(|device| device.keep(rows));
@@ -188,19 +190,19 @@ impl Document {
 }
 
 figures! {
-    /// The words around a table of a report.
+    /// The texts of a table in a report.
     struct SectionWords(section: &Section, has_rows: bool) {
-        /// Its stable key.
+        /// Stable key of the table.
         key: Cow<'static, str> = section.key.clone(),
-        /// Its heading.
+        /// Heading of the table.
         title: String = section.title.clone(),
-        /// Its sums are estimates from a sample.
+        /// True if the sums of the table are estimates from a sample.
         estimate: bool = section.is_estimate,
-        /// What the table shows.
+        /// Lines above the table that say what it shows.
         about: Vec<String> = section.about.clone(),
-        /// What follows from it.
+        /// Lines below the table that say what follows from it.
         notes: Vec<String> = section.notes.clone(),
-        /// The rows, if they are not in `devices`.
+        /// Rows of the table. Absent if they are in `devices`, or if the section has only text.
         #[serde(skip_serializing_if = "Option::is_none")]
         rows: Option<NamedRows> = section.named.clone().filter(|_| has_rows),
     }

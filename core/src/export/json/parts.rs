@@ -1,4 +1,4 @@
-//! Parts of a device in the document: its peak, its counters, and what the driver says of it.
+//! Parts of a device in the document: its peak, its counters, and the driver's figures.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use crate::snapshot::{self, DeviceSnapshot, MemoryStats, RecordKind, Stat, Unifi
 figures! {
     /// The moment at which most bytes were live.
     pub(super) struct Peak(peak: &snapshot::Peak) {
-        /// The sum of `bytes` and `below_threshold_bytes`.
+        /// Live bytes: the sum of `bytes` and `below_threshold_bytes`.
         total_bytes: u64 = peak.total(),
-        /// Live bytes in blocks of at least `min_size`.
+        /// Live bytes in blocks; on the heap, only in blocks of at least `min_size`.
         bytes: u64 = peak.bytes,
-        /// The part of `bytes` from before the recording.
+        /// The part of `bytes` without recorded blocks, such as memory from before the recording.
         before_recording_bytes: u64 = peak.not_recorded,
-        /// Live bytes in smaller blocks.
+        /// Live bytes in heap blocks smaller than `min_size`.
         below_threshold_bytes: u64 = peak.below_threshold,
         /// Number of recorded blocks that were live.
         blocks: usize = peak.blocks.len(),
-        /// Nanoseconds since the recording began.
+        /// When the peak was reached, in nanoseconds since the recording began.
         time_ns: u64 = peak.time_ns,
     }
 
-    /// Balance of the device's memory, on the heap that of the process's resident memory at `mapped_time_ns`; the rows add up to
-    /// `used_bytes`.
+    /// The device's memory in use, split into rows that add up to `used_bytes`. For the heap: the resident memory of
+    /// the process at `mapped_time_ns`.
     pub(super) struct MemoryBalance(device: &DeviceSnapshot, balance: &analysis::Balance) {
-        /// Total bytes of the device; null for the process.
+        /// Total bytes of the device; null for the heap.
         total_bytes: Option<u64> = balance.total,
-        /// Bytes in use, by all processes; resident bytes of the process.
+        /// Bytes in use by all processes; for the heap, the resident bytes of this process.
         used_bytes: u64 = balance.used,
-        /// Of an integrated device, whose memory is the host's: what the host said at the same moment.
+        /// The host's memory at the same moment. Only for an integrated device, which shares that memory.
         #[serde(skip_serializing_if = "Option::is_none")]
         unified: Option<UnifiedMemory> = device.memory.and_then(|memory| memory.unified),
         rows: Vec<BalanceRow> = balance.rows.iter().map(BalanceRow::of).collect(),
@@ -40,13 +40,14 @@ figures! {
 
     /// A part of the memory in use.
     struct BalanceRow(row: &analysis::BalanceRow) {
-        /// What it is.
+        /// Name of the part.
         label: String = device_memory::name(&row.item),
-        /// Its bytes; below 0 if something is counted twice.
+        /// Bytes of the part. Negative if it corrects other rows, for example for live blocks that are not in physical
+        /// memory.
         bytes: i64 = row.bytes,
     }
 
-    /// Segments of the device's memory, and holes between live blocks.
+    /// Segments (memory reserved in one piece) and holes (parts of segments outside of live blocks).
     pub(super) struct Segments(device: &DeviceSnapshot)
         let seen = |kind| device.segment_records.iter().filter(|record| record.kind == kind).count();
         let found = analysis::fragmentation(device);
@@ -55,32 +56,33 @@ figures! {
     {
         #[serde(flatten)]
         all: Fragmentation = found,
-        /// Bytes of them in no live block.
+        /// Reserved bytes outside of recorded live blocks.
         unused_bytes: u64 = found.unused(),
-        /// Segments that the log saw come.
+        /// Number of recorded reservations of segments.
         came: usize = seen(RecordKind::Alloc),
-        /// Segments that the log saw go.
+        /// Number of recorded releases of segments.
         went: usize = seen(RecordKind::Free),
-        /// The same by pool of PyTorch's allocator, if it has private ones.
+        /// The same figures for each pool of PyTorch's allocator. Absent if it has no private pools.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pools: Vec<SegmentsOfPool> =
             pools.into_iter().filter(|_| has_private).map(|(pool, all)| SegmentsOfPool::of(pool, all)).collect(),
     }
 
-    /// Segments of one pool.
+    /// Segments of one pool of PyTorch's allocator.
     struct SegmentsOfPool(pool: Option<(u64, u64)>, all: Fragmentation) {
-        /// The pool's two numbers; null for what is shared.
+        /// The two numbers that identify a private pool; null for the shared pool.
         pool: Option<(u64, u64)> = pool,
         #[serde(flatten)]
         all: Fragmentation = all,
     }
 
-    /// Time in the driver's allocator.
+    /// Time in the driver calls that allocate and free memory.
     pub(super) struct DriverTime(device: &DeviceView<'_>) {
+        /// Time in all calls. The label is empty.
         all: TimeRow = analysis::time_in_driver(device),
-        /// By user line.
+        /// Time by source line, the most first.
         pub(super) by_line: Vec<TimeRow> = analysis::time_by_line(device),
-        /// By scope.
+        /// Time by scope, the most first.
         pub(super) by_scope: Vec<TimeRow> = analysis::time_by_scope(device),
     }
 
@@ -88,54 +90,54 @@ figures! {
     pub(super) struct Pool(pool: snapshot::Pool, device: &DeviceSnapshot) {
         #[serde(flatten)]
         pool: snapshot::Pool = pool,
-        /// Bytes of recorded live blocks from pools.
+        /// Live bytes in recorded blocks from memory pools.
         recorded_bytes: Option<u64> = analysis::pool_balance(device).map(|balance| balance.recorded),
     }
 
-    /// What a framework's own allocator holds.
+    /// Blocks that the allocator of a framework hands out in parts.
     pub(super) struct AllocatorRow(row: analysis::Row, note: String) {
-        /// The framework.
+        /// Name of the framework.
         label: String = row.label,
-        /// Bytes of its blocks at the peak.
+        /// Bytes of these blocks at the peak.
         bytes: u64 = row.bytes,
-        /// Number of its blocks; null if only bytes are known.
+        /// Number of these blocks; null if only bytes are known.
         count: Option<u64> = row.count,
-        /// What that means.
+        /// Explanation of the row, as a sentence.
         note: String = note,
     }
 
-    /// Details of the sample: estimated and counted figures.
+    /// Details of a sample. The counted figures are exact, not estimates.
     pub(super) struct Sample(interval: u64, device: &DeviceSnapshot)
         let counted = device.stats.counted;
     {
-        /// The sampling interval.
+        /// The sampling interval in bytes.
         interval_bytes: u64 = interval,
-        /// What the figures are, as a sentence.
+        /// Which figures are estimates, in words.
         note: Option<String> = sampled::note(Some(interval)),
-        /// Recorded blocks that are live.
+        /// Number of recorded blocks that are live at the end.
         recorded_live_blocks: usize = device.live.len(),
-        /// Their real sizes.
+        /// Bytes of the recorded live blocks, by their real sizes.
         recorded_live_bytes: u64 = device.live.iter().map(|block| block.size).fold(0, u64::saturating_add),
-        /// Counted bytes that are live.
+        /// Counted bytes that are live at the end; null if unknown.
         counted_now_bytes: Option<u64> = counted.map(|counted| counted.now),
-        /// Counted bytes that were live at the peak.
+        /// Counted bytes that were live at the peak; null if unknown.
         counted_at_peak_bytes: Option<u64> = counted.map(|counted| counted.at_peak),
-        /// Counted bytes from before the recording.
+        /// Counted bytes from before the recording, in blocks small enough to be sampled; null if unknown.
         counted_before_recording_bytes: Option<u64> = counted.map(|counted| counted.before),
     }
 
-    /// A finding with its sentences.
+    /// A finding: something in the program that could be better.
     pub(in crate::export) struct FindingFigures(finding: &Finding) {
         #[serde(flatten)]
         finding: Finding = finding.clone(),
-        /// The cost as the report says it.
+        /// The cost in words.
         cost_in_words: String = finding.cost.to_string(),
-        /// How certain the finding is, and why, as a sentence.
+        /// The confidence and its reason, as a sentence.
         certainty: String = finding.certainty(),
     }
 }
 
-/// With the keys of `torch.cuda.memory_stats`.
+/// The counters, with the keys of `torch.cuda.memory_stats`.
 pub(super) fn stats(stats: &MemoryStats) -> BTreeMap<String, u64> {
     let quantities = [
         ("allocated_bytes", stats.allocated_bytes),

@@ -8,7 +8,7 @@ use crate::figures::figures;
 use crate::recording::DeviceView;
 use crate::report::{plan_answer, planned};
 
-/// Higher if a key is gone or has another meaning.
+/// Increases when a key is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 figures! {
@@ -30,7 +30,7 @@ figures! {
     struct ChangeFigures(device: &DeviceView<'_>, step: &PlanStep) {
         #[serde(flatten)]
         finding: FindingFigures = FindingFigures::of(&planned(device, step)),
-        /// The peak with this change and those before it.
+        /// The peak after this change and all earlier ones.
         then_peak_bytes: u64 = step.peak,
         moved_bytes: u64 = step.moved,
     }
@@ -39,7 +39,7 @@ figures! {
 /// A plan for a device, as JSON.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn plan_json(device: &DeviceView<'_>, plan: &Plan) -> Result<String, Error> {
     text_of(&PlanDocument::of(device, plan))
 }

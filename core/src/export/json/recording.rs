@@ -1,4 +1,4 @@
-//! What the document says of the recording as a whole.
+//! The part of the document about the recording as a whole.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,25 @@ figures! {
     pub(super) struct Recording(data: &crate::Recording<'_>)
         let (process, settings) = (&data.process, &data.settings);
     {
-        /// The program's name.
+        /// Name of the program. A report of ranks, a difference, and the output of `explain` have no keys about the
+        /// process.
         program: String = process.program.clone(),
-        /// The machine's name.
+        /// Name of the machine.
         host: String = process.host.clone(),
-        /// The process.
+        /// Process id.
         pid: u32 = process.pid,
-        /// The rank in a group of processes.
+        /// Rank of the process in a distributed job; null if it has none.
         rank: Option<u32> = process.rank,
         /// Start of the recording, in microseconds since 1970.
         started_unix_us: u64 = process.started_unix_us,
-        /// Duration of the recording.
+        /// Duration of the recording, in nanoseconds.
         duration_ns: u64 = process.duration_ns,
-        /// Smaller heap blocks are counted, not recorded.
+        /// The threshold in bytes. Smaller heap blocks are counted, not recorded.
         min_size: u64 = settings.min_size,
         /// Capacity of the log, in records.
         max_entries: usize = settings.max_entries,
-        /// The sampling interval, if the recording is a sample: one sample point every so many bytes on average.
+        /// The sampling interval: the average number of allocated bytes per sample point. Absent if blocks are not
+        /// sampled.
         #[serde(skip_serializing_if = "Option::is_none")]
         sample_interval: Option<u64> = settings.sample_interval.map(Into::into),
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,48 +38,50 @@ figures! {
         health: Health = Health::of(data),
     }
 
-    /// Physical memory of the whole process, as the kernel counts it: heap, mapped files, code, thread stacks, memory of C libraries
-    /// and memtrace's own. Absent if it was not read.
+    /// Physical memory of the whole process, as the kernel counts it: heap, mapped files, code, thread stacks, memory
+    /// of C libraries, and memtrace's own. Absent if it was not read.
     struct HostMemoryFigures(data: &crate::Recording<'_>, memory: HostMemory)
         let reading = data.device(Device::Cpu).and_then(analysis::at_reading);
         let rows = reading.iter().flat_map(|(mappings, then)| analysis::mapped(mappings, &then.blocks));
     {
         #[serde(flatten)]
         memory: HostMemory = memory,
-        /// When `mapped` was read: at the reading when most was resident. Null if it is not known.
+        /// When `mapped` was read, in nanoseconds since the recording began: when most memory was resident. Null if the
+        /// mappings, or the heap's blocks at that time, are not known.
         mapped_time_ns: Option<u64> = reading.as_ref().map(|(mappings, _)| mappings.time_ns),
-        /// What the program mapped, by file and line, most physical memory first: files of data, such as safetensors, and memory
-        /// without a file in which no block lies.
+        /// Memory that the program mapped, by file and line, the most physical memory first. It consists of data files,
+        /// such as safetensors, and of memory without a file in which no heap block lies.
         mapped: Vec<Mapped> = rows.map(|row| Mapped::of(data, &row)).collect(),
     }
 
-    /// What a line of the program mapped.
+    /// Memory that one line of the program mapped, from one file or without a file.
     struct Mapped(data: &Attribution<'_>, row: &analysis::MappedRow<'_>) {
-        /// The file, as the kernel names it; null for memory without one.
+        /// Path of the file, as the kernel names it; null for memory without a file.
         path: Option<String> = (row.kind == MappingKind::File).then(|| row.path.to_owned()),
-        /// The line that mapped it; null if that was not seen.
+        /// Source line that mapped the memory; null if that was not recorded.
         line: Option<String> = (row.stack != StackId::NONE).then(|| analysis::line_label(data, row.stack.0)),
-        /// Bytes of the address space.
+        /// Bytes of address space.
         bytes: u64 = row.size,
-        /// The part of it in physical memory; other processes may share it.
+        /// The part of `bytes` in physical memory. Other processes may share it.
         resident_bytes: u64 = row.resident,
-        /// How many mappings.
+        /// Number of mappings.
         count: u64 = row.count,
     }
 
-    /// What the recording missed; all counters are 0 if it missed nothing.
+    /// Data that the recording lost or could not see. All counters are 0 in a complete recording.
     struct Health(data: &Attribution<'_>)
         let health = &data.health;
     {
-        /// Names dropped because the name table was full.
+        /// Number of block names that were dropped because the name table was full.
         lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum(),
-        /// The program was built without line numbers.
+        /// True if the program was built without line numbers.
         no_line_numbers: bool = health.no_line_numbers,
-        /// Files whose symbols could not be read.
+        /// Programs and libraries whose symbols could not be read, with the reasons.
         unreadable_modules: Vec<String> = health.unreadable_objects.clone(),
-        /// memtrace's allocator was not installed, so the heap was not recorded.
+        /// True if memtrace's allocator was not installed. The heap was then not recorded.
         no_allocator: bool = health.no_allocator,
-        /// The capture has no end mark: the program was killed, or is still running.
+        /// True if the capture has no end mark: the program was killed or is still running, or the file was copied
+        /// while it was written.
         cut_off: bool = health.cut_off,
         cuda: CudaHooks = CudaHooks::of(&health.cuda),
         spanless: SpanlessBlocks = SpanlessBlocks::of(data),
@@ -85,40 +89,40 @@ figures! {
         counters: BTreeMap<&'static str, u64> = health.counters().collect(),
     }
 
-    /// Hooks of the CUDA driver.
+    /// memtrace's hooks of CUDA driver functions.
     struct CudaHooks(hooks: &crate::snapshot::CudaHooks) {
-        /// Whether they were active, such as `active` or `not_loaded`.
+        /// State of the hooks, such as `active` or `not_loaded`.
         hooks: &'static str = hooks.state.word(),
-        /// Patched imports of loaded programs and libraries.
+        /// Number of imports of driver functions that were patched in loaded programs and libraries.
         imports: u64 = hooks.imports,
-        /// Imports that could not be patched: calls through them are not seen.
+        /// Number of imports that could not be patched. Calls through them are not seen.
         refused_imports: u64 = hooks.refused_imports,
-        /// Look-ups of driver functions by name that were answered with a hook.
+        /// Number of look-ups of driver functions by name that were answered with a hook.
         looked_up: u64 = hooks.looked_up,
-        /// Calls whose memory is not recorded, by function.
+        /// Number of calls whose memory is not recorded, by driver function.
         unseen_calls: BTreeMap<String, u64> =
             hooks.unseen_calls.iter().map(|unseen| (unseen.function.clone(), unseen.calls)).collect(),
     }
 
-    /// Blocks of models whose `tracing` spans memtrace does not see.
+    /// Blocks of models whose `tracing` spans did not become scopes. The figures are lower bounds.
     struct SpanlessBlocks(data: &Attribution<'_>)
         let found = analysis::spanless(data);
     {
-        /// Number of them.
+        /// Number of blocks.
         blocks: u64 = found.blocks,
-        /// Their bytes.
+        /// Bytes of these blocks.
         bytes: u64 = found.bytes,
-        /// Why, and what to do.
+        /// The cause and the remedy, in words; null if there are no such blocks.
         note: Option<String> = analysis::spanless_note(data).map(|(cause, advice)| format!("{cause}; {advice}")),
     }
 
     /// A loaded program or library.
     pub(super) struct Module(object: &LoadedObject) {
-        /// Its file; empty if the system reports none.
+        /// Path of the file; empty if the system reports none.
         path: String = object.path.clone().unwrap_or_default(),
-        /// GNU build-id, hexadecimal; empty if it has none.
+        /// GNU build-id in hexadecimal; empty if the file has none.
         build_id: String = object.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
-        /// Address in memory minus address in the file.
+        /// Load bias: the address in memory minus the address in the file.
         base: u64 = object.base,
     }
 }

@@ -1,4 +1,4 @@
-//! The schema that is published, made from the types, and documents of reports.
+//! The published schema, which is made from the types, and documents of reports.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::report::{Confidence, Cost, DiffOptions, Finding, Report, ReportOption
 use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
-/// Each table that there may be is described as where it is defined.
+/// Describes each possible table as the table's definition does.
 impl JsonSchema for Tables {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Tables".into()
@@ -40,7 +40,7 @@ impl JsonSchema for Tables {
     }
 }
 
-/// There are no other keys than those that are described, and a text is one line.
+/// Forbids keys that are not described, and puts each description on one line.
 fn strict(schema: &mut Schema) {
     if schema.get("properties").is_some() {
         schema.ensure_object().entry("additionalProperties").or_insert(false.into());

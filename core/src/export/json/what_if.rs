@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::figures::figures;
 use crate::recording::DeviceView;
 
-/// Higher if a key is gone or has another meaning.
+/// Increases when a key is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 figures! {
@@ -59,10 +59,10 @@ figures! {
     }
 }
 
-/// What models of allocators do with a device's requests, as JSON.
+/// How models of allocators handle a device's requests, as JSON.
 ///
 /// # Errors
-/// Never: text can always be written.
+/// Never, because text can always be written.
 pub fn what_if_json(
     device: &DeviceView<'_>,
     memory: Option<u64>,

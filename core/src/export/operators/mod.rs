@@ -21,12 +21,12 @@ use crate::recording::Recording;
 use crate::snapshot::{Device, SnapshotData};
 use crate::visible;
 
-/// A format for series of operator calls. As an [`Export`] it writes the series of a recording's main device.
+/// A format for series of operator calls. Its [`Export`] writes the series of a recording's main device.
 pub trait ExportOperators {
-    /// Writes the series, and returns what it left out to keep to a size.
+    /// Writes the series, and returns what it left out to fit a size limit.
     ///
     /// # Errors
-    /// If `out` fails, or there is nothing to draw.
+    /// If `out` fails, or if there is nothing to draw.
     fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error>;
 }
 
@@ -41,15 +41,15 @@ pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeri
     Recording::new(data).device_or_main(device).map(analysis::operators).unwrap_or_default()
 }
 
-/// The values of the first two fields.
+/// The values of the fields `format` and `version`.
 const FORMAT: &str = "memtrace operators";
 const VERSION: u64 = 1;
 
-/// The series of operator calls as JSON, one call per line: bytes as integers, times in nanoseconds. [`parse_operators`] reads
-/// it.
+/// The series of operator calls as JSON, one call per line. Bytes are integers, times are nanoseconds.
+/// [`parse_operators`] reads it.
 #[derive(Clone, Debug)]
 pub struct OperatorsJson {
-    /// The size to keep to: beyond it the calls that added or freed the fewest bytes are left out, except the one with the
+    /// The size limit. Beyond it the calls that added or freed the fewest bytes are left out, except the call with the
     /// largest peak. 256 MiB by default.
     pub max_bytes: Option<u64>,
 }
@@ -73,7 +73,7 @@ impl ExportOperators for OperatorsJson {
     }
 }
 
-/// The calls, the most important first.
+/// The indices of the calls, the most important first.
 fn ranked(series: &OperatorSeries) -> Vec<usize> {
     let peak = series.calls.iter().map(|call| call.peak).max();
     let mut ranked: Vec<usize> = (0..series.calls.len()).collect();
@@ -82,7 +82,7 @@ fn ranked(series: &OperatorSeries) -> Vec<usize> {
     ranked
 }
 
-/// The series with only these calls; the bytes that the others added count as added elsewhere.
+/// The series with only these calls. The bytes that the other calls added count as added elsewhere.
 fn part(series: &OperatorSeries, kept: &HashSet<usize>) -> OperatorSeries {
     let mut part = OperatorSeries { calls: Vec::new(), ..series.clone() };
     let mut before = Vec::with_capacity(series.calls.len() + 1);

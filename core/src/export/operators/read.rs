@@ -9,14 +9,14 @@ use crate::analysis::{Marker, MarkerKind, OperatorCall, OperatorSeries, Texts};
 use crate::error::Error;
 use crate::input::Wanted;
 
-/// Twice the default limit of its writer.
+/// The size limits are twice the writer's default.
 const SERIES: Wanted =
     Wanted { begins: |bytes| bytes.starts_with(b"{"), most: 512 << 20, most_unpacked: 512 << 20, refused };
 
 /// Reads a series of operator calls from an `.operators.json` file, which may be compressed.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than 512 MiB (decompressed), or is not a series; the error names the field.
+/// If the file cannot be read, is larger than 512 MiB (decompressed), or is not a series. The error names the field.
 pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
     let path = path.as_ref();
     parse_operators(&SERIES.read(path)?.bytes).map_err(|error| error.at(path))
@@ -26,10 +26,11 @@ fn refused(reason: String) -> Error {
     Error::parse("a series of operators", reason, "`Operators::write` writes them as .operators.json")
 }
 
-/// Parses the bytes of an [`OperatorsJson`](super::OperatorsJson); unknown fields are ignored.
+/// Parses the bytes of an [`OperatorsJson`](super::OperatorsJson). Unknown fields are ignored.
 ///
 /// # Errors
-/// If the bytes are not JSON, not a series or of a later version, or if a field is missing or invalid; the error names it.
+/// If the bytes are not JSON, not a series or of a later version, or if a field is missing or invalid. The error names
+/// the field.
 pub fn parse_operators(bytes: &[u8]) -> Result<OperatorSeries, Error> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| refused(format!("it is not JSON: {error}")))?;
     let top = Fields::of(&value, "the file")?;

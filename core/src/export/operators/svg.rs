@@ -14,10 +14,10 @@ use crate::visible;
 /// The charts to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Figure {
-    /// The four below, one under the other.
+    /// The four charts below, one under the other.
     #[default]
     All,
-    /// The three curves together.
+    /// The three curves in one chart.
     Together,
     /// Allocated bytes alone, with the peaks inside the calls.
     Allocated,
@@ -27,14 +27,14 @@ pub enum Figure {
     Reserved,
 }
 
-/// The series of operator calls as an SVG: bytes after each call over the number of calls, with markers as vertical lines. The
-/// size of the file does not depend on the number of calls: each column of pixels keeps its highest and lowest value. An error
-/// if there are no calls.
+/// The series of operator calls as an SVG: bytes after each call over the number of calls, with markers as vertical
+/// lines. The size of the file does not depend on the number of calls, because each column of pixels keeps only its
+/// highest and lowest value. An error if there are no calls.
 #[derive(Clone, Debug)]
 pub struct OperatorsSvg {
     /// The charts to draw.
     pub figure: Figure,
-    /// Width in pixels, at least 1200: the legend takes one line.
+    /// Width in pixels, at least 1200, so that the legend fits on one line.
     pub width: u32,
     /// Height of one chart in pixels, at least 240.
     pub height: u32,
@@ -74,7 +74,7 @@ struct Curve {
 
 const PEAK: &str = "#cc79a7";
 
-/// Wide strokes first, so that a later curve with the same values does not hide them.
+/// Wide strokes come first, so that a later curve with the same values does not hide them.
 const CURVES: [(Figure, Curve); 3] = [
     (Figure::Reserved, Curve { name: "Reserved", colour: "#009e73", stroke: 5, bytes: |call| call.reserved }),
     (Figure::Active, Curve { name: "Active", colour: "#f0e442", stroke: 3, bytes: |call| call.active }),
@@ -139,7 +139,8 @@ fn title(series: &OperatorSeries, curves: &[Curve]) -> String {
     format!("{program} on {device}: {what} after each call of an operator{behind}, peak {peak}")
 }
 
-/// The legend: the curves, the last drawn first, then the kinds of markers in the series. A curve that another one hides says so.
+/// The legend: the curves, the last drawn first, then the kinds of markers in the series. If another curve hides one,
+/// the legend says so.
 fn header(curves: &[Curve], values: &[Vec<u64>], with_peaks: bool, markers: &[Marker], top: f64) -> String {
     let mut entries: Vec<(&str, String)> = Vec::new();
     for (at, curve) in curves.iter().enumerate().rev() {
@@ -176,7 +177,8 @@ fn colour(kind: MarkerKind) -> &'static str {
     }
 }
 
-/// All values with their positions, or the first, lowest, highest and last value of each column of pixels.
+/// All values with their positions. If there are too many, the first, lowest, highest and last value of each column of
+/// pixels.
 fn drawn(values: &[u64], columns: usize) -> Vec<(usize, u64)> {
     let all: Vec<(usize, u64)> = values.iter().copied().enumerate().collect();
     if all.len() <= 4 * columns {
@@ -199,8 +201,8 @@ const ROWS: usize = 4;
 const FIRST_ROW: f64 = 56.0;
 const HEADER: f64 = FIRST_ROW + ROW * ROWS as f64 + 2.0;
 
-/// Labels that do not overlap: each is right of its line in the lowest row with room. A marker without room keeps only its line
-/// and colour.
+/// Labels that do not overlap. Each is to the right of its line, in the lowest row with room. A marker without room has
+/// only its line and colour.
 fn labels(markers: &[(f64, &Marker)], right: f64) -> Vec<(String, MarkerKind, (f64, f64))> {
     let mut free = [f64::MIN; ROWS];
     let mut labels = Vec::new();

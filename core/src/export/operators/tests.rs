@@ -10,7 +10,7 @@ fn series() -> OperatorSeries {
     operators(&DeviceView::of(&data, &data.devices[0]))
 }
 
-/// The same call many times, the peak in one that added little.
+/// The same call many times. The call with the peak added little.
 fn long() -> OperatorSeries {
     let mut series = series();
     let call = series.calls[0].clone();

@@ -1,4 +1,4 @@
-//! Tables of a pprof profile: strings, functions and locations, each once.
+//! Tables of a pprof profile: strings, functions and locations without duplicates.
 
 use crate::analysis::shorten_path;
 use crate::export::protobuf::ProtoMessage;
@@ -11,7 +11,7 @@ type LocationLines = Vec<(usize, u64)>;
 
 pub(super) struct ProfileTables {
     strings: Numbered<String>,
-    /// Name and file as strings.
+    /// The numbers of a name and a file in `strings`.
     functions: Numbered<(usize, usize)>,
     locations: Numbered<LocationLines>,
 }
@@ -39,7 +39,7 @@ impl ProfileTables {
         self.locations.number(lines)
     }
 
-    /// The location of a text in place of a stack.
+    /// The location that shows a text instead of a stack.
     pub(super) fn label(&mut self, label: String) -> usize {
         let function = (self.strings.number(label), 0);
         let line = (self.functions.number(function), 0);
@@ -70,7 +70,7 @@ impl ProfileTables {
     }
 }
 
-/// Ids in the file are from 1.
+/// The id of a number; ids in the file begin at 1.
 pub(super) fn id(number: usize) -> u64 {
     number as u64 + 1
 }

@@ -8,7 +8,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::DeviceSnapshot;
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
 
-/// Bytes of each device by the sample type of this name, then by a label.
+/// Bytes of each device for the sample type of this name, by the values of a label.
 fn pprof_sums(bytes: &[u8], sample_type: &str, key: &str) -> BTreeMap<(String, String), u64> {
     let profile = NaiveMessage::decode(bytes);
     let strings: Vec<String> = profile.all(6).into_iter().map(|text| String::from_utf8(text).unwrap()).collect();
@@ -66,7 +66,7 @@ fn labels_of_pprof_are_the_rows_of_the_report() {
         ("category", DeviceView::of(&data, device).by(Key::Category)),
     ] {
         let mut sums = pprof_sums(&bytes, "inuse_space", key);
-        // What has no block has no label.
+        // Bytes without a block have no label.
         let rest = device.peak.not_recorded + device.peak.below_threshold;
         assert_eq!(sums.remove(&("cpu".into(), String::new())), Some(rest));
         sums.retain(|_, bytes| *bytes > 0);

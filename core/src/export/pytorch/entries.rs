@@ -83,7 +83,7 @@ impl Shared<'_> {
     fn event(&mut self, p: &mut Pickler<'_>, event: Event<'_>) {
         p.dict(|p| match event {
             Event::Oom(oom) => {
-                // PyTorch puts the free bytes in place of an address.
+                // PyTorch writes the free bytes instead of an address.
                 let free = (words::DEVICE_FREE, oom.device_free.unwrap_or(0));
                 self.entry(p, words::OOM, free, oom.size, 0, oom.time_ns);
                 self.origin(p, oom.context, None, oom.stack)
@@ -97,7 +97,7 @@ impl Shared<'_> {
         })
     }
 
-    /// The first keys of an entry; `place` is its address or the key in place of it.
+    /// Writes the first keys of an entry. `place` is its address, or the key and value that replace it.
     fn entry(&self, p: &mut Pickler<'_>, action: u32, place: (u32, u64), size: u64, stream: u32, time_ns: u64) {
         p.word(words::ACTION);
         p.word(action);
@@ -109,7 +109,7 @@ impl Shared<'_> {
         p.word(words::NOT_AVAILABLE);
     }
 
-    /// The last keys of an entry.
+    /// Writes the last keys of an entry.
     fn origin(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>, stack: StackId) {
         p.word(words::USER_METADATA);
         self.metadata(p, context, name);

@@ -1,8 +1,9 @@
 //! PyTorch memory snapshot: the pickle that `memory_viz` opens.
 //!
 //! Dictionaries and keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so torch's own tools read it.
-//! `allocator_settings` holds the data that PyTorch has no key for; `user_metadata` holds a block's scopes and name.
-//! `external_annotations` has the scopes, and where uses were recorded the times in which blocks at the peak are not needed.
+//! `allocator_settings` has the data for which PyTorch has no key. `user_metadata` has a block's scopes and name.
+//! `external_annotations` has the scopes and, if uses were recorded, the time spans in which blocks of the peak are not
+//! needed.
 
 mod entries;
 mod placed;
@@ -24,14 +25,15 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 
 /// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).
 ///
-/// CUDA devices keep their ordinals; other devices come after them, from 0 if there is no CUDA device. A free becomes
-/// `free_requested` and `free_completed`. Blocks have their real sizes; if they are a sample, `allocator_settings` says so, and
-/// viewers sum the sample.
+/// CUDA devices keep their ordinals. Other devices come after them, or begin at 0 if there is no CUDA device. A free
+/// becomes `free_requested` and `free_completed`. Blocks have their real sizes. In a sample `allocator_settings` says
+/// so, and viewers sum the sampled blocks.
 #[derive(Clone, Debug)]
 pub struct Pickle {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// The size to keep to without losing the peak; 512 MiB by default, because viewers fail on files of a gigabyte.
+    /// The size limit, within which the peak is never lost. 512 MiB by default, because viewers fail on files of a
+    /// gigabyte.
     pub max_bytes: Option<u64>,
 }
 

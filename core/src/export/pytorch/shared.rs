@@ -11,15 +11,16 @@ use crate::export::pickle::{Memo, Pickler};
 use crate::pytorch_words as words;
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
-/// Longer paths of scopes are left out beside a block's name.
+/// If a block has a name, longer paths of scopes are left out.
 const LONGEST_PATH: usize = 1024;
 
-/// The size of a block in its segment; empty blocks take a byte.
+/// The size that a block takes in its segment; an empty block takes one byte.
 fn extent(block: &Block) -> u64 {
     block.size.max(1)
 }
 
-/// Objects that are written once and then referred to. (Never entries, blocks or segments: the viewer modifies those.)
+/// Objects that are written once and then referred to. Entries, blocks and segments are never shared, because the
+/// viewer modifies them.
 pub(super) struct Shared<'a> {
     pub(super) data: &'a SnapshotData,
     pub(super) selection: &'a Selection<'a>,
@@ -66,7 +67,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Live blocks and the gaps between them: together they tile the segment.
+    /// Writes live blocks and the gaps between them, which together fill the segment.
     fn blocks(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
         let mut tiles: Vec<(u64, u64, Option<&Block>)> = Vec::new();
         let mut at = placed.segment.address;
@@ -94,11 +95,11 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// The path of scopes, and the block's name if it has one: `train > load: weights`.
+    /// Writes the path of scopes, with the block's name if it has one: `train > load: weights`.
     pub(super) fn metadata(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>) {
         let Some(name) = name else { return self.context(p, context) };
         let path = self.data.context_path(context);
-        // With a name the path is repeated in every entry, not memoized.
+        // A path with a name is not memoized, but repeated in every entry.
         if path.is_empty() || path.len() > LONGEST_PATH { p.text(name) } else { p.text(&format!("{path}: {name}")) }
     }
 
@@ -148,7 +149,7 @@ impl<'a> Shared<'a> {
         if let Some(&memo) = self.names.get(name) {
             return p.get(memo);
         }
-        // Viewers' flamegraphs split at semicolons, and Rust's array types contain them.
+        // Viewers' flamegraphs split at semicolons, which Rust's array types contain.
         p.text(&name.replace(';', ","));
         let memo = p.remember();
         self.names.insert(name, memo);

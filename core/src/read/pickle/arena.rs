@@ -1,4 +1,5 @@
-//! Arena of unpickled values. Objects are referred to by index, so what the memo shares stays shared; strings are interned.
+//! Arena of unpickled values. Objects are referred to by index, so objects that the memo shares stay shared. Strings
+//! are interned.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,24 +12,24 @@ use super::value::{Content, PickleValue};
 /// The index of a container that never had items.
 const EMPTY: u32 = u32::MAX;
 const VALUE: usize = size_of::<PickleValue>();
-/// What a string takes besides its bytes: its entries in two tables.
+/// Memory of a string besides its bytes: its entries in two tables.
 const TEXT: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct PickleObject<S> {
     content: Content<S>,
-    /// Levels of containers in it.
+    /// Levels of nested containers in it.
     depth: u8,
-    /// It is an item of another container. Nothing may be added any more, so there are no cycles.
+    /// It is an item of another container. Then nothing can be added to it, so there are no cycles.
     sealed: bool,
 }
 
-/// Compact forms of containers that occur very often.
+/// Makes compact forms of containers that occur very often.
 pub(in crate::read) trait Shapes: Sized {
     /// A compact form.
     type Shape: Copy;
 
-    /// The compact form of a dict, if it has one; `items` are keys and values in turn.
+    /// The compact form of a dict, if it has one. `items` are keys and values alternately.
     fn dict(
         &mut self,
         items: &[PickleValue],
@@ -42,7 +43,8 @@ pub(in crate::read) trait Shapes: Sized {
         values: &mut Values<'_, Self::Shape>,
     ) -> Result<Option<Self::Shape>, Refusal>;
 
-    /// Takes items that are appended to a list which is empty or consists of such items only; false if they are to be stored.
+    /// Takes items that are appended to a list, if the list is empty or has only items that were taken. Returns the
+    /// list's compact form; `None` if the items must be stored.
     fn stream(
         &mut self,
         list: Option<Self::Shape>,
@@ -65,7 +67,7 @@ pub(in crate::read) struct Values<'a, S> {
 }
 
 impl<'a, S: Copy> Values<'a, S> {
-    /// `words` are the first strings: their indices are known in advance.
+    /// `words` become the first strings, so their indices are known in advance.
     pub(super) fn new(length: usize, words: &[&'static str]) -> Self {
         let mut values = Self {
             objects: Vec::new(),
@@ -113,7 +115,7 @@ impl<'a, S: Copy> Values<'a, S> {
         Ok(PickleValue::Long(self.longs.len() as u32 - 1))
     }
 
-    /// A new container without items; `kind` makes its content of an index.
+    /// A new container without items. `kind` makes its content from an index.
     #[inline]
     pub(super) fn add_object(&mut self, kind: fn(u32) -> Content<S>) -> Result<PickleValue, Refusal> {
         self.budget.take(size_of::<PickleObject<S>>())?;
@@ -169,7 +171,7 @@ impl<'a, S: Copy> Values<'a, S> {
         }
     }
 
-    /// The keys and values of a dict in turn; of anything else none.
+    /// The keys and values of a dict, alternately. Empty for any other value.
     pub(in crate::read) fn dict(&self, value: PickleValue) -> &[PickleValue] {
         match self.content(value) {
             Some(Content::Dict(at)) => self.stored(at),
@@ -204,7 +206,7 @@ impl<'a, S: Copy> Values<'a, S> {
         }
     }
 
-    /// The values of a dict as they are; `shapes` may make something compact of a complete container.
+    /// Seals a container, and lets `shapes` make it compact. Returns its depth.
     pub(super) fn seal(&mut self, value: PickleValue, shapes: &mut impl Shapes<Shape = S>) -> Result<u8, Refusal> {
         let PickleValue::Object(id) = value else { return Ok(0) };
         let Some(object) = self.objects.get_mut(id as usize) else { return Ok(0) };
@@ -216,7 +218,7 @@ impl<'a, S: Copy> Values<'a, S> {
         Ok(depth)
     }
 
-    /// Makes something compact of a dict or a list, if it can be made compact.
+    /// Replaces a dict or a list by its compact form, if it has one.
     pub(super) fn shape(&mut self, value: PickleValue, shapes: &mut impl Shapes<Shape = S>) -> Result<(), Refusal> {
         let (at, is_dict) = match self.content(value) {
             Some(Content::Dict(at)) => (at, true),
@@ -270,7 +272,7 @@ impl<'a, S: Copy> Values<'a, S> {
     }
 }
 
-/// Refuses an object that gets items after another one has it: it could be its own part.
+/// Refuses an object that gets items when it is already in another one, because it could contain itself.
 pub(super) fn changed() -> Refusal {
     Refusal::new("an object is changed after another object holds it, or holds itself")
 }

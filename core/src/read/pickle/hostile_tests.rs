@@ -1,4 +1,4 @@
-//! Pickles that would run code or take all memory.
+//! Pickles that would run code or use up the memory.
 
 use super::tests::KeepAll;
 use super::{Refusal, read};
@@ -102,7 +102,7 @@ fn broken_stacks_are_refused() {
     }
 }
 
-/// Few bytes that make as much as they can.
+/// Few bytes that create as many objects as possible.
 #[test]
 fn memory_stays_in_proportion_to_the_length() {
     for unit in [&b"]"[..], b"N", b"}", b"K\x01", b"\x94", b"]\x94", b"(l", b"\x8c\x00", b"L1L\n"] {

@@ -26,7 +26,7 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
-    /// The next bytes, however long they are said to be.
+    /// The next `length` bytes; refused if the input is shorter.
     #[inline]
     pub(super) fn take(&mut self, length: u64) -> Result<&'a [u8], Refusal> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -49,7 +49,7 @@ impl<'a> Input<'a> {
         Ok(rest.get(..length).unwrap_or_default())
     }
 
-    /// The rest of the line as a number or whatever else it says.
+    /// The rest of the line, parsed as a number or another type.
     pub(super) fn parsed<T: std::str::FromStr>(&mut self, suffix: &str) -> Result<T, Refusal> {
         let line = std::str::from_utf8(self.line()?).unwrap_or_default();
         let text = line.strip_suffix(suffix).unwrap_or(line);
@@ -72,12 +72,12 @@ pub(super) fn long(bytes: &[u8]) -> Result<i128, Refusal> {
     Ok(i128::from_le_bytes(whole))
 }
 
-/// UTF-8. Lone surrogates, which Python's strings may hold, become replacement characters.
+/// Decodes UTF-8. Lone surrogates, which Python's strings may contain, become replacement characters.
 pub(super) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// Python's `raw-unicode-escape`: Latin-1, with `\uXXXX` and `\UXXXXXXXX`.
+/// Decodes Python's `raw-unicode-escape`: Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
 pub(super) fn raw_unicode(line: &[u8]) -> String {
     let (mut text, mut rest) = (String::with_capacity(line.len()), line);
     while let [first, after @ ..] = rest {

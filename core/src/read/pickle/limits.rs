@@ -1,15 +1,15 @@
-//! Limits of the unpickler: depth, number of open marks, and memory in proportion to the input.
+//! Limits of the unpickler: nesting depth, number of open marks, and memory in proportion to the input.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Containers within containers. A snapshot has about eight levels.
+/// The deepest nesting of containers. A snapshot has about eight levels.
 pub(super) const DEEPEST: u8 = 100;
-/// MARK opcodes that wait for their end.
+/// The most MARK opcodes that are open at once.
 pub(super) const MOST_MARKS: usize = 1000;
 /// Memory that every pickle may use.
 const FREE: usize = 16 << 20;
-/// Bytes of memory for a byte of the pickle. Snapshots need two at most.
+/// Bytes of memory per byte of the pickle. Snapshots need two at most.
 const FOR_ONE: usize = 4;
 
 /// Why a pickle was refused, and where.
@@ -25,7 +25,7 @@ impl Refusal {
         Self { offset: None, reason: reason.into() }
     }
 
-    /// The same at this offset, if it has none yet.
+    /// Adds this offset, if the refusal has none yet.
     pub(super) fn at(self, offset: usize) -> Self {
         Self { offset: self.offset.or(Some(offset)), ..self }
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Memory that may still be used.
+/// The memory that may still be used.
 #[derive(Debug)]
 pub(in crate::read) struct PickleBudget(usize);
 

@@ -1,4 +1,4 @@
-//! The stack machine: one opcode after another.
+//! The stack machine, which executes one opcode after another.
 
 use super::arena::{Shapes, Values, changed};
 use super::input::Input;
@@ -6,7 +6,8 @@ use super::limits::{MOST_MARKS, Refusal};
 use super::opcodes as op;
 use super::value::{Content, PickleValue};
 
-/// Reads one pickle, with memory for a pickle of `length` bytes. `words` are strings whose indices the caller knows.
+/// Reads one pickle, with the memory limit of a pickle of `length` bytes. `words` are strings whose indices the caller
+/// knows.
 pub(in crate::read) fn read<'a, K: Shapes>(
     bytes: &'a [u8],
     length: usize,
@@ -43,7 +44,7 @@ pub(super) struct Unpickler<'a, 'k, K: Shapes> {
 }
 
 impl<K: Shapes> Unpickler<'_, '_, K> {
-    /// Executes one opcode; true at the end.
+    /// Executes one opcode. Returns true at the end of the pickle.
     fn step(&mut self) -> Result<bool, Refusal> {
         let opcode = self.input.byte()?;
         match opcode {
@@ -80,7 +81,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
 
     #[inline]
     pub(super) fn push(&mut self, value: PickleValue) -> Result<(), Refusal> {
-        // What is on the stack is copied into a container.
+        // The items on the stack will be copied into a container.
         if 2 * self.stack.len() * size_of::<PickleValue>() > self.values.budget.left() {
             return Err(Refusal::new("it needs far more memory than its length allows"));
         }
@@ -134,7 +135,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
         self.push(object)
     }
 
-    /// A new container of everything above the last MARK.
+    /// Makes a container of everything above the last MARK.
     fn marked(&mut self, kind: fn(u32) -> Content<K::Shape>) -> Result<(), Refusal> {
         let from = self.last_mark()?;
         self.container(kind, from)
@@ -152,7 +153,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
         self.push(object)
     }
 
-    /// Adds what is above the last MARK to the container below it.
+    /// Adds everything above the last MARK to the container below it.
     fn add_marked(&mut self, is_dict: bool) -> Result<(), Refusal> {
         let from = self.last_mark()?;
         let target = from.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
@@ -186,7 +187,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
         self.add(target, from)
     }
 
-    /// Moves what is on the stack from there on into a container.
+    /// Moves the items on the stack, beginning at position `from`, into a container.
     fn add(&mut self, target: PickleValue, from: usize) -> Result<(), Refusal> {
         let items = self.stack.get(from..).unwrap_or_default();
         let mut deepest = 0;

@@ -1,4 +1,4 @@
-//! Opcodes of the memo, by which objects are shared.
+//! Opcodes of the memo, through which pickles share objects.
 
 use super::arena::Shapes;
 use super::limits::Refusal;

@@ -1,7 +1,7 @@
 //! Unpickler: a stack machine for Python's pickle format (protocols 0 to 5) that builds built-in types only.
 //!
-//! It executes nothing and looks nothing up. Opcodes that import, call or build objects are refused with their names and
-//! offsets. Memory is bounded in proportion to the input; see [`limits`].
+//! It executes nothing and looks nothing up. It refuses opcodes that import, call or build objects, with their names
+//! and offsets. Memory is bounded in proportion to the input; see [`limits`].
 
 mod arena;
 mod input;
@@ -22,7 +22,7 @@ pub(super) use limits::Refusal;
 pub(super) use machine::read;
 pub(super) use value::PickleValue;
 
-/// Whether these bytes begin like a pickle: with a protocol, or with the container of protocols 0 and 1.
+/// Whether these bytes begin like a pickle: with a protocol, or with a container as in protocols 0 and 1.
 pub(super) fn begins_like_pickle(bytes: &[u8]) -> bool {
     match bytes {
         [0x80, protocol, ..] => *protocol <= opcodes::NEWEST_PROTOCOL,

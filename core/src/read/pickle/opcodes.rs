@@ -51,7 +51,7 @@ pub(super) const MEMOIZE: u8 = 0x94;
 pub(super) const FRAME: u8 = 0x95;
 pub(super) const BYTEARRAY8: u8 = 0x96;
 
-/// The names of the opcodes that import, call or build objects, or take them from elsewhere.
+/// The names of opcodes that import, call or build objects, or fetch them from outside.
 pub(super) fn dangerous(opcode: u8) -> Option<&'static str> {
     Some(match opcode {
         b'P' => "PERSID",

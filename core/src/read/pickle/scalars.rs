@@ -1,4 +1,4 @@
-//! Opcodes of values that hold no others: numbers, strings, bytes.
+//! Opcodes of values that contain no others: numbers, strings, bytes.
 
 use super::arena::Shapes;
 use super::input::{Input, long, raw_unicode, utf8};

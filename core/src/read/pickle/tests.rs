@@ -1,4 +1,4 @@
-//! Pickles of Python's own, read and written down again in a form that Python writes, too.
+//! Pickles that Python wrote, read and printed in a form that Python prints as well.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::value::Content;
 use super::{PickleValue, Refusal, Shapes, Values, read};
 
-/// Keeps everything as it is.
+/// Keeps all containers in their full form.
 pub(super) struct KeepAll;
 
 type KeptValues<'a> = Values<'a, ()>;
@@ -27,8 +27,8 @@ impl Shapes for KeepAll {
     }
 }
 
-/// Writes random values of built-in types as pickles of every protocol, and beside each the value in a plain form in which
-/// containers have numbers, so that it shows what is shared.
+/// Writes random values of built-in types as pickles of every protocol. It also prints each value in a plain form in
+/// which containers have numbers, which shows what is shared.
 const SCRIPT: &str = r"
 import io, pickle, random, struct, sys
 rnd = random.Random(int(sys.argv[1]))
@@ -86,7 +86,7 @@ for round in range(int(sys.argv[2])):
             print(protocol, dump(it, protocol).hex(), plain(it), sep='\t')
 ";
 
-/// The same as `plain` of the script.
+/// The same form as `plain` in the script.
 fn plain(values: &KeptValues<'_>, value: PickleValue, known: &mut HashMap<u32, usize>) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let PickleValue::Object(id) = value else {

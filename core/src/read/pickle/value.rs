@@ -1,6 +1,6 @@
 //! Unpickled values.
 
-/// A value: itself, or an index into [`Values`](super::Values).
+/// A value: the value itself, or an index into [`Values`](super::Values).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::read) enum PickleValue {
     None,
@@ -14,12 +14,13 @@ pub(in crate::read) enum PickleValue {
     Object(u32),
 }
 
-/// What a container holds: an index into the lists of items, or what [`Shapes`](super::Shapes) made of it.
+/// The content of a container: an index into the lists of items, or the compact form that [`Shapes`](super::Shapes)
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::read) enum Content<S> {
     List(u32),
     Tuple(u32),
-    /// Keys and values in turn.
+    /// Keys and values alternately.
     Dict(u32),
     Set(u32),
     FrozenSet(u32),

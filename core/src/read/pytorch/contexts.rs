@@ -9,14 +9,14 @@ use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};
 
-/// A path's scopes within scopes.
+/// The deepest nesting of scopes in a path.
 const DEEPEST: u32 = 64;
-/// Annotations that are open at once.
+/// The most annotations that are open at once.
 const MOST_OPEN: usize = 1024;
-/// What stands between the scopes of a path.
+/// The separator of the scopes in a path.
 const SEPARATOR: &str = " > ";
 
-/// How the names of annotations begin that are memtrace's advice, not scopes.
+/// The beginning of the names of annotations that are memtrace's advice, not scopes.
 const ADVICE: &str = "memtrace advice: ";
 
 /// The tree of contexts, and the annotations of each device.
@@ -24,9 +24,9 @@ pub(super) struct Contexts {
     pub(super) nodes: Vec<ContextNode>,
     depths: Vec<u32>,
     ids: HashMap<(ContextId, String), ContextId>,
-    /// Annotations by the number of their device, in the order of time.
+    /// Annotations by device number, in the order of time.
     annotations: BTreeMap<u64, Vec<Annotation>>,
-    /// memtrace wrote the file: names are paths already, and every entry has its own.
+    /// True if memtrace wrote the file. Then names are complete paths, and every entry has its own.
     pub(super) are_paths: bool,
 }
 
@@ -38,7 +38,7 @@ struct Annotation {
 }
 
 impl Contexts {
-    /// With the annotations of a snapshot.
+    /// Reads the annotations of a snapshot.
     pub(super) fn of(
         annotations: Option<PickleValue>,
         are_paths: bool,
@@ -57,7 +57,7 @@ impl Contexts {
         Ok(contexts)
     }
 
-    /// Takes annotations that have all that is needed.
+    /// Adds an annotation, if it has all needed fields.
     fn annotation(&mut self, fields: &DictFields<'_>, values: &SnapshotValues<'_>) {
         let numbered = |key| fields.find(key).and_then(|value| number(value, values));
         let time_us = numbered(words::TIME_US).filter(|time_us| *time_us < LATEST_US);
@@ -67,7 +67,7 @@ impl Contexts {
             Some(PickleValue::Text(words::END)) => false,
             _ => return,
         };
-        // memtrace's own advice is no scope.
+        // memtrace's own advice is not a scope.
         let name = name.filter(|name| !(self.are_paths && name.starts_with(ADVICE)));
         if let (Some(device), Some(time_us), Some(name)) = (numbered(words::DEVICE), time_us, name) {
             let annotation = Annotation { time_us, name: name.to_owned(), enter };
@@ -85,7 +85,7 @@ impl Contexts {
         self.annotations.values().flatten().map(|annotation| annotation.time_us).max()
     }
 
-    /// The marks of a device. What ends without having begun is left out.
+    /// The marks of a device. Annotations that end without having begun are left out.
     pub(super) fn marks(&mut self, device: u64, started_us: u64) -> Vec<Mark> {
         let (mut open, mut marks): (Vec<(String, ContextId)>, Vec<Mark>) = Default::default();
         for Annotation { time_us, name, enter } in self.annotations.remove(&device).unwrap_or_default() {
@@ -107,7 +107,7 @@ impl Contexts {
         marks
     }
 
-    /// The context of an entry with this metadata within the annotations that are open.
+    /// The context of an entry with this metadata, inside the open annotations.
     pub(super) fn with_metadata(&mut self, around: ContextId, metadata: &str) -> ContextId {
         if self.are_paths { self.path(metadata) } else { self.below(around, metadata) }
     }
@@ -116,7 +116,7 @@ impl Contexts {
         path.split(SEPARATOR).fold(ContextId::ROOT, |around, name| self.below(around, name))
     }
 
-    /// The scope of this name in another one, or that one where scopes are nested too deep.
+    /// The scope of this name inside another one. If scopes are nested too deeply, the other one.
     fn below(&mut self, parent: ContextId, name: &str) -> ContextId {
         let depth = self.depths.get(parent.0 as usize).copied().unwrap_or(0) + 1;
         if depth > DEEPEST || name.is_empty() {

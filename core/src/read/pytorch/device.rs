@@ -12,7 +12,7 @@ use super::trace::{BEFORE, DeviceTrace};
 use crate::read::pickle::PickleValue;
 use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, scopes_of_log, segments};
 
-/// What all devices have in common.
+/// Data that all devices share.
 pub(super) struct Common<'s, 'a> {
     pub(super) contexts: &'s mut Contexts,
     pub(super) values: &'s SnapshotValues<'a>,
@@ -21,19 +21,19 @@ pub(super) struct Common<'s, 'a> {
     pub(super) frees_are_requests: bool,
 }
 
-/// How much of a device is not in its log.
+/// How much of a device's history its log lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MissingFromLog {
-    /// Blocks that were there before the log began.
+    /// Blocks that existed before the log began.
     pub(super) before: usize,
-    /// How many of these are still live.
+    /// How many of those blocks are still live.
     pub(super) still_live: usize,
-    /// Entries that fit no other.
+    /// Entries that contradict others.
     pub(super) misfits: u64,
     pub(super) has_times: bool,
 }
 
-/// A device by its number in the file, which annotations use as well.
+/// Builds a device. `number` is its number in the file, which annotations also use.
 pub(super) fn build(
     device: Device,
     number: u64,
@@ -80,14 +80,14 @@ pub(super) fn build(
     (snapshot, missing)
 }
 
-/// In the order of allocation.
+/// The live blocks in the order of their allocation.
 fn live_blocks(records: &[Record], known: &Reconciled) -> Vec<Block> {
     let before = known.before.iter().skip(known.before.len() - known.still_live).copied();
     let logged = known.live.iter().filter_map(|position| records.get(*position as usize)).map(Record::block);
     before.chain(logged).collect()
 }
 
-/// From microseconds as in the file to nanoseconds since the beginning.
+/// Converts times from the file's microseconds to nanoseconds since the recording began.
 fn settle_times(trace: &mut DeviceTrace, started_us: u64) {
     let started_us = if trace.has_times { started_us } else { trace.first_us().unwrap_or(0) };
     let records = trace.records.iter_mut().map(|record| &mut record.time_ns);
@@ -96,7 +96,7 @@ fn settle_times(trace: &mut DeviceTrace, started_us: u64) {
     records.chain(segments).chain(refused).for_each(|time| *time = time.saturating_sub(started_us) * 1000);
 }
 
-/// From the texts of metadata to contexts, within the annotations that are open.
+/// Replaces the texts of metadata by contexts inside the open annotations.
 fn settle_contexts(trace: &mut DeviceTrace, marks: &[Mark], shared: &mut Common<'_, '_>) {
     let mut known: HashMap<(ContextId, u32), ContextId> = HashMap::new();
     let mut settle = |context: ContextId, around: ContextId| match context.0.checked_sub(1) {
@@ -130,7 +130,7 @@ fn settle_contexts(trace: &mut DeviceTrace, marks: &[Mark], shared: &mut Common<
     }
 }
 
-/// The annotations that are open while time goes on.
+/// The annotations that are open as time advances.
 struct OpenMarks<'m> {
     marks: std::iter::Peekable<std::slice::Iter<'m, Mark>>,
     open: Vec<ContextId>,

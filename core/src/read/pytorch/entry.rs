@@ -5,7 +5,7 @@ use super::rows::{SnapshotValues, stack_number};
 use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 
-/// What an entry says happened.
+/// The action of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceAction {
     Alloc,
@@ -13,12 +13,12 @@ pub(super) enum TraceAction {
     FreeCompleted,
     SegmentAlloc,
     SegmentFree,
-    /// A part of an expandable segment came.
+    /// A range of an expandable segment was mapped.
     SegmentMap,
-    /// A part of an expandable segment went.
+    /// A range of an expandable segment was unmapped.
     SegmentUnmap,
     OutOfMemory,
-    /// Nothing that changes memory: a snapshot, an annotation, or something unknown.
+    /// Any action that does not change memory: a snapshot, an annotation, or something unknown.
     Other,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct TraceEntry {
     pub(super) action: TraceAction,
     pub(super) address: u64,
     pub(super) size: u64,
-    /// A handle of CUDA's.
+    /// CUDA's handle.
     pub(super) stream: u64,
-    /// Microseconds since 1970; torch 2.0 wrote none.
+    /// Microseconds since 1970; `None` in files of torch 2.0.
     pub(super) time_us: Option<u64>,
     pub(super) device_free: Option<u64>,
     /// The number of a stack; 0 for none.

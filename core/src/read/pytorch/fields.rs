@@ -4,18 +4,19 @@ use super::rows::SnapshotValues;
 use crate::pytorch_words::WORDS;
 use crate::read::pickle::{PickleValue, Refusal};
 
-/// Addresses, sizes and their sums are below it.
+/// Addresses, sizes and their sums are below this.
 pub(super) const LARGEST: u64 = 1 << 62;
 
-/// Keys of a dict that are looked at, the last ones: a file may show one dict many times. Those of a snapshot have about 20.
+/// The most keys of a dict that are searched, counted from the last. The limit is needed because a file may use one
+/// dict many times. Dicts of a snapshot have about 20 keys.
 const MOST_KEYS: usize = 1024;
 
-/// Keys and values of a dict in turn.
+/// Keys and values of a dict, alternately.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DictFields<'v>(pub(super) &'v [PickleValue]);
 
 impl DictFields<'_> {
-    /// The value of a key, by the key's index among the known words; the last if there are several.
+    /// The value of a key, given by its index among the known words. If the key occurs several times, the last value.
     #[inline]
     pub(super) fn find(&self, key: u32) -> Option<PickleValue> {
         let fits = |pair: &[PickleValue]| match pair {
@@ -25,7 +26,7 @@ impl DictFields<'_> {
         self.0.rchunks_exact(2).take(MOST_KEYS).find_map(fits)
     }
 
-    /// A number that is not negative, if there is one.
+    /// The field's value, a number that is not negative; `None` if the field is missing.
     pub(super) fn number(&self, key: u32, values: &SnapshotValues<'_>) -> Result<Option<u64>, Refusal> {
         match self.find(key) {
             None | Some(PickleValue::None) => Ok(None),
@@ -33,13 +34,13 @@ impl DictFields<'_> {
         }
     }
 
-    /// A number that must be there.
+    /// A number that must be present.
     pub(super) fn needed(&self, key: u32, values: &SnapshotValues<'_>) -> Result<u64, Refusal> {
         self.number(key, values)?.ok_or_else(|| wrong(key, "is missing"))
     }
 }
 
-/// A number that is not negative and can be added to others.
+/// A number that is not negative and small enough to be added to others.
 pub(super) fn number(value: PickleValue, values: &SnapshotValues<'_>) -> Option<u64> {
     u64::try_from(values.integer(value)?).ok().filter(|number| *number < LARGEST)
 }

@@ -1,6 +1,6 @@
-//! Snapshots as the versions of torch write them: values of Python, and a pickler for three protocols.
+//! Snapshots as the versions of torch write them: Python values, and a pickler for three protocols.
 
-/// A value of Python.
+/// A Python value.
 #[derive(Clone, Debug)]
 pub(super) enum Python {
     None,
@@ -36,7 +36,7 @@ macro_rules! dict {
 pub(super) use dict;
 
 impl Python {
-    /// As `pickle.dumps` does it, without what is read from the memo.
+    /// The value as `pickle.dumps` writes it, but without references to the memo.
     pub(super) fn pickled(&self, protocol: u8) -> Vec<u8> {
         let mut out = if protocol > 1 { vec![0x80, protocol] } else { Vec::new() };
         self.write(protocol, &mut out);
@@ -105,7 +105,7 @@ pub(super) fn frame(name: &str, file: &str, line: u64) -> Python {
     dict! { "name": name, "filename": file, "line": line }
 }
 
-/// A stack of a Python program: an operator of torch, a module of torch, a line of the user's.
+/// A stack of a Python program: an operator of torch, a module of torch, a line of the user.
 pub(super) fn stack(line: u64) -> Python {
     vec![
         frame("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "??", 0),
@@ -127,7 +127,7 @@ pub(super) fn block(address: u64, size: u64, requested: u64, state: &str) -> Pyt
     dict! { "address": address, "size": size, "requested_size": requested, "state": state, "frames": stack(address) }
 }
 
-/// A segment of this device whose blocks are followed by one that is inactive.
+/// A segment of this device with these blocks, followed by an inactive one.
 pub(super) fn segment(device: u64, address: u64, size: u64, mut blocks: Vec<Python>) -> Python {
     let used: u64 = blocks.iter().map(size_of_block).sum();
     if used < size {
@@ -147,7 +147,7 @@ fn size_of_block(block: &Python) -> u64 {
     *size
 }
 
-/// As torch 2.15 writes it.
+/// A snapshot as torch 2.15 writes it.
 pub(super) fn snapshot(segments: Vec<Python>, traces: Vec<Vec<Python>>) -> Python {
     let traces: Vec<Python> = traces.into_iter().map(Python::from).collect();
     dict! {

@@ -1,5 +1,5 @@
-//! Genuine snapshots, where MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them: figures against those that Python's own reading
-//! of the same files gives.
+//! Genuine snapshots, if MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them. Compares memtrace's figures with those that
+//! Python reads from the same files.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::process::Command;
 use super::tests::written_and_read;
 use crate::snapshot::{RecordKind, SnapshotData};
 
-/// Prints, for each device: allocs, completed frees, their bytes, live blocks, their bytes, segments, their bytes, segment
-/// events, the bytes at the peak. The peak is that of the events, played backwards from the end.
+/// Prints for each device: allocs, completed frees, their bytes, live blocks, their bytes, segments, their bytes,
+/// segment events, the bytes at the peak. The peak is computed by playing the events backwards from the end.
 const SCRIPT: &str = r"
 import pickle, sys
 snapshot = pickle.load(open(sys.argv[1], 'rb'))
@@ -28,7 +28,7 @@ for number, trace in enumerate(snapshot['device_traces']):
           len(segments), sum(s['total_size'] for s in segments), events, peak)
 ";
 
-/// The same of a recording.
+/// The same figures of a recording.
 fn figures(data: &SnapshotData) -> String {
     let line = |device: &crate::snapshot::DeviceSnapshot| {
         let crate::snapshot::Device::Cuda(number) = device.device else { panic!("{}", device.device) };

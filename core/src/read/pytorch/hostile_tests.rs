@@ -1,4 +1,4 @@
-//! Snapshots that would take all memory or time: few bytes that name the same again and again.
+//! Snapshots that would take too much memory or time: few bytes that refer to the same object again and again.
 
 use crate::ReadOptions;
 
@@ -6,13 +6,13 @@ fn text(text: &str) -> Vec<u8> {
     [&[0x8c, text.len() as u8][..], text.as_bytes()].concat()
 }
 
-/// A dict of texts and of values that are pickled already.
+/// A dict of texts and of values that are already pickled.
 fn dict(items: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let items = items.iter().flat_map(|(key, value)| [text(key), value.clone()]).flatten();
     [b"}(".to_vec(), items.collect(), b"u".to_vec()].concat()
 }
 
-/// A list of a value and of references to it, which has this number.
+/// A list of a value and of references to it. The value has this number in the memo.
 fn repeated(value: Vec<u8>, number: u8, times: usize) -> Vec<u8> {
     let again = [b'h', number].repeat(times);
     [b"](".to_vec(), value, vec![b'q', number], again, b"e".to_vec()].concat()

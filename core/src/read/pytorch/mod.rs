@@ -1,7 +1,8 @@
-//! PyTorch memory snapshot, as `torch.cuda.memory._dump_snapshot` writes it, read as a recording.
+//! Reads a PyTorch memory snapshot, as `torch.cuda.memory._dump_snapshot` writes it, as a recording.
 //!
-//! Knows the snapshots of torch 2.0 (blocks with a `history`, no times) up to 2.15 (metadata, annotations, host memory). What a
-//! snapshot does not say stays unknown, and [`Health::import_notes`](crate::snapshot::Health::import_notes) says so.
+//! It supports the snapshots of torch 2.0 (blocks with a `history`, no times) up to 2.15 (metadata, annotations, host
+//! memory). Data that a snapshot lacks stays unknown, and
+//! [`Health::import_notes`](crate::snapshot::Health::import_notes) says so.
 
 mod contexts;
 mod device;
@@ -45,7 +46,7 @@ use crate::snapshot::{
     StackContext, StackId, StackKind, Stacks,
 };
 
-/// Bytes of a snapshot in a byte of its compressed file, for the limits of memory; real ones have seven.
+/// Assumed bytes of a snapshot per byte of its compressed file, for the memory limits. Real snapshots have seven.
 const MOST_PACKED: usize = 32;
 
 pub(super) const READER: Reader = Reader {
@@ -62,10 +63,11 @@ pub(super) const READER: Reader = Reader {
 /// More devices than any machine has.
 const MOST_DEVICES: u64 = 1024;
 
-/// Reads a pickle, with memory for one of `length` bytes.
+/// Reads a pickle, with the memory limit of a pickle of `length` bytes.
 fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     let holds = |word: &str| bytes.windows(word.len()).any(|window| window == word.as_bytes());
-    // A recording may leave one of the two out. Blocks that wait for their completed frees tell that those are in it.
+    // A recording may lack either kind of free. Blocks that wait for their completed frees show that the recording has
+    // those.
     let completes = holds("free_completed") || holds("active_pending_free") || holds("active_awaiting_free");
     let frees_are_requests = !completes && holds("free_requested");
     let mut tables = SnapshotTables::new(frees_are_requests);
@@ -77,7 +79,8 @@ fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     Ok(data)
 }
 
-/// Refuses what could not be written as a capture and read again: its reader refuses sums that are too large.
+/// Refuses data that could be written as a capture but not read again, because the reader of captures refuses sums that
+/// are too large.
 fn check_sizes(data: &SnapshotData) -> Result<(), Refusal> {
     let mut total = 0_u64;
     for device in &data.devices {
@@ -94,7 +97,7 @@ fn check_sizes(data: &SnapshotData) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The top of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` gives.
+/// The root of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` returns.
 struct SnapshotRoot<'v, 'a> {
     top: DictFields<'v>,
     only_segments: &'v [PickleValue],
@@ -140,7 +143,7 @@ impl SnapshotRoot<'_, '_> {
             let ordinal = u32::try_from(number).ok().filter(|_| number < MOST_DEVICES);
             let ordinal = ordinal.ok_or_else(|| Refusal::new("a device with an impossible number"))?;
             let trace = traces.remove(&number).unwrap_or_default();
-            // A file whose segments are those of other devices has said that this one has none.
+            // If the file lists segments only of other devices, this device has none.
             let none = DeviceSegments::default();
             let placed = placed.get(&number).or((!placed.is_empty()).then_some(&none));
             add(Device::Cuda(ordinal), number, trace, placed);
@@ -170,14 +173,14 @@ impl SnapshotRoot<'_, '_> {
         })
     }
 
-    /// The list of segments, which every snapshot has.
+    /// The list of segments. Every snapshot has one.
     fn segments(&self) -> Result<PickleValue, Refusal> {
         let is_list = !self.only_segments.is_empty();
         let found = if is_list { Some(self.root) } else { self.top.find(words::SEGMENTS) };
         found.ok_or_else(|| Refusal::new("it holds no `segments`: it is no memory snapshot"))
     }
 
-    /// The traces that are not empty, by the number of their device. Host memory has one trace, or a list of one.
+    /// The traces that are not empty, by device number. Host memory has one trace, or a list with one trace.
     fn traces(&self, key: u32, tables: &mut SnapshotTables) -> Result<BTreeMap<u64, DeviceTrace>, Refusal> {
         let Some(lists) = self.top.find(key) else { return Ok(BTreeMap::new()) };
         let alone = [lists];

@@ -1,15 +1,15 @@
-//! What a snapshot does not say, in words.
+//! Notes on what a snapshot does not contain.
 
 use super::device::MissingFromLog;
 use super::segments::DeviceSegments;
 use crate::snapshot::DeviceSnapshot;
 use crate::units::{Bytes, grouped};
 
-/// The part of what was requested from which on rounding is mentioned.
+/// Rounding is mentioned from this share of the requested bytes on.
 const WORTH_SAYING: u64 = 100;
 const LEAST_ROUNDING: u64 = 64 << 10;
 
-/// About one device.
+/// The notes on one device.
 pub(super) fn about(device: &DeviceSnapshot, missing: MissingFromLog, placed: Option<&DeviceSegments>) -> Vec<String> {
     let mut notes = Vec::new();
     let name = device.device;

@@ -1,4 +1,4 @@
-//! Random histories of an allocator, of which a snapshot shows the end: what is read is what happened.
+//! Random histories of an allocator. A snapshot shows the end of each, and reading it must give what happened.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const SLOT: u64 = 1 << 20;
 /// Slots of blocks, four in a segment.
 const SLOTS: u64 = 16;
 
-/// What happens to a slot: if it is free it is allocated with this size, else freed.
+/// An event of a slot: if the slot is free, it is allocated with this size, otherwise freed.
 type RandomStep = (u64, u64);
 
 /// One event as the allocator sees it.
@@ -42,7 +42,7 @@ fn history(steps: &[RandomStep]) -> (Vec<Happened>, BTreeMap<u64, u64>) {
     (all, live)
 }
 
-/// What a snapshot shows whose log begins late.
+/// The snapshot of a history, whose log begins late.
 fn snapshot_of(log: &[Happened], live: &BTreeMap<u64, u64>) -> Python {
     let entries = |event: &Happened| {
         let entry = |action| entry(action, event.address, event.size, event.time_us);
@@ -112,7 +112,7 @@ proptest! {
         compare(&data.devices[0], log, &live, &before);
     }
 
-    /// A pickle with a byte changed is read or refused.
+    /// A pickle with one changed byte is either read or refused.
     #[test]
     fn damaged_pickles_are_no_trouble(
         steps in prop::collection::vec((0..SLOTS, 1..SLOT), 1..20),

@@ -1,4 +1,4 @@
-//! What was live before a log began, from the log and from the blocks that are live after it.
+//! Finds the blocks that were live before a log began, from the log and from the blocks that are live at its end.
 
 use std::num::NonZeroU64;
 
@@ -6,17 +6,17 @@ use super::segments::ActiveBlock;
 use super::trace::{AtAddress, BEFORE, DeviceTrace};
 use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
-/// Blocks by when they came.
+/// Blocks from before the log, and live blocks from the log.
 pub(super) struct Reconciled {
-    /// Those that were there before the log began, in the order of their numbers, which begin at 1.
+    /// The blocks from before the log, in the order of their numbers, which begin at 1.
     pub(super) before: Vec<Block>,
-    /// How many of these are still live; they come last.
+    /// How many of those are still live. They come last.
     pub(super) still_live: usize,
     /// Positions of the allocs in the log whose blocks are still live.
     pub(super) live: Vec<u32>,
 }
 
-/// Completes a log so that it ends in exactly the blocks that are live. `active` is `None` where the file names no segments.
+/// Completes a log so that it ends in exactly the live blocks. `active` is `None` if the file has no segments.
 pub(super) fn reconcile(trace: &mut DeviceTrace, active: Option<&[ActiveBlock]>) -> Reconciled {
     let is_before = |record: &&Record| record.raw_seq() & BEFORE != 0;
     let mut before: Vec<Block> = trace.records.iter().filter(is_before).map(freed_later).collect();
@@ -47,7 +47,7 @@ fn there_before(block: &ActiveBlock) -> Block {
     Block { address: block.address, size: block.requested, stack, memory: MemoryKind::Pool, ..Block::default() }
 }
 
-/// The log has blocks that are no longer there: their frees are missing.
+/// Adds the missing frees of blocks that are live in the log but not in the segments.
 fn free_what_is_gone(trace: &mut DeviceTrace, active: &[ActiveBlock]) {
     let is_there = |address| active.binary_search_by_key(&address, |block| block.address).is_ok();
     let gone = |(address, at): (&u64, &AtAddress)| match at {
@@ -63,7 +63,7 @@ fn free_what_is_gone(trace: &mut DeviceTrace, active: &[ActiveBlock]) {
     }
 }
 
-/// A block is there that the log last freed: its alloc is missing.
+/// Adds the missing alloc of a block that is live in the segments, but that the log freed last.
 fn alloc_unseen(trace: &mut DeviceTrace, block: &ActiveBlock) {
     trace.misfits += 1;
     let position = trace.records.len();

@@ -1,8 +1,8 @@
-//! Rows of a snapshot's tables, and the indices that stand for them among its values.
+//! Rows of a snapshot's tables, and the indices that represent them among its values.
 
 use crate::read::pickle::{PickleValue, Values};
 
-/// What a dict or a list is kept as: an index into one of the tables.
+/// The compact form of a dict or a list: an index into one of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Frame(u32),
@@ -11,7 +11,7 @@ pub(super) enum Shape {
     /// An earlier use of a block's memory, as torch 2.0 wrote it.
     Use(u32),
     Entry(u32),
-    /// An entry that was taken into its trace.
+    /// An entry that was added to its trace.
     Taken,
     Trace(u32),
 }
@@ -27,11 +27,11 @@ pub(super) struct FrameRow {
     pub(super) line: u32,
 }
 
-/// What a block of a segment is doing.
+/// The state of a block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockState {
     Allocated,
-    /// Freed, and still used by another stream.
+    /// Freed, but still in use by another stream.
     Pending,
     Inactive,
 }
@@ -39,13 +39,13 @@ pub(super) enum BlockState {
 /// A block of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockRow {
-    /// Torch 2.0 wrote none.
+    /// `None` in files of torch 2.0.
     pub(super) address: Option<u64>,
     pub(super) size: u64,
-    /// What was asked for.
+    /// The requested size.
     pub(super) requested: u64,
     pub(super) state: BlockState,
-    /// A number in [`SnapshotTables::stacks`](super::shapes::SnapshotTables::stacks) from 1 on; 0 for none.
+    /// A number in [`SnapshotTables::stacks`](super::shapes::SnapshotTables::stacks), from 1 on; 0 for none.
     pub(super) stack: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Segments of a snapshot with their blocks, and what happened to them.
+//! Segments of a snapshot with their blocks, and the events of segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
 use crate::snapshot::{Segment, SegmentRecord};
 
-/// A block that is not inactive, with its address.
+/// A block that is allocated or pending, with its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActiveBlock {
     pub(super) address: u64,
@@ -21,11 +21,11 @@ pub(super) struct ActiveBlock {
 /// The segments of one device.
 #[derive(Debug, Default)]
 pub(super) struct DeviceSegments {
-    /// By address.
+    /// Sorted by address.
     pub(super) segments: Vec<Segment>,
-    /// By address.
+    /// Sorted by address.
     pub(super) active: Vec<ActiveBlock>,
-    /// Bytes that the active blocks have more than was requested.
+    /// Bytes by which the active blocks are larger than was requested.
     pub(super) rounding: u64,
     /// Segments of private pools (CUDA graphs), and their bytes.
     pub(super) private: (u64, u64),
@@ -49,7 +49,7 @@ pub(super) fn by_device(
 }
 
 impl DeviceSegments {
-    /// `placed` says which blocks have a segment already.
+    /// Adds a segment. `placed` contains the blocks that already belong to a segment.
     fn add(
         &mut self,
         fields: &DictFields<'_>,
@@ -86,7 +86,7 @@ impl DeviceSegments {
         Ok(())
     }
 
-    /// An inactive block may still say what a larger one was asked for; an active one may not.
+    /// Adds an active block. Its requested size must fit; that of an inactive block may be left from a larger block.
     fn active_block(&mut self, address: u64, block: &BlockRow) -> Result<(), Refusal> {
         if block.requested > block.size {
             return Err(Refusal::new("a block that is smaller than what was asked for"));
@@ -113,8 +113,8 @@ fn misplaced() -> Refusal {
     Refusal::new("a block lies outside of its segment or on another block")
 }
 
-/// Events of a log in pieces that come whole and go whole: an expandable segment is mapped and unmapped in different ranges. So
-/// far its events have the mark `estimated`.
+/// Splits the events of expandable segments, which are mapped and unmapped in different ranges, into pieces that are
+/// always mapped and unmapped whole. In the input, these events are marked as `estimated`.
 pub(super) fn whole_pieces(events: &[SegmentRecord]) -> Vec<SegmentRecord> {
     let most = 8 * events.len() + 1024;
     let mapped = events.iter().filter(|event| event.estimated);

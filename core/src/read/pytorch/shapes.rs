@@ -1,5 +1,5 @@
-//! Compact forms of what a snapshot has most of: frames, stacks, blocks, and entries of traces, which are taken out of their list
-//! as they arrive.
+//! Compact forms of the most frequent objects of a snapshot: frames, stacks, blocks, and entries of traces. Entries are
+//! taken from their list as they arrive.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal, Shapes};
 use crate::snapshot::Record;
 
-/// Everything that is kept compactly.
+/// All objects in compact form.
 #[derive(Default)]
 pub(super) struct SnapshotTables {
     pub(super) frames: Vec<FrameRow>,
     frame_ids: HashMap<FrameRow, u32, RandomState>,
     stack_ids: HashMap<Box<[u32]>, u32, RandomState>,
     pub(super) blocks: Vec<BlockRow>,
-    /// The size and the stack of each use.
+    /// The size and the stack of each earlier use of a block.
     uses: Vec<(u64, u32)>,
     entries: Vec<TraceEntry>,
     traces: Vec<Option<DeviceTrace>>,
-    /// Blocks are freed when this is requested: the file has no completed frees.
+    /// True if a requested free counts as the free, because the file has no completed frees.
     pub(super) frees_are_requests: bool,
 }
 
-/// Memory of an entry's record, and of what is remembered of its address.
+/// Memory of an entry: its record, and what is stored for its address.
 const RECORD: usize = size_of::<Record>() + 24;
-/// Memory of a row beside its fields: its place in a table by content.
+/// Memory of a row besides its fields: its place in a table by content.
 const ROW: usize = 64;
 
 impl SnapshotTables {
@@ -47,7 +47,7 @@ impl SnapshotTables {
         stacks
     }
 
-    /// Takes a trace out; each belongs to one device.
+    /// Removes a trace from the table; each trace belongs to one device.
     pub(super) fn take_trace(&mut self, index: u32) -> Result<DeviceTrace, Refusal> {
         let trace = self.traces.get_mut(index as usize).and_then(Option::take);
         trace.ok_or_else(|| Refusal::new("two devices share one trace"))
@@ -79,7 +79,7 @@ impl SnapshotTables {
             _ => return Err(Refusal::new("a block of an unknown state")),
         };
         let size = fields.needed(words::SIZE, values)?;
-        // The newest comes first.
+        // The newest use comes first.
         let newest = fields.find(words::HISTORY).and_then(|history| values.list(history).first().copied());
         let used = match newest.and_then(|newest| values.kept(newest)) {
             Some(Shape::Use(row)) => self.uses.get(row as usize).copied(),

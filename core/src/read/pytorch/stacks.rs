@@ -1,4 +1,5 @@
-//! The stacks of a recording from those of a snapshot: only those in use, numbered in the order of their use.
+//! Makes the stacks of a recording from those of a snapshot: only those that are in use, numbered in the order of first
+//! use.
 
 use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -8,18 +9,18 @@ use super::shapes::SnapshotTables;
 use crate::read::pickle::PickleValue;
 use crate::snapshot::{CodeAddress, DeviceSnapshot, Frame, StackId, Stacks};
 
-/// Frames of snapshots have no code addresses: these stand for them.
+/// The first of the numbers that replace code addresses, which snapshots lack.
 const FIRST_ADDRESS: u64 = 1 << 32;
-/// The file of a frame whose file is not known, as in the snapshots themselves.
+/// The file of a frame whose file is unknown, as in the snapshots themselves.
 const UNKNOWN_FILE: &str = "??";
 
 struct Numbering<'t> {
     frames: &'t [FrameRow],
     old: Vec<&'t [u32]>,
-    /// By the old numbers.
+    /// Indexed by the old numbers.
     new_stacks: Vec<Option<StackId>>,
     new_frames: HashMap<u32, u32>,
-    /// By content: names without arguments make some of them equal.
+    /// Stacks by content. Without their arguments, some names become equal.
     by_calls: HashMap<Vec<u32>, StackId>,
     by_frame: HashMap<Frame, u32>,
     stacks: Stacks,
@@ -27,7 +28,7 @@ struct Numbering<'t> {
     before: Option<StackId>,
 }
 
-/// Gives every stack of the devices its final number.
+/// Gives each used stack of the devices its final number.
 pub(super) fn number_stacks(
     devices: &mut [DeviceSnapshot],
     tables: &SnapshotTables,
@@ -111,7 +112,7 @@ fn next_stack(stacks: &mut Stacks) -> StackId {
     StackId(stacks.starts.len() as u32 - 1)
 }
 
-/// The name of a C++ function without its arguments; other names as they are.
+/// The name of a C++ function without its arguments. Other names stay unchanged.
 fn without_arguments<'n>(name: &'n str, file: &str) -> &'n str {
     if file.ends_with(".py") || !name.contains("::") {
         return name;

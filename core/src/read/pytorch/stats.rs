@@ -1,4 +1,4 @@
-//! Peak and counters of a device, from its log.
+//! Computes the peak and counters of a device from its log.
 
 use crate::snapshot::{Block, DeviceSnapshot, MemoryStats, Peak, RecordKind, Replay, Stat};
 
@@ -19,14 +19,14 @@ impl Level {
     }
 }
 
-/// Sets peak and counters. `before` are the blocks that were there when the log began.
+/// Sets the peak and counters. `before` are the blocks that existed when the log began.
 pub(super) fn count(device: &mut DeviceSnapshot, before: &[Block], num_ooms: u64) {
     let (mut bytes, mut blocks) = (Level::default(), Level::default());
     before.iter().for_each(|block| {
         bytes.up(block.size);
         blocks.up(1);
     });
-    // How many records make the peak.
+    // Number of records up to the peak.
     let mut until = 0;
     for (at, record) in device.records.iter().enumerate() {
         match record.kind {
@@ -69,7 +69,7 @@ fn peak(device: &DeviceSnapshot, until: usize, bytes: u64) -> Peak {
     }
 }
 
-/// `None` where the file says nothing about segments.
+/// The reserved bytes; `None` if the file has no segments.
 fn reserved(device: &DeviceSnapshot) -> Option<Stat> {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let now: u64 = told.map(|segment| segment.size).sum();

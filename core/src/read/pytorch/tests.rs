@@ -1,4 +1,4 @@
-//! What a recording says after each age and kind of snapshot was read.
+//! What a recording contains after reading snapshots of each version and kind.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -12,7 +12,7 @@ use crate::snapshot::{Category, Device, DeviceSnapshot, RecordKind, Replay, Snap
 
 const MIB: u64 = 1 << 20;
 
-/// Reads it at three protocols, and what is written of it.
+/// Reads a snapshot in three protocols, and reads again what is written from it.
 fn read(snapshot: &Python) -> SnapshotData {
     let data = ReadOptions::default().parse(&snapshot.pickled(4)).unwrap();
     for protocol in [0, 2] {
@@ -22,7 +22,7 @@ fn read(snapshot: &Python) -> SnapshotData {
     data
 }
 
-/// What holds for every recording.
+/// Checks what holds for every recording.
 pub(super) fn check(data: &SnapshotData) {
     for device in &data.devices {
         let mut replay = Replay::at_log_start(device);
@@ -62,7 +62,7 @@ fn actions(device: &DeviceSnapshot) -> Vec<(RecordKind, u64)> {
     device.records.iter().map(|record| (record.kind, record.size)).collect()
 }
 
-/// A log from the beginning: two blocks, of which one is freed, and an allocation that is refused.
+/// A complete log: two blocks, of which one is freed, and a refused allocation.
 fn complete() -> Python {
     let oom = entry("oom", 0, 8 * MIB, 6).without("addr").with("device_free", 5u64);
     let trace = vec![
@@ -123,7 +123,7 @@ fn blocks_from_before_the_log_are_said_to_be() {
     assert_eq!((device.live[0].seq, device.live[0].size, device.live[0].time_ns), (seq(2), MIB - 3, 0));
     assert_eq!((device.peak.bytes, device.peak.seq), (2 * MIB - 3, None));
     assert_ne!(device.live[0].stack, StackId::NONE);
-    // The block that is freed has no frames: that is no line.
+    // The freed block has no frames, so it has no line.
     let lines = DeviceView::of(&data, device).by(Key::Line).clone();
     let of = |label| lines.rows.iter().find(|row| row.label == label).map(|row| row.bytes);
     assert!(notes(&data).contains("512.0 KiB more than they asked for"), "{}", notes(&data));
@@ -207,7 +207,7 @@ fn devices_pools_and_host_memory_are_told_apart() {
     );
 }
 
-/// Written pickles have host memory as a device of its own.
+/// Does not write a pickle, because written pickles have host memory as a device of its own.
 fn read_without_writing(snapshot: &Python) -> SnapshotData {
     ReadOptions::default().parse(&snapshot.pickled(4)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The log of a device, made while the entries of its trace arrive.
+//! The log of a device, which is built while the entries of its trace arrive.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -10,14 +10,15 @@ use super::fields::LARGEST;
 use crate::read::pickle::Refusal;
 use crate::snapshot::{ContextId, MemoryKind, OutOfMemory, Record, RecordKind, SegmentRecord, StackId, ThreadId};
 
-/// Later times are refused: nanoseconds would not fit.
+/// Later times are refused, because they would overflow in nanoseconds.
 pub(super) const LATEST_US: u64 = 1 << 52;
-/// In [`Record::alloc_seq`]: the block was there before the log began, with this number among such blocks.
+/// A bit of [`Record::alloc_seq`]: the block existed before the log began. The other bits are its number among such
+/// blocks.
 pub(super) const BEFORE: u64 = 1 << 63;
-/// As many refused allocations are kept as in memtrace's own recordings.
+/// The most refused allocations that are kept, as in memtrace's own recordings.
 const MOST_OOMS: usize = 256;
 
-/// What the log last said of an address.
+/// The last event of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtAddress {
     /// The position of the alloc.
@@ -25,22 +26,22 @@ pub(super) enum AtAddress {
     Freed,
 }
 
-/// A device's log so far. Times are microseconds as in the file, `context` is one more than the index of the metadata's text,
-/// and `alloc_seq` is one more than the position of the alloc, or has the bit [`BEFORE`].
+/// A device's log so far. Times are the file's microseconds. `context` is one more than the index of the metadata's
+/// text. `alloc_seq` is one more than the position of the alloc, or has the bit [`BEFORE`].
 #[derive(Default)]
 pub(super) struct DeviceTrace {
     pub(super) records: Vec<Record>,
     pub(super) addresses: HashMap<u64, AtAddress, RandomState>,
-    /// Blocks that the log frees and that were there before it began.
+    /// Number of blocks from before the log that the log frees.
     pub(super) before: u64,
     pub(super) segment_records: Vec<SegmentRecord>,
     pub(super) ooms: Vec<OutOfMemory>,
     pub(super) num_ooms: u64,
-    /// Entries that fit no other: a block allocated where one is live, or freed twice.
+    /// Entries that contradict others: a block allocated at the address of a live one, or freed twice.
     pub(super) misfits: u64,
     pub(super) has_times: bool,
     pub(super) last_us: u64,
-    /// An entry was there.
+    /// True after the first entry.
     has_begun: bool,
     streams: HashMap<u64, u32>,
     /// The sum of all sizes.
@@ -72,7 +73,7 @@ impl DeviceTrace {
         Ok(())
     }
 
-    /// Times never go back. Without any, entries are a microsecond apart.
+    /// Sets the current time, which never goes back. Without times, entries are a microsecond apart.
     fn time(&mut self, time_us: Option<u64>) -> Result<(), Refusal> {
         match time_us {
             Some(time_us) if time_us >= LATEST_US => return Err(Refusal::new("a time that is far too late")),
@@ -111,7 +112,7 @@ impl DeviceTrace {
         }
     }
 
-    /// The free of the block whose alloc has this position.
+    /// Adds the free of the block whose alloc is at this position.
     pub(super) fn free_of(&mut self, position: u32, stack: StackId) {
         let Some(alloc) = self.records.get(position as usize).copied() else { return };
         self.records.push(Record { time_ns: self.last_us, stack, kind: RecordKind::Free, ..alloc });
@@ -146,7 +147,7 @@ impl DeviceTrace {
         });
     }
 
-    /// An alloc without its number.
+    /// The record of an alloc, without its number.
     fn record(&mut self, entry: &TraceEntry) -> Record {
         Record {
             time_ns: self.last_us,
@@ -163,7 +164,7 @@ impl DeviceTrace {
         }
     }
 
-    /// CUDA's handles by the order of their appearance; the default stream is 0.
+    /// Numbers CUDA's handles in the order of their appearance; the default stream is 0.
     fn stream(&mut self, handle: u64) -> u32 {
         if handle == 0 {
             return 0;
@@ -173,7 +174,7 @@ impl DeviceTrace {
     }
 }
 
-/// The metadata of an entry, until contexts have numbers.
+/// Stores the metadata of an entry until contexts have numbers.
 fn context(entry: &TraceEntry) -> ContextId {
     ContextId(entry.metadata.map_or(0, |text| text + 1))
 }

@@ -7,7 +7,7 @@ use crate::report::device_memory::library_need;
 use crate::snapshot::Device;
 use crate::units::{Bytes, capitalized, grouped};
 
-/// A framework has a suballocator.
+/// A framework suballocates much of the device's memory.
 pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
     let rows = by_allocator(device).into_iter().filter(|row| is_large(row.bytes, device));
     let finding = |row: Row| Finding {
@@ -22,7 +22,7 @@ pub(super) fn given_out_in_parts(device: &DeviceView<'_>) -> Vec<Finding> {
     rows.map(finding).collect()
 }
 
-/// A native library such as cuBLAS holds much memory itself.
+/// A native library such as cuBLAS allocates much memory itself.
 pub(super) fn one_library(device: &DeviceView<'_>) -> Vec<Finding> {
     fn name(row: &Row) -> &str {
         row.label.trim_matches(['(', ')'])
@@ -64,7 +64,7 @@ pub(super) fn release_threshold(device: &DeviceView<'_>) -> Vec<Finding> {
     churn.map(finding).into_iter().collect()
 }
 
-/// External fragmentation, which may have caused a refused allocation.
+/// External fragmentation, which may be the reason for a refused allocation.
 pub(super) fn fragmented(device: &DeviceView<'_>) -> Vec<Finding> {
     let all = fragmentation(device);
     let in_holes = all.unused().saturating_sub(all.empty);

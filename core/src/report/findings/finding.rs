@@ -15,31 +15,31 @@ use crate::units::{Bytes, grouped};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Finding {
-    /// Its kind, such as `live_twice`; later versions may add kinds.
+    /// Kind of the finding, such as `live_twice`. Later versions may add kinds.
     #[cfg_attr(test, schemars(with = "String"))]
     pub kind: FindingKind,
     /// What is wrong.
     pub what: String,
-    /// The line responsible, if there is one.
+    /// Source line that is responsible; null if there is none.
     pub line: Option<String>,
-    /// What it costs.
+    /// The cost, in bytes or nanoseconds.
     pub cost: Cost,
-    /// How certain it is.
+    /// How certain the finding is.
     pub confidence: Confidence,
-    /// Why it is no more and no less certain.
+    /// The reason for the confidence.
     pub why: &'static str,
-    /// How to fix it, in lines.
+    /// How to fix it, as lines of text.
     pub advice: Vec<String>,
 }
 
 words! {
-    /// What a finding is about. The table of docs/findings.md has a row for each.
+    /// The kinds of findings. The table of docs/findings.md has a row for each.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     #[cfg_attr(test, derive(schemars::JsonSchema))]
     #[serde(rename_all = "snake_case")]
     #[non_exhaustive]
     pub enum FindingKind {
-        /// Blocks of one size replace each other, and the older one lives on.
+        /// Blocks of one size replace each other, and the older one stays live.
         LiveTwice = "live_twice",
         /// An optimizer's step takes far more than its largest parameter.
         OptimizerTransient = "optimizer_transient",
@@ -47,51 +47,52 @@ words! {
         KeptGraph = "kept_graph",
         /// A graph keeps intermediate results that no backward pass needs.
         KeptByVariables = "kept_by_variables",
-        /// The graph of a loss lives on after its backward pass.
+        /// The graph of a loss stays alive after its backward pass.
         KeptLoss = "kept_loss",
         /// Memory accumulates.
         Growth = "growth",
         /// An operator makes an n × n matrix from n values.
         Square = "square",
-        /// A framework has an allocator of its own.
+        /// A framework suballocates the memory.
         GivenOutInParts = "given_out_in_parts",
-        /// A library itself holds much.
+        /// A library allocates much memory itself.
         OneLibrary = "one_library",
         /// Blocks that no GPU operation uses any more.
         PastLastUse = "past_last_use",
         /// Blocks that no GPU operation ever uses.
         NeverUsed = "never_used",
-        /// Blocks that are used for the first time later.
+        /// Blocks that are allocated long before their first use.
         AllocatedEarly = "allocated_early",
-        /// Blocks that are written twice, and nothing reads them in between.
+        /// Blocks that are written twice with nothing reading them in between.
         WrittenTwice = "written_twice",
         /// Blocks that are not used for a long time.
         Idle = "idle",
-        /// Outputs beside an input that nothing uses afterwards.
+        /// Outputs next to an input that nothing uses afterwards.
         InPlace = "in_place",
         /// Modules keep much for the backward pass.
         Checkpoint = "checkpoint",
         /// An operator's temporaries are far larger than its inputs and outputs.
         OperatorTemporaries = "operator_temporaries",
-        /// The driver's pool gives memory back and takes it again.
+        /// The driver's pool releases memory and reserves it again.
         ReleaseThreshold = "release_threshold",
-        /// What is reserved lies in holes.
+        /// Much of the reserved memory lies in holes.
         Fragmentation = "fragmentation",
     }
 }
 
 words! {
-    /// How certain it is that the advice saves what the finding says.
+    /// How certain it is that the advice saves the cost of the finding.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     #[cfg_attr(test, derive(schemars::JsonSchema))]
     #[serde(rename_all = "snake_case")]
     pub enum Confidence {
-        /// It follows from what was recorded, and the advice of this kind was followed in ten programs: each had the predicted peak,
-        /// within a hundredth (`examples/llama/tests/followed.rs`).
+        /// The figures follow from the recording. Ten programs that followed advice of this kind then had the predicted
+        /// peak, within a hundredth (`examples/llama/tests/followed.rs`).
         Certain = "certain",
-        /// The figures follow from what was recorded; that it is a mistake, or what the advice saves, does not.
+        /// The figures follow from the recording. The recording does not show whether the program is wrong, or how much
+        /// the advice saves.
         Likely = "likely",
-        /// The figures are certain, and the program may want it so: the advice trades time for memory.
+        /// The figures are certain. The program may still be as intended, because the advice trades time for memory.
         Possible = "possible",
     }
 }
@@ -109,10 +110,10 @@ pub enum Cost {
     /// Bytes of the device that cannot be used.
     #[serde(rename = "unusable_bytes")]
     Unusable(u64),
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     #[serde(rename = "ns")]
     Time(u64),
-    /// Bytes written for nothing.
+    /// Bytes that were written in vain.
     #[serde(rename = "written_bytes")]
     Written(u64),
 }
@@ -130,7 +131,7 @@ impl fmt::Display for Cost {
 }
 
 impl Finding {
-    /// How certain it is and why, as a sentence.
+    /// The confidence and its reason, as a sentence.
     pub fn certainty(&self) -> String {
         format!("{:?}: {}", self.confidence, self.why)
     }
@@ -148,14 +149,14 @@ impl Finding {
         let (is_memory, cost) = match self.cost {
             Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
             Cost::Time(ns) => (false, ns),
-            // At about 1 TB/s, so that it can be compared with time.
+            // Converted to time at about 1 TB/s, for the comparison.
             Cost::Written(bytes) => (false, bytes / 1000),
         };
         (is_memory, cost)
     }
 }
 
-/// The advice in the program's language.
+/// The advice for the program's language.
 pub(super) fn in_its_language(data: &Attribution<'_>, rust: &[&str], python: &[&str]) -> Vec<String> {
     lines(if is_python(data) { python } else { rust })
 }
@@ -169,12 +170,12 @@ pub(super) fn then(peak: u64) -> String {
     format!("The peak would be {}.", exactly(peak))
 }
 
-/// The same where the advice may save more.
+/// The same, if the advice may save more.
 pub(super) fn then_at_most(peak: u64) -> String {
     format!("The peak would be at most {}.", exactly(peak))
 }
 
-/// The same where not all that it depends on is known.
+/// The same, if the peak also depends on something unknown.
 pub(super) fn then_about(peak: u64) -> String {
     format!("The peak would be about {}.", Bytes(peak))
 }
@@ -189,7 +190,7 @@ pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
     bytes > 0 && bytes >= device.peak.total() / 10
 }
 
-/// The number and bytes of these blocks and the largest of them, if they are large together.
+/// The number and bytes of these blocks and the largest of them, if together they are large.
 pub(super) fn large<'a>(
     blocks: impl Iterator<Item = (&'a Block, Weight)>,
     device: &DeviceSnapshot,

@@ -1,4 +1,4 @@
-//! Findings on what candle's graph keeps.
+//! Findings on what candle's autograd graph keeps alive.
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +38,7 @@ pub(super) fn kept_graph(device: &DeviceView<'_>) -> Vec<Finding> {
     kept.map(finding).into_iter().collect()
 }
 
-/// Tensors are concatenated repeatedly from variables, so each retains the one before it.
+/// Tensors are concatenated repeatedly from variables, so each result keeps the previous one alive.
 pub(super) fn kept_by_variables(device: &DeviceView<'_>) -> Vec<Finding> {
     let found = without_a_pass(device).filter(|found| is_worth(found, device));
     let results = found.map(|found| never_needed(&found, device));
@@ -49,7 +49,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
     let data = device.data();
     /// A cache whose blocks replace each other does not have this many sizes at once.
     const SIZES: usize = 8;
-    // Training needs them for the backward pass.
+    // Training needs the joined tensors for the backward pass.
     if !has_variables(data) || has_backward_pass(data) {
         return None;
     }
@@ -82,7 +82,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// A twentieth of the peak.
+/// Does it save at least a twentieth of the peak?
 fn is_worth(found: &Ungraphed, device: &DeviceSnapshot) -> bool {
     let saves = device.peak.bytes.saturating_sub(found.peak_without);
     saves > 0 && saves >= device.peak.bytes / 20
@@ -104,10 +104,10 @@ pub(super) fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Findin
     }
 }
 
-/// The graph of a loss lives on after its backward pass.
+/// The graph of a loss stays alive after its backward pass.
 pub(super) fn kept_loss(device: &DeviceView<'_>) -> Vec<Finding> {
     let found = past_their_pass(device).filter(|found| is_worth(found, device));
-    // What accumulates is growth. Where every use is known, `past_last_use` decides it.
+    // The growth finding covers what accumulates. If every use is known, `past_last_use` decides instead.
     let found = found.filter(|_| device.uses.is_empty() && growth(device).is_empty());
     found.map(|found| kept_after_its_pass(&found, device)).into_iter().collect()
 }

@@ -1,15 +1,15 @@
-//! Graphs that are kept in vain, and values that only look so.
+//! Graphs that keep blocks nobody needs, and recordings that only look like that.
 
 use crate::recording::DeviceView;
 use crate::report::{Cost, Finding, findings};
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, StackId};
 
-/// A product and what is computed from it, by one statement; the same of another line.
+/// The product and result of one statement, and the loss of another line.
 const PRODUCT: StackId = StackId(1);
 const RESULT: StackId = StackId(2);
 const LOSS: StackId = StackId(3);
-/// The pass of a tanh and of a product.
+/// The backward pass of a tanh and of a product.
 const OF_RESULT: StackId = StackId(4);
 const OF_PRODUCT: StackId = StackId(5);
 const VARIABLE: StackId = StackId(6);
@@ -50,7 +50,7 @@ fn found(story: &Story) -> Vec<Finding> {
         .collect()
 }
 
-/// Four statements of a product and its result, which are kept to the end.
+/// Four statements, each with a product and its result, which are kept to the end.
 fn four(weights: &str, drops: impl Fn(&mut Story)) -> Story {
     let mut story = story(weights);
     story.alloc("weight", 2000).on(VARIABLE);
@@ -69,7 +69,7 @@ fn as_a_graph(story: &mut Story) {
 fn what_a_statement_computed_on_its_way_is_kept_by_the_graph_of_its_result() {
     let found = found(&four(&variables(), as_a_graph));
     let [finding] = &found[..] else { panic!("{found:?}") };
-    // At the peak, the last product is a part of the running statement.
+    // At the peak, the last product is part of the running statement.
     assert_eq!((finding.kind.word(), finding.cost), ("kept_by_variables", Cost::OfPeak(30_000)));
     assert!(finding.advice.concat().contains("44,000 bytes"), "{:?}", finding.advice);
 }
@@ -87,7 +87,8 @@ fn values_of_the_program_are_not_kept_by_a_graph() {
     }
 }
 
-/// Two networks in turn; the loss of the first one lives on or not. `second` is the second pass.
+/// Two networks used alternately. `keeps` says whether the first one's loss stays alive. `second` is the number of
+/// nodes in the second one's backward pass.
 fn in_turn(keeps: bool, second: usize) -> Story {
     let mut story = story(&variables());
     story.alloc("weight", 2000).on(VARIABLE);
@@ -142,7 +143,7 @@ fn a_temporary_from_before_a_pass_that_is_live_at_the_end_is_in_a_kept_graph() {
     );
 }
 
-/// With uses: a value that is last used before or in the backward pass, and freed much later.
+/// With uses: a value whose last use is before or in the backward pass, and which is freed much later.
 fn used_last_before_a_pass(on: StackId) -> Vec<Finding> {
     let mut story = story(&variables());
     story

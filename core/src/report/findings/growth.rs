@@ -1,4 +1,4 @@
-//! Finding: memory growth, where each step of a loop leaves live blocks behind.
+//! Finding: memory growth, where each iteration of a loop leaves live blocks behind.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -14,7 +14,7 @@ use crate::snapshot::{Block, Category, ContextId, ContextNode, StackId, ThreadId
 use crate::units::{Bytes, grouped};
 
 const STEPS: usize = 4;
-/// So many scopes around a block may be its loop.
+/// The most enclosing scopes of a block that are tried as its loop.
 const MOST_SCOPES: usize = 8;
 
 const STAYS: [&str; 3] = [
@@ -28,7 +28,7 @@ const STAYS_IN_PYTHON: [&str; 3] = [
     "collection a bound.",
 ];
 
-/// In a program of C or C++, which has no tensors that memtrace knows.
+/// The advice for a program of C or C++, which has no tensors that memtrace knows.
 const STAYS_IN_C: [&str; 2] =
     ["What stays is what something keeps. Free what nobody reads any more, or give the", "collection a bound."];
 
@@ -41,11 +41,11 @@ fn release(data: &Attribution<'_>) -> Vec<String> {
     if is_native(data) { lines(&STAYS_IN_C) } else { in_its_language(data, &STAYS, &STAYS_IN_PYTHON) }
 }
 
-/// Steps of a loop, in order.
+/// The iterations of a loop, in order.
 struct LoopSteps {
-    /// What the finding calls them.
+    /// How the finding names them.
     of: String,
-    /// Begin and end of each.
+    /// Begin and end of each iteration.
     times: Vec<(u64, u64)>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn growth(device: &DeviceView<'_>) -> Vec<Finding> {
     accumulates(device, &loops).or_else(|| left_by_steps(device, loops)).into_iter().collect()
 }
 
-/// What lines leave again and again, as a sum.
+/// Lines whose blocks accumulate, added up in one finding.
 fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
     let all = accumulation(device);
     let fullest = all.first()?;
@@ -93,7 +93,7 @@ fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
     })
 }
 
-/// Why it stays, and what helps. `stays` are the sorted numbers of the blocks.
+/// Why the blocks stay, and what helps. `stays` are the sorted numbers of the blocks.
 fn cause_of<'a>(
     device: &DeviceView<'_>,
     stays: &[Option<NonZeroU64>],
@@ -109,7 +109,7 @@ fn cause_of<'a>(
         ),
         None => {
             let mut advice = release(data);
-            // What a graph keeps is not freed with the value.
+            // If a graph keeps the memory, replacing the value does not free it.
             let is_held = !has_variables(data) && !has_backward_pass(data);
             advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
                 format!("If each were gone before the next, the peak would be at most {}.", exactly(peak))
@@ -120,7 +120,7 @@ fn cause_of<'a>(
     }
 }
 
-/// The loop around a block whose steps left most of these blocks, and how many did.
+/// The enclosing loop whose iterations left most of these blocks, and the number of those iterations.
 fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Option<(u64, &'a LoopSteps)> {
     let block = stays.get(stays.len() / 2)?;
     let left = |steps: &LoopSteps| {
@@ -129,7 +129,7 @@ fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Op
             steps.times.get(at).is_some_and(|(_, to)| block.time_ns <= *to).then_some(at)
         };
         let steps: Vec<usize> = stays.iter().filter_map(step_of).collect();
-        // Both are in the order of time.
+        // Blocks and iterations are both in order of time.
         steps.chunk_by(|a, b| a == b).count() as u64
     };
     let parent = |at: &ContextId| data.contexts.get(at.0 as usize).map(|node| node.parent).filter(|up| up != at);
@@ -139,7 +139,7 @@ fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Op
     found.max_by_key(|(left, _)| *left)
 }
 
-/// What nearly all steps of a loop left that is live at the end.
+/// Blocks that nearly every iteration of a loop left and that are live at the end.
 fn left_by_steps(device: &DeviceView<'_>, loops: Loops) -> Option<Finding> {
     let live = LiveByTime::of(no_state(device));
     let found = loops.of.into_values().filter_map(|steps| Some((live.left_by(&steps.times)?, steps)));
@@ -169,7 +169,7 @@ fn no_state<'a>(device: &'a DeviceView<'_>) -> Vec<(&'a Block, u64)> {
     live.map(|(block, weight)| (block, weight.bytes)).collect()
 }
 
-/// Loops: scopes that one thread opened repeatedly in one context, by their names without numbers.
+/// Loops: scopes that one thread opened repeatedly in one context. Numbers in their names are ignored.
 struct Loops {
     patterns: ScopePatterns,
     of: HashMap<(ThreadId, usize), LoopSteps>,
@@ -199,9 +199,9 @@ impl Loops {
     }
 }
 
-/// Scopes without the numbers in their names, numbered: those of one parent with equal names have one number.
+/// Numbers the scopes. Scopes of one parent whose names differ only in numbers have the same number.
 struct ScopePatterns {
-    /// By context; `None` for modules.
+    /// Indexed by context; `None` for modules.
     numbers: Vec<Option<usize>>,
     names: Numbered<(ContextId, String)>,
 }
@@ -224,12 +224,13 @@ struct Left {
     bytes: u64,
 }
 
-/// Live blocks by time. There may be as many loops as blocks, so what a step left is a difference of sums.
+/// Live blocks by time. There may be as many loops as blocks, so the bytes that an iteration left are a difference of
+/// two sums.
 struct LiveByTime<'a> {
-    /// In the order of the recording.
+    /// In order of time.
     blocks: Vec<(&'a Block, u64)>,
     times: Vec<u64>,
-    /// Bytes of the blocks before each, and of all.
+    /// For each block, the bytes of all blocks before it; then the bytes of all.
     sums: Vec<u64>,
 }
 
@@ -245,14 +246,15 @@ impl<'a> LiveByTime<'a> {
         Self { blocks, times: sorted.iter().map(|(time_ns, _)| *time_ns).collect(), sums }
     }
 
-    /// Bytes of the blocks from a time up to another one.
+    /// Bytes of the blocks between two times.
     fn between(&self, from_ns: u64, to_ns: u64) -> u64 {
         let first = self.times.partition_point(|time_ns| *time_ns < from_ns);
         let end = self.times.partition_point(|time_ns| *time_ns <= to_ns).max(first);
         self.sums.get(end).zip(self.sums.get(first)).map_or(0, |(end, first)| end - first)
     }
 
-    /// What the steps left. The first step does not count, because it may set up what all need, nor does the largest amount.
+    /// The bytes that the iterations left. The first iteration is excluded, because it may set up what all need; so is
+    /// the largest amount.
     fn left_by(&self, steps: &[(u64, u64)]) -> Option<Left> {
         let left: Vec<u64> = parts(steps).map(|(from_ns, to_ns)| self.between(from_ns, to_ns)).collect();
         let steps = left.iter().filter(|bytes| **bytes > 0).count();
@@ -261,7 +263,7 @@ impl<'a> LiveByTime<'a> {
         (steps >= nearly_all && steps > 0).then_some(Left { steps, bytes })
     }
 
-    /// The line with most bytes of what the steps left.
+    /// The line with the most bytes of what the iterations left.
     fn fullest_line(&self, data: &Attribution<'_>, steps: &[(u64, u64)]) -> Option<String> {
         let is_left = |block: &Block| {
             let at = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1);
@@ -277,7 +279,7 @@ impl<'a> LiveByTime<'a> {
     }
 }
 
-/// All steps but the first, each up to the next one at most.
+/// All iterations but the first, each cut off where the next one begins.
 fn parts(steps: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let ends = steps.iter().skip(2).map(|(next, _)| next.saturating_sub(1)).chain([u64::MAX]);
     steps.iter().skip(1).zip(ends).map(|((from, to), end)| (*from, end.min(*to)))

@@ -1,5 +1,5 @@
-//! Findings: what could be better, the cost, the certainty and the fix. Each kind has a function and a row in
-//! [`DETECTORS`].
+//! Findings: what could be better, its cost, how certain it is, and how to fix it. Each kind has a function and a row
+//! in [`DETECTORS`].
 
 mod device;
 mod finding;
@@ -42,7 +42,8 @@ const DETECTORS: &[Detector] = &[
     checkpoint,
 ];
 
-/// The findings on a device, most expensive first; growth after a cause of it at the same line.
+/// The findings on a device, most expensive first. A growth finding comes after a finding that is its cause at the same
+/// line.
 pub fn findings(device: &DeviceView<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));

@@ -14,7 +14,7 @@ use crate::report::tables::first_lines;
 use crate::snapshot::{Block, GpuWork};
 use crate::units::{Bytes, grouped};
 
-/// A shadowed tensor stays live. Where every use is known, `past_last_use` decides it.
+/// A shadowed tensor stays live. If every use is known, `past_last_use` decides instead.
 pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let is_whole = |work: &GpuWork| work.opaque_operations() == 0 && work.totals.lost == 0;
     if !device.uses.is_empty() && device.data().gpu_work.as_ref().is_some_and(is_whole) {
@@ -26,7 +26,7 @@ pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
     large.map(|row| replaced(device, row, saved(row.peak_without, row.older))).collect()
 }
 
-/// `saves` is the reduction of the peak in bytes.
+/// `saves` is the number of bytes by which the peak becomes smaller.
 pub(super) fn replaced(device: &DeviceView<'_>, row: &LiveTwice, saves: u64) -> Finding {
     Finding {
         kind: FindingKind::LiveTwice,
@@ -43,7 +43,7 @@ pub(super) fn replaced(device: &DeviceView<'_>, row: &LiveTwice, saves: u64) -> 
     }
 }
 
-/// candle's `AdamW::step` computes with variables, so each intermediate result retains the one before it.
+/// candle's `AdamW::step` computes with variables, so each intermediate result keeps the previous one alive.
 pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
     let Some(mut is_transient) = step_temporaries(device) else { return Vec::new() };
     let blocks: Vec<(&Block, u64)> = device
@@ -60,7 +60,7 @@ pub(super) fn optimizer_transient(device: &DeviceView<'_>) -> Vec<Finding> {
     vec![own_step(device, bytes, largest, own)]
 }
 
-/// `bytes` are those of a step's temporaries at once.
+/// `bytes` is the size of a step's temporaries that are live at once.
 pub(super) fn own_step(device: &DeviceView<'_>, bytes: u64, largest: &Block, own: Option<u64>) -> Finding {
     Finding {
         kind: FindingKind::OptimizerTransient,
@@ -79,7 +79,7 @@ pub(super) fn own_step(device: &DeviceView<'_>, bytes: u64, largest: &Block, own
     }
 }
 
-/// Modules that keep much for the backward pass: those with which the peak is lowest if their forward pass is run again.
+/// Modules that keep much for the backward pass: those whose recomputation lowers the peak most.
 pub(super) fn checkpoint(device: &DeviceView<'_>) -> Vec<Finding> {
     let best = checkpoints(device).into_iter().next().filter(|found| is_large(found.saves, device));
     best.iter().map(checkpointed).collect()
@@ -107,7 +107,7 @@ pub(super) fn checkpointed(row: &Checkpoint) -> Finding {
     }
 }
 
-/// An operator makes a square matrix from a row.
+/// An operator computes a square matrix from a row.
 pub(super) fn square(device: &DeviceView<'_>) -> Vec<Finding> {
     let data = device.data();
     let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());

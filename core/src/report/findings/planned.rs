@@ -1,4 +1,4 @@
-//! The changes of a plan, in the words of the findings.
+//! The changes of a plan, worded as findings.
 
 use super::finding::{Cost, Finding};
 use super::graphs::{kept_after_its_pass, never_needed};
@@ -8,7 +8,7 @@ use crate::analysis::{IdleMemory, PlanStep, PlannedChange};
 use crate::recording::DeviceView;
 use crate::units::grouped;
 
-/// What a step of a plan changes; its cost is what the step saves.
+/// The change of one step of a plan, as a finding. Its cost is what the step saves.
 pub fn planned(device: &DeviceView<'_>, step: &PlanStep) -> Finding {
     let finding = match &step.change {
         PlannedChange::Waste(row) => wasted_by(device, row),

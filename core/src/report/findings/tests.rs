@@ -1,4 +1,4 @@
-//! Each kind of finding: a recording that has it, and one that nearly has it.
+//! Each kind of finding: a recording that has it, and one that almost has it.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn kinds(trace: &Story) -> Vec<&'static str> {
 
 const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";
 
-/// Stack 1: an operator of candle; stack 2: the same in a backward pass; stack 3: in `AdamW::step`.
+/// Stack 1 is an operator of candle, stack 2 the same in a backward pass, stack 3 the same in `AdamW::step`.
 fn operator(name: &str) -> Story {
     let frames = vec![
         frame(&format!("candle_core::tensor::Tensor::{name}"), &registry(TENSOR), 700),
@@ -134,8 +134,8 @@ fn what_nearly_every_step_leaves_is_growth() {
     }
 }
 
-/// Repetitions of one line, each with a block of another line that is free again; some blocks stay until `frees` says so.
-/// All are freed at the end.
+/// Repetitions of one line, each with a short-lived block of another line. `frees` says after which repetition a
+/// block is freed; the others are freed at the end.
 fn repeated(count: usize, frees: impl Fn(usize) -> Option<usize>) -> Story {
     let mut trace = Story::cpu();
     for at in 0..count {
@@ -253,7 +253,7 @@ fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
     assert_eq!(kinds(&trained(false)), [""; 0], "its weights and their gradients");
 }
 
-/// A tensor of 1,000 bytes, and a block of this size that a function takes for itself.
+/// A tensor of 1,000 bytes, and a block of this size that a function allocates for its own use.
 fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
     let mut trace = Story::cuda(0);
     trace.stacks(stacks(vec![function, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0, 1][..], &[1]]));
@@ -333,12 +333,12 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
     }
 }
 
-/// The advice on a block that is allocated by stack 7 or 9 and used last by another, or by the same.
+/// The advice on a block that is allocated by stack 7 or 9, and last used by the other one or the same.
 fn advice(alloc: StackId, last: StackId) -> String {
     found_beside("/home/u/net/src/load.rs", alloc, last).unwrap()
 }
 
-/// The same in a program that loads its weights in this file.
+/// The same for a program that loads its weights in this file.
 fn found_beside(weights: &str, alloc: StackId, last: StackId) -> Option<String> {
     let mut trace = Story::cuda(0);
     let stacks = stacks(

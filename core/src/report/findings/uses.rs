@@ -20,7 +20,7 @@ pub(super) fn wasted(device: &DeviceView<'_>) -> Vec<Finding> {
     waste(device).iter().map(|row| wasted_by(device, row)).collect()
 }
 
-/// How sure it is that no operation was missed, and why.
+/// How certain it is that no operation was missed, and why.
 fn certainty(refused_imports: u64) -> (Confidence, &'static str) {
     match refused_imports {
         0 => (Confidence::Likely, "every operation in between is known, and none gets the address."),
@@ -73,7 +73,7 @@ fn bytes_in_blocks(bytes: u64, blocks: u64) -> String {
     }
 }
 
-/// The Rust that frees the block after its last use, as far as the lines say it.
+/// How to free the block after its last use, depending on the lines of both.
 fn after(row: &Waste) -> Vec<String> {
     match &*row.use_line {
         "" => lines(&["Drop the value after its last use, or end its scope there."]),
@@ -92,7 +92,7 @@ fn after(row: &Waste) -> Vec<String> {
     }
 }
 
-/// Memory that could be recomputed, or be on the host, while nothing uses it.
+/// Memory that could be recomputed, or moved to the host, while nothing uses it.
 pub(super) fn idle(device: &DeviceView<'_>) -> Vec<Finding> {
     idle_memory(device).iter().map(idle_by).collect()
 }
@@ -126,7 +126,7 @@ pub(super) fn idle_by(row: &IdleMemory) -> Finding {
     }
 }
 
-/// Outputs of element-wise operators that could be written over an input.
+/// Outputs of element-wise operators that could overwrite an input.
 pub(super) fn over_inputs(device: &DeviceView<'_>) -> Vec<Finding> {
     in_place(device).iter().map(over_input).collect()
 }
@@ -156,7 +156,8 @@ pub(super) fn over_input(row: &InPlace) -> Finding {
     }
 }
 
-/// An operator whose workspace is many times what it reads and returns. `square` and `optimizer_transient` cover theirs.
+/// An operator whose workspace is many times the size of its inputs and outputs. `square` and `optimizer_transient`
+/// take precedence.
 pub(super) fn temporaries(device: &DeviceView<'_>) -> Vec<Finding> {
     let is_covered = || !square(device).is_empty() || !optimizer_transient(device).is_empty();
     let found = operator_temporaries(device).filter(|_| !is_covered());
@@ -184,13 +185,13 @@ pub(super) fn temporaries_of(row: &OperatorTemporaries) -> Finding {
     }
 }
 
-/// Blocks that are filled or copied to twice before anything reads them.
+/// Blocks that are filled, or copied to, twice before anything reads them.
 pub(super) fn written_twice(device: &DeviceView<'_>) -> Vec<Finding> {
     let data = device.data();
     let Some(work) = &data.gpu_work else { return Vec::new() };
     let mut sites: BTreeMap<(StackId, u32, u32), (u64, u64)> = BTreeMap::new();
     for uses in &device.uses {
-        // What a backward pass writes is candle's to change.
+        // Only candle can change what a backward pass writes.
         let is_backward = |stack| operator(data, stack).is_some_and(|operator| operator.is_backward);
         let Some(DeadWrite { bytes, first, second, stack }) =
             uses.dead_write.filter(|dead| dead.stack != StackId::NONE && !is_backward(dead.stack))

@@ -1,4 +1,4 @@
-//! What is live on a device, and what it grew.
+//! The table of what is live on a device, and how much it grew.
 
 use super::options::{LookOptions, ROOM, seconds};
 use crate::analysis::{DeviceLook, DevicePeak, Key, LookOrder, LookRow, Looks};
@@ -51,7 +51,7 @@ fn cells(row: &LookRow, figures: &[Figure], label: String) -> Vec<Cell> {
     figures.iter().map(|figure| figure.cell(row)).chain([Cell::Text(label)]).collect()
 }
 
-/// What several rows are together.
+/// The sum of several rows.
 fn sum(rows: &[&LookRow]) -> LookRow {
     let grown = |of: fn(&LookRow) -> Option<i64>| rows.iter().map(|row| of(row)).sum();
     LookRow {
@@ -92,7 +92,7 @@ impl Figure {
     }
 }
 
-/// The figures that there is room for: always the one that rows are sorted by. Without an earlier look there is no growth.
+/// The columns that fit: always the one by which rows are sorted. Without an earlier look there are no growth columns.
 fn figures(options: &LookOptions, has_growth: bool) -> Vec<Figure> {
     let sorted_by = match options.order {
         LookOrder::Bytes => Figure::Live,

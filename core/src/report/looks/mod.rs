@@ -1,4 +1,5 @@
-//! The picture of recordings that grow: one line a rank, and of one rank what is live on each device.
+//! The live view of recordings that are still being written: one line per rank, and for one rank what is live on each
+//! device.
 
 mod device;
 mod options;
@@ -12,7 +13,7 @@ use super::Report;
 use crate::analysis::DeviceLook;
 
 impl Report {
-    /// The picture of recordings.
+    /// The live view of these recordings.
     pub fn of_looks(files: &[WatchedFile], options: &LookOptions) -> Self {
         let Some(chosen) = files.get(options.chosen).or_else(|| files.first()) else { return Self::default() };
         let mut report = Self { title: title(chosen), ..Self::default() };
@@ -36,7 +37,7 @@ fn title(file: &WatchedFile) -> String {
     format!("memtrace: live memory of {}{process}, after {}", rank.process.program, seconds(looks.last().time_ns()))
 }
 
-/// What is to be known before the figures are read.
+/// What a reader must know before the figures.
 fn state(file: &WatchedFile) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(problem) = &file.problem {

@@ -1,28 +1,28 @@
-//! What is shown, and how.
+//! What the live view shows, and how.
 
 use crate::analysis::{Key, LookOrder, Looks};
 
 /// A file that is watched.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedFile {
-    /// Its name.
+    /// Its file name.
     pub file: String,
-    /// What was seen of it; `None` until it has been read.
+    /// The figures read from it; `None` until it was read.
     pub looks: Option<Looks>,
-    /// Why it could not be read the last time.
+    /// Why the last read failed.
     pub problem: Option<String>,
-    /// Nobody writes it any more.
+    /// True if no process writes it any more.
     pub has_ended: bool,
 }
 
-/// What of it is shown.
+/// What the live view shows of the files.
 #[derive(Clone, Debug, Default)]
 pub struct LookOptions {
-    /// What the rows stand for.
+    /// The key of the rows.
     pub by: Key,
     /// The order of the rows.
     pub order: LookOrder,
-    /// Only rows with this text in their labels, in whatever case.
+    /// Shows only rows with this text in their labels, ignoring case.
     pub filter: String,
     /// The rank whose rows are shown.
     pub chosen: usize,
@@ -30,11 +30,11 @@ pub struct LookOptions {
     pub ranks: usize,
     /// The most rows of a table of a device.
     pub rows: usize,
-    /// Characters in a line: narrow pictures have fewer columns.
+    /// Characters per line; a narrow view has fewer columns.
     pub width: usize,
 }
 
-/// Characters from which on a picture shows two figures of a row, and all.
+/// The widths from which on a row shows two figures, and all figures.
 pub(super) const ROOM: [usize; 2] = [50, 76];
 
 /// `12.345 s`

@@ -24,7 +24,7 @@ pub(super) fn section(files: &[WatchedFile], options: &LookOptions) -> Section {
     section
 }
 
-/// So many positions of all, with the chosen one near their middle.
+/// `most` positions of `all`, with the chosen one near their middle.
 fn around(chosen: usize, all: usize, most: usize) -> Range<usize> {
     let first = chosen.saturating_sub(most / 2).min(all.saturating_sub(most));
     first..all.min(first + most.max(1))

@@ -1,4 +1,4 @@
-//! Pictures as text, against a golden file, and what is in them in any window.
+//! Live views as text: compared with a golden file, and checked in windows of any size.
 
 use super::*;
 use crate::analysis::{Key, Look, LookOrder, Looks};
@@ -13,7 +13,7 @@ fn look(data: &SnapshotData, file: &str) -> Look {
     Look::of(&Recording::new(data), file, None, KEYS)
 }
 
-/// A GPU with 1 MiB and the heap, of a rank, after so many of three moments.
+/// A rank with a GPU of 1 MiB and the heap, after this many of three moments.
 fn rank(number: u32, moments: usize) -> SnapshotData {
     let (mut gpu, mut heap) = (Story::cuda(0), Story::cpu());
     let memory = DeviceMemory { total: 1 << 20, free: 500_000, ..DeviceMemory::default() };
@@ -36,7 +36,7 @@ fn rank(number: u32, moments: usize) -> SnapshotData {
     data
 }
 
-/// A rank that was looked at so often.
+/// A rank that was read this many times.
 fn watched(number: u32, moments: usize) -> WatchedFile {
     let file = format!("rank{number}.memtrace");
     let mut looks = Looks::begin(look(&rank(number, 1), &file));
@@ -95,7 +95,7 @@ fn golden_pictures() {
     golden_tests::check("top.txt", text.join("\n").as_bytes());
 }
 
-/// Bytes and growth of a table, whatever is folded or filtered, add up to those of the device.
+/// The bytes and growth of a table add up to those of the device, whatever is folded or filtered.
 #[test]
 fn rows_that_are_not_shown_are_summed() {
     let file = watched(3, 3);

@@ -1,4 +1,5 @@
-//! The report of two jobs: each rank before and after, rows over all ranks, and what is missing on either side.
+//! The report that compares two jobs: each rank before and after, rows over all ranks, and what is missing on either
+//! side.
 
 use super::super::diff::{change_of_two, fill_large, largest, sampled};
 use super::super::diff_rows::change_of;
@@ -10,12 +11,12 @@ use super::rows::RankChangeRow;
 use crate::analysis::{DiffRow, Key, RankChange, RankSummary, Ranks, RanksDiff, RanksDiffRow};
 use crate::units::{capitalized, signed};
 
-/// The change of the rank that changed most.
+/// The column with the change of the rank that changed most.
 pub(crate) const ITS_CHANGE: &str = "Its change";
 
 impl Report {
-    /// What the ranks of a second job hold more, or less, than those of the first, each at its own peak. Of the options the number
-    /// of rows and the threshold count.
+    /// How much more or less memory the ranks of the second job hold than those of the first, each at its own peak. Of
+    /// the options, only the number of rows and the threshold are used.
     pub fn of_ranks_diff(diff: &RanksDiff, options: &DiffOptions) -> Self {
         let tables: Vec<Vec<RanksDiffRow>> = (0..diff.after.keys.len()).map(|table| diff.rows(table)).collect();
         let ranks = diff.ranks();
@@ -64,7 +65,7 @@ fn answer(
     lines
 }
 
-/// Which of the ranks that both sides have changed most; the first of equal ones.
+/// The rank that changed most, of those on both sides. If several are equal, the first.
 fn most(ranks: &[RankChange<'_>]) -> String {
     let Some(most) = ranks.iter().find(|rank| rank.is_pair()) else {
         return "No rank is on both sides.".to_owned();
@@ -93,10 +94,10 @@ fn total(ranks: &[RankChange<'_>]) -> String {
     format!("Together: {}", change_of_two((sum(|rank| rank.bytes().0), &was), (sum(|rank| rank.bytes().1), &is)))
 }
 
-/// Why a side lacks a rank.
+/// Why a rank is missing on one side.
 const ABSENCES: [&str; 4] = ["only before", "only after", "not read before", "not read after"];
 
-/// Why one side of a rank is not there; `None` of a pair.
+/// Why one side of a rank is missing; `None` if both are there.
 fn absence(diff: &RanksDiff, rank: &RankChange<'_>) -> Option<&'static str> {
     let [only_before, only_after, unread_before, unread_after] = ABSENCES;
     match (rank.before, rank.after) {
@@ -108,7 +109,7 @@ fn absence(diff: &RanksDiff, rank: &RankChange<'_>) -> Option<&'static str> {
     }
 }
 
-/// The ranks that one side lacks.
+/// The ranks that are missing on one side.
 fn one_sided(diff: &RanksDiff, ranks: &[RankChange<'_>]) -> Option<String> {
     let lines = ABSENCES.into_iter().filter_map(|why| {
         let of = ranks.iter().filter(|rank| absence(diff, rank) == Some(why));
@@ -156,7 +157,7 @@ fn cells(rank: &RankChange<'_>, absence: Option<&str>) -> Vec<Cell> {
     cells
 }
 
-/// Its keys are `diff_ranks_by_line` and so on.
+/// Rows over all ranks. The section's keys are `diff_ranks_by_line` and so on.
 fn rows_section(key: Key, rows: &[RanksDiffRow], options: &DiffOptions) -> Section {
     let name = format!("diff_ranks_by_{}", key.word().replace('-', "_"));
     let title = format!("Change over all ranks, each at its own peak, by {}", key.words());
@@ -178,7 +179,7 @@ fn rows_section(key: Key, rows: &[RanksDiffRow], options: &DiffOptions) -> Secti
     section
 }
 
-/// What is missing on each side; what is so of both is said once.
+/// What is missing on each side. A line that applies to both is printed once.
 fn missing(diff: &RanksDiff, ranks: &[RankChange<'_>]) -> Section {
     let [before, after] = [&diff.before, &diff.after].map(missing_ranks);
     let mut lines = Vec::new();

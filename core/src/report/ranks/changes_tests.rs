@@ -1,11 +1,11 @@
-//! Two jobs by hand, with the report that follows from the definitions in docs/ranks.md.
+//! Two hand-made jobs, with the report that follows from the definitions in docs/ranks.md.
 
 use super::tests::{of_side, on_gpu, section};
 use crate::analysis::{Key, RankSummary, Ranks, RanksDiff, UnreadFile};
 use crate::report::{Cell, DiffOptions, Report};
 use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 
-/// Rank `number` of 4, with 4 KiB of line 7 and so many KiB of line 9.
+/// Rank `number` of 4, with 4 KiB of line 7 and `nine` KiB of line 9.
 fn rank(number: u32, nine: u64) -> RankSummary {
     of_side(number, on_gpu(1 << 20), &[(LINE_7, 4 << 10), (LINE_9, nine << 10)], Some(4))
 }
@@ -18,7 +18,7 @@ fn report_of(before: Ranks, after: Ranks, rows: usize, threshold: u64) -> Report
     Report::of_ranks_diff(&RanksDiff { before, after }, &DiffOptions { rows, threshold, ..DiffOptions::default() })
 }
 
-/// Rank 0 has 1 KiB more, rank 1 is the same, rank 2 is gone, rank 3 is new.
+/// Rank 0 has 1 KiB more, rank 1 is unchanged, rank 2 is gone, rank 3 is new.
 fn changed(rows: usize) -> Report {
     let before = job(vec![rank(0, 1), rank(1, 1), rank(2, 1)]);
     report_of(before, job(vec![rank(0, 2), rank(1, 1), rank(3, 8)]), rows, 1)

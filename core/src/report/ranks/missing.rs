@@ -1,4 +1,4 @@
-//! What a report of ranks does not have: ranks without a file, files that were not read, and what is not known.
+//! What a report of ranks lacks: ranks without a file, files that were not read, and unknown data.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
 use crate::units::{capitalized, grouped};
 
-/// What is said of some ranks.
+/// Whether a statement applies to a rank.
 type IsSo = fn(&RankSummary) -> bool;
 
 /// `1 rank`, `8 ranks`.
@@ -15,7 +15,7 @@ pub fn counted(count: usize) -> String {
     format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
-/// The section at the end of a report of ranks: which ranks have no file, what was not read, and what is not known.
+/// The section at the end of a report of ranks: ranks without a file, what was not read, and what is unknown.
 pub fn missing_ranks(ranks: &Ranks) -> Section {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(missing(ranks));
@@ -39,7 +39,7 @@ pub fn missing_ranks(ranks: &Ranks) -> Section {
     Section::of_lines("missing_ranks", "What is missing, and what is not known", lines)
 }
 
-/// Ranks of which the moment of the comparison is not known, and what it lacks of others.
+/// Ranks whose moment is unknown, and what is missing at the moment of other ranks.
 fn at_moment(ranks: &Ranks) -> Vec<String> {
     let unknown = ranks.without.iter().filter_map(|rank| Some((rank, rank.moment_unknown.clone()?)));
     let unknown = unknown.map(|(rank, why)| (why, rank));
@@ -60,7 +60,7 @@ fn said_of(some: &[&RankSummary], of: usize, what: &str) -> String {
         all if all == of && all > 1 => format!("all {}", counted(all)),
         _ => rank_names(some),
     };
-    // A file's name stays as it is.
+    // File names are not capitalized.
     let is_word = ["rank ", "ranks ", "all "].iter().any(|word| who.starts_with(word));
     let who = if is_word { capitalized(&who) } else { who };
     format!("{who}: {what}.")

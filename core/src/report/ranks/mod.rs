@@ -1,4 +1,4 @@
-//! The report of ranks: the ranks that stand out, all ranks, rows over ranks, and what is missing.
+//! The report of a job's ranks: outliers, all ranks, rows over all ranks, and what is missing.
 
 mod changes;
 #[cfg(test)]
@@ -21,16 +21,16 @@ use super::{Cell, Report, Section, sampled};
 use crate::analysis::{DevicePeak, Key, Moment, RankSummary, Ranks};
 use crate::units::Bytes;
 
-/// Bytes of a rank's largest row.
+/// The column with the bytes of a rank's largest row.
 pub(crate) const LARGEST_ROW: &str = "Largest row";
-/// What all ranks hold together.
+/// The column with the sum over all ranks.
 pub(crate) const ALL_RANKS: &str = "All ranks";
 
 /// The key of the section of all ranks.
 const RANKS: &str = "ranks";
 
 impl Report {
-    /// The report of a job's ranks, with so many rows of each table.
+    /// The report of a job's ranks, with at most `rows` rows in each table.
     pub fn of_ranks(ranks: &Ranks, rows: usize) -> Self {
         let all = ranks_section(ranks, rows);
         let spread = ranks.keys.iter().enumerate().map(|(table, key)| spread_section(ranks, table, *key, rows));
@@ -87,7 +87,7 @@ fn least_headroom(ranks: &Ranks) -> String {
     format!("Least headroom: {}, {left} of {capacity} on {}{of}.", rank.name(), gpu.device)
 }
 
-/// Bytes with a sign if they are below 0.
+/// Bytes, with a minus sign if they are below 0.
 fn bytes(bytes: i64) -> String {
     format!("{}{}", if bytes < 0 { "-" } else { "" }, Bytes(bytes.unsigned_abs()))
 }
@@ -136,7 +136,7 @@ fn at_words(moment: &Moment) -> String {
     if *moment == Moment::Peak { "each at its own peak".to_owned() } else { moment.words() }
 }
 
-/// Its keys are those of the breakdowns at the peak, as `ranks_by_line`.
+/// Rows over all ranks. The section's keys follow those of the breakdowns at the peak: `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
     let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));

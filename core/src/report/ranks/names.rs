@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 
 use crate::analysis::{RankSummary, Ranks};
 
-/// Names in a sentence.
+/// The most names in a sentence.
 const MOST_NAMES: usize = 8;
 
-/// `rank 3`, `ranks 0 to 4, 7`, `ranks 0, 1, dump.pickle`; after eight ranges or files, how many more there are.
+/// `rank 3`, `ranks 0 to 4, 7`, `ranks 0, 1, dump.pickle`. After eight ranges or files, it says how many more there
+/// are.
 pub fn rank_names(some: &[&RankSummary]) -> String {
     let mut numbers: Vec<u32> = some.iter().filter_map(|rank| rank.process.rank).collect();
     numbers.sort_unstable();

@@ -1,4 +1,4 @@
-//! Five jobs by hand, with the report that follows from the definitions in docs/ranks.md, and renderings.
+//! Five hand-made jobs, with the reports that follow from the definitions in docs/ranks.md, and their renderings.
 
 use super::*;
 use crate::analysis::UnreadFile;
@@ -6,13 +6,13 @@ use crate::recording::Recording;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 use crate::snapshot::{DeviceMemory, SnapshotData, StackId};
 
-/// A rank's file `rankN.memtrace`. Its blocks have these lines and sizes.
+/// The summary of a rank's file `rankN.memtrace`, whose blocks have these lines and sizes.
 fn rank(number: u32, story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> RankSummary {
     let data = recorded(number, story, blocks, world_size);
     RankSummary::of(&Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
 }
 
-/// The same, to be compared with another job.
+/// The same, for the comparison with another job.
 pub(super) fn of_side(number: u32, story: Story, blocks: &[(StackId, u64)], world_size: Option<u32>) -> RankSummary {
     let data = recorded(number, story, blocks, world_size);
     RankSummary::of_side(&Recording::new(&data), &format!("rank{number}.memtrace"), None, &[Key::Line])
@@ -176,10 +176,10 @@ fn a_chosen_device_is_compared_and_who_did_not_use_it_has_a_peak_of_0() {
     assert!(section(&report, "missing_ranks").about.contains(&nothing.to_owned()), "{report:?}");
 }
 
-/// A rank with this many blocks of line 7 in each of its steps, beside one of line 9 that stays.
+/// A rank with this many blocks of line 7 in each of its steps, and one of line 9 that stays.
 fn steps(number: u32, stays: u64, steps: &[u64]) -> RankSummary {
     let mut story = on_gpu(1000);
-    // Known at the peak alone, which is in the step of some ranks only.
+    // This is known only at the peak, and the peak is in the step of only some ranks.
     story.below_threshold(7).at(1).alloc("stays", stays).on(LINE_9);
     for (at, size) in steps.iter().enumerate() {
         let (name, from) = (format!("step {at}"), 10 + 10 * at as u64);

@@ -1,4 +1,4 @@
-//! Test oracle: derives the state of a device from a story, by the most obvious computation.
+//! Test oracle: derives the state of a device from a story by the simplest possible computation.
 
 use super::super::{
     Block, ContextId, ContextNode, Mark, MemoryStats, OutOfMemory, Peak, Record, RecordKind, Sampling, ScopeStats,
@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::story::StoryStep;
 
-/// A story with what is needed to replay it.
+/// A story with the data that its replay needs.
 pub(super) struct StoryReplay<'a> {
     pub(super) steps: &'a [StoryStep],
     /// Bytes live at the beginning.
@@ -66,7 +66,7 @@ impl StoryReplay<'_> {
         there
     }
 
-    /// The first maximum, which may be the very start.
+    /// The first maximum, which may be at the very beginning.
     pub(super) fn peak(&self) -> Peak {
         let totals = self.totals();
         let bytes = totals.iter().copied().max().unwrap_or(0);
@@ -159,7 +159,7 @@ impl StoryReplay<'_> {
         (0..self.steps.len()).filter(move |at| enters(&self.steps[*at]))
     }
 
-    /// The step that left what this step entered; the number of steps if none did.
+    /// The step that left the scope that this step entered; the number of steps if none did.
     fn left(&self, entered: usize) -> usize {
         let StoryStep::Mark(scope) = self.steps[entered] else { panic!("no mark") };
         let mut open = 0;

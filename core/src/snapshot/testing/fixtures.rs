@@ -45,14 +45,14 @@ pub(super) fn net() -> SnapshotData {
     SnapshotData { process, stacks: of_net(), objects: vec![module], ..empty() }
 }
 
-/// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker without a user line, a
-/// temporary of 64 from line 9, 1,024 bytes from before the recording and 128 below the threshold. The peak follows the third
-/// block. The second block has a name and is freed later.
+/// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker without a user line,
+/// and a temporary of 64 from line 9. In addition, 1,024 bytes from before the recording and 128 below the threshold.
+/// The peak is reached with the third block. The second block has a name and is freed later.
 pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     two_lines().below_threshold(128).build()
 }
 
-/// Its story, without the blocks below the threshold.
+/// The story of [`two_lines_and_a_temporary`], without the blocks below the threshold.
 fn two_lines() -> Story {
     let mut trace = Story::cpu();
     trace.before(1024);
@@ -67,12 +67,12 @@ fn two_lines() -> Story {
     trace
 }
 
-/// The same with sampling of blocks below 1 KiB.
+/// The same story with sampling of blocks below 1 KiB.
 pub(crate) fn a_sample() -> SnapshotData {
     let mut data = two_lines().sampled(1024).build();
     let device = &mut data.devices[0];
     let counted = Counted { now: 4200, at_peak: 5300, before: 70 };
-    // Small blocks: 2,276 bytes at the peak and 1,176 now, where the estimates are 2,898 and 1,294.
+    // Counted in small blocks: 2,276 bytes at the peak and 1,176 now. The estimates are 2,898 and 1,294.
     device.peak.bytes = counted.at_peak;
     let bytes = Stat { current: counted.now, peak: counted.at_peak, ..device.stats.allocated_bytes };
     let stats = &mut device.stats;

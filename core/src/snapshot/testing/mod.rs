@@ -1,4 +1,4 @@
-//! Test fixtures: recordings made by hand. Each test tells its own as a [`Story`].
+//! Test fixtures: hand-made recordings. Each test describes its own as a [`Story`].
 
 mod derive;
 mod fixtures;

@@ -35,13 +35,13 @@ pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl A
     Stacks::of((0..frames.len() as u32).map(address).collect(), frames, stacks)
 }
 
-/// A function of the program, or of a library if its file is one of the [`registry`]; empty texts and 0 are unknown.
+/// A function of the program, or of a library if its file is in the [`registry`]. Empty texts and 0 mean unknown.
 pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Frame { function: known(function), file: known(file), line: NonZeroU32::new(line), inlined: false }
 }
 
-/// A file of a library: `candle-core-0.11.1/src/tensor.rs`.
+/// The path of a library's file, such as `candle-core-0.11.1/src/tensor.rs`.
 pub(crate) fn registry(file: &str) -> String {
     format!("/home/u/.cargo/registry/src/index-1/{file}")
 }

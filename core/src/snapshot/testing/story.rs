@@ -1,5 +1,5 @@
-//! Test builder for recordings of one device: tells what happens in order, and derives everything else. `words` has the
-//! events, `derive` what follows from them.
+//! Test builder for recordings of one device. A story lists events in order, and everything else is derived from them.
+//! `words` has the events, `derive` the derived state.
 //!
 //! ```text
 //! let mut trace = Story::cpu();

@@ -27,7 +27,7 @@ fn what_was_there_before_may_be_the_peak_and_is_freed_in_parts() {
     assert_eq!(device.stats.allocated_bytes, Stat { current: 50, peak: 100, allocated: 10, freed: 60 });
 }
 
-/// Thread 1 enters `b` again while it is open; thread 2 is in `a`.
+/// Thread 1 enters `b` again while it is open. Thread 2 is in `a`.
 #[test]
 fn scopes_hold_what_is_allocated_inside_and_see_what_is_live_meanwhile() {
     let mut trace = Story::cpu();

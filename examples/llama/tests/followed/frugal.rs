@@ -1,4 +1,4 @@
-//! The cure of `optimizer_transient`.
+//! The cure for `optimizer_transient`: an optimizer that needs less memory for a moment.
 
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};

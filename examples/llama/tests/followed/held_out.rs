@@ -1,4 +1,4 @@
-//! Programs written from docs/findings.md after the advice was mended, and not run before that.
+//! Programs that were written from docs/findings.md after the advice was corrected, and not run before that.
 
 use candle_nn::{Linear, Module, VarBuilder, VarMap, linear};
 
@@ -107,7 +107,7 @@ fn sequence(_: bool) -> Result<Kept> {
     nothing()
 }
 
-/// The values of all its steps are needed by the pass at its end.
+/// The backward pass at the end needs the values of all steps.
 fn episode(_: bool) -> Result<Kept> {
     let policy = Net::new(WIDTH)?;
     let mut optimizer = policy.sgd()?;
@@ -147,7 +147,7 @@ fn validation(cured: bool) -> Result<Kept> {
     nothing()
 }
 
-/// A server with weights of a VarMap that collects its answers and sends a hundred at once.
+/// A server with weights from a VarMap that collects its answers and sends a hundred at once.
 fn predictions(cured: bool) -> Result<Kept> {
     let varmap = VarMap::new();
     let model = layers(&varmap)?;
@@ -162,7 +162,7 @@ fn predictions(cured: bool) -> Result<Kept> {
     nothing()
 }
 
-/// The newest values are kept, with their graphs.
+/// The newest values are kept together with their graphs.
 fn replay(cured: bool) -> Result<Kept> {
     let varmap = VarMap::new();
     let model = layers(&varmap)?;

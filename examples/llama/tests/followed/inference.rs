@@ -1,4 +1,4 @@
-//! Programs that compute without a backward pass, or in between two of them.
+//! Programs that compute without a backward pass, or between two backward passes.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn generation(cured: bool) -> Result<Kept> {
     nothing()
 }
 
-/// Rust keeps what a statement computes to its end, whatever the weights are.
+/// Rust keeps a statement's temporaries until the statement ends, whatever the weights are.
 fn chain(cured: bool) -> Result<Kept> {
     let weight = Var::randn(0f32, 1., (ROWS, WIDTH), CPU)?;
     let weight = if cured { weight.as_detached_tensor() } else { weight.as_tensor().clone() };
@@ -138,7 +138,7 @@ fn attention(cured: bool) -> Result<Kept> {
     Ok(Box::new(sums))
 }
 
-/// A validation without a backward pass: the graph holds the shadowed values, too.
+/// A validation without a backward pass. The graph also holds the shadowed values.
 fn shadowed_over_variables(cured: bool) -> Result<Kept> {
     let net = Net::new(WIDTH)?;
     for _ in 0..12 {

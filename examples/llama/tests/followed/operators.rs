@@ -10,7 +10,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ("a wider filter of a shorter signal", "operator_temporaries", |cured| filter(64, 1 << 12, cured)),
 ];
 
-/// Ten of each kind.
+/// Ten programs of each kind.
 pub(super) fn certain() -> Vec<Sample> {
     let wide = [640, 768, 896, 1024, 1280].map(|length| (length, DType::F64));
     let sums = [1024, 1280, 1536, 1792, 2048].map(|length| (length, DType::F32)).into_iter().chain(wide);
@@ -20,12 +20,12 @@ pub(super) fn certain() -> Vec<Sample> {
     sums.chain(filters).collect()
 }
 
-/// As many as the advice says.
+/// The number of parts that the advice recommends.
 const PARTS: usize = 16;
 
 fn running_sum(shape: (usize, usize), dtype: DType, cured: bool) -> Result<Kept> {
     let x = Tensor::ones(shape, dtype, CPU)?;
-    // What else a program holds. On some processors it would be the buffer of a product, on others nothing.
+    // Other memory of the program. On some processors it would be the buffer of a product, on others nothing.
     let beside = Tensor::zeros(1 << 19, DType::F32, CPU)?;
     if !cured {
         return Ok(Box::new((x.cumsum(1)?, beside)));

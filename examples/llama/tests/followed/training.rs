@@ -19,7 +19,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ("AdamW of equal layers", "optimizer_transient", |cured| adamw(&[320, 320, 320], cured)),
 ];
 
-/// Ten of `optimizer_transient`.
+/// Ten programs of the kind `optimizer_transient`.
 pub(super) fn certain() -> impl Iterator<Item = Sample> {
     const WIDTHS: [&[usize]; 10] = [
         &[512],
@@ -164,7 +164,7 @@ fn actor_and_critic(cured: bool) -> Result<Kept> {
     nothing()
 }
 
-/// The old loss lives until the new one replaces it, which is before the peak in the backward pass.
+/// The old loss lives until the new one replaces it, which happens before the peak in the backward pass.
 fn previous_loss(cured: bool) -> Result<Kept> {
     let net = Net::new(WIDTH)?;
     let mut optimizer = net.sgd()?;

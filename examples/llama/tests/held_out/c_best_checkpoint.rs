@@ -1,4 +1,4 @@
-//! After each epoch the weights are copied if the validation is the best yet; only the best stay.
+//! After each epoch the weights are copied if the validation is the best so far; only the best copy is kept.
 
 use super::Result;
 use candle_core::{DType, Device, Tensor, Var};

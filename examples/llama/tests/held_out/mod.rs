@@ -1,5 +1,6 @@
-//! Programs written by somebody who had only the definition in docs/findings.md, with the lines that he expected: `g_` accumulates at the
-//! line that ends in `// <- grows`, `c_` does not. The finding was right in all of them at the first run.
+//! Programs by an author who had only the definition in docs/findings.md, and who marked the expected lines. `g_`
+//! accumulates at the line that ends in `// <- grows`, `c_` does not. The finding was right in all of them at the first
+//! run.
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

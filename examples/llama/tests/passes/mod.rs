@@ -1,5 +1,5 @@
-//! Deep models whose passes run once or often, written from the definition in docs/findings.md before the finding was run on them: a
-//! backward pass, or a step of an optimizer, is one repetition of its line.
+//! Deep models whose passes run once or often. A backward pass, or a step of an optimizer, is one repetition of its
+//! line. The programs were written from the definition in docs/findings.md before the finding was run on them.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var};

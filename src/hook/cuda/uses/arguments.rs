@@ -1,4 +1,4 @@
-//! Arguments of a launch, read word by word.
+//! Arguments of a kernel launch, read word by word.
 
 use std::ffi::{c_uint, c_void};
 
@@ -24,14 +24,12 @@ pub(in crate::hook::cuda) struct Arguments {
 pub(super) const TENSOR_MAP: usize = size_of::<TensorMapWords>();
 const WORD: usize = size_of::<u64>();
 
-/// A part of the arguments.
 pub(super) enum Argument {
     Word(u64, UseAccess),
-    /// These bytes may be a tensor map; a whole parameter of this size is one.
+    /// These bytes may be a tensor map. A whole parameter (true) of this size is one.
     Block(TensorMapWords, bool),
 }
 
-/// The stream of a launch.
 pub(in crate::hook::cuda) fn stream_of(config: CallerPtr<LaunchStart>, per_thread: bool) -> Stream {
     config.read().map_or(Stream::NONE, |config| Stream::of(config.stream, per_thread))
 }
@@ -60,7 +58,7 @@ impl Arguments {
         true
     }
 
-    /// The buffer with all arguments that `extra` may name.
+    /// The buffer with all arguments, if `extra` names one.
     fn buffer(self) -> Option<(CallerPtr<u64>, usize)> {
         const END: usize = 0;
         const POINTER: usize = 1;

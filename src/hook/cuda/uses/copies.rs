@@ -13,13 +13,13 @@ use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::uses::{OperationKind, UseAccess, UseTable};
 use crate::record::{guard, uses};
 
-/// Where the two ends of a copy are.
+/// Whether the ends of a copy are on the device or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hook::cuda) enum CopyKind {
     ToDevice,
     ToHost,
     OnDevice,
-    /// The driver finds out.
+    /// The driver determines it.
     Unified,
 }
 
@@ -27,7 +27,7 @@ pub(in crate::hook::cuda) enum CopyKind {
 const LONGEST_TABLE: usize = 64 << 10;
 const WORD: usize = size_of::<u64>();
 
-/// An operation whose blocks are known by their addresses.
+/// Enters an operation whose blocks are known by their addresses.
 fn operate(name: &str, work: OperationKind, stream: Stream, ends: &[(u64, UseAccess)]) {
     match capture_of(stream) {
         Some(capture) => nodes::capture(capture, name.as_bytes(), work, ends),
@@ -72,7 +72,7 @@ pub(in crate::hook::cuda) fn copy(
     LOOKED
 }
 
-/// What a unified copy is. Its source is read only if it is host memory.
+/// The kind of a unified copy. Its source is read only if it is host memory.
 fn settled(kind: CopyKind, to: u64, from: u64) -> CopyKind {
     if kind != CopyKind::Unified {
         return kind;
@@ -91,7 +91,7 @@ fn is_device_memory(address: u64) -> bool {
     answer(|value| cuPointerGetAttribute(value, MEMORY_TYPE, address)).is_some_and(|kind| kind & 0xffff == DEVICE)
 }
 
-/// Addresses of blocks among the words of a copy from the host: the destination holds these blocks.
+/// Finds addresses of blocks among the words of a copy from the host. The destination then contains these addresses.
 fn hold(table: &mut UseTable, to: u64, from: u64, size: usize) {
     if size > LONGEST_TABLE {
         return;
@@ -136,7 +136,7 @@ pub(in crate::hook::cuda) fn fill_2d(
     LOOKED
 }
 
-/// A word that the device writes or waits for.
+/// Handles a word that the device writes or waits for.
 pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> Looked {
     if is_wanted() {
         let _own = guard::own_work();
@@ -145,7 +145,7 @@ pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> 
     LOOKED
 }
 
-/// Copies whose list is not read: any block may be used.
+/// Handles copies whose list is not read. Any block may be used.
 pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
     if is_wanted() {
         let _own = guard::own_work();

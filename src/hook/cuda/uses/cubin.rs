@@ -1,7 +1,8 @@
-//! Parser of kernel signatures in cubins: ELF files with a section `.nv.info.KERNEL` for each kernel.
+//! Parser of kernel signatures in cubins. A cubin is an ELF file with a section `.nv.info.KERNEL` for each kernel.
 //!
-//! NVIDIA does not document these sections. A section is a list of attributes: a byte that says how long the value is, a byte
-//! that says what it is, and the value. `ptxas` writes one attribute for each parameter, and one for the size of all.
+//! NVIDIA does not document these sections. A section is a list of attributes. Each has a byte for the form of the
+//! length, a byte for the kind, and the value. `ptxas` writes one attribute for each parameter, and one for the total
+//! size.
 
 use object::LittleEndian as LE;
 use object::elf::{EM_CUDA, FileHeader64};
@@ -12,10 +13,10 @@ use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter}
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
 const SECTION: &[u8] = b".nv.info.";
-/// How the length of an attribute's value is given: two bytes follow that are the value, or its length.
+/// Form of the length: the two bytes that follow are the length. In smaller forms they are the value itself.
 const WITH_LENGTH: u8 = 4;
 const PARAMETER: u8 = 0x17;
-/// The same for kernels with more than 4 KiB of parameters.
+/// The same as `PARAMETER`, for kernels with more than 4 KiB of parameters.
 const LARGE_PARAMETER: u8 = 0x45;
 const SIZE_OF_ALL: u8 = 0x19;
 
@@ -37,7 +38,7 @@ fn entry(name: &[u8], attributes: &[u8]) -> Option<KernelEntry> {
     Some(KernelEntry { name: try_copy(name)?, layout: layout(attributes) })
 }
 
-/// `None` unless every parameter is there, and the last one ends where all of them end.
+/// `None` unless every parameter is there, and the end of the last one agrees with the total size.
 fn layout(mut attributes: &[u8]) -> Option<ArgumentLayout> {
     let (mut layout, mut found, mut end, mut size_of_all) = (OwnVec::new_in(System), 0, 0, 0);
     while let Some((kind, value)) = next(&mut attributes)? {
@@ -55,7 +56,7 @@ fn layout(mut attributes: &[u8]) -> Option<ArgumentLayout> {
     (found == layout.len() && end == size_of_all).then_some(layout)
 }
 
-/// Kind and value of the next attribute. The inner `None` is the end, the outer one a damaged list.
+/// Kind and value of the next attribute. The inner `None` means the end, the outer `None` a damaged list.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<Option<(u8, &'a [u8])>> {
     if rest.is_empty() {
         return Some(None);
@@ -88,14 +89,14 @@ mod tests {
     use crate::hook::cuda::uses::ptx;
 
     const PTX: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.ptx");
-    /// Compiled from it by NVIDIA's compiler.
+    /// Compiled from the PTX by NVIDIA's compiler.
     const CUBINS: [&[u8]; 3] = [
         include_bytes!("../../../../tests/cuda/cubins/sm_52.cubin"),
         include_bytes!("../../../../tests/cuda/cubins/sm_90.cubin"),
         include_bytes!("../../../../tests/cuda/cubins/sm_100.cubin"),
     ];
 
-    /// Names, and sizes of parameters.
+    /// Names, and the sizes of the parameters.
     type Signatures = Vec<(String, Option<Vec<u32>>)>;
 
     fn signatures(entries: OwnVec<KernelEntry>) -> Signatures {

@@ -1,4 +1,5 @@
-//! Addresses that go where later uses cannot be followed: textures, other processes. And tensor maps, which can.
+//! Addresses whose later uses cannot be followed: in textures, in other processes. Also tensor maps, which can be
+//! followed.
 
 use std::ffi::{c_int, c_uint};
 
@@ -7,7 +8,7 @@ use crate::hook::cuda::pointers::CallerPtr;
 use crate::record::uses::TensorMapWords;
 use crate::record::{guard, uses};
 
-/// The block at an address may be used by anything from now on.
+/// From now on, any operation may use the block at this address.
 pub(in crate::hook::cuda) fn escaped(address: u64) -> Looked {
     if is_wanted() {
         uses::with(|table| table.escape(address));
@@ -23,7 +24,7 @@ pub(in crate::hook::cuda) struct TextureResource {
     address: u64,
 }
 
-/// A texture or surface hides the address of linear memory.
+/// A texture or surface contains the address of linear memory, encoded.
 pub(in crate::hook::cuda) fn texture(resource: CallerPtr<TextureResource>) -> Looked {
     const LINEAR: c_uint = 2;
     const PITCHED: c_uint = 3;
@@ -33,7 +34,7 @@ pub(in crate::hook::cuda) fn texture(resource: CallerPtr<TextureResource>) -> Lo
     }
 }
 
-/// A tensor map was encoded for an address, or given another.
+/// A tensor map was encoded for an address, or given another address.
 pub(in crate::hook::cuda) fn encoded(map: CallerPtr<u64>, address: u64) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(map) = map.part::<TensorMapWords>(0).written(result).filter(|_| is_wanted()) {

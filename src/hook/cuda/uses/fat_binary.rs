@@ -1,10 +1,11 @@
 //! Parser of fat binaries: files with the same code for several GPUs, as cubins and PTX.
 //!
-//! NVIDIA does not document the format; this is what `fatbinary` 13.0 writes. By default it compresses PTX and cubins with
-//! debug information, and leaves other cubins as they are. What is compressed (LZ4 or zstd) is not read.
+//! NVIDIA does not document the format. This parser follows what `fatbinary` 13.0 writes. By default it compresses PTX
+//! and cubins with debug information, and leaves other cubins as they are. Compressed images (LZ4 or zstd) are not
+//! read.
 
 pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
-/// The size of a header is at this place of a fat binary, and of an image in it.
+/// Offset of the size of a header, in a fat binary and in an image in it.
 const HEADER_SIZE: usize = 6;
 const IMAGE_HEADER_SIZE: usize = 4;
 const IMAGE_SIZE: usize = 8;
@@ -13,7 +14,7 @@ const COMPRESSED_SIZE: usize = 16;
 const PTX: u16 = 1;
 const CUBIN: u16 = 2;
 
-/// The PTX and the cubins that are not compressed.
+/// The images that are PTX or cubins and are not compressed.
 pub(super) fn plain_images(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = number(file, HEADER_SIZE).and_then(|size| file.get(usize::from(u16::from_le_bytes(size))..));
     std::iter::from_fn(move || {
@@ -24,7 +25,7 @@ pub(super) fn plain_images(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     .flatten()
 }
 
-/// The next image, if it is to be read, and what comes after it.
+/// The next image, if it is to be read, and the bytes after it.
 fn next(list: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let header = u32::from_le_bytes(number(list, IMAGE_HEADER_SIZE)?) as usize;
     let size = usize::try_from(u64::from_le_bytes(number(list, IMAGE_SIZE)?)).ok()?;

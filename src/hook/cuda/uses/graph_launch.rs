@@ -1,4 +1,4 @@
-//! Launches of graphs: the allocations, frees and uses of their nodes, in order.
+//! Launches of graphs: enters the allocations, frees and uses of their nodes, in order.
 
 use std::ffi::c_int;
 
@@ -43,13 +43,13 @@ pub(in crate::hook::cuda) fn graph_launched(program: Handle, stream: Stream) -> 
     }
 }
 
-/// A graph launch under way: the parts of its graph, as uses by one operation.
+/// A graph launch in progress. The parts of its graph are entered as uses by one operation.
 #[derive(Debug)]
 struct GraphUses {
     site: EventSite,
 }
 
-/// Begins a launch; `None` if uses are not recorded.
+/// Begins a launch. `None` if uses are not recorded.
 fn begin(steps: &[Node], stream: Stream) -> Option<GraphUses> {
     if !is_wanted() {
         return None;
@@ -94,7 +94,7 @@ impl Drop for GraphUses {
     }
 }
 
-/// On a captured stream a launch becomes a child node.
+/// On a captured stream, a launch becomes a child node.
 fn launch_captured(capture: StreamCapture, program: usize) {
     let parts = nodes::if_complete(&graphs::program_parts(program), "cuGraphLaunch");
     parts.iter().for_each(|part| capture.add(|| Node::Part(*part)));

@@ -1,4 +1,4 @@
-//! Images that modules are loaded from: PTX, cubins, and fat binaries of several of these.
+//! Images from which modules are loaded: PTX, cubins, and fat binaries that contain several of these.
 
 use std::ffi::{CStr, c_char};
 
@@ -7,10 +7,10 @@ use crate::hook::cuda::pointers::{self, CallerPtr};
 use crate::record::memory::{OwnVec, own_vec};
 use crate::record::uses::KernelEntry;
 
-/// What programs have of a fat binary that is linked into them: two numbers, and the address of the fat binary.
+/// First bytes of a program's wrapper for a fat binary linked into it: two numbers, and the address of the fat binary.
 const WRAPPER: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
 
-/// The kernels in an image that the driver accepted.
+/// The kernels in an image that the driver has accepted.
 pub(super) fn in_memory(image: *const c_char) -> OwnVec<KernelEntry> {
     entries(whole(image).unwrap_or_default())
 }
@@ -41,8 +41,8 @@ fn of_one(file: &[u8]) -> OwnVec<KernelEntry> {
     if file.starts_with(&cubin::MAGIC) { cubin::entries(file) } else { ptx::entries(file) }
 }
 
-/// Which of its images the driver chose is not known. All are of the same code; a kernel on which they do not agree has no
-/// layout.
+/// It is not known which image the driver chose, but all have the same code. A kernel on whose layout they disagree has
+/// none.
 fn of_fat_binary(file: &[u8]) -> OwnVec<KernelEntry> {
     let mut entries = own_vec(fat_binary::plain_images(file).flat_map(of_one));
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -62,7 +62,7 @@ mod tests {
 
     const PTX: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.ptx");
     const CUBIN: &[u8] = include_bytes!("../../../../tests/cuda/cubins/sm_52.cubin");
-    /// Of this cubin, and of the PTX compressed, by NVIDIA's tool.
+    /// Made of this cubin and the compressed PTX by NVIDIA's tool.
     const FAT_BINARY: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.fatbin");
 
     fn known(entries: &OwnVec<KernelEntry>) -> Vec<(String, Option<Vec<u32>>)> {
@@ -73,7 +73,7 @@ mod tests {
         known
     }
 
-    /// A fat binary of these images, none of them compressed.
+    /// A fat binary that contains these images uncompressed.
     fn fat_binary_of(images: &[(u16, &[u8])]) -> Vec<u8> {
         let mut list = Vec::new();
         for (kind, image) in images {

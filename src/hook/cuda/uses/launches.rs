@@ -16,8 +16,8 @@ pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments:
     LOOKED
 }
 
-/// A library has had functions of the driver from before its imports were patched. What it launched until now was not seen:
-/// that is one opaque operation.
+/// A library has used functions of the driver since before its imports were patched. Its launches until now were not
+/// seen, so they count as one opaque operation.
 pub(in crate::hook::cuda) fn was_late(late: &Late) {
     if is_wanted() {
         let _own = guard::own_work();
@@ -36,7 +36,7 @@ fn look(function: Handle, stream: Stream, arguments: Arguments) {
     }
 }
 
-/// Enters a launch. False for a function that is launched for the first time, unless the driver was queried already.
+/// Enters a launch. False if the function is launched for the first time and the driver was not queried yet.
 fn enter(function: Handle, stream: Stream, arguments: Arguments, was_queried: bool) -> bool {
     let mut is_entered = true;
     submit(stream, |table, touched| {

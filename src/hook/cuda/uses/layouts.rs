@@ -1,4 +1,5 @@
-//! Argument layouts of kernels: from the driver (12.4 and later), else from the PTX or cubin that was loaded.
+//! Argument layouts of kernels. They come from the driver (12.4 and later), or else from the PTX or cubin that was
+//! loaded.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -17,9 +18,9 @@ use crate::record::{guard, uses};
 /// A function's name, and its parameters if they are known.
 type Signature = (OwnVec<u8>, Option<ArgumentLayout>);
 
-/// Signatures in the images of modules and libraries.
+/// Signatures found in the images of modules and libraries.
 static MODULES: HandleTable<usize, OwnVec<KernelEntry>> = HandleTable::new();
-/// By the handles of functions.
+/// Signatures by the handles of functions.
 static SIGNATURES: HandleTable<usize, Signature> = HandleTable::new();
 
 /// A module or library was loaded from this image.
@@ -37,7 +38,7 @@ pub(in crate::hook::cuda) fn loaded_file(out: CallerPtr<usize>, path: *const c_c
     }
 }
 
-/// Enters what is known of a new module, and forgets another one that had the handle.
+/// Enters the signatures of a new module. Forgets another module that had the handle.
 fn enter(module: Option<usize>, entries: impl FnOnce() -> OwnVec<KernelEntry>) {
     let Some(module) = module.filter(|_| is_wanted()) else { return };
     let _own = guard::own_work();
@@ -48,7 +49,7 @@ fn enter(module: Option<usize>, entries: impl FnOnce() -> OwnVec<KernelEntry>) {
     }
 }
 
-/// A module or library is about to be unloaded: its handles may be reused.
+/// A module or library is about to be unloaded, so its handles may be reused.
 pub(in crate::hook::cuda) fn unloading(module: Handle) -> fn(c_int) {
     if uses::is_on() {
         MODULES.forget(module.addr());
@@ -78,7 +79,7 @@ pub(in crate::hook::cuda) fn found(out: CallerPtr<usize>, module: Handle, name: 
     }
 }
 
-/// The function of a kernel has the kernel's signature.
+/// A kernel's function was looked up. It has the kernel's signature.
 pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) -> impl FnOnce(c_int) {
     move |result| {
         if !uses::is_on() {
@@ -91,7 +92,7 @@ pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) 
     }
 }
 
-/// Keeps the signature of a function, whose handle may have been another one's.
+/// Keeps the signature of a function. The handle may have belonged to another function before.
 fn keep(function: usize, signature: Signature) {
     SIGNATURES.forget(function);
     SIGNATURES.insert(function, signature);
@@ -123,7 +124,8 @@ fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CSt
     text(std::ptr::with_exposed_provenance::<c_char>(answer(call)?))
 }
 
-/// The parameters that the driver knows. A function without any cannot be told from one that the driver does not know.
+/// The parameters that the driver knows. A function without parameters cannot be distinguished from one that the driver
+/// does not know.
 fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     let by = |call: fn(usize, usize, &mut usize, &mut usize) -> Option<c_int>| {
         let mut layout = OwnVec::new_in(System);
@@ -140,7 +142,7 @@ fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     by(cuFuncGetParamInfo).or_else(|| by(cuKernelGetParamInfo))
 }
 
-/// Adds what only the source says.
+/// Adds the information that only the source has.
 fn with_const(mut layout: ArgumentLayout, source: Option<&ArgumentLayout>) -> ArgumentLayout {
     let Some(source) = source.filter(|source| source.len() == layout.len()) else { return layout };
     for (known, told) in layout.iter_mut().zip(source) {

@@ -1,7 +1,7 @@
 //! Uses of blocks: launches, copies and fills, with the addresses in their arguments.
 //!
-//! Off, a hook costs two relaxed loads. On, a launch is looked at before the driver gets it, because another thread may
-//! free the blocks as soon as the driver has it.
+//! Without a recording of uses, a hook costs two relaxed loads. With one, a launch is examined before the driver gets
+//! it, because another thread may free the blocks right after.
 
 mod arguments;
 mod copies;

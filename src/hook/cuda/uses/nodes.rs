@@ -1,7 +1,7 @@
-//! Nodes of CUDA graphs: what they use is kept with the graph, and counts at each launch.
+//! Nodes of CUDA graphs. Their uses are kept with the graph, and count at each launch.
 //!
-//! Parameters that a node is given later are added to those it had: a use too many delays the last use, and makes no
-//! claim wrong. A graph that was created or captured before the recording is opaque.
+//! If a node gets new parameters later, these are added to the earlier ones. A superfluous use delays the last use, but
+//! makes no claim wrong. A graph that was created or captured before the recording is opaque.
 
 use std::ffi::{c_int, c_void};
 
@@ -20,7 +20,7 @@ use crate::record::{guard, uses};
 
 pub(super) type Parts = OwnVec<GraphPart>;
 
-/// Addresses below and above are numbers: small ones, floats, several packed into one word.
+/// Words outside this range are numbers: small ones, floats, or several in one word.
 fn may_be_address(word: u64) -> bool {
     (1 << 16..1 << 52).contains(&word)
 }
@@ -48,12 +48,12 @@ fn kernel_parts(function: Handle, arguments: Arguments) -> Parts {
     own_vec(std::iter::once(work).chain(uses))
 }
 
-/// An operation on a captured stream.
+/// Adds an operation on a captured stream to the graph.
 pub(super) fn capture(capture: StreamCapture, name: &[u8], work: OperationKind, ends: &[(u64, UseAccess)]) {
     parts_of(name, work, ends).iter().for_each(|part| capture.add(|| Node::Part(*part)));
 }
 
-/// A launch on a captured stream.
+/// Adds a launch on a captured stream to the graph.
 pub(super) fn capture_kernel(capture: StreamCapture, function: Handle, arguments: Arguments) {
     kernel_parts(function, arguments).iter().for_each(|part| capture.add(|| Node::Part(*part)));
 }
@@ -80,7 +80,7 @@ pub(in crate::hook::cuda) struct FillNode {
     height: usize,
 }
 
-/// The second version of the parameters has a kernel in place of a function.
+/// In the second version of the parameters, a kernel may take the place of the function.
 pub(in crate::hook::cuda) fn kernel_node(node: CallerPtr<KernelNode>, has_second: bool) -> Parts {
     let Some(KernelNode { function, parameters, extra, .. }) = node.read() else { return opaque("a graph's kernel") };
     let second = if function.is_null() && has_second { node.part(56).read() } else { None };
@@ -107,12 +107,12 @@ pub(in crate::hook::cuda) fn opaque(name: &str) -> Parts {
     parts_of(name.as_bytes(), OperationKind::Opaque, &[])
 }
 
-/// The parts of another graph, which becomes a node or gives a program its parameters.
+/// The parts of another graph, which becomes a node or gives an executable graph its parameters.
 pub(in crate::hook::cuda) fn child_graph(graph: usize) -> Parts {
     if_complete(&graphs::parts(graph), "a child graph")
 }
 
-/// What a graph does, if all of it is known; else it is opaque, under this name.
+/// The parts of a graph, if all of them are known. Otherwise one opaque part with this name.
 pub(super) fn if_complete(known: &[GraphPart], name: &str) -> Parts {
     let is_mark = |part: &&GraphPart| matches!(part, GraphPart::Complete(_));
     if !known.iter().any(|part| is_mark(&part)) {
@@ -121,14 +121,15 @@ pub(super) fn if_complete(known: &[GraphPart], name: &str) -> Parts {
     own_vec(known.iter().filter(|part| !is_mark(part)).copied())
 }
 
-/// What a node adds beside the child's own nodes: those that are moved stay in order with its memory nodes.
+/// The parts that a child node adds. A child that is moved adds none, because its nodes stay in order with its memory
+/// nodes.
 fn of_child_node(node: ChildNode) -> Parts {
     let parts = child_graph(node.graph);
     let is_opaque = |part: &GraphPart| matches!(part, GraphPart::Work(OperationKind::Opaque, _));
     if node.is_moved() && !parts.iter().any(is_opaque) { OwnVec::new_in(System) } else { parts }
 }
 
-/// `CUgraphNodeParams`: the type, and the parameters of that type from byte 16 on.
+/// Reads `CUgraphNodeParams`: the type, and from byte 16 on the parameters of that type.
 pub(in crate::hook::cuda) fn any_node(node: CallerPtr<c_int>) -> Parts {
     let parameters = 16;
     match node.read() {
@@ -151,7 +152,7 @@ fn wanted(parts: impl FnOnce() -> Parts) -> Option<Parts> {
     Some(parts())
 }
 
-/// What a hook does after a call that added a node.
+/// Returns the callback for a call that adds a node.
 pub(in crate::hook::cuda) fn added(graph: Handle, parts: impl FnOnce() -> Parts) -> impl FnOnce(c_int) {
     let parts = wanted(parts);
     move |result| {
@@ -161,7 +162,7 @@ pub(in crate::hook::cuda) fn added(graph: Handle, parts: impl FnOnce() -> Parts)
     }
 }
 
-/// What a hook does after a call that changed a node of an executable graph, or of any graph.
+/// Returns the callback for a call that changes a node of an executable graph, or of any graph (`None`).
 pub(in crate::hook::cuda) fn set(program: Option<Handle>, parts: impl FnOnce() -> Parts) -> impl FnOnce(c_int) {
     let parts = wanted(parts);
     move |result| {

@@ -3,10 +3,10 @@
 use crate::record::memory::{OwnVec, System, try_copy, try_push};
 use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 
-/// Written by memtrace's stand-in compiler behind a pointer that the source declares `const`.
+/// memtrace's stand-in compiler writes this after a pointer that the source declares `const`.
 const CONST: &[u8] = b"/* const */";
 
-/// The kernels in a text.
+/// The kernels in a PTX text.
 pub(super) fn entries(text: &[u8]) -> OwnVec<KernelEntry> {
     let mut entries = OwnVec::new_in(System);
     let mut rest = text;
@@ -50,7 +50,7 @@ fn layout(list: &[u8]) -> Option<ArgumentLayout> {
     Some(layout)
 }
 
-/// Such as `.param .u64 .ptr .global .align 4 add_param_0` or `.param .align 8 .b8 add_param_1[24]`.
+/// Parses a parameter such as `.param .u64 .ptr .global .align 4 add_param_0` or `.param .align 8 .b8 add_param_1[24]`.
 fn parameter(text: &[u8]) -> Option<Parameter> {
     let is_const = text.windows(CONST.len()).any(|window| window == CONST);
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

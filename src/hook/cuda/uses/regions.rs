@@ -1,10 +1,10 @@
-//! Descriptions of copies of rows, as the driver takes them.
+//! Descriptors of copies of rows, as the driver takes them.
 
 use std::ffi::c_uint;
 
 use crate::record::uses::UseAccess;
 
-/// One side of `CUDA_MEMCPY2D`, of which only the addresses matter.
+/// One side of `CUDA_MEMCPY2D`. Only its addresses are used.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Side2d {
@@ -50,12 +50,12 @@ pub(in crate::hook::cuda) struct Region3d {
     size: [usize; 3],
 }
 
-/// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`; host memory and arrays have no known blocks.
+/// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`. Host memory and arrays have no known blocks.
 fn is_linear(memory: c_uint) -> bool {
     memory == 2 || memory == 4
 }
 
-/// The ends of a copy of rows. Addresses of other blocks in it are not looked for.
+/// The ends of a copy of rows. The copied data is not searched for addresses of blocks.
 fn ends(from: (c_uint, u64), to: (c_uint, u64)) -> impl Iterator<Item = (u64, UseAccess)> {
     let from = is_linear(from.0).then_some((from.1, UseAccess::CopyFrom));
     from.into_iter().chain(is_linear(to.0).then_some((to.1, UseAccess::WriteRows)))

@@ -8,14 +8,15 @@ use crate::hook::cuda::types::Handle;
 use crate::record::uses;
 use crate::record::uses::{UseAccess, UseTable};
 
-/// Queries the driver about a function at its first launch.
+/// Queries the driver about a function, if it is not known yet.
 pub(super) fn make_known(function: Handle) {
     if uses::with(|table| table.function(function.addr()).is_some()) == Some(false) {
         layouts::learn(function);
     }
 }
 
-/// Calls `take` with every word of a kernel's arguments, and the addresses in tensor maps.
+/// Calls `take` with every word of a kernel's arguments, and with the addresses in tensor maps. Returns the kernel, and
+/// whether the layout is known.
 pub(super) fn each(
     table: &UseTable,
     function: Handle,

@@ -1,4 +1,4 @@
-//! Enters an operation with its blocks, and its stack if one of them is large.
+//! Enters an operation with its blocks. Takes a stack if one of the blocks is large.
 
 use std::ffi::c_int;
 
@@ -10,18 +10,17 @@ use crate::hook::cuda::{notify, streams};
 use crate::record::uses::{OperationKind, Touched, UseTable};
 use crate::record::{EventSite, guard, uses};
 
-/// What a hook does after a call that it looked at before.
+/// The callback of a call that was examined beforehand.
 pub(in crate::hook::cuda) type Looked = fn(c_int);
 
 pub(super) const LOOKED: Looked = |_| {};
 
-/// Is the call the program's, and are uses recorded?
+/// Whether the call is the program's and uses are recorded.
 #[inline]
 pub(super) fn is_wanted() -> bool {
     uses::is_on() && guard::state() & guard::OWN == 0
 }
 
-/// The stack, scopes and stream of an operation.
 pub(super) fn site(stream: Stream) -> EventSite {
     let site = notify::site_here();
     if stream == Stream::NONE {
@@ -31,7 +30,7 @@ pub(super) fn site(stream: Stream) -> EventSite {
 }
 
 /// Finds the blocks of the next operation, and enters the operation. `look` finds the kernel, the kind of work and the
-/// blocks; it runs under the table's lock.
+/// blocks. It runs under the table's lock.
 pub(super) fn submit(
     stream: Stream,
     look: impl FnOnce(&mut UseTable, &mut Touched) -> Option<(KernelId, OperationKind)>,
@@ -45,14 +44,14 @@ pub(super) fn submit(
         enter(table, kernel, work, &touched, EventSite::default());
         None
     });
-    // The stack is taken without a lock.
+    // Take the stack without holding the lock.
     if let Some((kernel, work)) = looked.flatten() {
         let site = site(stream);
         uses::with(|table| enter(table, kernel, work, &touched, site));
     }
 }
 
-/// An operation of which nothing is known but a name: any block may be used.
+/// Enters an operation of which only a name is known. Any block may be used.
 pub(super) fn submit_opaque(stream: Stream, name: &[u8]) {
     submit(stream, |table, _| {
         let kernel = table.kernel(name);

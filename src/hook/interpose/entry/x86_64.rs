@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::hook::interpose::dlsym::decide;
 
-/// The hook of `dlsym`. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means
+/// The hook of `dlsym`. Without an answer it jumps to the original, which must see its true caller: `RTLD_NEXT` means
 /// "after the caller".
 #[unsafe(naked)]
 pub(in crate::hook) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {

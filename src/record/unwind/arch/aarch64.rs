@@ -1,7 +1,8 @@
 //! What unwinding needs to know of aarch64.
 //!
-//! A call leaves its return address in x30, and a function that calls saves it: beside its caller's frame pointer (x29),
-//! or alone at the bottom of 16 bytes. Where code is guarded by PAC the saved word is signed in its upper bits.
+//! A call puts its return address in x30. A function that calls others saves it: next to its caller's frame pointer
+//! (x29), or alone at the bottom of 16 bytes. In code with pointer authentication (PAC), the saved word's upper bits
+//! contain a signature.
 #![expect(unsafe_code, reason = "reads registers and words of the thread's own stack")]
 
 use std::arch::asm;
@@ -14,30 +15,30 @@ use crate::record::unwind::registers::Registers;
 pub(in crate::record::unwind) const SP: Register = AArch64::SP;
 pub(in crate::record::unwind) const FP: Register = AArch64::X29;
 pub(in crate::record::unwind) const RETURN: Register = AArch64::X30;
-/// Whose call frame instructions there are beside the standard's: one says that return addresses are signed.
+/// The vendor whose additional call frame instructions are accepted. One of them says that return addresses are signed.
 pub(in crate::record::unwind) const VENDOR: Vendor = Vendor::AArch64;
 
-/// Bits of a user address, unless a program asks for larger ones.
+/// Number of bits of a user address, unless a program asks for larger addresses.
 const STACK_BITS: u32 = 48;
-/// What the rule cache knows a return address by: 46 bits for one of a program, as instructions have four bytes. A word
-/// that is no address of an instruction has more.
+/// The key of a return address in the rule cache: 46 bits for an address of a program, as instructions have four bytes.
+/// A word that is not the address of an instruction has more.
 #[inline(always)]
 pub(in crate::record::unwind) fn key(address: u64) -> u64 {
     address.rotate_right(2)
 }
 
-/// The code address in a word that a return address was saved to: without a signature.
+/// The code address in a word to which a return address was saved, without the signature.
 #[inline(always)]
 pub(in crate::record::unwind) fn code_address(word: u64) -> u64 {
     word & ((1 << STACK_BITS) - 1)
 }
 
-/// The saved frame pointer may be far from the CFA, at the bottom of the frame.
+/// Whether the saved frame pointer may be far from the CFA, at the bottom of the frame.
 pub(in crate::record::unwind) const RECORD_IS_INNERMOST: bool = true;
-/// The return address is the frame's outermost word, so it lies in the frame if the CFA does.
+/// Whether the return address is the frame's outermost word, and so lies in the frame if the CFA does.
 pub(in crate::record::unwind) const RETURN_IS_OUTERMOST: bool = false;
 
-/// Where a frame's return address is, as an offset from its CFA.
+/// Offset of a frame's return address from its CFA.
 #[inline(always)]
 pub(in crate::record::unwind) fn return_offset(saved_fp: Option<i64>) -> i64 {
     match saved_fp {
@@ -46,11 +47,11 @@ pub(in crate::record::unwind) fn return_offset(saved_fp: Option<i64>) -> i64 {
     }
 }
 
-/// Eighths of the distance from a frame's stack pointer down to the place of the return address to it.
+/// Bits for the distance from a frame's stack pointer down to the saved return address to it, in units of 8 bytes.
 const DISTANCE_BITS: u32 = 64 - STACK_BITS;
 
-/// A frame's stack pointer and the place of the return address to it, in a word whose three lowest bits are 0. `None` if
-/// they do not fit: the called function has 512 KiB of variables.
+/// Packs a frame's stack pointer and the location of the return address to it into a word whose three lowest bits are
+/// 0. `None` if they do not fit: the called function has 512 KiB of variables.
 #[inline(always)]
 pub(in crate::record::unwind) fn pack(sp: u64, return_from: u64) -> Option<u64> {
     let distance = sp.wrapping_sub(return_from) / 8;
@@ -68,12 +69,12 @@ pub(in crate::record::unwind) fn packed_return_from(packed: u64) -> u64 {
 }
 
 impl Registers {
-    /// Of the function into which this is inlined, which has saved its return address by then: the assembly says that it
-    /// changes x30.
+    /// The registers of the function into which this is inlined. It has saved its return address, because the assembly
+    /// declares that it changes x30.
     #[inline(always)]
     pub(in crate::record::unwind) fn here() -> Self {
         let (ip, sp, fp);
-        // SAFETY: copies three registers.
+        // SAFETY: copies three registers. x30 is declared as changed.
         unsafe {
             asm!(
                 "adr {ip}, .",
@@ -92,7 +93,7 @@ impl Registers {
 
 pub(in crate::record::unwind) type KeptRegisters = [u64; 11];
 
-/// The callee-saved registers: their values may be nowhere else.
+/// The callee-saved registers. Their values may be nowhere else.
 #[inline(always)]
 pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     let mut registers = [0; 11];
@@ -108,10 +109,10 @@ pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     registers
 }
 
-/// In assembly, because the words belong to other functions' frames, also under a sanitizer.
+/// Reads a word. In assembly, because the words belong to other functions' frames, also under a sanitizer.
 ///
 /// # Safety
-/// A readable, aligned word.
+/// `address` is that of a readable, aligned word.
 #[inline(always)]
 pub(in crate::record::unwind) unsafe fn word(address: u64) -> u64 {
     let word;
@@ -120,10 +121,10 @@ pub(in crate::record::unwind) unsafe fn word(address: u64) -> u64 {
     word
 }
 
-/// Writes zeros, in assembly for the same reason.
+/// Writes zeros. In assembly, like [`word`].
 ///
 /// # Safety
-/// Aligned, writable words that no live frame uses.
+/// The words are aligned and writable, and no live frame uses them.
 #[inline(always)]
 pub(in crate::record::unwind) unsafe fn clear(start: u64, words: u64) {
     // SAFETY: the caller's promise.
@@ -141,8 +142,8 @@ pub(in crate::record::unwind) unsafe fn clear(start: u64, words: u64) {
     }
 }
 
-/// Where a thread's own variables begin in the mapping of its stack, outside all frames: `first` is the address of one of
-/// the first. The C library puts them above its description of the thread.
+/// Start of a thread's own variables in the mapping of its stack, outside all frames. `first` is the address of one of
+/// the first variables. The C library puts the variables above its descriptor of the thread.
 pub(in crate::record::unwind) fn variables_begin(first: u64) -> u64 {
     // SAFETY: no preconditions.
     let description = unsafe { libc::pthread_self() };

@@ -11,34 +11,34 @@ use crate::record::unwind::registers::Registers;
 pub(in crate::record::unwind) const SP: Register = X86_64::RSP;
 pub(in crate::record::unwind) const FP: Register = X86_64::RBP;
 pub(in crate::record::unwind) const RETURN: Register = X86_64::RA;
-/// Whose call frame instructions there are beside the standard's.
+/// The vendor whose additional call frame instructions are accepted.
 pub(in crate::record::unwind) const VENDOR: Vendor = Vendor::Default;
 
-/// What the rule cache knows a return address by: at most 47 bits for one of a program.
+/// The key of a return address in the rule cache. It has at most 47 bits for an address of a program.
 #[inline(always)]
 pub(in crate::record::unwind) fn key(address: u64) -> u64 {
     address
 }
 
-/// The code address in a word that a return address was saved to.
+/// The code address in a word to which a return address was saved.
 #[inline(always)]
 pub(in crate::record::unwind) fn code_address(word: u64) -> u64 {
     word
 }
 
-/// The saved frame pointer may be far from the CFA, at the bottom of the frame.
+/// Whether the saved frame pointer may be far from the CFA, at the bottom of the frame.
 pub(in crate::record::unwind) const RECORD_IS_INNERMOST: bool = false;
-/// The return address is the frame's outermost word, so it lies in the frame if the CFA does.
+/// Whether the return address is the frame's outermost word, and so lies in the frame if the CFA does.
 pub(in crate::record::unwind) const RETURN_IS_OUTERMOST: bool = true;
 
-/// Where a frame's return address is, as an offset from its CFA: the call puts it there.
+/// Offset of a frame's return address from its CFA. The call instruction puts it there.
 #[inline(always)]
 pub(in crate::record::unwind) fn return_offset(_saved_fp: Option<i64>) -> i64 {
     -8
 }
 
-/// A frame's stack pointer and the place of the return address to it, in a word whose three lowest bits are 0. `None` if
-/// they do not fit.
+/// Packs a frame's stack pointer and the location of the return address to it into a word whose three lowest bits are
+/// 0. `None` if they do not fit.
 #[inline(always)]
 pub(in crate::record::unwind) fn pack(sp: u64, _return_from: u64) -> Option<u64> {
     Some(sp)
@@ -55,7 +55,7 @@ pub(in crate::record::unwind) fn packed_return_from(packed: u64) -> u64 {
 }
 
 impl Registers {
-    /// Of the function into which this is inlined.
+    /// The registers of the function into which this is inlined.
     #[inline(always)]
     pub(in crate::record::unwind) fn here() -> Self {
         let (ip, sp, fp);
@@ -77,7 +77,7 @@ impl Registers {
 
 pub(in crate::record::unwind) type KeptRegisters = [u64; 6];
 
-/// The callee-saved registers: their values may be nowhere else.
+/// The callee-saved registers. Their values may be nowhere else.
 #[inline(always)]
 pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     let mut registers = [0; 6];
@@ -93,10 +93,10 @@ pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     registers
 }
 
-/// In assembly, because the words belong to other functions' frames, also under a sanitizer.
+/// Reads a word. In assembly, because the words belong to other functions' frames, also under a sanitizer.
 ///
 /// # Safety
-/// A readable, aligned word.
+/// `address` is that of a readable, aligned word.
 #[inline(always)]
 pub(in crate::record::unwind) unsafe fn word(address: u64) -> u64 {
     let word;
@@ -105,18 +105,18 @@ pub(in crate::record::unwind) unsafe fn word(address: u64) -> u64 {
     word
 }
 
-/// Writes zeros, in assembly for the same reason.
+/// Writes zeros. In assembly, like [`word`].
 ///
 /// # Safety
-/// Aligned, writable words that no live frame uses.
+/// The words are aligned and writable, and no live frame uses them.
 #[inline(always)]
 pub(in crate::record::unwind) unsafe fn clear(start: u64, words: u64) {
     // SAFETY: the caller's promise.
     unsafe { asm!("rep stosq", inout("rcx") words => _, inout("rdi") start => _, in("rax") 0u64, options(nostack)) };
 }
 
-/// Where a thread's own variables begin in the mapping of its stack, outside all frames: `first` is the address of one of
-/// the first. The C library puts them below its description of the thread.
+/// Start of a thread's own variables in the mapping of its stack, outside all frames. `first` is the address of one of
+/// the first variables. The C library puts the variables below its descriptor of the thread.
 pub(in crate::record::unwind) fn variables_begin(first: u64) -> u64 {
     first
 }

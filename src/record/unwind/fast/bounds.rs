@@ -29,7 +29,7 @@ impl Bounds {
     }
 }
 
-/// The stack that the system gave this thread; a coroutine or a signal handler may run on another.
+/// The stack that the system gave this thread. A coroutine or a signal handler may run on another one.
 #[inline]
 pub(super) fn of_this_thread() -> Bounds {
     match BOUNDS.get() {
@@ -40,7 +40,7 @@ pub(super) fn of_this_thread() -> Bounds {
 
 #[cold]
 fn first_time() -> Bounds {
-    // glibc's answer allocates, and on the main thread reads a file.
+    // glibc allocates for its answer, and on the main thread reads a file.
     let _own = guard::own_work();
     let bounds = ask().unwrap_or(UNKNOWN);
     BOUNDS.set(bounds);

@@ -1,14 +1,14 @@
-//! Lock-free set-associative cache: return address → rule, for the whole process.
+//! Lock-free set-associative cache from return addresses to rules, for the whole process.
 //!
-//! An entry is one word with address and rule, so it cannot be torn and needs no memory ordering; a bucket of eight
-//! entries is one cache line. The lower 12 bits of an address, mixed with the next ones, select the bucket; the others
-//! are stored between the bits of the rule, so an address is never confused with another.
+//! An entry is one word with address and rule, so it cannot be torn and needs no memory ordering. A bucket of eight
+//! entries is one cache line. The lower 12 bits of an address, mixed with the next ones, select the bucket. The other
+//! bits are stored between the bits of the rule, so an address is never confused with another one.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::rule::{NOT_A_RULE, Rule, STAYS};
 
-/// Bits of what a return address is known by, see `arch::key`.
+/// Number of bits of a return address's key; see `arch::key`.
 pub(super) const ADDRESS_BITS: u32 = 47;
 const BUCKET_BITS: u32 = 12;
 const BUCKETS: usize = 1 << BUCKET_BITS;
@@ -20,7 +20,7 @@ const _: () = assert!(NOT_A_RULE == (1 << ADDRESS_BITS) - (1 << BUCKET_BITS));
 #[repr(align(64))]
 struct Bucket([AtomicU64; WAYS]);
 
-/// 256 KiB; pages that are never used take no memory.
+/// 256 KiB. Pages that are never used take no memory.
 #[derive(Debug)]
 pub(super) struct Cache {
     buckets: [Bucket; BUCKETS],
@@ -31,7 +31,8 @@ impl Cache {
         Self { buckets: [const { Bucket([const { AtomicU64::new(0) }; WAYS]) }; BUCKETS] }
     }
 
-    /// The rule for an address (at most [`ADDRESS_BITS`]), if it is in its preferred entry and holds for ever.
+    /// The rule for an address (at most [`ADDRESS_BITS`]), if it is in the address's preferred entry and holds for
+    /// ever.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn find_at_once(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
@@ -39,13 +40,13 @@ impl Cache {
         (bits & (NOT_A_RULE | STAYS) == STAYS).then_some(Rule::of_bits(bits))
     }
 
-    /// The address must have at most [`ADDRESS_BITS`].
+    /// `address` must have at most [`ADDRESS_BITS`].
     pub(super) fn find(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
         entries.iter().find_map(|entry| rule_of(entry, address))
     }
 
-    /// Adds a rule, perhaps in place of another one. One thread at a time.
+    /// Adds a rule, perhaps in place of another one. Only one thread at a time.
     pub(super) fn insert(&self, address: u64, rule: Rule) {
         let Some(Bucket(entries)) = self.buckets.get(bucket_of(address)) else { return };
         let first = entries.get(way_of(address));
@@ -56,7 +57,7 @@ impl Cache {
         }
     }
 
-    /// Drops rules of objects that may have been unloaded.
+    /// Drops the rules of objects that may have been unloaded.
     pub(super) fn forget_what_does_not_stay(&self) {
         let entries = self.buckets.iter().flat_map(|Bucket(entries)| entries);
         for entry in entries {
@@ -75,7 +76,7 @@ fn rule_of(entry: &AtomicU64, address: u64) -> Option<Rule> {
     (bits & NOT_A_RULE == 0).then_some(Rule::of_bits(bits))
 }
 
-/// The preferred entry in the bucket.
+/// The preferred entry of an address in its bucket.
 #[inline]
 fn way_of(address: u64) -> usize {
     (address >> BUCKET_BITS) as usize % WAYS

@@ -11,7 +11,7 @@ use crate::record::unwind::arch;
 
 pub(super) type SectionBytes<'a> = EndianSlice<'a, NativeEndian>;
 
-/// Storage for CFI rows on the stack; gimli's default is on the heap.
+/// Storage for CFI rows on the stack. gimli's default is on the heap.
 #[derive(Debug)]
 pub(super) struct OnStack;
 
@@ -30,7 +30,7 @@ pub(super) struct CfiSections<'a> {
     pub(super) bases: BaseAddresses,
 }
 
-/// The address of `.eh_frame`, as the header has it.
+/// The address of `.eh_frame` that the header contains.
 pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     match EhFrameHdr::new(index, NativeEndian).parse(&bases, 8).ok()?.eh_frame_ptr() {
@@ -40,7 +40,7 @@ pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
 }
 
 impl CfiSections<'_> {
-    /// The rule for the instruction at `address`; `None` if there is no CFI or [`Rule`] cannot express it.
+    /// The rule for the instruction at `address`. `None` if there is no CFI or [`Rule`] cannot express it.
     pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
         let mut entries = EhFrame::new(self.entries, NativeEndian);
         entries.set_vendor(arch::VENDOR);
@@ -66,7 +66,7 @@ pub(super) fn rule_of_entry(
     rule_of(row, entries, entry.cie().encoding())
 }
 
-/// `None` for a row that no rule expresses exactly.
+/// Translates a row. `None` if no rule expresses it exactly.
 fn rule_of(row: &CfiRow, entries: &EhFrame<SectionBytes<'_>>, encoding: Encoding) -> Option<Rule> {
     // Without a rule for sp, the caller's sp is the CFA.
     if row.register(arch::SP).is_some() {
@@ -85,7 +85,7 @@ fn rule_of(row: &CfiRow, entries: &EhFrame<SectionBytes<'_>>, encoding: Encoding
     rule.filter(|rule| returns == RegisterRule::Offset(rule.return_offset()))
 }
 
-/// Offset of the saved fp from the CFA; the inner `None` if it is still in the register.
+/// Offset of the saved fp from the CFA. The inner `None` means that it is still in the register.
 fn saved(row: &CfiRow) -> Option<Option<i64>> {
     match row.register(arch::FP) {
         // fp is callee-saved: without a rule it is unchanged.
@@ -95,7 +95,7 @@ fn saved(row: &CfiRow) -> Option<Option<i64>> {
     }
 }
 
-/// A realigned frame as GCC emits it: CFA and saved fp in memory at offsets from fp.
+/// The rule of a realigned frame as GCC emits it: CFA and saved fp are in memory at offsets from fp.
 fn realigned(
     row: &CfiRow,
     cfa: &UnwindExpression<usize>,
@@ -108,7 +108,7 @@ fn realigned(
     Rule::new(Base::AtFp, offset, Some(saved))
 }
 
-/// The n of an expression that is exactly fp + n, or with `word` the word at fp + n.
+/// The n of an expression that is exactly fp + n, or with `word` exactly the word at fp + n.
 fn beside_fp(
     expression: &UnwindExpression<usize>,
     word: bool,

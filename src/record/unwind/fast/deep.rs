@@ -1,13 +1,13 @@
 //! Stacks with more frames than a thread's own [`LastStack`] has room for.
 //!
-//! They are taken in the same way, with more room. Every word that leads from frame to frame is compared, also of
-//! frames that the [`Collector`] leaves out: a deep stack costs a comparison a frame.
+//! They are taken in the same way, with more room. Every word that leads from frame to frame is compared, even in
+//! frames that the [`Collector`] leaves out. So a deep stack costs one comparison per frame.
 
 use super::last::{LastStack, MOST};
 use super::rule::{Rule, UnwindStep};
 use crate::record::unwind::collector::Collector;
 
-/// Frames of the deepest stack that is remembered: a stack of 8 MiB whose frames have 128 bytes.
+/// Number of frames of the deepest stack that is remembered: a stack of 8 MiB whose frames have 128 bytes.
 const MOST_OF_DEEP: usize = 1 << 16;
 
 /// A thread's last deep stack.
@@ -19,7 +19,7 @@ impl<const N: usize> LastStack<N> {
         self.place(MOST).unwrap_or(0)
     }
 
-    /// Takes the frames from `first_step` outwards; false if a step cannot be proven. For the parameters see
+    /// Takes the frames from `first_step` outwards. False if a step cannot be proven. For the parameters see
     /// [`LastStack::take`].
     pub(super) fn walk(
         &mut self,

@@ -1,4 +1,4 @@
-//! The words that a thread holds, in its registers and on its stack: evidence for whose work it does.
+//! The words in a thread's registers and on its stack: evidence that shows whose work the thread does.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
 use super::bounds;
@@ -8,18 +8,18 @@ use crate::record::unwind::arch::{self, KeptRegisters, kept_registers};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::StackPart;
 
-/// Of a larger stack, this much of each end is searched.
+/// Of a larger stack, only this much of each end is searched.
 const MOST: u64 = 128 << 10;
 /// Words that are remembered from a thread's start.
 const FIRST: usize = 64;
 
-/// What a thread holds at its start: its registers come from its parent, and are then saved on its stack for good. Words
-/// and addresses are stored as their complements: static memory is searched for addresses of blocks, and a block may lie
-/// where an ended thread's stack was.
+/// The words that a thread has at its start. Its registers come from its parent, and are then saved on its stack for
+/// good. Words and addresses are stored as their complements: static memory is searched for addresses of blocks, and a
+/// block may lie where an ended thread's stack was.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     registers: KeptRegisters,
-    /// (address, word) of its stack.
+    /// (address, word) pairs of its stack.
     words: [(u64, u64); FIRST],
 }
 
@@ -35,18 +35,18 @@ impl PerThread for Beginning {
     const POOL: &'static Pool<Self> = &BEGINNINGS;
 }
 
-/// Notes what a new thread holds already, as that is no evidence.
+/// Notes the words that a new thread already has, as they are no evidence.
 #[inline(never)]
 pub(in crate::record) fn on_thread_start() {
     let here = Registers::here().sp & !7;
     let end = own_variables() & !7;
-    // The main thread's variables are elsewhere; a signal handler may run on another stack.
+    // The main thread's variables are elsewhere, and a signal handler may run on another stack.
     if end.wrapping_sub(here) > MOST || !bounds::of_this_thread().contain(here) {
         return;
     }
     // Stacks lie in one part of the address space, the program's code in another.
     let may_be_stack = |word: u64| word >> 40 == here >> 40 && !(here..end).contains(&word);
-    // The outermost words first: what the thread was given.
+    // The outermost words come first: they were given to the thread.
     let places = (1..=(end - here) / 8).map(|words| end - 8 * words);
     let outside = places.map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
     with_beginning(|Beginning { registers, words }| {
@@ -55,7 +55,7 @@ pub(in crate::record) fn on_thread_start() {
     });
 }
 
-/// Clears what an earlier thread left on the memory of this new thread's stack.
+/// Clears what an earlier thread left in the memory of this new thread's stack.
 #[inline(never)]
 pub(in crate::record) fn clear_unused_stack() {
     const PAGES: usize = 64;
@@ -71,21 +71,21 @@ pub(in crate::record) fn clear_unused_stack() {
     let first = last_page.saturating_sub(page_size * (PAGES as u64 - 1)).max(bounds.start.next_multiple_of(page_size));
     let mut resident = [0u8; PAGES];
     let length = end.next_multiple_of(page_size).saturating_sub(first);
-    // SAFETY: `resident` has a byte per page; the kernel only looks at pages of this thread's stack.
+    // SAFETY: `resident` has a byte per page. The kernel only reports on pages of this thread's stack.
     if unsafe { libc::mincore(first as *mut _, length as usize, resident.as_mut_ptr()) } != 0 {
         return;
     }
     // Untouched pages stay untouched.
     for (page, _) in (first..end).step_by(page_size as usize).zip(resident).filter(|(_, resident)| resident & 1 != 0) {
         let words = (end.min(page + page_size) - page) / 8;
-        // SAFETY: this memory belongs to this thread's stack and is below all its frames; a signal handler that uses it
-        // ends before this continues.
+        // SAFETY: this memory belongs to this thread's stack and is below all its frames. A signal handler that uses it
+        // ends before this code continues.
         unsafe { arch::clear(page, words) };
     }
 }
 
-/// Did this thread hold this word at its start? Words of the parent are saved elsewhere by functions that spill
-/// registers, so they count wherever they are.
+/// Whether this thread had this word at its start. Functions that spill registers save words of the parent elsewhere,
+/// so with `of_parent` they count wherever they are.
 pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) -> bool {
     let held = with_beginning(|Beginning { registers, words }| {
         let (word, at) = (!word, !at);
@@ -94,12 +94,12 @@ pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) 
     held == Some(true)
 }
 
-/// `None` if there is no memory for it: then nothing counts as held at the start.
+/// `None` if there is no memory for it. Then no word counts as one from the start.
 fn with_beginning<T>(work: impl FnOnce(&mut Beginning) -> T) -> Option<T> {
     BEGINNING.with(|place| place.with(|beginning| beginning.map(work)))
 }
 
-/// Calls `each` with each word that this thread holds and its address (0 for a register). Only the stack that the
+/// Calls `each` with each word that this thread has and the word's address (0 for a register). Only the stack that the
 /// system gave the thread is searched.
 #[inline(never)]
 pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
@@ -108,8 +108,8 @@ pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
     if !bounds.contain(here) {
         return;
     }
-    // Computes no address beyond this stack: it might be that of another thread's stack, and this frame is searched,
-    // too.
+    // Computes no address beyond this stack. Such an address might be in another thread's stack, and this frame is
+    // searched, too.
     let length = (bounds.end - here).min(MOST);
     let rest = (bounds.end - here - length).min(MOST);
     for part in [here..here + length, bounds.end - rest..bounds.end] {
@@ -119,12 +119,12 @@ pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
 
 #[inline(always)]
 fn word(address: u64) -> u64 {
-    // SAFETY: callers pass addresses between this thread's stack pointer and its stack's end.
+    // SAFETY: callers pass aligned addresses between this thread's stack pointer and its stack's end.
     unsafe { arch::word(address) }
 }
 
-/// Start of this thread's thread-local variables, on its stack outside all frames. Other threads know addresses in
-/// there.
+/// Start of this thread's thread-local variables on its stack, outside all frames. Other threads know addresses in
+/// them.
 fn own_variables() -> u64 {
     // SAFETY: no preconditions.
     let errno = unsafe { libc::__errno_location() }.addr() as u64;
@@ -140,11 +140,11 @@ pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     bounds.contain(Registers::here().sp).then_some(StackPart { start: bounds.start, end })
 }
 
-/// The part of the stack that functions called from here use, with the caller's frame.
+/// The part of the stack that the caller's frame and the functions called from here use.
 pub(in crate::record) fn part_from_here() -> Option<StackPart> {
-    /// More than the frames of a test function have.
+    /// Larger than the frames of a test function.
     const CALLER: u64 = 32 << 10;
-    /// More than the measured code uses before it hands work over.
+    /// Larger than what the measured code uses before it hands work over.
     const CALLED: u64 = 256 << 10;
     let (whole, here) = (whole_stack()?, Registers::here().sp);
     Some(StackPart { start: whole.start.max(here - CALLED), end: whole.end.min(here + CALLER) })

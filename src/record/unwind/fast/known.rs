@@ -1,17 +1,17 @@
-//! Recognition of a predicted stack by its spacing, without a single rule.
+//! Recognition of a predicted stack by its spacing, without looking up any rule.
 //!
-//! Each frame's CFA is a fixed offset from its sp or from a saved fp. If every return address and every such fp is
+//! Each frame's CFA is at a fixed offset from its sp or from a saved fp. If every return address and every such fp is
 //! still at its stored offset, the stack is the stored one.
 
 use crate::record::unwind::arch;
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{KnownStack, Spacing};
 
-/// In a spacing: this fp is the innermost frame's register, not a word.
+/// In a spacing: this fp is in the innermost frame's register, not in a word on the stack.
 pub(super) const OF_INNERMOST: u32 = u32::MAX;
 
-/// Is this the stack outside the frame with these registers? That frame must be live until this returns; `end` is the
-/// end of its stack. `read` is called for words of the live stack only.
+/// Whether this is the stack outside the frame with these registers. That frame must be live until this function
+/// returns; `end` is the end of its stack. `read` is called only for words of the live stack.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn is_here(known: &KnownStack<'_>, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> bool {
     let KnownStack { addresses, spacing: Spacing { offsets, fps, end: last }, .. } = *known;
@@ -24,7 +24,7 @@ pub(super) fn is_here(known: &KnownStack<'_>, at: Registers, end: u64, read: imp
     if *innermost != at.ip {
         return false;
     }
-    // Innermost first: most differences are there. By index, which takes half the instructions of a zip.
+    // Innermost first, because most differences are there. By index, which takes half the instructions of a zip.
     for n in (0..outside.len()).rev() {
         if return_address(offsets[n]) != addresses[n] {
             return false;

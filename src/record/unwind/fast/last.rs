@@ -1,13 +1,13 @@
 //! Incremental unwinding: a walk stops at the first frame of this thread's last stack whose outer frames are unchanged.
 //!
-//! A frame is the same if its return address, its stack pointer and (where a frame further out depends on it) its fp
-//! are. The frames outside follow from it by rules that hold for ever and from the words that these rules read: return
-//! addresses and saved frame pointers. If these words are unchanged, the rest of the stack is, too: a comparison instead of a
-//! rule look-up and a step. So a deep stack costs little more than a shallow one. Frames of objects that may be
-//! unloaded, and realigned frames, are walked each time.
+//! A frame is unchanged if its return address and its stack pointer are, and also its fp where a frame further out
+//! depends on it. The outer frames follow from such a frame by rules that hold for ever, and from the words that these
+//! rules read: return addresses and saved frame pointers. If these words are unchanged, so is the rest of the stack. A
+//! comparison then replaces a rule look-up and a step, so a deep stack costs little more than a shallow one. Frames of
+//! objects that may be unloaded, and realigned frames, are walked each time.
 //!
-//! What is read for every frame is stored densely, apart from the rest: a program that works on much memory evicts it
-//! all.
+//! Data that is read for every frame is stored densely, apart from the rest: a memory-intensive program evicts all of
+//! it from the cache.
 
 use std::cell::Cell;
 
@@ -17,10 +17,10 @@ use crate::record::unwind::arch;
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{HASH_OF_NONE, HasSpacing, Spacing, SpacingBuffer, Stack, hash_with};
 
-/// Frames that a thread's own has room for; deeper stacks are [`deep`](super::deep)'s.
+/// Number of frames that a thread's own stack has room for. Deeper stacks are in [`deep`](super::deep).
 pub(super) const MOST: usize = 128;
 
-/// A frame's stack pointer and the place of the return address to it, packed, with flags in the low bits.
+/// A frame's stack pointer and the location of the return address to it, packed, with flags in the low bits.
 #[derive(Clone, Copy, Debug)]
 struct TaggedSp(u64);
 
@@ -40,7 +40,7 @@ impl TaggedSp {
         arch::packed_sp(self.0)
     }
 
-    /// Where the return address to the frame was read.
+    /// Where the return address to this frame was read.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn return_from(self) -> u64 {
         arch::packed_return_from(self.0)
@@ -52,11 +52,11 @@ impl TaggedSp {
     }
 }
 
-/// The part of a frame that is not read each time.
+/// The part of a frame that is not read every time.
 #[derive(Clone, Copy, Debug)]
 struct FrameDetail {
     fp: u64,
-    /// Where `fp` was read; 0 if it is the inner frame's.
+    /// Where `fp` was read; 0 if it is the inner frame's fp.
     fp_from: u64,
     rule: Rule,
     /// Hash of the addresses from the outermost frame to this one.
@@ -65,13 +65,13 @@ struct FrameDetail {
 
 const NONE: FrameDetail = FrameDetail { fp: 0, fp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
 
-/// Frames are stored outermost first. While a stack is taken, the new ones are at the end of the arrays.
-/// All zeros is a valid empty value.
+/// Frames are stored outermost first. While a stack is taken, the new frames are at the end of the arrays. All zeros is
+/// a valid empty value.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::record::unwind) struct LastStack<const N: usize = MOST> {
     length: usize,
-    /// Number of frames, from the outermost, that can be recognised: their rules hold for ever and say everything that
-    /// was read.
+    /// Number of frames, counted from the outermost, that can be recognised: their rules hold for ever and cover every
+    /// word that was read.
     sound: usize,
     /// Address of the 0 that ended the stack; 0 if a rule ended it.
     ended_by: u64,
@@ -86,9 +86,10 @@ impl<const N: usize> LastStack<N> {
         Self { length: 0, sound: 0, ended_by: 0, addresses, places, rests }
     }
 
-    /// Takes the frames from `first_step` outwards; `None` if a step cannot be proven or there are too many frames. The
-    /// frame inside must be live until this returns; `end`, a multiple of eight, is the end of its stack. `read` is
-    /// called for words of the live stack only.
+    /// Takes the frames from `first_step` outwards. `None` if a step cannot be proven or there are too many frames.
+    ///
+    /// The frame that `first_step` leaves must be live until this returns. `end`, a multiple of eight, is the end of
+    /// its stack. `read` is called only for words of the live stack.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn take(
         &mut self,
@@ -131,17 +132,17 @@ impl<const N: usize> LastStack<N> {
         Some(self.stack())
     }
 
-    /// For a thread with another stack.
+    /// Forgets the stack, because it is another thread's.
     pub(super) fn forget(&mut self) {
         self.sound = 0;
     }
 
-    /// The stack pointer of the n-th frame, counted from the outermost one, which is the first.
+    /// The stack pointer of the n-th frame, counted from 1 at the outermost one.
     pub(super) fn place(&self, n: usize) -> Option<u64> {
         self.places.get(..self.length)?.get(n.checked_sub(1)?).map(|place| place.sp())
     }
 
-    /// Number of the first `known` frames that are not further in than `sp`.
+    /// How many of the first `known` frames are at or above `sp`.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn outside(&self, mut known: usize, sp: u64) -> usize {
         while self.places.get(known.wrapping_sub(1)).is_some_and(|place| place.sp() < sp) {
@@ -150,7 +151,7 @@ impl<const N: usize> LastStack<N> {
         known
     }
 
-    /// Is the innermost of the first `known` frames the one with these registers?
+    /// Whether the innermost of the first `known` frames has these registers.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn is_innermost(&self, known: usize, at: Registers) -> bool {
         let n = known.wrapping_sub(1);
@@ -159,15 +160,15 @@ impl<const N: usize> LastStack<N> {
         same && (!place.has(TaggedSp::NEEDS_FP) || self.rests.get(n).is_some_and(|rest| rest.fp == at.fp))
     }
 
-    /// Of the first `known` frames, whose innermost is live: the number of frames outside the innermost one that
-    /// changed. `None` if all are unchanged.
+    /// Compares the first `known` frames, whose innermost is live. Returns the number of frames outside the innermost
+    /// one that changed. `None` if all are unchanged.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
         let outside = known.saturating_sub(1);
         let (Some(places), Some(addresses)) = (self.places.get(..outside), self.addresses.get(..outside)) else {
             return Some(0);
         };
-        // By index, which takes fewer instructions than a zip. In range: both slices have this length.
+        // By index, which takes fewer instructions than a zip. In range, because both slices have this length.
         for n in (0..outside).rev() {
             let place = places[n];
             if arch::code_address(read(place.return_from())) != addresses[n]
@@ -179,7 +180,7 @@ impl<const N: usize> LastStack<N> {
         (self.ended_by != 0 && read(self.ended_by) != 0).then_some(0)
     }
 
-    /// Was the fp that the inner frame saved overwritten?
+    /// Whether the fp that the inner frame saved was overwritten.
     #[cold]
     fn has_other_fp(&self, n: usize, read: impl Fn(u64) -> u64) -> bool {
         self.rests.get(n).is_none_or(|rest| read(rest.fp_from) != rest.fp)
@@ -195,8 +196,8 @@ impl<const N: usize> LastStack<N> {
         }
     }
 
-    /// The new inner frames may have saved the return address to the innermost kept frame, and its fp, at other places.
-    /// `None` if that cannot be kept.
+    /// The new inner frames may have saved the return address to the innermost kept frame, and its fp, at other
+    /// addresses. Stores these. `None` if they do not fit.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_anew(&mut self, kept: usize, step: UnwindStep) -> Option<()> {
         let n = kept.wrapping_sub(1);
@@ -213,7 +214,7 @@ impl<const N: usize> LastStack<N> {
         Some(())
     }
 
-    /// Joins the first `kept` frames and the new ones, which start at index `first`.
+    /// Joins the first `kept` frames and the new frames, which start at index `first`.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn join(&mut self, kept: usize, first: usize) {
         let outer = kept.wrapping_sub(1);
@@ -259,7 +260,7 @@ impl<const N: usize> HasSpacing for LastStack<N> {
         for (offset, place) in offsets.iter_mut().zip(places).take(innermost) {
             *offset = from_sp(place.return_from() + 8)?;
         }
-        // Nobody reads the return address to the innermost frame anew.
+        // Nobody reads the return address to the innermost frame again.
         *offsets.last_mut()? = 0;
         let mut count = 0;
         for (n, rest) in self.rests.get(..self.length)?.iter().enumerate().filter(|(_, rest)| rest.rule.needs_fp()) {
@@ -275,7 +276,7 @@ impl<const N: usize> HasSpacing for LastStack<N> {
     }
 }
 
-/// Pairs of cells, from where new entries are to where they go; the ranges may overlap.
+/// Pairs of cells: the current place of each new entry, and the place it moves to. The ranges may overlap.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn moves<T>(all: &mut [T], first: usize, kept: usize) -> impl Iterator<Item = (&Cell<T>, &Cell<T>)> {
     let cells = Cell::from_mut(all).as_slice_of_cells();

@@ -1,7 +1,7 @@
 //! Look-up of unwind rules in the loaded objects.
 //!
-//! Objects are only read within `dl_iterate_phdr`'s callback, while the loader keeps them loaded. There is no list that
-//! could be out of date, and objects that are loaded later are found like any other.
+//! Objects are only read within the callback of `dl_iterate_phdr`, while the loader keeps them loaded. No list of
+//! objects is kept, so none can be out of date, and objects that are loaded later are found like any other.
 #![expect(unsafe_code, reason = "reads loaded objects")]
 
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::record::unwind::objects::counts_of;
 #[derive(Debug)]
 pub(super) struct FoundRule {
     pub(super) rule: Rule,
-    /// The loader's counts of loads and unloads at that moment.
+    /// The loader's counts of loads and unloads at the time of the look-up.
     pub(super) counts: (u64, u64),
 }
 
@@ -60,8 +60,8 @@ impl<'a> ElfObject<'a> {
         self.segment(address).is_some_and(|header| header.p_flags & libc::PF_X != 0)
     }
 
-    /// Is it loaded as long as this code is? True for the program (the only object without a name), the object with this
-    /// code and the C library.
+    /// Whether the object is loaded as long as this code is: the program (the only object without a name), the object
+    /// with this code, and the C library.
     fn stays(&self, is_first: bool) -> bool {
         let ours = find as fn(u64) -> FoundRule as usize as u64;
         let library = libc::dl_iterate_phdr as *const () as u64;
@@ -80,7 +80,7 @@ impl<'a> ElfObject<'a> {
         Some(CfiSections { index, entries, bases })
     }
 
-    /// A range of the object, if it is readable and from its file.
+    /// A range of the object, if it is readable and comes from the object's file.
     fn bytes(&self, address: u64, length: u64) -> Option<&'a [u8]> {
         let header = self.segment(address)?;
         let at = address.checked_sub(self.address(header))?;

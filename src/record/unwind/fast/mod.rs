@@ -1,7 +1,7 @@
-//! Incremental unwinder for Linux with glibc: one cache look-up per step. Reports when it cannot prove a step.
+//! Incremental unwinder for Linux with glibc: one cache look-up per step. It reports when it cannot prove a step.
 //!
-//! A step is proven if its rule comes from the object's own CFI, has one of three forms, and leads upwards within the
-//! stack that the system gave this thread.
+//! A step is proven if its rule comes from the object's own CFI and has one of three forms, and the step leads upwards
+//! within the stack that the system gave this thread.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
 mod aside;
@@ -47,7 +47,7 @@ impl PerThread for LastStack<MOST> {
 static CACHE: Cache = Cache::new();
 /// The count of unloads when the cache last dropped rules.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
-/// The right to change the cache. Nobody waits for it: a second thread leaves its stack to libgcc.
+/// The permission to change the cache. Nobody waits for it: a second thread leaves its stack to libgcc.
 static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -58,7 +58,7 @@ thread_local! {
 }
 
 /// Calls `work` with the stack outside the frame with these registers, if it has at most `depth` frames and every step
-/// can be proven; otherwise returns `work`. That frame must be live until this returns.
+/// can be proven. Otherwise returns `work`. That frame must be live until this function returns.
 #[inline(always)]
 pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     start: Registers,
@@ -106,7 +106,7 @@ fn first(start: Registers) -> Option<(UnwindStep, u64)> {
     Some((step, bounds.end))
 }
 
-/// The predicted stack, if it is the right one.
+/// The predicted stack, if it is this thread's current one.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn right<'a>(at: Registers, end: u64, depth: usize, prediction: impl PredictStack<'a>) -> Option<KnownStack<'a>> {
     let known = prediction.predict(at.ip)?;
@@ -127,8 +127,8 @@ fn with_last_from<T>(first: UnwindStep, end: u64, depth: usize, work: impl FnOnc
     })
 }
 
-/// Takes the frames outside the one with these registers; false if a step cannot be proven. That frame must be live
-/// until this returns.
+/// Takes the frames outside the one with these registers. False if a step cannot be proven. That frame must be live
+/// until this function returns.
 pub(super) fn walk(start: Registers, deep: &mut DeepStack, collector: &mut Collector<'_>) -> bool {
     let Some((first, end)) = first(start) else { return false };
     let mut current = false;
@@ -137,16 +137,17 @@ pub(super) fn walk(start: Registers, deep: &mut DeepStack, collector: &mut Colle
     proven
 }
 
-/// A word of this thread's stack. Callers pass aligned addresses at or above the stack pointer of a live frame and
-/// below the stack's end, see [`Rule::step`].
+/// Reads a word of this thread's stack. Callers pass aligned addresses at or above the stack pointer of a live frame
+/// and below the stack's end; see [`Rule::step`].
 #[inline]
 fn read(address: u64) -> u64 {
-    // SAFETY: see above. Volatile, because the words belong to other functions' frames and may change at any time.
+    // SAFETY: an aligned word of this thread's live stack, as promised above. Volatile, because the words belong to
+    // other functions' frames and may change at any time.
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// `current` becomes true once the cache is known to hold no rule of an object that was unloaded before this stack was
-/// taken. Code on the stack cannot be unloaded meanwhile.
+/// The rule for a return address. `current` becomes true once the cache is known to have no rule of an object that was
+/// unloaded before this stack was taken. Code on the stack cannot be unloaded meanwhile.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
     let key = arch::key(ip);
@@ -174,7 +175,7 @@ fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
 #[cold]
 fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
     let (_, unloads) = objects::query_counts();
-    // Acquire: rules dropped before this count was stored are gone for this thread, too.
+    // Acquire: the rules that were dropped before this count was stored are gone for this thread, too.
     if unloads != UNLOADS.load(Ordering::Acquire) {
         forget(unloads, &TURN.try_lock().ok()?);
     }
@@ -185,7 +186,7 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
 #[cold]
 fn learn(ip: u64) -> Option<Rule> {
     let turn = TURN.try_lock().ok()?;
-    // The call itself: the instruction after it may belong to the next function.
+    // The address of the call itself: the instruction after it may belong to the next function.
     let (call, mut found) = (ip.checked_sub(1)?, None);
     aside::run(&turn, || found = Some(lookup::find(call)));
     let found = found?;

@@ -1,4 +1,4 @@
-//! An unwind rule (how to get from a frame to its caller), bit-packed so that a cache entry has 35 bits for the
+//! An unwind rule: how to get from a frame to its caller. It is bit-packed so that a cache entry has 35 bits for the
 //! address.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! │ offset /8   │   0: for the cache     │  - │ stays │ fp │ plain │ saved fp/8│
 //! └─────────────┴────────────────────────┴────┴───────┴─────┴───────┴────────────┘
 //! ```
-//! The offset is at the top and the choice between sp and fp is branchless, because the next frame's address depends
-//! on both: a stack is a chain of dependent loads.
+//! The offset is at the top and the choice between sp and fp is branchless, because the next frame's address depends on
+//! both: unwinding is a chain of dependent loads.
 
 use crate::record::unwind::arch;
 use crate::record::unwind::registers::Registers;
@@ -30,7 +30,7 @@ const OFFSET_BITS: u32 = 64 - OFFSET_SHIFT;
 const SAVED_BITS: u32 = 8;
 /// The frame did not save fp.
 const NOT_SAVED: i64 = -128;
-/// It saved fp at what the CFA is relative to, however far that is from the CFA.
+/// The frame saved fp at the address that the CFA is relative to, however far that is from the CFA.
 const AT_BASE: i64 = 127;
 
 /// What the CFA (canonical frame address: the caller's stack pointer) is relative to.
@@ -38,7 +38,7 @@ const AT_BASE: i64 = 127;
 pub(super) enum Base {
     Sp,
     Fp,
-    /// The CFA is in memory at fp + offset, as in realigned frames; the saved fp is relative to fp, too.
+    /// The CFA is in memory at fp + offset, as in realigned frames. The saved fp is relative to fp, too.
     AtFp,
 }
 
@@ -51,17 +51,17 @@ pub(super) struct UnwindStep {
     pub(super) return_from: u64,
 }
 
-/// All zeros is a rule that proves nothing.
+/// An unwind rule. All zeros is a rule that proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule(u64);
 
 impl Rule {
     /// The frame has no caller.
     pub(super) const OUTERMOST: Self = Self(OUTERMOST);
-    /// Left to libgcc.
+    /// libgcc takes the stack.
     pub(super) const UNPROVEN: Self = Self(UNPROVEN);
 
-    /// `saved` is the offset of the saved fp from the CFA, `None` if fp is unchanged. Fails if a number does not fit
+    /// `saved` is the offset of the saved fp from the CFA, or `None` if fp is unchanged. Fails if a number does not fit
     /// or is not a multiple of eight.
     pub(super) fn new(base: Base, offset: i64, saved: Option<i64>) -> Option<Self> {
         let kind = match base {
@@ -109,7 +109,7 @@ impl Rule {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn offset(self) -> u64 {
-        // In bytes: the bits below are the cache's, and zero here.
+        // In bytes. The lower bits belong to the cache and are zero here.
         (self.0.cast_signed() >> (OFFSET_SHIFT - 3)).cast_unsigned()
     }
 
@@ -134,19 +134,19 @@ impl Rule {
         }
     }
 
-    /// Does it use fp?
+    /// Whether the rule uses fp.
     #[inline]
     pub(super) fn needs_fp(self) -> bool {
         self.0 & FP != 0
     }
 
-    /// Does it leave fp unchanged?
+    /// Whether the frame leaves fp unchanged.
     #[inline]
     pub(super) fn leaves_fp(self) -> bool {
         self.saved() == NOT_SAVED
     }
 
-    /// Does it hold for ever, and read only the return address and the saved fp?
+    /// Whether the rule holds for ever, and reads only the return address and the saved fp.
     #[inline]
     pub(super) fn says_all(self) -> bool {
         self.stays() && (self.0 & PLAIN != 0 || self.is_outermost())
@@ -180,7 +180,7 @@ impl Rule {
         Some(UnwindStep { to: Registers { ip, sp: cfa, fp }, fp_from, return_from })
     }
 
-    /// The CFA of a realigned frame; 0 if the rule is none for such.
+    /// The CFA of a realigned frame; 0 if the rule is not of that kind, or proves nothing.
     #[cold]
     fn in_memory(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> u64 {
         let place = at.fp.wrapping_add(self.offset());
@@ -189,19 +189,19 @@ impl Rule {
     }
 }
 
-/// `value / 8`, if it is whole and fits.
+/// `value / 8`, if it is an integer and fits.
 fn eighth(value: i64, bits: u32) -> Option<i64> {
     let limit = 1 << (bits - 1);
     (value % 8 == 0 && (-limit..limit).contains(&(value / 8))).then_some(value / 8)
 }
 
-/// Is this a possible CFA of the frame at `sp`?
+/// Whether this is a possible CFA of the frame at `sp`.
 #[inline]
 fn is_next(cfa: u64, sp: u64, end: u64) -> bool {
     cfa.is_multiple_of(8) && cfa.wrapping_sub(sp).wrapping_sub(8) < end.wrapping_sub(sp)
 }
 
-/// Is this an aligned word of the frame from `sp` to `cfa`?
+/// Whether this is the address of an aligned word between `sp` and `cfa`.
 #[inline]
 fn in_frame(slot: u64, sp: u64, cfa: u64) -> bool {
     slot.is_multiple_of(8) && slot >= sp && slot < cfa

@@ -1,5 +1,5 @@
 //! Pool of scratch buffers for stacks that are taken as a whole, off the program's stack: 64 for all threads. Each
-//! buffer keeps its last owner's state; no destructor returns one, the next thread takes it over.
+//! buffer keeps its last owner's state. No destructor returns a buffer; the next thread takes it over.
 #![expect(unsafe_code, reason = "zeroed memory")]
 
 use std::cell::Cell;
@@ -14,14 +14,14 @@ use crate::record::memory::System;
 use crate::record::thread;
 use crate::record::unwind::collector::CapturedStack;
 
-/// This many threads may take deep stacks in turns without evicting each other.
+/// Number of buffers. This many threads may take deep stacks in turns without evicting each other.
 const COUNT: usize = 64;
 
 static POOL: [Mutex<Option<Scratch>>; COUNT] = [const { Mutex::new(None) }; COUNT];
 static MOVES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    // Const and without a destructor. A hint: the buffer with this index is the thread's if it says so.
+    // Const and without a destructor. A hint: this thread owns the buffer with this index only if the buffer says so.
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -41,14 +41,15 @@ impl Scratch {
     #[inline(never)]
     fn new(owner: ThreadId) -> Option<Self> {
         let memory = Box::<ScratchBuffers, System>::try_new_zeroed_in(System).ok()?;
-        // SAFETY: all zeros is valid: integers, and addresses that are written before they are read.
+        // SAFETY: all zeros is a valid value: the fields are integers, and addresses that are written before they are
+        // read.
         let memory = unsafe { memory.assume_init() };
         Some(Self { owner, memory })
     }
 }
 
-/// Calls `work` with a buffer and this thread's last deep stack. Without the latter if there is no memory, or another
-/// thread is taking this buffer over.
+/// Calls `work` with a buffer and this thread's last deep stack. The latter is `None` if there is no memory, or if
+/// another thread is taking this buffer over.
 pub(in crate::record::unwind) fn with_scratch<T>(
     work: impl FnOnce(&mut CapturedStack, Option<&mut DeepStack>) -> T,
 ) -> T {
@@ -72,7 +73,7 @@ fn own_scratch() -> Option<MutexGuard<'static, Option<Scratch>>> {
     move_in(me)
 }
 
-/// Takes over the next buffer, whoever had it.
+/// Takes over the next buffer from any previous owner.
 #[cold]
 #[inline(never)]
 fn move_in(me: ThreadId) -> Option<MutexGuard<'static, Option<Scratch>>> {

@@ -1,6 +1,6 @@
-//! The reading commands of `cargo memtrace`, each in its forms.
+//! The reading commands of `cargo memtrace`, each in several forms.
 
-/// In place of the recording, and of a path that does not exist yet.
+/// `FILE` stands for the recording, `NEW` for a path that does not exist yet.
 pub(super) const FILE: &str = "FILE";
 pub(super) const NEW: &str = "NEW";
 

@@ -11,15 +11,15 @@ use nix::sys::resource::{UsageWho, getrusage};
 use super::commands::{FILE, NEW};
 use crate::checks::last_lines;
 
-/// Kilobytes of stack, as much as a thread has.
+/// The stack's size in kilobytes, which is a thread's.
 const STACK: &str = "2048";
 
-/// Processor time of the tool. It may refuse a file or find something, but not crash.
+/// The tool's processor time. The tool may refuse a file or find something, but must not crash.
 pub(super) fn cpu_time(tool: &Path, words: &[&str], file: &Path) -> Result<Duration> {
     Ok(run(&[tool.as_os_str()], words, file)?.0)
 }
 
-/// Instructions of the tool, as callgrind counts them: other programs and full caches do not change them.
+/// The tool's instructions, as callgrind counts them. Other programs and full caches do not change this number.
 pub(super) fn instructions(tool: &Path, words: &[&str], file: &Path) -> Result<u64> {
     let program: [&OsStr; 4] =
         ["valgrind".as_ref(), "--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), tool.as_os_str()];

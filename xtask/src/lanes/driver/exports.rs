@@ -9,7 +9,7 @@ use crate::lane::Run;
 
 const FILE: &str = "src/hook/cuda/exports.txt";
 
-/// What memtrace does about each name: a heading of the file.
+/// What memtrace does about each name, which is a heading of the file.
 #[derive(Debug)]
 pub(super) struct Exports(BTreeMap<String, String>);
 
@@ -39,7 +39,7 @@ impl Exports {
         self.0.iter().filter(|(_, heading)| *heading == "hooked").map(|(name, _)| name.as_str()).collect()
     }
 
-    /// How many names have a heading that begins so.
+    /// The number of names whose heading begins with this text.
     pub(super) fn count(&self, heading: &str) -> usize {
         self.0.values().filter(|of| of.starts_with(heading)).count()
     }

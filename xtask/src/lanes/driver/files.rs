@@ -1,5 +1,5 @@
-//! NVIDIA's files: driver libraries from Debian's packages, CUDA libraries from PyPI's wheels. They are kept in the cache and nowhere
-//! else.
+//! NVIDIA's files: driver libraries from Debian's packages, CUDA libraries from PyPI's wheels. They are kept only in
+//! the cache.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub(super) struct Driver {
     pub(super) version: &'static str,
     package: &'static str,
     sha256: &'static str,
-    /// Debian's name of the kind of machine, in folders.
+    /// Debian's name for the kind of machine, as in its folders.
     machine: &'static str,
 }
 
@@ -33,7 +33,7 @@ pub(super) const DRIVERS: [Driver; 2] = [
     },
 ];
 
-/// The one for aarch64.
+/// A driver for aarch64.
 pub(super) const AARCH64: Driver = Driver {
     version: "550.163.01 for aarch64",
     package: "libcuda1_550.163.01-2_arm64.deb",
@@ -47,7 +47,7 @@ pub(super) const CUDAS: [(&str, &str); 2] = [("cuda12", "12"), ("cuda13", "13")]
 const MIRROR: &str = "non-free/n/nvidia-graphics-drivers";
 
 impl Driver {
-    /// The folder with `libcuda.so.1`; `None` if it is neither in the cache nor can be had.
+    /// The folder with `libcuda.so.1`; `None` if it is neither in the cache nor available.
     pub(super) fn folder(&self, run: &Run) -> Result<Option<PathBuf>> {
         let place = Path::new("driver").join(self.version);
         let folder = cached(run, &place, |new| debian(run, &format!("{MIRROR}/{}", self.package), self.sha256, new))?;
@@ -55,7 +55,7 @@ impl Driver {
     }
 }
 
-/// A folder of CUDA's libraries; `None` if it is neither in the cache nor can be had.
+/// A folder of CUDA's libraries; `None` if it is neither in the cache nor available.
 pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
     cached(run, &Path::new("driver").join(name), |new| {
         let (list, shell) = (run.root.join(format!("xtask/driver/{name}.txt")), &run.shell);
@@ -69,7 +69,7 @@ pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
             return Ok(false);
         }
         for wheel in shell.read_dir(new)? {
-            // A wheel without a header is no error; status 11 says that a pattern matched nothing.
+            // A wheel may lack the header. `unzip` then returns 11, because a pattern matched nothing.
             let unpacked = output(cmd!(shell, "unzip -q -o -j {wheel} */lib/*.so.* */include/cuda.h -d {new}"))?;
             ensure!(matches!(unpacked.status.code(), Some(0 | 11)), "{} cannot be unpacked", wheel.display());
             shell.remove_path(wheel)?;

@@ -1,5 +1,5 @@
-//! Look-ups of the probe, without memtrace and with it. They must give the same result, status and library; where the driver gives a
-//! function that has a hook, memtrace must give this hook.
+//! Compares the probe's look-ups without memtrace and with it. They must have the same result, status and library. If
+//! the driver returns a function that has a hook, memtrace must return this hook.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::symbols::Names;
 
-/// What the probe's two runs are compared by.
+/// The data for comparing the probe's two runs.
 pub(super) struct Expected<'e> {
     pub(super) exports: &'e Names,
     /// The names of functions that must have hooks.
     pub(super) hooked: &'e BTreeSet<&'e str>,
-    /// The file that has memtrace, and its hooks by address.
+    /// The file that contains memtrace, and memtrace's hooks by address.
     pub(super) memtrace: &'e str,
     pub(super) hooks: &'e Names,
 }
@@ -21,13 +21,13 @@ pub(super) struct Expected<'e> {
 pub(super) struct Compared {
     pub(super) lookups: usize,
     pub(super) hooks: usize,
-    /// `RTLD_NEXT` gave the driver's own function, past its hook: names.
+    /// How often `RTLD_NEXT` returned the driver's own function instead of its hook.
     pub(super) past: usize,
     /// Lines that differ otherwise.
     pub(super) wrong: Vec<String>,
 }
 
-/// A line of the probe: how, the name, a place, and results.
+/// A line of the probe: the kind of look-up, the name, the place of the function, and results.
 struct Line<'t> {
     how: &'t str,
     place: &'t str,

@@ -1,5 +1,5 @@
-//! memtrace beside NVIDIA's own driver library, which answers look-ups without a GPU: no call reaches a device. A probe in C runs
-//! alone, under the preload library, and in a program that contains memtrace.
+//! memtrace with NVIDIA's own driver library, which answers look-ups without a GPU. No call reaches a device. A probe
+//! in C runs alone, under the preload library, and in a program that contains memtrace.
 
 mod exports;
 mod files;
@@ -21,7 +21,7 @@ use crate::checks::Checks;
 use crate::lane::Run;
 use crate::lanes::emulated::machine::Emulated;
 
-/// What is known of one driver.
+/// What the tests need to know about one driver.
 struct Driver {
     version: &'static str,
     folder: PathBuf,
@@ -29,7 +29,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// `None` if the library is neither in the cache nor can be had.
+    /// `None` if the library is neither in the cache nor available.
     fn of(run: &Run, driver: &files::Driver) -> Result<Option<Self>> {
         let Some(folder) = driver.folder(run)? else { return Ok(None) };
         let exports = symbols::exports(run, &folder.join("libcuda.so.1"))?;
@@ -121,7 +121,7 @@ fn check_lookups(checks: &mut Checks, table: &Exports, driver: &Driver, probe: &
     Ok(())
 }
 
-/// Tables of libraries that the probe loads, and of those that the loader initializes before memtrace.
+/// Checks the tables of libraries that the probe loads, and of libraries that the loader initializes before memtrace.
 fn check_tables(
     checks: &mut Checks,
     table: &Exports,

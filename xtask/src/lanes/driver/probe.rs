@@ -15,7 +15,7 @@ use crate::programs::Programs;
 const SOURCE: &str = "tests/programs/driver-probe/probe.c";
 const PRELOAD: &str = "libmemtrace_preload.so";
 
-/// Where memtrace is.
+/// Where memtrace is in the probe's process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Host {
     /// In the preload library.
@@ -57,7 +57,7 @@ impl<'r> Probe<'r> {
         Ok(Self { run, folder, linked, preload, preload_hooks, linked_hooks })
     }
 
-    /// The file with memtrace, and its hooks.
+    /// The file that contains memtrace, and its hooks.
     pub(super) fn hooks(&self, host: Host) -> (&str, &Names) {
         match host {
             Host::Preload => (PRELOAD, &self.preload_hooks),
@@ -65,7 +65,7 @@ impl<'r> Probe<'r> {
         }
     }
 
-    /// A file of names to look up: these, without their suffixes, too.
+    /// Writes a file of names to look up: these names, and the same names without suffixes.
     pub(super) fn names<'n>(&self, version: &str, exports: impl Iterator<Item = &'n str>) -> Result<PathBuf> {
         let bare = |name: &'n str| {
             name.trim_end_matches("_ptsz").trim_end_matches("_ptds").trim_end_matches("_v2").trim_end_matches("_v3")
@@ -76,7 +76,8 @@ impl<'r> Probe<'r> {
         Ok(file)
     }
 
-    /// What the probe prints without memtrace and with it. A library may be initialized before the program, and before memtrace.
+    /// The probe's output without memtrace and with it. A library may be initialized before the program, and before
+    /// memtrace.
     pub(super) fn both(
         &self,
         host: Host,

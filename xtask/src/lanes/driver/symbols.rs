@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// Names by address; several names may have one.
+/// Names by address. An address may have several names.
 pub(super) type Names = BTreeMap<u64, BTreeSet<String>>;
 
 /// What a driver library exports.
@@ -25,7 +25,7 @@ pub(super) fn hooks(run: &Run, file: &Path) -> Result<Names> {
     Ok(names)
 }
 
-/// The driver's function in the mangled name of `memtrace::hook::cuda::calls::FUNCTION::hook`.
+/// The name of the driver's function in the mangled name of `memtrace::hook::cuda::calls::FUNCTION::hook`.
 fn hooked(symbol: &str) -> Option<&str> {
     let (_, after) = symbol.split_once("8memtrace4hook4cuda5calls")?;
     let digits = after.find(|c: char| !c.is_ascii_digit())?;

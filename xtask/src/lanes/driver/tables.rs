@@ -1,4 +1,4 @@
-//! Tables of function pointers that CUDA's libraries keep: words of their data that lead to the driver or to memtrace.
+//! Tables of function pointers that CUDA's libraries keep: words of their data that point into the driver or memtrace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use anyhow::{Context, Result};
 
 use super::symbols::Names;
 
-/// As the probe calls memory outside every library.
+/// The probe's name for memory outside every library.
 pub(super) const HEAP: &str = "heap";
 
-/// Words of one library, or of C's heap, at the end of the probe.
+/// Pointers in one library, or in C's heap, at the end of the probe.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Table {
     pub(super) hooks: usize,
-    /// Words that lead to functions of the driver without a hook.
+    /// Pointers to functions of the driver that have no hook.
     pub(super) driver: usize,
-    /// Functions with a hook that a word leads to past the hook.
+    /// Functions with a hook to which a word points directly, past the hook.
     pub(super) past: BTreeSet<String>,
 }
 
-/// Tables by library, from what the probe printed.
+/// Reads the tables by library from the probe's output.
 pub(super) fn read(
     text: &str,
     exports: &Names,

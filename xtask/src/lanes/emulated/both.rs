@@ -1,5 +1,5 @@
-//! The same programs on both kinds of machine. What their recordings have must be the same, but for what the programs themselves
-//! do otherwise there.
+//! The same programs on both kinds of machine. Their recordings must have the same contents, except for what the
+//! programs themselves do differently there.
 
 mod rows;
 
@@ -15,7 +15,8 @@ use crate::lane::{Run, said};
 use crate::lanes::simulated::{LINKED, PROFILE};
 use crate::programs::Programs;
 
-/// Each on the heap or a simulated GPU. Those with a session write it to the file of `MEMTRACE_OUT`; the last one has none.
+/// Each uses the heap or a simulated GPU. Programs with a session write it to the file of `MEMTRACE_OUT`; the last
+/// program has none.
 const PROGRAMS: [(&str, &[&str]); 9] = [
     ("resnet", &["--iterations=1", "--image=64", "--out=files"]),
     ("resnet", &["--iterations=1", "--image=64", "--out=files", "--device=cuda:0"]),
@@ -44,7 +45,7 @@ pub(super) fn run(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     checks.end()
 }
 
-/// The programs of a kind of machine, and what they run on.
+/// A kind of machine with its programs, and what they need to run.
 struct Machine<'r> {
     run: &'r Run,
     programs: Programs,
@@ -66,7 +67,7 @@ impl<'r> Machine<'r> {
     fn emulated(run: &'r Run, emulated: &Emulated<'_>) -> Result<Self> {
         let gpu = emulated.simulated_gpu()?;
         let build = cmd!(run.shell, "cargo build --quiet --profile {PROFILE} {LINKED...} --bins --examples");
-        // What is compiled in place of kernels is linked to the programs.
+        // The code that is compiled in place of kernels is linked to the programs.
         let build = emulated.cargo(build).envs(gpu.to_build.clone()).env("CC", COMPILER);
         let programs = Programs::built_by(build.env("CC_x86_64_unknown_linux_gnu", "cc"))?;
         said(emulated.cargo(cmd!(run.shell, "cargo build --quiet --package memtrace-preload")))?;
@@ -74,7 +75,7 @@ impl<'r> Machine<'r> {
         Ok(Self { run, programs, preload, variables: gpu.to_run, folder: run.scratch("emulated/there")? })
     }
 
-    /// With one thread, so that the order of blocks is the program's.
+    /// A command with one thread, so that the program determines the order of blocks.
     fn command(&self, program: &str) -> Result<Cmd<'_>> {
         let path = self.programs.path(program)?;
         let command = cmd!(self.run.shell, "{path}").envs(self.variables.clone()).env("RAYON_NUM_THREADS", "1");

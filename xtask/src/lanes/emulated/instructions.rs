@@ -1,4 +1,4 @@
-//! How many instructions a recorded pair takes there: QEMU writes a line for each.
+//! How many instructions a recorded pair takes on the emulated machine. QEMU writes a line for each.
 
 use anyhow::Result;
 use xshell::cmd;
@@ -9,7 +9,7 @@ use crate::programs::Programs;
 
 const QEMU: &str = "qemu-aarch64-static -singlestep -d exec,nochain -D /dev/stdout";
 
-/// The difference of two runs whose numbers of pairs differ by 400, so that start and end cancel out.
+/// The difference between two runs whose numbers of pairs differ by 400, so that start and end cancel out.
 pub(super) fn run(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
     let bench = Programs::built_by(emulated.cargo(cmd!(run.shell, "cargo bench --quiet --bench record --no-run")))?;
     let bench = bench.path("record")?;

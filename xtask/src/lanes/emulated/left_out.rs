@@ -1,6 +1,6 @@
 //! Tests that QEMU's user mode cannot run.
 
-/// Their names, and why.
+/// The tests' names, and the reasons.
 pub(super) const LEFT_OUT: [(&str, &str); 45] = [
     ("another_library_at_the_same_address_has_its_own_frames", NO_ADDRESS_AGAIN),
     ("addresses_that_went_while_nothing_was_recorded_are_forgotten", NO_ADDRESS_AGAIN),

@@ -1,4 +1,4 @@
-//! This machine, ready to build and run programs for the other kind.
+//! This machine, set up to build and run programs for the other kind.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use crate::lane::Run;
 
 pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
 pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
-/// Processors of the machines that this is for have half-precision arithmetic. The crate `gemm` needs it where nothing is
-/// optimised.
+/// The processors of these machines have half-precision arithmetic. Without optimization, the crate `gemm` needs this
+/// flag.
 const FLAGS: &str = "-C target-feature=+fp16";
 
 pub(crate) struct Emulated<'a> {
@@ -34,7 +34,7 @@ impl<'a> Emulated<'a> {
     /// A command that builds for that machine.
     pub(crate) fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
         let path = format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap_or_default());
-        // Only programs for the other machine get its compiler: build scripts are programs of this one.
+        // Only programs for the other machine get its compiler, because build scripts are programs of this machine.
         command
             .args(["--target", TARGET])
             .env("CARGO_TARGET_DIR", self.target())

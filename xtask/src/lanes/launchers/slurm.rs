@@ -1,4 +1,4 @@
-//! A cluster of Slurm that is this machine, until it is dropped.
+//! A Slurm cluster on this machine, until it is dropped.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use crate::lane::Run;
 pub(super) struct Slurm([Child; 2]);
 
 impl Slurm {
-    /// Of a controller and a node.
+    /// Starts a controller and a node.
     pub(super) fn started(run: &Run, folder: &Path) -> Result<Self> {
         let file = folder.join("slurm.conf");
         let configuration = run.shell.read_file("xtask/launchers/slurm.conf")?;

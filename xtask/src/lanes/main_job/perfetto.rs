@@ -1,4 +1,5 @@
-//! Perfetto's trace processor, the WebAssembly module of its UI: opens the timeline and the layout, and answers SQL queries.
+//! Opens the timeline and the layout with Perfetto's trace processor, the WebAssembly module of its UI, and runs SQL
+//! queries.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,7 @@ fn engine(run: &Run) -> Result<PathBuf> {
     Ok(version)
 }
 
-/// An entry of the folder whose name ends so.
+/// An entry of the folder whose name ends with this text.
 fn entry(folder: &Path, end: &str) -> Result<PathBuf> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = entries.flatten().map(|entry| entry.path());

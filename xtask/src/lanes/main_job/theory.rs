@@ -26,7 +26,8 @@ fn sums(checks: &mut Checks, device: &DeviceReport) {
     checks.equal("sum of the rows of live blocks by line", device.live_by_line.sum(), live);
 }
 
-/// From the second on, all iterations have the same peak: to the byte on one thread, within a thousandth on several.
+/// From the second on, all iterations must have the same peak: to the byte on one thread, within a thousandth on
+/// several.
 fn iterations(checks: &mut Checks, device: &DeviceReport) {
     let is_iteration =
         |scope: &&ScopeReport| scope.path.strip_prefix("iteration ").is_some_and(|n| n.parse::<u32>().is_ok());

@@ -1,4 +1,4 @@
-//! Local directory source: the packaged crates beside the third-party ones, in place of a registry.
+//! Local directory source: the packaged crates beside third-party crates, in place of a registry.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// What is published.
+/// The packages that are published.
 pub(crate) const PUBLISHED: [&str; 8] = [
     "memtrace-core",
     "candle-memtrace",
@@ -20,7 +20,7 @@ pub(crate) const PUBLISHED: [&str; 8] = [
     "cargo-memtrace",
 ];
 
-/// Packages the crates and fills the folder `home` of a cargo that finds them, and no network.
+/// Packages the crates and fills `home`, the folder of a cargo that finds these crates and no network.
 pub(crate) fn make(run: &Run, crates: &Path, home: &Path) -> Result<()> {
     let shell = &run.shell;
     let packaged = run.target.join("package");

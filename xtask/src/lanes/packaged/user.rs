@@ -28,14 +28,14 @@ const PROGRESS: [&str; 13] = [
 pub(super) struct User {
     home: PathBuf,
     package: PathBuf,
-    /// Where the package's files come from.
+    /// The folder from which the package's files are copied.
     sources: PathBuf,
     pub(super) checks: Checks,
     pub(super) transcript: String,
 }
 
 impl User {
-    /// `home` has cargo's folder, the cache and the package.
+    /// `home` contains cargo's folder, the cache and the package.
     pub(super) fn new(home: &Path, sources: &Path) -> Self {
         let (home, package, sources) = (home.to_owned(), home.join("digits"), sources.to_owned());
         Self { home, package, sources, checks: Checks::default(), transcript: String::new() }
@@ -46,7 +46,7 @@ impl User {
         self.transcript.push_str("\n\n");
     }
 
-    /// Runs a command, which must end with this code and print these parts.
+    /// Runs a command, which must end with this code and print all these texts.
     pub(super) fn run(&mut self, command: &str, code: i32, expected: &[&str]) -> Result<()> {
         println!("$ {command}");
         let output = self.command(command).output().with_context(|| format!("cannot run {command}"))?;
@@ -60,7 +60,7 @@ impl User {
 
     /// Adds a file to the package.
     pub(super) fn add(&mut self, file: &str) -> Result<()> {
-        // A Cargo.toml in the repository would be a package of the workspace.
+        // The repository's file has another name, because a Cargo.toml would make it a package of the workspace.
         let text = std::fs::read_to_string(self.sources.join(file.replace("Cargo.toml", "Package.toml")))?;
         let path = self.package.join(file);
         std::fs::create_dir_all(path.parent().context("a file has a folder")?)?;
@@ -93,7 +93,7 @@ impl User {
         bash.env("PATH", format!("{}:{path}", self.home.join(".cargo/bin").display()));
         bash.env("CARGO_HOME", self.home.join(".cargo")).env("XDG_CACHE_HOME", self.home.join(".cache"));
         bash.env("COLUMNS", "100").env("NO_COLOR", "1").env("CARGO_TERM_COLOR", "never");
-        // A third of the time to build, and the same allocations.
+        // The build takes a third of the time, and the allocations are the same.
         bash.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
         bash
     }

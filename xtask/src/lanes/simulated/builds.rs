@@ -1,6 +1,6 @@
-//! Builds of the test programs, with as few cargo commands as possible. Cargo unifies features over the packages that one
-//! command names, so naming other packages builds dependencies again. All packages that need candle or the driver's
-//! library are therefore always named together, and so are all that need neither.
+//! Builds the test programs, with as few cargo commands as possible. Cargo unifies features over the packages that a
+//! command names, so a command with other packages would build dependencies again. So all packages that need candle or
+//! the driver's library are always named together, and so are all packages that need neither.
 
 use std::path::PathBuf;
 
@@ -35,8 +35,8 @@ const LOADED: &[&str] = &[
     "--package=cudarc-loaded",
 ];
 
-/// Builds these targets of the linked packages. `any_gpu` makes cargo unify the features of dev-dependencies, too, as it
-/// does for other tests.
+/// Builds these targets of the linked packages. `any_gpu` makes cargo also unify the features of dev-dependencies, as
+/// it does for other tests.
 pub(crate) fn linked(run: &Run, targets: &[&str]) -> Result<Programs> {
     let options = [LINKED, &["--test=any_gpu"], targets].concat();
     with_toolkit(run, &options)

@@ -1,7 +1,7 @@
-//! Changes that the advice names, made to models of candle-transformers: the peak before and after.
+//! Makes changes that the advice names in models of candle-transformers, and compares the peaks before and after.
 //!
-//! A copy of the published package is built outside its registry, so that reports name its lines, once as it is and once with
-//! the patches of `tests/simulated/uses/changes`.
+//! The published package is copied and built outside its registry, so that reports name its lines. It is built once
+//! unchanged, and once with the patches of `tests/simulated/uses/changes`.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn copy(run: &Run, folder: &Path) -> Result<()> {
     Ok(shell.write_file(folder.join("Cargo.toml"), manifest)?)
 }
 
-/// The program's manifest with what it inherits, the workspace's profiles, and the copied package.
+/// The program's manifest with the values that it inherits, the workspace's profiles, and the copied package.
 fn manifest(workspace: &str, program: &str, root: &Path) -> Option<String> {
     let inherited = workspace.find("[workspace.package]")?..workspace.find("\n[package]")?;
     let profiles = workspace.find("[profile.release]")?..;
@@ -83,7 +83,7 @@ fn replaced(patch: &str) -> Vec<RangeInclusive<u64>> {
     hunks.filter_map(range).collect()
 }
 
-/// A model's peak, and of each finding the line and the peak without the waste.
+/// A model's peak, and for each finding the line and the peak without the waste.
 struct Wasted {
     peak: u64,
     rows: Vec<(String, u64)>,
@@ -101,7 +101,8 @@ fn wasted(run: &Run, programs: &Programs, model: &str) -> Result<Wasted> {
 }
 
 impl Wasted {
-    /// The peak after the change is at most what the first finding predicts, and at least what all predict.
+    /// The peak after the change must be at most what the first finding predicts, and at least what all findings
+    /// together predict.
     fn compare(&self, after: &Self, model: &str, file: &str, replaced: &[RangeInclusive<u64>], checks: &mut Checks) {
         let named = self.rows.first().map_or("", |(at, _)| at);
         let line = named.split_once(file).and_then(|(_, line)| line.split(' ').next()?.parse().ok());

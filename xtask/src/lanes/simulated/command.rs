@@ -45,7 +45,7 @@ impl ProgramOutput {
 }
 
 impl<'a> GpuCommand<'a> {
-    /// Runs the program in the repository's root.
+    /// A command that runs the program in the repository's root.
     pub(super) fn of(run: &Run, program: &Path) -> Self {
         let (program, folder) = (program.to_owned(), run.root.clone());
         Self { program, arguments: Vec::new(), variables: Vec::new(), folder }
@@ -75,12 +75,12 @@ impl<'a> GpuCommand<'a> {
 
     /// Runs the program. The simulated driver writes its log to `log`.
     pub(super) fn run(&self, run: &Run, log: &Path) -> Result<ProgramOutput> {
-        // A command runs where the shell is when it runs.
+        // A command runs in the folder that the shell is in when it starts.
         let _there = run.shell.push_dir(&self.folder);
         ProgramOutput::of(output(self.command(run, log)?)?)
     }
 
-    /// The same as a command, which runs in the shell's folder.
+    /// The same as a command of the shell, which runs in the shell's folder.
     pub(super) fn command<'r>(&self, run: &'r Run, log: &Path) -> Result<Cmd<'r>> {
         let Self { program, arguments, variables, folder: _ } = self;
         let command = cmd!(run.shell, "{program} {arguments...}").envs(run.simulated_gpu()?.variables());

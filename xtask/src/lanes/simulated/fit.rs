@@ -1,5 +1,6 @@
-//! Whether `fit` tells the truth: programs run on simulated cards whose contexts, kernel stacks, modules and workspaces are drawn at
-//! random, unknown to the verdict, with as much memory as the verdict says is enough, and less than it says is needed.
+//! Checks the verdicts of `fit`. Programs run on simulated cards whose contexts, kernel stacks, modules and workspaces
+//! are drawn at random and unknown to the verdict. One card has as much memory as the verdict says is enough, another
+//! has less than it says is needed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,10 +15,10 @@ use crate::lane::{Run, both_streams, output, said};
 
 const MIB: u64 = 1 << 20;
 pub(super) const CARDS: &str = "T4,RTX-4090,B200";
-/// Modules of a program, at most.
+/// The most modules of a program.
 const MODULES: u64 = 16;
 
-/// What the tool says of a card: the need, and the part of it that is the context with its kernel stacks.
+/// The tool's figures for a card: the need, and the part of it for the context with its kernel stacks.
 pub(super) struct Said {
     pub(super) card: String,
     pub(super) memory: u64,
@@ -26,7 +27,7 @@ pub(super) struct Said {
     context: Range<u64>,
 }
 
-/// What a card takes besides what the program asks for.
+/// The memory that a card takes in addition to what the program requests.
 pub(super) struct Drawn {
     context: u64,
     module: u64,
@@ -34,7 +35,7 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    /// What makes a simulated card take that.
+    /// The variables that make a simulated card take this memory.
     pub(super) fn variables(&self) -> [(&'static str, String); 3] {
         [
             ("MEMTRACE_CUSIM_CONTEXT", self.context),
@@ -45,7 +46,7 @@ impl Drawn {
     }
 }
 
-/// An example, which writes its recording to a new folder.
+/// An example that writes its recording to a new folder.
 pub(super) struct Example<'a> {
     pub(super) name: &'a str,
     pub(super) path: &'a Path,
@@ -58,7 +59,7 @@ impl Example<'_> {
     }
 }
 
-/// Tries each of these seeds. The program's first run is on a card without any of that.
+/// Tries each of these seeds. The program's first run is on a card that takes no such memory.
 pub(super) fn check(
     run: &Run,
     checks: &mut Checks,
@@ -80,7 +81,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Runs a program on a simulated card with as much memory as it needs at most, which is enough, and with less than it needs at least.
+/// Runs a program on two simulated cards. One has the most memory that the program may need, which must be enough. The
+/// other has less than the least that the program needs.
 pub(super) fn at_both_ends<'a>(
     run: &Run,
     checks: &mut Checks,
@@ -102,7 +104,8 @@ pub(super) fn at_both_ends<'a>(
     Ok(())
 }
 
-/// Tries what needs several runs: a need that depends on values, and one that falls again. `needs` is the program.
+/// Tests programs that need several runs: one whose need depends on values, and one whose need falls again. `needs` is
+/// the program.
 pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Path) -> Result<()> {
     let mut fit = |name: &str, arguments: &[&str], code: i32, expected: &[&str]| -> Result<()> {
         let command = cmd!(run.shell, "{tool} fit --exec {needs} {arguments...}").ignore_status();
@@ -119,7 +122,7 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
     let endless = ["undecided: it did not end when the GPU gave other values than zeros"];
     fit("fit of a program that ends by a value", &["--gpus", "T4", "--", "endless"], 3, &endless)?;
     let largest = ["For SIZE=6:", "; largest SIZE: 6"];
-    // Between what one and two blocks need beside all that CUDA may take.
+    // This is between the needs of one and of two blocks, including all that CUDA may take.
     let vary = ["--gpus", "1900MiB", "--vary", "SIZE=1,2,3,4,5,6", "--", "falling"];
     fit("fit of a need that falls again", &vary, 0, &largest)?;
     let on_host = ["64GiB (64.00 GiB of the host's memory): fits", "process's own memory: "];
@@ -131,7 +134,7 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
 }
 
 impl Said {
-    /// Each card of the tool's JSON, for each GPU of the program.
+    /// Each card in the tool's JSON, for each GPU of the program.
     pub(super) fn all(json: &str) -> Result<Vec<Self>> {
         let json: Value = serde_json::from_str(json).with_context(|| format!("the tool's JSON: {json}"))?;
         json["cards"].as_array().context("no cards")?.iter().map(Self::of).collect()
@@ -154,7 +157,8 @@ impl Said {
         })
     }
 
-    /// Within the rows: the context with its stacks; a workspace of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
+    /// Draws within the ranges of the rows: the context with its stacks, a workspace of 0, 4 or 32 MiB, modules of up
+    /// to 48 MiB in all.
     pub(super) fn draw(&self, seed: u64) -> Drawn {
         let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut next = |most: u64| {

@@ -1,5 +1,5 @@
-//! The lane `fits`: what `fit` says of published architectures, and runs of them on cards of that size; what `plan` says of programs, and
-//! the same ones changed by hand.
+//! The lane `fits`: compares the verdicts of `fit` on published architectures with runs on cards of that size. It also
+//! compares the plans of `plan` with the same programs changed by hand.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::programs::Programs;
 const SOURCE: &str = "tests/simulated/candle-fits";
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// What candle-fits runs, and on how many GPUs.
+/// The programs of candle-fits, and on how many GPUs they run.
 const PROGRAMS: [(&str, usize); 13] = [
     ("mlp", 1),
     ("lora", 1),
@@ -35,7 +35,7 @@ const PROGRAMS: [(&str, usize); 13] = [
     ("server", 1),
 ];
 
-/// Programs of candle-fits that hold more than they need, and as `planned` are changed by hand.
+/// Programs of candle-fits that hold more than they need. With the argument `planned`, they run as changed by hand.
 const PLANNED: [&str; 6] =
     ["freed-earlier", "allocated-later", "kept-graphs", "moved-to-host", "between-tokens", "several"];
 
@@ -73,12 +73,12 @@ struct Fits<'r> {
     checks: Checks,
     tool: &'r Path,
     program: &'r Path,
-    /// By how many bytes what was predicted at most is more than what recordings on an RTX 4090 say, as shares of the card.
+    /// The predicted upper bound minus what recordings on an RTX 4090 show, as shares of the card.
     beyond: Vec<f64>,
 }
 
 impl Fits<'_> {
-    /// A row of the table.
+    /// Makes a row of the table.
     fn program(&mut self, name: &str, gpus: usize) -> Result<String> {
         let mut fullest: BTreeMap<String, Said> = BTreeMap::new();
         for said in self.said(name, gpus)? {
@@ -109,7 +109,7 @@ impl Fits<'_> {
             .with_context(|| format!("{name}: {}", String::from_utf8_lossy(&ended.stderr)))
     }
 
-    /// A recording on a card must have no row with more than what was predicted from a recording on another one.
+    /// A recording on one card must have no row that exceeds the prediction from a recording on another card.
     fn check(&mut self, name: &str, gpus: usize, card: &Said) -> Result<()> {
         let folder = self.run.scratch(&format!("check-{name}"))?;
         let [first, real] = ["first", "real"].map(|what| folder.join(format!("{what}.memtrace")));
@@ -119,7 +119,7 @@ impl Fits<'_> {
             cmd!(self.run.shell, "{tool} run --exec {program} --simulate {memory} -o {file} -- {name}")
         };
         said(run(&first, "1TiB"))?;
-        // The card of its size, or as large as the program needs, with what another seed has drawn.
+        // A card of this size, or as large as the program needs, with memory that another seed has drawn.
         let memory = card.memory.max(card.need.end);
         said(run(&real, &format!("{memory}B")).envs(card.draw(name.len() as u64 + 100).variables()))?;
         let check = cmd!(self.run.shell, "{tool} fit --check {real} --recording {first} --gpus RTX-4090 --json");
@@ -144,7 +144,8 @@ impl Fits<'_> {
         )
     }
 
-    /// A plan for the peak of the program that was changed by hand must be found, and predict this peak to the byte.
+    /// Makes a plan whose budget is the peak of the program that was changed by hand. The plan must exist, and predict
+    /// this peak to the byte.
     fn plan(&mut self, name: &str) -> Result<()> {
         let folder = self.run.scratch(&format!("plan-{name}"))?;
         let [recorded, by_hand] = ["", "planned"].map(|changed| {

@@ -7,8 +7,8 @@ use super::command::GpuCommand;
 use super::preloaded::{AllowedExit, Preloaded};
 use crate::lanes::report::ReportRow;
 
-/// A thread of cubecl allocates a few blocks for Burn and divides them among tensors. The report names cubecl as the
-/// allocator; it shows no line of the program and no temporaries.
+/// A thread of cubecl allocates a few blocks for Burn and divides them among tensors. So the report names cubecl as the
+/// allocator, and shows no line of the program and no temporaries.
 pub(super) fn burn(lane: &mut Preloaded<'_>) -> Result<()> {
     let name = "burn-perceptron";
     lane.both_recorded(name, &command(lane, name)?, AllowedExit::Success, None)?;
@@ -26,7 +26,7 @@ pub(super) fn burn(lane: &mut Preloaded<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Luminal's operators run on the program's thread, below the line that calls `execute`, and allocate a block per result.
+/// Luminal's operators run on the program's thread, below the line that calls `execute`. Each result is one block.
 pub(super) fn luminal(lane: &mut Preloaded<'_>) -> Result<()> {
     let name = "luminal-perceptron";
     let command = command(lane, name)?;

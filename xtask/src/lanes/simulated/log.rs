@@ -28,7 +28,7 @@ pub(super) struct LogRow {
 pub(super) enum LogOperation {
     Alloc,
     Free,
-    /// A free by the end of its context.
+    /// A free because the block's context ended.
     Bulk,
     /// A pool returned memory to the device.
     Release,
@@ -70,12 +70,12 @@ impl LogRow {
         }
     }
 
-    /// Whether memory was lacking: an allocation may fail for other reasons.
+    /// Whether the request was refused for lack of memory. An allocation may also fail for other reasons.
     pub(super) fn is_refused(&self) -> bool {
         self.op == LogOperation::Alloc && self.result == OUT_OF_MEMORY
     }
 
-    /// Change of the live bytes.
+    /// The change in live bytes.
     pub(super) fn change(&self) -> i64 {
         match self.op {
             LogOperation::Alloc => self.size.cast_signed(),
@@ -174,7 +174,7 @@ number\top\tkind\tdevice\tresult\tcontext\tstream\tthread\taddress\tsize\tused\t
 
     #[test]
     fn leaks_and_refusals_are_counted() {
-        // The size of a refused allocation counts as leaked: a log with a refusal never balances.
+        // The size of a refused allocation counts as leaked, so a log with a refusal never balances.
         let totals = ProgramTotals { allocations: 5, frees: 4, refused: 2, leaked: 9500 };
         assert_eq!(SimulatorLog::parse(LOG).unwrap().totals(), totals);
     }

@@ -11,7 +11,7 @@ use super::log::{LogRow, SimulatorLog};
 use super::pickle::{PickledBlock, PickledEvent, PickledFrame, PickledSegment, PickledSnapshot};
 use super::recording::Differences;
 
-/// The GPU's memory, too small for a training step: the script's option, and bytes.
+/// The GPU's memory, too small for a training step, as the script's option and in bytes.
 pub(super) const MEMORY: (&str, u64) = ("500MiB", 500 << 20);
 /// Parameters and running statistics of ResNet-50 in theory.
 const MODEL_BYTES: u64 = 102_440_608;
@@ -32,7 +32,7 @@ struct RefusalSnapshot<'a> {
     refused: &'a PickledEvent,
 }
 
-/// Returns a summary.
+/// Checks the snapshot and returns a summary.
 pub(super) fn check(shell: &Shell, snapshot: &Path, log: &Path, text: &str) -> Result<String> {
     let snapshot = PickledSnapshot::read(shell, snapshot)?;
     let model = shell.read_file("examples/resnet/model.rs")?;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(compared(&snapshot(), TEXT), said);
     }
 
-    /// Changes the correct snapshot, and asserts that the change is found.
+    /// Changes the correct snapshot, and asserts that the check finds the change.
     fn found(change: impl Fn(&mut PickledSnapshot), says: &str) {
         let mut wrong = snapshot();
         change(&mut wrong);

@@ -45,8 +45,8 @@ pub(super) struct PickledFrame {
     pub(super) line: u64,
 }
 
-/// Python reads the pickle: serde-pickle, the only maintained crate for it, miscounts references to shared lists
-/// (<https://github.com/birkenfeld/serde-pickle/pull/24>).
+/// The pickle is read with Python, because serde-pickle, the only maintained crate for this, miscounts references to
+/// shared lists (<https://github.com/birkenfeld/serde-pickle/pull/24>).
 const TO_JSON: &str = "import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), sys.stdout)";
 
 impl PickledSnapshot {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::command::{GpuCommand, ProgramOutput};
 use super::preloaded::{AllowedExit, Preloaded};
 
-/// Checks both reports: of the post-mortem, which is written first, and of the program's end.
+/// Checks both reports: the post-mortem's, which is written first, and the one at the program's end.
 pub(super) fn out_of_memory(
     lane: &mut Preloaded<'_>,
     name: &str,

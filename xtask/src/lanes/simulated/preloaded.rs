@@ -1,5 +1,5 @@
-//! Comparison of an unmodified program alone and under the preloaded library: same exit status and output, and a recording
-//! that equals the simulator's log.
+//! Compares an unmodified program alone and under the preloaded library. Exit status and output must be the same, and
+//! the recording must equal the simulator's log.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) struct Preloaded<'r> {
     out: PathBuf,
 }
 
-/// Exit statuses that a check accepts; under the library the status must be the same as alone.
+/// Exit statuses that a check accepts. The status under the library must be the same as alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AllowedExit {
     Success,
@@ -98,7 +98,7 @@ impl<'r> Preloaded<'r> {
         }
     }
 
-    /// Checks that the report equals the simulator's log, and with a source that all its lines are in that file.
+    /// Checks that the report equals the simulator's log. With a source, all lines of the report must be in that file.
     pub(super) fn recorded(&mut self, name: &str, source: Option<&str>, report: &str) {
         let result = recording::check(&self.path(report), &self.log(), source);
         self.checks.result(&format!("{name}: as in the simulator's log"), result);
@@ -123,7 +123,7 @@ impl<'r> Preloaded<'r> {
         self.checks.that(&format!("{name}: is left alone"), is_silent);
     }
 
-    /// Checks that the text report has no notes: the recording is complete.
+    /// Checks that the text report has no notes, which means that the recording is complete.
     pub(super) fn no_notes(&mut self, name: &str, command: &GpuCommand<'_>) -> Result<()> {
         self.under_library(command, "report.txt")?;
         let report = self.path("report.txt");

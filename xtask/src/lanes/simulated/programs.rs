@@ -16,7 +16,7 @@ use crate::programs::Programs;
 
 /// Refuses some allocations and frees of a program with four threads.
 pub(super) const FAULTS: &str = "oom@alloc:100;oom@alloc:400;fail@free:50;fail@free:51";
-/// The test of the hooks that takes longer than all others together.
+/// The longest test of the hooks, which takes longer than all others together.
 const LONGEST: &str = "threads::an_address_that_is_used_again_at_once_is_nobody_elses";
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -168,7 +168,7 @@ impl<'r> SimulatedLane<'r> {
         let sums: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("in all")).take(2).collect();
         let none_wrong = sums.len() == 2 && sums.iter().all(|line| line.contains(" 0 wrong"));
         self.checks.that(&format!("categories: {}", sums.join("; ")), none_wrong);
-        // The program itself fails if a category is wrong, or uses do not help.
+        // The program itself fails if a category is wrong, or if uses bring no improvement.
         let options: &[&str] = if self.run.is_full() { &["--uses"] } else { &["--uses", "lazy", "lazy_vars"] };
         self.succeeds("categories with uses", &self.linked("categories")?.arguments(options))?;
         let options: &[&str] = if self.run.is_full() { &["--cpu"] } else { &["--cpu", "experts"] };
@@ -187,7 +187,7 @@ impl<'r> SimulatedLane<'r> {
         Ok(())
     }
 
-    /// Runs with and without a recording. With panic=abort, a panic in a hook would end the program.
+    /// Runs the command with and without a recording. With panic=abort, a panic in a hook would end the program.
     fn refused(&mut self, panic: &str, command: &GpuCommand<'_>) -> Result<()> {
         let command = command.clone().variable("MEMTRACE_CUSIM_FAULTS", FAULTS);
         let name = format!("linked, panic={panic}, recorded");
@@ -200,7 +200,7 @@ impl<'r> SimulatedLane<'r> {
         Ok(())
     }
 
-    /// Names only one package, so that candle is not built again.
+    /// The build names only one package, so that candle is not built again.
     fn refused_and_abort(&mut self) -> Result<()> {
         let _abort = self.run.shell.push_env("CARGO_PROFILE_SIMULATED_PANIC", "abort");
         let options = ["--package=cudarc-linked", "--features=cuda", "--bin=cudarc-linked"];
@@ -244,7 +244,7 @@ impl<'r> SimulatedLane<'r> {
         Ok(())
     }
 
-    /// Checks the verdicts of `fit` at both ends of what it says.
+    /// Checks the verdicts of `fit` at both ends of the predicted range.
     fn fits(&mut self) -> Result<()> {
         let tool = Programs::built_by(cmd!(self.run.shell, "cargo build --package cargo-memtrace"))?;
         let tool = tool.path("cargo-memtrace")?.to_owned();

@@ -13,14 +13,14 @@ use super::preloaded::{AllowedExit, Preloaded};
 use crate::lane::Run;
 use crate::programs::Programs;
 
-/// Examples of a package, which run in their copied folder because some read files from it.
+/// Examples of a package. They run in their copied folder, because some read files from it.
 struct PublishedExamples {
     folder: PathBuf,
     programs: Programs,
 }
 
-/// `basics` is linked against the driver but never calls it. `cuda_sum_benchmark` prints a kernel's result, which is 0 on
-/// the simulated GPU.
+/// `basics` is linked against the driver but never calls it. `cuda_sum_benchmark` prints a kernel's result, which is 0
+/// on the simulated GPU.
 pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
     let examples = PublishedExamples::of(lane, "candle-examples", "candle-core")?;
     let ended = lane.both("basics", &examples.command(lane.run, "basics")?, AllowedExit::Success)?;
@@ -41,8 +41,8 @@ pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Without 08, which needs CUPTI, and cufile-copy, which needs cuFile. 05 and 06 allocate nothing. 09 reads a constant of
-/// its module and 12 a limit; the simulated driver has neither, so both end with that error.
+/// 08 is left out because it needs CUPTI, and cufile-copy because it needs cuFile. 05 and 06 allocate nothing. 09 reads
+/// a constant of its module and 12 reads a limit. The simulated driver has neither, so both end with that error.
 pub(super) fn cudarc(lane: &mut Preloaded<'_>) -> Result<()> {
     let examples = PublishedExamples::of(lane, "cudarc-examples", "cudarc")?;
     for name in ["01-allocate", "02-copy", "03-launch-kernel", "04-streams", "matmul-kernel"] {
@@ -72,8 +72,8 @@ fn older(lane: &mut Preloaded<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Frees its first block while the second context, already destroyed, is current. The driver refuses; cudarc ignores the
-/// error, and memtrace counts it.
+/// This example frees its first block while the second context, which is already destroyed, is current. The driver
+/// refuses the free. cudarc ignores the error, and memtrace counts it.
 fn several_gpus(lane: &mut Preloaded<'_>, examples: &PublishedExamples) -> Result<()> {
     let name = "13-copy-multi-gpu";
     example(lane, name, &examples.command(lane.run, name)?.variable("MEMTRACE_CUSIM_DEVICES", "2"))?;
@@ -87,8 +87,8 @@ fn example(lane: &mut Preloaded<'_>, name: &str, command: &GpuCommand<'_>) -> Re
     lane.both_recorded(name, command, AllowedExit::Success, Some(&format!("examples/{name}.rs")))
 }
 
-/// CUDA tests of candle-core and cudarc, on eight threads. Tests that check a kernel's result fail, with the library as
-/// without. One test is skipped: its threads allocate during exit, after the report is written.
+/// Runs the CUDA tests of candle-core and cudarc, on eight threads. Tests that check a kernel's result fail, with and
+/// without the library. One test is skipped, because its threads allocate during exit, after the report is written.
 pub(super) fn tests(lane: &mut Preloaded<'_>) -> Result<()> {
     let candle = PublishedExamples::of(lane, "candle-examples", "candle-core")?;
     for name in ["tensor_tests", "grad_tests", "conv_tests", "matmul_tests"] {
@@ -104,7 +104,7 @@ fn several_times(lane: &mut Preloaded<'_>, name: &str, command: &GpuCommand<'_>)
     let runs = std::env::var("MEMTRACE_TEST_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let command = command.clone().arguments(&["--test-threads=8"]);
     for number in 1..=runs {
-        // Not the output: its order differs between runs.
+        // The output is not compared, because its order differs between runs.
         lane.same_exit(name, &command, AllowedExit::Any)?;
         lane.recorded(&format!("{name}, run {number} of {runs}"), None, "report.json");
     }
@@ -128,7 +128,7 @@ fn own_tests(lane: &mut Preloaded<'_>, ours: &str, package: &str, features: &str
 }
 
 impl PublishedExamples {
-    /// Copies the examples of a published package beside our own manifest, and builds them.
+    /// Copies the examples of a published package beside this repository's manifest, and builds them.
     fn of(lane: &mut Preloaded<'_>, ours: &str, package: &str) -> Result<Self> {
         let (run, ours) = (lane.run, lane.run.root.join("tests/simulated").join(ours));
         let published = published(run, &ours.join("Cargo.toml"), package)?;

@@ -12,7 +12,7 @@ use crate::checks::Checks;
 use crate::lane::Run;
 use crate::programs::Programs;
 
-/// Two buffers of each of two channels to the other rank, as the stand-in has them.
+/// The row for two buffers for each of two channels to the other rank, as the stand-in allocates them.
 const BY_OPERATOR: &str = "24.00 MiB  85.5       4  6.000 MiB  (libnccl.so.2)";
 
 const RANKS: [&str; 2] = ["0", "1"];
@@ -41,7 +41,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     checks.end()
 }
 
-/// Runs the ranks side by side.
+/// Runs both ranks at the same time.
 fn both(run: &Run, program: &Path, folder: &Path, checks: &mut Checks) -> Result<()> {
     let out = folder.display().to_string();
     let start = |rank: &str| {

@@ -68,7 +68,7 @@ fn differences(report: &JsonReport, log: &SimulatorLog, source: Option<&str>) ->
     differences
 }
 
-/// With several threads the recording may order a free and an allocation differently, so its peak may be lower.
+/// With several threads, the recording may order a free and an allocation differently, so its peak may be lower.
 fn totals(differences: &mut Differences, report: &JsonReport, log: &SimulatorLog) {
     let recorded: BTreeMap<&str, DeviceTotals> =
         report.gpus().map(|device| (device.name.as_str(), recorded_totals(device))).collect();
@@ -105,14 +105,14 @@ fn files(differences: &mut Differences, device: &DeviceReport, source: &str) {
     }
 }
 
-/// The pool rounds blocks up to multiples of 512 bytes; anything beyond that was not recorded.
+/// The pool rounds blocks up to multiples of 512 bytes. A larger difference was not recorded.
 fn pool(differences: &mut Differences, device: &DeviceReport, pool: &PoolReport) {
     let (unseen, blocks) = (pool.used_bytes - pool.recorded_bytes, device.stats.live_blocks);
     let what = format!("{}: {unseen} bytes of the pool explained by {blocks} blocks", device.name);
     differences.equal(&what, (0..=511 * blocks).contains(&unseen), true);
 }
 
-/// The rows add up to the driver's figure, and none is memory that was not seen.
+/// Checks that the rows add up to the driver's figure, and that no row is memory that was not seen.
 fn balance(differences: &mut Differences, device: &DeviceReport, balance: &DriverBalance) {
     let sum: i64 = balance.rows.iter().map(|row| row.bytes).sum();
     differences.equal(&format!("{}: rows of the balance", device.name), sum, balance.used_bytes);

@@ -75,8 +75,8 @@ impl RunnerLane<'_> {
         Ok(())
     }
 
-    /// Runs 64 tests, each in its own process, and the test that starts all of them in one. `--workspace` reuses the build
-    /// of `cargo test --workspace`.
+    /// Runs 64 tests, each in its own process, and then the test that starts all of them in one process. `--workspace`
+    /// reuses the build of `cargo test --workspace`.
     fn side_by_side(&mut self) -> Result<()> {
         let nextest = &self.nextest;
         let options = ["--workspace", "--test=parallel", "--run-ignored=only"];
@@ -96,7 +96,8 @@ impl RunnerLane<'_> {
     }
 }
 
-/// A test of the linked packages through the runner, built with the toolkit into the target folder for simulated GPUs.
+/// Runs a test of the linked packages through the runner, built with the toolkit into the target folder for simulated
+/// GPUs.
 pub(super) fn linked<'r>(
     run: &'r Run,
     (program, command): (&str, &[&str]),

@@ -1,6 +1,7 @@
-//! Comparison of what a program prints in two runs.
+//! Compares the output of a program in two runs.
 
-/// The lines without memtrace's own output and without what differs between runs: times, and tables sorted by time.
+/// The lines without memtrace's own output and without parts that differ between runs: times, and tables sorted by
+/// time.
 pub(super) fn timeless(text: &str) -> Vec<String> {
     let mut kept = Vec::new();
     let mut until: Option<fn(&str) -> bool> = None;
@@ -16,7 +17,7 @@ pub(super) fn timeless(text: &str) -> Vec<String> {
     kept
 }
 
-/// If this line begins a section to leave out: a predicate for the section's last line.
+/// If this line begins a section to leave out, returns a predicate for the section's last line.
 fn skipped_section(line: &str) -> Option<fn(&str) -> bool> {
     if line.starts_with("memtrace: ") && line.ends_with(" is out of memory") {
         return Some(|line| line.contains("(no scope)"));
@@ -43,7 +44,7 @@ fn is_figure(c: char) -> bool {
     c.is_ascii_digit() || c == '.'
 }
 
-/// The text after the unit of time that it begins with.
+/// The rest of a text that begins with a unit of time.
 fn after_unit(text: &str) -> Option<&str> {
     let text = text.strip_prefix(' ').unwrap_or(text);
     let after = ["ns", "µs", "ms", "s"].iter().find_map(|unit| text.strip_prefix(unit))?;

@@ -43,14 +43,14 @@ fn train_variants(lane: &mut Preloaded<'_>, train: &GpuCommand<'_>) -> Result<()
     let is_line_of_source = |line: &str| is_row(line) && line.contains(&format!("{}:", versions::SOURCE));
     let what = "with bytes at a line of the program";
     lane.checks.line("candle out of memory", &ended.stderr, what, is_line_of_source);
-    // Linked against the driver, but never calls it.
+    // The program is linked against the driver, but never calls it.
     let name = "candle on no GPU";
     let ended = lane.both(name, &train.clone().arguments(&["0"]), AllowedExit::Success)?;
     lane.silent(name, &ended);
     Ok(())
 }
 
-/// Loads the driver at run time; uses four threads and pinned memory.
+/// This program loads the driver at run time, and uses four threads and pinned memory.
 fn loaded(lane: &mut Preloaded<'_>) -> Result<()> {
     let command = GpuCommand::of(lane.run, &lane.loaded.join("cudarc-loaded"));
     lane.both_recorded("cudarc-loaded", &command, AllowedExit::Success, Some("cudarc-loaded/src/main.rs"))
@@ -73,7 +73,7 @@ fn recorded_once(lane: &mut Preloaded<'_>, name: &str) {
     lane.checks.that(&format!("{name}: one report only"), is_only_one);
 }
 
-/// Which of the four threads gets a refusal differs between runs, and so does the output.
+/// The thread that gets a refusal differs between runs, and so does the output.
 fn refused(lane: &mut Preloaded<'_>, linked: &Programs) -> Result<()> {
     let name = "cudarc-linked, refused";
     let command = GpuCommand::of(lane.run, linked.path("cudarc-linked")?).variable("MEMTRACE_CUSIM_FAULTS", FAULTS);

@@ -20,7 +20,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     checks.end()
 }
 
-/// The program compares each row with the least that must be known.
+/// The program compares each row with the least share that must be known.
 fn coverage(run: &Run, programs: &Programs, checks: &mut Checks) -> Result<()> {
     let said = output(run, programs, &[], checks)?;
     checks.equal("uses: models", rows(&said), MODELS);
@@ -30,14 +30,14 @@ fn coverage(run: &Run, programs: &Programs, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// The program compares what is found with what was planted.
+/// The program compares the findings with the faults that were planted.
 fn planted(run: &Run, programs: &Programs, checks: &mut Checks) -> Result<()> {
     let said = output(run, programs, &["planted"], checks)?;
     checks.equal("uses: programs with planted waste", rows(&said), PLANTED);
     Ok(())
 }
 
-/// Prints what the program prints, and returns it.
+/// Prints the program's output, and returns it.
 fn output(run: &Run, programs: &Programs, arguments: &[&str], checks: &mut Checks) -> Result<String> {
     let command = GpuCommand::of(run, programs.path("uses")?).arguments(arguments);
     let ended = command.run(run, &run.scratch("uses")?.join("log"))?;

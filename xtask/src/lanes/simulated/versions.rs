@@ -1,7 +1,9 @@
-//! One training program on three versions of candle: it allocates the same bytes by line in each, at the peak and over time.
-//! Only the CUDA stream differs: 0.9 allocates on the legacy stream (0), 0.11 on the per-thread default stream (2). Two
-//! other differences do not occur in this program: 0.11 copies strided ids before it adds gradients by index, and keeps
-//! small uploads for CUDA graphs.
+//! One training program on three versions of candle. In each version it allocates the same bytes by line, at the peak
+//! and over time. Only the CUDA stream differs: 0.9 allocates on the legacy stream (0), 0.11 on the per-thread default
+//! stream (2).
+//!
+//! Two other differences do not occur in this program. 0.11 copies strided ids before it adds gradients by index, and
+//! keeps small uploads for CUDA graphs.
 
 use std::path::PathBuf;
 
@@ -15,8 +17,8 @@ use crate::lanes::report::{JsonReport, ReportRow};
 /// Source file of both programs, as reports show it.
 pub(super) const SOURCE: &str = "candle-train/src/main.rs";
 
-/// Source lines and the bytes they hold at the peak, which is in an optimizer step of the perceptron. AdamW keeps the
-/// 68,392 bytes of parameters twice, for its moments, and a step briefly needs 14 times the largest parameter.
+/// Source lines and the bytes that they hold at the peak, which is in an optimizer step of the perceptron. AdamW keeps
+/// two copies of the 68,392 bytes of parameters, for its moments. A step briefly needs 14 times the largest parameter.
 const HELD_AT_PEAK: [(&str, i64); 5] = [
     ("hidden: candle_nn::linear(256, 64", (256 * 64 + 64) * 4),
     ("head: candle_nn::linear(64, CLASSES", (64 * 10 + 10) * 4),
@@ -30,7 +32,7 @@ pub(super) fn newest(lane: &mut Preloaded<'_>, train: &GpuCommand<'_>) -> Result
     version(lane, "candle-train", train).map(drop)
 }
 
-/// Runs the program on candle 0.9 and 0.10, and compares their tables with those of the newest.
+/// Runs the program on candle 0.9 and 0.10, and compares their tables with those of the newest version.
 pub(super) fn older(lane: &mut Preloaded<'_>) -> Result<()> {
     let newest = rows(&JsonReport::read(&kept_report(lane, "candle-train")?)?)?;
     for number in ["0.9", "0.10"] {
@@ -83,7 +85,7 @@ fn row(row: &ReportRow) -> String {
     format!("{:?} {} {:?}", main_file_line(&row.label), row.bytes, row.others)
 }
 
-/// `main.rs:7` of `src/main.rs:7 (main)`.
+/// The part `main.rs:7` of a label such as `src/main.rs:7 (main)`.
 fn main_file_line(label: &str) -> Option<&str> {
     let at = label.find("main.rs:")?;
     let digits = label[at + "main.rs:".len()..].find(|c: char| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The calls of modules.
+//! Calls of modules.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,18 +8,17 @@ use crate::attribute::module;
 use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, ThreadId};
 
-/// A call of a module.
 #[derive(Clone, Debug)]
 pub(super) struct ModuleCall {
     pub(super) path: String,
     pub(super) thread: ThreadId,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    /// Its records, and those of other threads between them.
+    /// Records of the call, and those of other threads in between.
     pub(super) records: Range<usize>,
 }
 
-/// The calls of modules; of those whose paths differ in numbers only, together.
+/// The calls of modules. Calls whose paths differ only in numbers are in the same group.
 pub(super) fn families(device: &DeviceView<'_>) -> Vec<Vec<ModuleCall>> {
     let data = device.data();
     let is_module = |context: ContextId| data.contexts.get(context.0 as usize).is_some_and(|node| node.module);

@@ -1,4 +1,4 @@
-//! What the gradients of a call keep, and what they are kept by.
+//! Blocks that the gradients of a call keep, and the blocks that keep them.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use crate::attribute::operator;
 use crate::recording::DeviceView;
 use crate::snapshot::{Category, GraphNodeKind, Lifetime, NEVER, Record, RecordKind, ThreadId};
 
-/// A block that the program frees later, if it does: where, and its size.
+/// A block, where the program frees it later (if it does), and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freed {
     pub(super) seq: NonZeroU64,
@@ -21,8 +21,8 @@ impl Freed {
     }
 }
 
-/// What gradients keep after the steps: all that these made, other than gradients of parameters and of the input. `None` in place of what
-/// may be either.
+/// Blocks that gradients keep after a call's steps: all that the steps made, except gradients of parameters and of the
+/// input. `None` stands for a block that may be either.
 pub(super) fn details(
     device: &DeviceView<'_>,
     thread: ThreadId,
@@ -38,15 +38,15 @@ pub(super) fn details(
         .filter(|(_, is_detail)| *is_detail != Some(false))
         .map(|(life, is_detail)| (life, is_detail.is_some()))
         .collect();
-    // Without uses the gradient of the input is a detail like others: the last of its size.
+    // Without uses, the gradient of the input looks like other details. It is the last one of its size.
     let is_of_input = |life: &Lifetime| device.uses.is_empty() && life.block.size == input && is_sum(device, life);
     let of_input = found.iter().rposition(|(life, _)| is_of_input(life));
     of_input.map(|at| found.remove(at));
     found.into_iter().map(|(life, is_known)| is_known.then(|| Freed::of(life))).collect()
 }
 
-/// What the end of the first step frees of what was made before, other than the gradient of the result itself: the first of its size, if that
-/// is not known.
+/// The older blocks that the end of the first step frees, except the gradient of the result. If that gradient is not
+/// known, the first block of its size is taken for it.
 pub(super) fn freed_with_gradient(
     device: &DeviceView<'_>,
     thread: ThreadId,
@@ -63,7 +63,7 @@ pub(super) fn freed_with_gradient(
     found.into_iter().map(Freed::of).collect()
 }
 
-/// Is a gradient of a variable the sum of several calls' parts?
+/// Whether a variable's gradient in this pass is the sum of several calls' parts.
 pub(super) fn has_shared_gradients(device: &DeviceView<'_>, pass: &Range<usize>) -> bool {
     let made = device.records.get(pass.clone()).unwrap_or_default().iter();
     let is_shared = |record: &Record| {
@@ -74,7 +74,7 @@ pub(super) fn has_shared_gradients(device: &DeviceView<'_>, pass: &Range<usize>)
     made.filter(|record| record.kind == RecordKind::Alloc).any(is_shared)
 }
 
-/// Is it the sum of gradients?
+/// Whether the block is a sum of gradients.
 pub(super) fn is_sum(device: &DeviceView<'_>, life: &Lifetime) -> bool {
     let data = device.data();
     operator(data, life.block.stack).is_some_and(|operator| {
@@ -82,7 +82,8 @@ pub(super) fn is_sum(device: &DeviceView<'_>, life: &Lifetime) -> bool {
     })
 }
 
-/// Is it no gradient of a variable? By uses: nothing uses it after the steps. The store has gradients of constants, too.
+/// Whether the block is not a gradient of a variable; `None` if unknown. With uses: nothing uses it after the steps.
+/// The gradient store also has gradients of constants.
 pub(super) fn is_detail(device: &DeviceView<'_>, life: &Lifetime, end: usize) -> Option<bool> {
     let category = device.categories().get(Some(life.seq));
     let may_be_of_constant = may_be_of_constant(device, Some(life.seq));
@@ -99,12 +100,12 @@ pub(super) fn is_detail(device: &DeviceView<'_>, life: &Lifetime, end: usize) ->
     Some((after.from as usize) <= end)
 }
 
-/// A gradient whose tensor had no name.
+/// Whether the block is a gradient whose tensor had no name.
 fn may_be_of_constant(device: &DeviceView<'_>, seq: Option<NonZeroU64>) -> bool {
     device.name(seq).is_some_and(|name| name.starts_with("gradient "))
 }
 
-/// Has each variable that a pass went back to a name?
+/// Whether every variable that a pass reached has a name.
 fn are_variables_named(device: &DeviceView<'_>) -> bool {
     let mut variables = device.graph_nodes.iter().filter(|node| node.kind == GraphNodeKind::Variable);
     variables.all(|node| device.name(node.block).is_some())

@@ -1,13 +1,18 @@
-//! Checkpointing: a module frees what its forward pass keeps for the backward pass, and computes it again when that arrives there.
+//! Checkpointing: a module frees what its forward pass keeps for the backward pass, and computes it again when the
+//! backward pass reaches it.
 //!
-//! The log is replayed as if each call of the module were made by the wrapper of docs/findings.md, which is one node of candle's graph:
-//! * When the call ends, its result is copied, and all that it has kept is freed.
-//! * Where the backward pass reaches the first step of the call, the wrapper copies the input to a variable, runs the forward pass once
-//!   more, begins a pass of its own with the gradient of the result, and frees all of that after its last step.
-//! * What its gradients keep is freed, and the gradient of the input is added to that of the program's pass.
+//! The log is replayed as if each call of the module were made by the wrapper of docs/findings.md, which is one node of
+//! candle's graph. A *step* is what a backward pass does for one node.
+//! * When the call ends, its result is copied, and everything that it has kept is freed.
+//! * When the backward pass reaches the first step of the call, the wrapper copies the input to a variable and runs the
+//!   forward pass again. It starts a pass of its own with the gradient of the result, and frees all of this after its
+//!   last step.
+//! * Then the blocks that its gradients keep are freed, and the gradient of the input is added to that of the program's
+//!   pass.
 //!
-//! Which steps are the call's is known from [`pairings`](crate::attribute::Pairings). The input is supposed to be what the call after it in the
-//! backward pass returned, and to be used by the module alone; with another input, the peak may differ by three times its size.
+//! The steps of a call are known from [`pairings`](crate::attribute::Pairings). The input is assumed to be the result
+//! of the call whose steps come next in the backward pass, and to be used only by the module. With another input, the
+//! peak may differ by three times its size.
 
 mod calls;
 mod details;
@@ -22,29 +27,30 @@ use self::steps::Steps;
 use super::replay::LogReplay;
 use crate::recording::DeviceView;
 
-/// Modules, or one, with which the peak is lower if they are checkpointed.
+/// Modules whose checkpointing lowers the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The paths of the first and the last module, which differ in numbers only; one path if it is one module.
+    /// The paths of the first and the last module, which differ only in numbers. If there is only one module, its path.
     pub modules: String,
     /// Number of modules.
     pub count: u64,
-    /// Calls that are made twice.
+    /// Number of calls that are made twice.
     pub calls: u64,
-    /// The most that a call keeps for its backward pass, without its result.
+    /// The most bytes that a call keeps for its backward pass, without its result.
     pub kept: u64,
-    /// Time of the host in which these calls were running, in nanoseconds.
+    /// Host time during which these calls were running, in nanoseconds.
     pub forward_ns: u64,
-    /// Reduction of the peak.
+    /// Reduction of the peak in bytes.
     pub saves: u64,
-    /// The peak then.
+    /// The peak with checkpointing.
     pub peak_without: u64,
-    /// Otherwise it is near that: for some blocks it is not known whether they are gradients, which stay, or calls share a variable.
+    /// Whether `peak_without` is exact. It is approximate if some blocks may or may not be gradients, which stay, or if
+    /// calls share a variable.
     pub is_exact: bool,
 }
 
-/// What checkpointing modules saves, the largest reduction of the peak first. Nothing if no pairing is known, and if the log has lost
-/// records.
+/// The modules whose checkpointing lowers the peak, largest reduction first. Empty if no pairing is known or the log
+/// has lost records.
 pub fn checkpoints(device: &DeviceView<'_>) -> Vec<Checkpoint> {
     if device.pairings().is_empty() {
         return Vec::new();
@@ -57,7 +63,7 @@ pub fn checkpoints(device: &DeviceView<'_>) -> Vec<Checkpoint> {
     found
 }
 
-/// `None` if nothing is saved.
+/// `None` if the peak is not lower.
 fn checkpoint(device: &DeviceView<'_>, log: &LogReplay, steps: &Steps, calls: &[ModuleCall]) -> Option<Checkpoint> {
     let replayed = || calls.iter().filter_map(|call| Some((call, Replayed::of(device, steps, call)?)));
     let (calls, replayed): (Vec<&ModuleCall>, Vec<Replayed>) = replayed().unzip();

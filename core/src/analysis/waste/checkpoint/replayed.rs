@@ -1,4 +1,4 @@
-//! A call that is made twice, and what happens then beside the log.
+//! A call that is made twice, and the changes of the total besides the log's.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -11,24 +11,23 @@ use crate::analysis::waste::replay::Stop;
 use crate::recording::DeviceView;
 use crate::snapshot::{Lifetime, RecordKind};
 
-/// The scalar of the pass within, and its gradient.
+/// Bytes of the scalar of the inner pass, and of its gradient.
 const SCALAR: i64 = 4;
 
-/// A call that is made twice.
 pub(super) struct Replayed {
-    /// Its end.
+    /// The record after its last one.
     end: usize,
-    /// What it allocates and frees itself, in order.
+    /// Its own allocs and frees, in order.
     own: Vec<i64>,
-    /// Sum of what it keeps.
+    /// Sum of the bytes that it keeps.
     pub(super) kept: i64,
-    /// Blocks other than its result that it keeps.
+    /// Blocks that it keeps, without its result.
     activations: Vec<Freed>,
-    /// Blocks of its steps, other than gradients, that are there after the last one.
+    /// Blocks that its steps made and that are live after the last step, other than gradients.
     pub(super) details: Vec<Freed>,
-    /// Blocks that are freed with the gradient of the result, which the wrapper's node has to its end.
+    /// Blocks that are freed together with the result's gradient, which the wrapper's node keeps to its end.
     of_result: Vec<Freed>,
-    /// Which blocks these are is known, and no variable of it is another call's, too.
+    /// Whether it is known which blocks these are, and no other call uses a variable of this call.
     pub(super) is_exact: bool,
     pub(super) result: i64,
     input: i64,
@@ -37,11 +36,11 @@ pub(super) struct Replayed {
 }
 
 impl Replayed {
-    /// `None` if its steps are not known, or nothing that leads to a variable came before it.
+    /// `None` if its steps are not known, or if nothing before it leads to a variable.
     pub(super) fn of(device: &DeviceView<'_>, steps: &Steps, call: &ModuleCall) -> Option<Self> {
         let made = Made::of(device, call)?;
         let (first, last, result) = steps.within(&made.seqs)?;
-        // The result is the last of what the backward pass knows, and lives on.
+        // The result is the last kept block that the backward pass knows.
         let of_pass = made.kept().filter(|life| steps.by_forward.contains_key(&life.seq)).last();
         let result = of_pass.filter(|life| life.seq == result)?;
         let (_, before) = *steps.all.get(steps.after(last))?;
@@ -68,13 +67,13 @@ impl Replayed {
         })
     }
 
-    /// What happens beside the log. What is `gone` is a detail of a call, and freed before.
+    /// Changes of the total besides the log's. `gone` are details of calls, freed earlier.
     pub(super) fn stops<'a>(&'a self, gone: &'a HashSet<NonZeroU64>) -> impl Iterator<Item = Stop> + 'a {
         let Self { end, kept, result, input, pass, .. } = self;
         let copied = Stop::before(*end, vec![*result, -kept]);
         let of_result = || self.of_result.iter().filter(|block| !gone.contains(&block.seq));
         let beside: i64 = self.details.iter().chain(of_result()).map(|block| block.size).sum();
-        // The gradient of the result is there twice.
+        // The gradient of the result is live twice.
         let own_pass = [SCALAR, SCALAR, *result, *result, -result, -SCALAR];
         let begins = [&[*input], &self.own[..], &own_pass].concat();
         let all = begins.iter().sum::<i64>();
@@ -86,12 +85,12 @@ impl Replayed {
     }
 }
 
-/// What a call allocates.
+/// Blocks that a call allocates.
 struct Made<'d> {
     end: usize,
     seqs: HashSet<NonZeroU64>,
     lives: Vec<&'d Lifetime>,
-    /// Its allocs, and frees of these, as changes of the total.
+    /// Its allocs, and the frees of these blocks, as changes of the total.
     own: Vec<i64>,
 }
 
@@ -113,7 +112,7 @@ impl<'d> Made<'d> {
         Some(Self { end, seqs, lives, own })
     }
 
-    /// What is there when the call has ended.
+    /// Blocks that are live when the call has ended.
     fn kept(&self) -> impl Iterator<Item = &'d Lifetime> {
         self.lives.iter().copied().filter(|life| life.to as usize > self.end)
     }

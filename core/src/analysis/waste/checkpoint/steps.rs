@@ -1,4 +1,4 @@
-//! The steps of backward passes, with the calls that they belong to.
+//! The steps of backward passes, with their calls. A *step* is what a pass does for one node of the graph.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -8,13 +8,13 @@ use super::details::{is_detail, is_sum};
 use crate::recording::DeviceView;
 use crate::snapshot::Lifetime;
 
-/// More blocks than the steps have that may come between a gradient and its use.
+/// At most this many blocks are searched for a gradient before its use.
 const NEAR: usize = 1024;
 
-/// The blocks of backward passes whose forward call is known, with the positions of their allocs.
+/// The blocks of backward passes whose forward call is known, by the positions of their allocs.
 pub(super) struct Steps {
     pub(super) by_forward: HashMap<NonZeroU64, Vec<usize>>,
-    /// In the order of the log, with the forward calls.
+    /// The positions in the order of the log, with the forward calls.
     pub(super) all: Vec<(usize, NonZeroU64)>,
 }
 
@@ -30,7 +30,8 @@ impl Steps {
         Self { by_forward, all }
     }
 
-    /// The first and last block of the steps of these calls, and the call whose step is first. `None` if another call's step is in between.
+    /// The first and the last block of the steps of these calls, and the call of the first step. `None` if a step of
+    /// another call is in between.
     pub(super) fn within(&self, calls: &HashSet<NonZeroU64>) -> Option<(usize, usize, NonZeroU64)> {
         let of = |call: &NonZeroU64| {
             let places = self.by_forward.get(call)?;
@@ -42,7 +43,8 @@ impl Steps {
         between.into_iter().all(|(_, forward)| calls.contains(forward)).then_some((first, last, call))
     }
 
-    /// The gradient with which a step at this place begins: the last block of its size that steps before it made and that is live.
+    /// The gradient with which the step at this place begins: the last live block of its size that the steps before
+    /// made.
     pub(super) fn gradient_before<'d>(
         &self,
         device: &'d DeviceView<'_>,
@@ -55,7 +57,7 @@ impl Steps {
         of_size.find(|life| is_sum(device, life) && is_detail(device, life, pass.end) != Some(false))
     }
 
-    /// The first of all steps that comes after this one.
+    /// The index of the first step after this position.
     pub(super) fn after(&self, at: usize) -> usize {
         self.all.partition_point(|(place, _)| *place <= at)
     }

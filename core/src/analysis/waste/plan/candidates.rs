@@ -1,4 +1,4 @@
-//! The changes that a plan may choose from: each is what all findings of one kind say of one line, at whatever moment.
+//! The changes that a plan can choose from. Each change combines all findings of one kind for one line, at any moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
@@ -16,22 +16,22 @@ use crate::analysis::{LiveTwice, line_label, twice};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Record, RecordKind, StackId};
 
-/// A change saves at least this part of the peak somewhere.
+/// A change must save at least the peak divided by this at some moment.
 const LEAST: u64 = 200;
-/// Changes that are tried, those that save most first.
+/// The most changes that are tried. Those that save most come first.
 const MOST: usize = 96;
 
-/// A change, and what it takes out of the log.
+/// A change, and what it removes from the log.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) change: PlannedChange,
-    /// Blocks that go. Several changes may take one block; then it is gone when one of them takes it.
+    /// Blocks that become absent. Several changes may remove the same block.
     pub(super) absences: Vec<Absence>,
-    /// Bytes that come and go otherwise,
+    /// Other changes of the total,
     pub(super) changes: Vec<LogChange>,
-    /// by these blocks: no other change of them counts.
+    /// caused by these blocks. No other change of these blocks counts.
     pub(super) blocks: Vec<NonZeroU64>,
-    /// Bytes to the host and back.
+    /// Bytes that are moved to the host and back.
     pub(super) moved: u64,
 }
 
@@ -45,18 +45,18 @@ impl Candidate {
         Self { changes, blocks, ..Self::of(change, Vec::new()) }
     }
 
-    /// The blocks that it takes, in the order of their allocation.
+    /// Blocks that it removes, in the order of their allocation.
     pub(super) fn taken(&self) -> impl Iterator<Item = NonZeroU64> {
         self.absences.chunk_by(|one, other| one.seq == other.seq).filter_map(|of_block| Some(of_block.first()?.seq))
     }
 
-    /// The same for the first blocks only, up to this one.
+    /// The same change for only the first blocks, up to this one.
     pub(super) fn up_to(&self, log: &LogReplay, last: NonZeroU64) -> Self {
         let absences: Vec<Absence> = self.absences.iter().filter(|absence| absence.seq <= last).copied().collect();
         Self { moved: moved(log, &absences), absences, ..self.clone() }
     }
 
-    /// The most bytes that it takes away at one moment.
+    /// The most bytes that it removes at one moment.
     fn most(&self) -> u64 {
         let mut changes = self.changes.clone();
         changes.extend(self.absences.iter().flat_map(Absence::changes));
@@ -69,13 +69,13 @@ impl Candidate {
         lowest.unsigned_abs()
     }
 
-    /// Bytes and blocks that are gone at a record.
+    /// Bytes and number of blocks that are absent at a record.
     fn gone_at(&self, at: usize) -> (u64, u64) {
         let gone = self.absences.iter().filter(|absence| absence.is_at(at));
         gone.fold((0, 0), |(bytes, blocks), absence| (bytes + absence.size, blocks + 1))
     }
 
-    /// The line with most of that.
+    /// The line with most absent bytes.
     fn line_at(&self, device: &DeviceView<'_>, at: usize) -> String {
         let mut by_stack: HashMap<StackId, u64> = HashMap::new();
         for absence in self.absences.iter().filter(|absence| absence.is_at(at)) {
@@ -89,7 +89,7 @@ impl Candidate {
         by_line.into_iter().max_by_key(|(_, bytes)| *bytes).map_or(String::new(), |(line, _)| line)
     }
 
-    /// What is said of the change if this record is the moment that it is for.
+    /// The change, described at the record for which it is made.
     pub(super) fn at(&self, device: &DeviceView<'_>, at: usize, (saves, peak_without): (u64, u64)) -> PlannedChange {
         let (bytes, blocks) = self.gone_at(at);
         let of_graph =
@@ -122,7 +122,7 @@ impl Candidate {
     }
 }
 
-/// The same without what is there twice.
+/// The absences, with overlapping ones merged.
 fn united(mut absences: Vec<Absence>) -> Vec<Absence> {
     absences.sort_unstable_by_key(|absence| (absence.seq, absence.from));
     absences.dedup_by(|next, last| {
@@ -133,7 +133,7 @@ fn united(mut absences: Vec<Absence>) -> Vec<Absence> {
     absences
 }
 
-/// All changes that matter, those that save most first.
+/// All changes that save enough, those that save most first.
 pub(super) fn all(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     let least = (device.peak.bytes / LEAST).max(1);
     let kinds: [fn(&DeviceView<'_>, &LogReplay) -> Vec<Candidate>; 5] =
@@ -154,7 +154,7 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
         return Vec::new();
     }
     let mut wasted = Vec::new();
-    // Whatever the graph of one backward pass keeps goes with its loss.
+    // Everything that the graph of one backward pass keeps is freed with its loss.
     let mut by_pass: BTreeMap<String, Vec<Absence>> = BTreeMap::new();
     for site in sites(device, log, Some(device.graphs())) {
         if site.waste.pass_line.is_empty() {
@@ -171,7 +171,7 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     wasted.into_iter().chain(kept).chain(over_inputs).chain(by_idle_lines(device, log)).collect()
 }
 
-/// All idle memory of a line, whatever uses it next.
+/// All idle memory of a line, whatever its next use is.
 fn by_idle_lines<'d>(device: &'d DeviceView<'_>, log: &'d LogReplay) -> impl Iterator<Item = Candidate> + 'd {
     let mut by_line: BTreeMap<String, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for (row, absences) in idle::sites(device, log, |_| true) {
@@ -191,7 +191,7 @@ fn by_idle_lines<'d>(device: &'d DeviceView<'_>, log: &'d LogReplay) -> impl Ite
     })
 }
 
-/// What is on the host while nothing uses it does not come back after its last use.
+/// After its last use, a block on the host is not moved back.
 fn past_last_use(device: &DeviceView<'_>, log: &LogReplay, seq: NonZeroU64) -> Option<Absence> {
     let from = log.after(device.uses_of(Some(seq))?.known_last()?)?;
     let until = log.freed_at(seq).unwrap_or(usize::MAX);
@@ -199,7 +199,7 @@ fn past_last_use(device: &DeviceView<'_>, log: &LogReplay, seq: NonZeroU64) -> O
     (from < until.min(device.records.len())).then_some(Absence { seq, from, until, size })
 }
 
-/// Bytes to the host, and back if it is before their free.
+/// Bytes moved to the host, and back if that happens before the free.
 fn moved(log: &LogReplay, absences: &[Absence]) -> u64 {
     absences.iter().fold(0, |sum, absence| {
         let comes_back = absence.until < log.freed_at(absence.seq).unwrap_or(usize::MAX);
@@ -211,7 +211,7 @@ fn of_pass(pass: String) -> Ungraphed {
     Ungraphed { blocks: 0, bytes: 0, line: String::new(), pass, peak_without: 0 }
 }
 
-/// Where each use is known, those decide it.
+/// If uses are known, they decide, and this finds nothing.
 fn by_variables(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
     if !device.uses.is_empty() {
         return Vec::new();

@@ -1,55 +1,57 @@
-//! What a plan says.
+//! The contents of a plan.
 
 use super::super::{IdleMemory, InPlace, OperatorTemporaries, Ungraphed, Waste};
 use crate::analysis::LiveTwice;
 use crate::snapshot::Block;
 
-/// A change of the program, with what the findings say of it.
+/// A change of the program, with the finding that describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PlannedChange {
     /// Memory that is freed earlier, allocated later, or not at all.
     Waste(Waste),
-    /// A variable that is replaced by the next one.
+    /// A variable that is freed when the next one is allocated.
     LiveTwice(LiveTwice),
-    /// A result that does not keep what it was computed from.
+    /// A result that does not keep its arguments.
     KeptByVariables(Ungraphed),
-    /// The graph of a loss that goes with its backward pass.
+    /// The graph of a loss that is dropped after its backward pass.
     KeptLoss(Ungraphed),
-    /// An output in the memory of its input.
+    /// An output that overwrites its input.
     InPlace(InPlace),
-    /// An operator that works on parts.
+    /// An operator that works on its tensor in parts.
     InParts(OperatorTemporaries),
-    /// A step of one's own instead of `AdamW::step`: the largest of its temporaries at once, and the bytes of all.
+    /// A custom optimizer step instead of `AdamW::step`: the largest of the temporaries that are live at once, and the
+    /// bytes of all of them.
     OwnStep(Block, u64),
-    /// Values that are on the host, or computed again, while nothing uses them; so many blocks, the first of so many that
-    /// the line allocates.
+    /// Values that are moved to the host, or recomputed, while nothing uses them. The numbers: the blocks in the plan,
+    /// which are the first ones, and all idle blocks of the line.
     Idle(IdleMemory, [u64; 2]),
 }
 
-/// A change, and what it does in addition to those before it.
+/// A change, and its effect in addition to the changes before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
     pub(crate) change: PlannedChange,
     /// The peak in bytes with this change and those before it.
     pub peak: u64,
-    /// Reduction of the peak in bytes in addition to those before it; 0 if the peak only goes down with a later one.
+    /// Reduction of the peak in bytes, in addition to the changes before it; 0 if the peak only goes down with a later
+    /// change.
     pub saves: u64,
-    /// Bytes that are moved to the host and back in the whole recording; 0 if none need to be.
+    /// Bytes that are moved to the host and back in the whole recording; 0 if nothing needs to be moved.
     pub moved: u64,
 }
 
-/// Changes with which a device's peak stays within a budget, or as near to it as they come.
+/// Changes that keep a device's peak within a budget, or bring it as near to the budget as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Bytes that may be live.
+    /// The most bytes that may be live.
     pub budget: u64,
     /// The peak of the recording in bytes.
     pub recorded: u64,
-    /// The changes, those that move nothing first.
+    /// The changes. Those that move nothing to the host come first.
     pub steps: Vec<PlanStep>,
-    /// How many changes were tried.
+    /// Number of changes that were tried.
     pub candidates: usize,
-    /// Where blocks are used is known: without that, few changes are.
+    /// Whether uses of blocks are known. Without them, few changes are found.
     pub knows_uses: bool,
 }
 
@@ -59,7 +61,7 @@ impl Plan {
         self.steps.last().map_or(self.recorded, |step| step.peak)
     }
 
-    /// Bytes that are still too many.
+    /// Bytes that still exceed the budget.
     pub fn short(&self) -> u64 {
         self.peak().saturating_sub(self.budget)
     }

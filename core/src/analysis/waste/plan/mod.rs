@@ -1,5 +1,5 @@
-//! The smallest set of changes that this can find with which a program stays below a budget, and the peak then, by replay of all of them
-//! together.
+//! Plans: searches for the smallest set of changes with which a program stays within a budget, and computes the peak by
+//! replaying all of them together.
 
 mod candidates;
 mod change;
@@ -16,18 +16,19 @@ use crate::error::Error;
 use crate::recording::DeviceView;
 
 impl DeviceView<'_> {
-    /// The changes with which no more than `budget` bytes are live at once. What a change moves to the host is its price: changes without one come
-    /// first. None of the changes found can be left out; that there is no smaller set is not shown.
+    /// The changes with which at most `budget` bytes are live at once. The price of a change is the number of bytes
+    /// that it moves to the host. Changes without a price come first. No change of the result can be left out, but a
+    /// smaller set may exist.
     ///
     /// # Errors
-    /// If the log has lost records, or is a sample: it does not say what the peak would be.
+    /// If the log has lost records, or is a sample: the peak with changes is then not known.
     pub fn plan(&self, budget: u64) -> Result<Plan, Error> {
         let log = LogReplay::of(self).ok_or_else(|| {
             let why = "its log does not reproduce the peak: it has lost records, or is a sample";
             Error::allocator(format!("cannot plan for {}: {why}", self.device))
         })?;
         let candidates = candidates::all(self, &log);
-        // What cannot be reached is replaced by the lowest peak that can be.
+        // If the budget cannot be reached, the lowest reachable peak replaces it.
         let lowest = search::lowest(&log, &candidates);
         let mut plan = Plan {
             budget,
@@ -52,7 +53,8 @@ impl DeviceView<'_> {
     }
 }
 
-/// First what moves nothing, and of that what lowers the peak most; last what lowers it only where others have.
+/// Sorts the changes: those that move nothing and lower the peak most come first, those that lower it only together
+/// with others last.
 fn by_saving<'c>(log: &LogReplay, chosen: Vec<&'c Candidate>) -> Vec<&'c Candidate> {
     let peak = |chosen: &[&Candidate]| log.peak(&search::changes(chosen));
     let mut sorted = chosen.clone();
@@ -66,11 +68,11 @@ fn by_saving<'c>(log: &LogReplay, chosen: Vec<&'c Candidate>) -> Vec<&'c Candida
             sorted[at..=best].rotate_right(1);
         }
     }
-    // Where two changes decide of a block, the first one does.
+    // If two changes affect the same block, only the first one counts.
     if peak(&sorted) <= peak(&chosen) { sorted } else { chosen }
 }
 
-/// The record at which most was live of those where a change takes something away.
+/// Among the records whose total is lowered, the one with the highest total before.
 fn most_changed(log: &LogReplay, before: &[LogChange], after: &[LogChange]) -> usize {
     let lowered = log.totals(before).zip(log.totals(after)).enumerate().filter(|(_, (before, after))| after < before);
     lowered.max_by_key(|(_, (before, _))| *before).map_or(0, |(at, _)| at)

@@ -1,4 +1,5 @@
-//! Which changes a plan takes: greedily the one that takes most of what is above the budget, and then without those that are not needed.
+//! The search for a plan's changes: greedily takes the one that removes most of the excess over the budget, then drops
+//! those that are not needed.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -9,7 +10,8 @@ use super::super::replay::LogReplay;
 use super::candidates::Candidate;
 use crate::analysis::absence::{Absence, LogChange};
 
-/// The numbers of the changes to take, those that move nothing to the host first. If the budget cannot be reached, those that matter above it.
+/// Indices of the chosen changes; those that move nothing to the host come first. If the budget cannot be reached, all
+/// that reduce the excess are chosen.
 pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> Vec<usize> {
     let totals = Totals::of(log, candidates, i64::try_from(budget).unwrap_or(i64::MAX));
     let mut state = State { totals: totals.clone(), taken: Taken::default() };
@@ -31,7 +33,7 @@ pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> 
     chosen
 }
 
-/// The same changes, with the fewest blocks moved to the host that reach the same, those allocated first.
+/// The same changes, but with the fewest blocks moved to the host that reach the same peak: those allocated first.
 pub(super) fn with_fewest_blocks(log: &LogReplay, mut chosen: Vec<Candidate>, budget: u64) -> Vec<Candidate> {
     let peak = |chosen: &[Candidate]| log.peak(&changes(&chosen.iter().collect::<Vec<_>>()));
     let reached = peak(&chosen).max(i64::try_from(budget).unwrap_or(i64::MAX));
@@ -47,14 +49,14 @@ pub(super) fn with_fewest_blocks(log: &LogReplay, mut chosen: Vec<Candidate>, bu
     chosen
 }
 
-/// The peak if all changes are made that do not stand in each other's way.
+/// The peak with all changes that do not exclude each other.
 pub(super) fn lowest(log: &LogReplay, candidates: &[Candidate]) -> u64 {
     let (alone, others): (Vec<_>, Vec<_>) = candidates.iter().partition(|candidate| !candidate.blocks.is_empty());
     let with = |chosen: &[&Candidate]| log.peak_with(changes(chosen).into_iter());
     with(&others).min(with(&[alone, others].concat()))
 }
 
-/// What these changes do together, in the order of the records.
+/// The combined changes of the total, in the order of the records.
 pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
     let mut taken = Taken::default();
     let mut all = Vec::new();
@@ -66,16 +68,16 @@ pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
     all
 }
 
-/// The blocks that changes have taken.
+/// Blocks that earlier changes affect.
 #[derive(Clone, Default)]
 struct Taken {
     gone: HashMap<NonZeroU64, Vec<Absence>, RandomState>,
-    /// Those of which one change decides.
+    /// Blocks that only one change may affect.
     owned: HashSet<NonZeroU64, RandomState>,
 }
 
 impl Taken {
-    /// What a further change does.
+    /// Changes of the total by one more candidate.
     fn change_by(&self, candidate: &Candidate) -> Vec<LogChange> {
         if candidate.blocks.iter().any(|seq| self.owned.contains(seq)) {
             return Vec::new();
@@ -103,7 +105,7 @@ impl Taken {
     }
 }
 
-/// The parts of an absence that others, which do not overlap, leave.
+/// The parts of an absence that the others leave uncovered. The others do not overlap.
 fn without(absence: Absence, others: &[Absence]) -> Vec<Absence> {
     let mut parts = vec![absence];
     for other in others {
@@ -120,7 +122,8 @@ fn without(absence: Absence, others: &[Absence]) -> Vec<Absence> {
     parts
 }
 
-/// The highest total between each two records at which a change does something. What stays within the budget in any case is left out.
+/// The highest total of each stretch between two records at which a change has an effect. Stretches that always stay
+/// within the budget are left out.
 #[derive(Clone)]
 struct Totals {
     budget: i64,
@@ -153,7 +156,7 @@ impl Totals {
         Self { budget, starts, most }
     }
 
-    /// Changes by the number of the stretch, in order.
+    /// Changes by index of their stretch, in order.
     fn placed(&self, changes: &[LogChange]) -> Vec<LogChange> {
         let mut placed: Vec<LogChange> =
             changes.iter().map(|(at, bytes)| (self.starts.partition_point(|start| start < at), *bytes)).collect();
@@ -161,7 +164,7 @@ impl Totals {
         placed
     }
 
-    /// What is above the budget with such changes, summed over the stretches.
+    /// The excess over the budget with these changes, summed over the stretches.
     fn excess(&self, placed: &[LogChange]) -> i128 {
         let (mut change, mut placed) = (0, placed.iter().peekable());
         let above = |(at, most): (usize, &i64)| {
@@ -195,7 +198,6 @@ fn most_added(changes: &[LogChange]) -> i64 {
     sums.max().unwrap_or(0).max(0)
 }
 
-/// The totals with the changes that were chosen so far.
 struct State {
     totals: Totals,
     taken: Taken,
@@ -208,7 +210,8 @@ impl State {
         self.taken.take(candidate);
     }
 
-    /// The change that takes most of the excess: one that moves nothing, or else for each byte that it moves.
+    /// The change that removes most of the excess. A change that moves nothing comes first; others are ranked by the
+    /// excess removed per byte moved.
     fn best(&self, candidates: &[Candidate], chosen: &[usize]) -> Option<usize> {
         let excess = self.totals.excess(&[]);
         if excess == 0 {

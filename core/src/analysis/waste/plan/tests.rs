@@ -1,4 +1,4 @@
-//! Plans compared with a look at every record and every set of changes, and with planted programs.
+//! Plans, compared with a computation over every record and every set of changes, and with planted programs.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -9,7 +9,8 @@ use crate::analysis::absence::Absence;
 use crate::snapshot::SnapshotData;
 use crate::snapshot::testing::Story;
 
-/// Parts of blocks' lives, the bytes moved, and whether it decides of a block alone.
+/// The parts of blocks' lives that it removes, the bytes that it moves, and whether it excludes other changes of its
+/// blocks.
 type DrawnChange = (Vec<(usize, usize, usize)>, u64, bool);
 
 /// A program of blocks with random lives.
@@ -28,7 +29,8 @@ fn story(ops: &[(u64, bool, usize)]) -> SnapshotData {
     story.build()
 }
 
-/// Changes that take parts of the lives of random blocks; some decide of their blocks alone and add bytes besides.
+/// Changes that remove parts of the lives of random blocks. Some of them allow no other change of their blocks, and add
+/// bytes.
 fn candidates(data: &SnapshotData, log: &LogReplay, drawn: &[DrawnChange]) -> Vec<Candidate> {
     let lives: Vec<Absence> = data.devices[0]
         .records
@@ -52,7 +54,7 @@ fn candidates(data: &SnapshotData, log: &LogReplay, drawn: &[DrawnChange]) -> Ve
         if !is_alone {
             return candidate;
         }
-        // One block a time at most, so that nothing counts twice.
+        // At most one block at a time, so that nothing counts twice.
         let only = candidate.absences[0];
         let added = [(only.from.saturating_sub(1), 1), (only.from, -1)];
         let changes = only.changes().into_iter().chain(added).collect();
@@ -61,7 +63,8 @@ fn candidates(data: &SnapshotData, log: &LogReplay, drawn: &[DrawnChange]) -> Ve
     drawn.iter().map(of).collect()
 }
 
-/// The peak by the definition: what is live at each record and that no change has taken. A change that decides of a block alone comes before all others of it.
+/// The peak by definition: the live blocks at each record that no change has removed. A change that excludes other
+/// changes of its blocks takes precedence.
 fn peak_by_definition(data: &SnapshotData, log: &LogReplay, chosen: &[&Candidate]) -> i64 {
     let device = &data.devices[0];
     let mut owned = std::collections::BTreeSet::new();
@@ -96,7 +99,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     (ops, prop::collection::vec((parts, moved, prop::bool::weighted(0.2)), 1..7), 1..100u64)
 }
 
-/// The fewest changes, of those that move least, which reach a budget, among all sets.
+/// The smallest cost and the fewest changes that reach a budget, among all sets.
 fn smallest(data: &SnapshotData, log: &LogReplay, all: &[Candidate], budget: i64) -> Option<(u64, usize)> {
     let sets = (0..1u32 << all.len()).map(|set| {
         let chosen: Vec<&Candidate> = (0..all.len()).filter(|at| set >> at & 1 == 1).map(|at| &all[at]).collect();
@@ -121,7 +124,8 @@ proptest! {
         let peak = log.peak(&search::changes(&chosen));
         prop_assert_eq!(peak, peak_by_definition(&data, &log, &chosen));
         let reaches = |chosen: &[&Candidate]| peak_by_definition(&data, &log, chosen) <= budget as i64;
-        // What decides of a block alone may stand in the way of others, so only the plain changes are sure to help together.
+        // A change that allows no other change of its blocks may prevent others. Only plain changes are sure to help
+        // together.
         let only_plain = all.iter().all(|candidate| candidate.blocks.is_empty());
         if only_plain {
             prop_assert_eq!(peak <= budget as i64, reaches(&all.iter().collect::<Vec<_>>()));
@@ -135,7 +139,7 @@ proptest! {
     }
 }
 
-/// How far a plan is from the smallest one (docs/fit.md has the figures).
+/// Measures how far plans are from the smallest ones (docs/fit.md has the figures).
 #[test]
 fn nine_plans_in_ten_are_the_smallest_there_is() {
     let (mut compared, mut equal, mut without_moves) = (0, 0, 0);
@@ -168,7 +172,7 @@ fn of_two_changes_that_do_the_same_the_one_that_moves_nothing_is_taken() {
     assert_eq!(search::choose(&log, &all[..1], 10), [0]);
 }
 
-/// Two phases with equal peaks: one change alone lowers nothing, both together do.
+/// Two phases with equal peaks: each change alone lowers nothing, but both together do.
 #[test]
 fn a_plan_lowers_two_peaks_of_one_height() {
     let mut planted = Planted::new();
@@ -198,7 +202,7 @@ fn what_is_within_the_budget_needs_no_change_and_what_nothing_helps_says_so() {
     assert_eq!((plan.steps.len(), plan.short()), (0, 50));
 }
 
-/// What is moved to the host comes last, and only if it is needed.
+/// Changes that move blocks to the host come last, and only if they are needed.
 #[test]
 fn what_moves_nothing_comes_first() {
     let mut planted = Planted::new();
@@ -235,7 +239,8 @@ fn what_lowers_the_peak_comes_before_what_only_lowers_the_rest() {
     assert_eq!(log.peak(&search::changes(&sorted[..1])), 150);
 }
 
-/// A decoder: a loop over layers, each with its weights, of which the first `offloaded` are on the GPU for their products only.
+/// A decoder: a loop over layers, each with its weights. The weights of the first `offloaded` layers are on the GPU
+/// only during their products.
 fn decoder(offloaded: usize) -> Planted {
     const LAYERS: usize = 6;
     let name = |layer: usize| format!("w{layer}");
@@ -263,7 +268,7 @@ fn decoder(offloaded: usize) -> Planted {
     planted
 }
 
-/// The recording's own longest gap of a block says nothing of the other tokens.
+/// The longest gap of a block in the recording tells nothing about other tokens.
 #[test]
 fn weights_that_are_idle_between_tokens_are_moved_as_many_as_it_takes() {
     let data = decoder(0).build();
@@ -278,7 +283,7 @@ fn weights_that_are_idle_between_tokens_are_moved_as_many_as_it_takes() {
         assert_eq!(plan.peak(), decoder(moved as usize).peak(), "{budget}");
         assert!(plan.peak() <= budget && decoder(moved as usize - 1).peak() > budget);
     }
-    // Between loading and the first token the first layer is used again too soon.
+    // Between loading and the first token, the first layer is used again too soon.
     assert_eq!(device.plan(115).unwrap().short(), 85);
 }
 

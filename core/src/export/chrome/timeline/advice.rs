@@ -1,4 +1,4 @@
-//! Advice as instant events: where blocks at the peak were used last, and where they are freed.
+//! Advice as instant events: where blocks that are live at the peak were last used, and where they are freed.
 
 use std::io;
 

@@ -66,7 +66,7 @@ impl Timeline<'_, '_> {
         self.peak(device, &here.args)
     }
 
-    /// Writes points for segments that came and went until then.
+    /// Writes points for the segments that were reserved or released before `until_ns`.
     fn segments(&mut self, here: &OnDevice<'_>, reserved: Option<&mut Reserved<'_>>, until_ns: u64) -> io::Result<()> {
         let Some(reserved) = reserved else { return Ok(()) };
         let mut points = Vec::new();
@@ -115,7 +115,8 @@ impl Timeline<'_, '_> {
         })
     }
 
-    /// Writes a point of the counters. Reserved bytes are a counter of their own: viewers stack two series of one counter.
+    /// Writes a point of the counters. Reserved bytes have a counter of their own, because viewers stack the series of
+    /// one counter.
     fn counter(&mut self, here: &OnDevice<'_>, time_ns: u64, allocated: u64, reserved: u64) -> io::Result<()> {
         self.point(&here.allocated, time_ns, allocated)?;
         if here.device == Device::Cpu { Ok(()) } else { self.point(&here.reserved, time_ns, reserved) }
@@ -152,8 +153,8 @@ impl Timeline<'_, '_> {
     }
 }
 
-/// torch.profiler's device numbers. It does not distinguish pinned, managed and imported memory from the host's; here they are
-/// -2, -3 and -4.
+/// torch.profiler's device numbers. It does not distinguish pinned, managed and imported memory from host memory; here
+/// they are -2, -3 and -4.
 fn device_args(device: Device) -> String {
     let (kind, ordinal) = match device {
         Device::Cpu => (0, -1),

@@ -1,9 +1,9 @@
-//! Timeline trace: scopes as slices, every alloc and free as an event, the total as a counter, the peak, and where uses were
-//! recorded, the advice at its times and each block's last use beside its free.
+//! Timeline trace: scopes as slices, every alloc and free as an event, the total as a counter, and the peak. If uses
+//! were recorded, it also has the advice at its times, and each block's last use in its free.
 //!
-//! Memory events have the names and keys of torch.profiler (`profile_memory=True`, torch 2.15), so its tools read them. Whole
-//! stacks are in the format's table of stack frames. `chrome://tracing` shows that table, but Perfetto (v52) does not; so each
-//! event also has its user line.
+//! Memory events have the names and keys of torch.profiler (`profile_memory=True`, torch 2.15), so its tools read them.
+//! The format's table of stack frames has the whole stacks. `chrome://tracing` shows that table, but Perfetto (v52)
+//! does not, so each event also has its user line.
 
 mod advice;
 mod memory;
@@ -30,11 +30,11 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, Thread, Thread
 pub struct ChromeTrace {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// Adds the whole stack as text to each event, for Perfetto, which does not show the table of stack frames. The file gets
-    /// several times as large.
+    /// Adds the whole stack as text to each event, for Perfetto, which does not show the table of stack frames. This
+    /// makes the file several times as large.
     pub stack_text: bool,
-    /// The size to keep to without losing the peak. 128 MiB by default, about 300,000 records, which Perfetto reads in a few
-    /// seconds. Totals stay exact.
+    /// The size limit, within which the peak is never lost. 128 MiB by default, about 300,000 records, which Perfetto
+    /// reads in a few seconds. Totals stay exact.
     pub max_bytes: Option<u64>,
 }
 
@@ -172,7 +172,7 @@ fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
     let mut threads: BTreeSet<ThreadId> = scopes::marks(data).iter().map(|mark| mark.thread).collect();
     let mut last = None;
     for record in data.devices.iter().flat_map(|device| &device.records) {
-        // Mostly the thread of the record before.
+        // Usually it is the thread of the previous record.
         if last.replace(record.thread) != Some(record.thread) {
             threads.insert(record.thread);
         }

@@ -46,7 +46,7 @@ fn rule(parts: &[&[u8]]) -> Option<Rule> {
 
 #[test]
 fn a_rule_is_that_of_its_address() {
-    // After four bytes of code the frame is larger, after eight as before, after another two it is lost.
+    // The frame is larger after four bytes of code, as before after eight, and lost after another two.
     let code = [&[0x44, 0x0a][..], &CFA_OFFSET_32, &[0x44, 0x0b, 0x42], &CFA_FROM_ANOTHER].concat();
     let bytes = section("z", &USUAL, &code);
     let small = usual();

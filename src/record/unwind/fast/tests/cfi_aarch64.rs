@@ -5,15 +5,15 @@ use crate::record::unwind::fast::rule::{Base, Rule};
 
 /// DWARF's number of the register with the return address.
 pub(super) const RETURN: u8 = 30;
-/// The CFA is sp + 16; x29 and x30 are below it.
+/// The CFA is sp + 16. x29 and x30 are below it.
 pub(super) const USUAL: [u8; 7] = [0x0c, 31, 16, 0x9d, 2, 0x9e, 1];
 pub(super) const CFA_OFFSET_32: [u8; 2] = [0x0e, 32];
 /// The CFA from x19.
 pub(super) const CFA_FROM_ANOTHER: [u8; 3] = [0x0c, 19, 16];
 const CFA_FROM_FP_16: [u8; 3] = [0x0c, 29, 16];
-/// 4,096 bytes, of which x29 and x30 are the lowest.
+/// A frame of 4,096 bytes, with x29 and x30 at the bottom.
 const RECORD_BELOW: [u8; 9] = [0x0e, 0x80, 0x20, 0x9d, 0x80, 0x04, 0x9e, 0xff, 0x03];
-/// x29 as it was, and x30 at the bottom of 16 bytes.
+/// x29 is unchanged, and x30 is at the bottom of 16 bytes.
 const RETURN_ALONE: [u8; 4] = [0x08, 29, 0x9e, 2];
 /// The return address is signed.
 const SIGNED: [u8; 1] = [0x2d];
@@ -22,7 +22,7 @@ pub(super) fn usual() -> Option<Rule> {
     Rule::new(Base::Sp, 16, Some(-16))
 }
 
-/// With [`CFA_OFFSET_32`].
+/// The usual rule with [`CFA_OFFSET_32`].
 pub(super) fn larger() -> Option<Rule> {
     Rule::new(Base::Sp, 32, Some(-16))
 }
@@ -37,7 +37,7 @@ fn the_usual_frames_have_rules() {
     assert_eq!(rule(&[&RETURN_ALONE]), Rule::new(Base::Sp, 16, None));
     assert_eq!(rule(&[&SIGNED]), usual());
     assert_eq!(rule(&[&SIGNED, &CFA_OFFSET_32, &SIGNED]), larger());
-    // Registers that unwinding does not need: x19, x20, d8 and d9.
+    // Unwinding does not need these registers: x19, x20, d8 and d9.
     assert_eq!(rule(&[&[0x93, 3, 0x94, 4, 0x05, 72, 5, 0x05, 73, 6]]), usual());
 }
 
@@ -71,7 +71,7 @@ fn what_the_rules_do_not_say_exactly_has_none() {
     for instructions in strange {
         assert_eq!(rule(&[instructions]), None, "{instructions:x?}");
     }
-    // The frame pointer far from the CFA, and not where the CFA is counted from.
+    // The frame pointer is saved far from the CFA, and not at the address that the CFA is relative to.
     assert_eq!(rule(&[&RECORD_BELOW, &CFA_FROM_FP_16]), None);
     assert_eq!(rule(&[&[0x0a; 9]]), None, "too many rows kept");
     let many: Vec<u8> = (64..96).flat_map(|register| [0x05, register, 4]).collect();

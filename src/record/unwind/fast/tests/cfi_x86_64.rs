@@ -5,21 +5,21 @@ use crate::record::unwind::fast::rule::{Base, Rule};
 
 /// DWARF's number of the return address.
 pub(super) const RETURN: u8 = 16;
-/// The CFA is sp + 8, the return address right below it.
+/// The CFA is sp + 8, and the return address is just below it.
 pub(super) const USUAL: [u8; 5] = [0x0c, 7, 8, 0x90, 1];
 pub(super) const CFA_OFFSET_32: [u8; 2] = [0x0e, 32];
 /// The CFA from rbx.
 pub(super) const CFA_FROM_ANOTHER: [u8; 3] = [0x0c, 3, 8];
 const CFA_FROM_FP_16: [u8; 3] = [0x0c, 6, 16];
 const FP_AT_MINUS_16: [u8; 2] = [0x86, 2];
-/// The CFA is the word at fp - 8, the saved fp is at fp + 0.
+/// The CFA is the word at fp - 8. The saved fp is at fp + 0.
 const REALIGNED: [u8; 10] = [0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0];
 
 pub(super) fn usual() -> Option<Rule> {
     Rule::new(Base::Sp, 8, None)
 }
 
-/// With [`CFA_OFFSET_32`].
+/// The usual rule with [`CFA_OFFSET_32`].
 pub(super) fn larger() -> Option<Rule> {
     Rule::new(Base::Sp, 32, None)
 }
@@ -31,7 +31,7 @@ fn the_usual_frames_have_rules() {
     assert_eq!(rule(&[&CFA_OFFSET_32, &FP_AT_MINUS_16]), Rule::new(Base::Sp, 32, Some(-16)));
     assert_eq!(rule(&[&CFA_FROM_FP_16, &FP_AT_MINUS_16]), Rule::new(Base::Fp, 16, Some(-16)));
     assert_eq!(rule(&[&REALIGNED]), Rule::new(Base::AtFp, -8, Some(0)));
-    // Registers that unwinding does not need.
+    // Unwinding does not need these registers.
     assert_eq!(rule(&[&[0x83, 3, 0x8c, 4]]), Rule::new(Base::Sp, 8, None));
     // fp is unchanged.
     assert_eq!(rule(&[&[0x08, 6]]), Rule::new(Base::Sp, 8, None));

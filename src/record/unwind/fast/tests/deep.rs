@@ -1,4 +1,4 @@
-//! Deep stacks: what is kept of them is what a complete walk finds.
+//! Deep stacks: the kept frames are those that a complete walk finds.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use crate::record::unwind::fast::rule::Rule;
 /// A thread's last stack, with room for `N` frames.
 struct Thread<const N: usize>(Box<LastStack<N>>);
 
-/// Room for every stack here.
+/// Has room for every stack here.
 type Roomy = Thread<2048>;
 
 impl<const N: usize> Thread<N> {
@@ -38,7 +38,7 @@ impl<const N: usize> Thread<N> {
     }
 }
 
-/// The frames of a stack that are kept, innermost first.
+/// The kept frames of a stack, innermost first.
 fn kept(mut truth: Vec<u64>, depth: usize) -> Vec<u64> {
     truth.reverse();
     if truth.len() > depth {
@@ -51,8 +51,8 @@ fn enter(machine: &mut Machine, kind: Kind, frames: u64) {
     (0..frames).for_each(|n| machine.enter(Frame { kind, call: n % 3, fp: n }));
 }
 
-/// Frames to leave, the call that the frame left makes next, repetitions of the last frame, frames to enter, and how
-/// many are kept of the stack taken then.
+/// Frames to leave, the next call of the frame that is then innermost, repetitions of the last frame, frames to enter,
+/// and frames to keep of the stack that is taken then.
 type Step = (usize, u64, u64, Vec<Frame>, usize);
 
 fn is_what_a_walk_finds<const N: usize>(steps: &[Step]) -> Result<(), TestCaseError> {
@@ -60,7 +60,7 @@ fn is_what_a_walk_finds<const N: usize>(steps: &[Step]) -> Result<(), TestCaseEr
     for (leave, call, many, enter, depth) in steps {
         machine.leave(*leave, *call);
         enter.iter().for_each(|frame| machine.enter(*frame));
-        // Repeats the last one, as recursion does.
+        // Repeats the last frame, as recursion does.
         if let Some(frame) = enter.last().filter(|frame| frame.kind != Kind::Realigned) {
             (0..*many).for_each(|n| machine.enter(Frame { call: n % 3, ..*frame }));
         }
@@ -87,7 +87,8 @@ proptest! {
     }
 }
 
-/// The thread returns to its outermost frames and lays others over them that write to none of their words.
+/// The thread returns to its outermost frames and then enters others at the same addresses, which write to none of
+/// their words.
 #[test]
 fn words_of_frames_that_are_gone_prove_nothing() {
     let frames = |kinds: &str| {
@@ -112,7 +113,7 @@ fn words_of_frames_that_are_gone_prove_nothing() {
     ];
     let step = |(leave, many, kinds, depth)| (leave, 0, many, frames(kinds), depth);
     is_what_a_walk_finds::<2048>(&found_by_chance.map(step)).unwrap();
-    // One large frame with a hole, and further in the same frames at the same addresses as before.
+    // One large frame with a hole, and inside it the same frames at the same addresses as before.
     let (around, within) = (Frame { kind: Kind::ByFp(3 * 200 - 2), call: 0, fp: 0 }, frames("P"));
     let below = |frame| [vec![frame], within.clone()].concat();
     let with_a_hole = [(0, 0, 900, below(within[0]), 128), (902, 0, 699, below(around), 128)];
@@ -125,7 +126,7 @@ fn a_walk_ends_soon_whatever_the_depth() {
         let (mut machine, mut thread) = (Machine::new(), Roomy::new());
         enter(&mut machine, Kind::Plain, levels);
         assert!(thread.walk(&machine, 128).1 > levels as usize);
-        // On the way in, at the end, and on the way out.
+        // On the way in, at the innermost point, and on the way out.
         for (leave, more) in [(0, 1), (0, 50), (1, 0), (1, 1), (30, 0), (100, 60)] {
             machine.leave(leave, 1);
             enter(&mut machine, Kind::Plain, more);
@@ -136,7 +137,7 @@ fn a_walk_ends_soon_whatever_the_depth() {
     }
 }
 
-/// The same frames at the same addresses, inside other ones.
+/// The same frames at the same addresses, but inside other frames.
 #[test]
 fn a_stack_with_other_outermost_frames_is_another_one() {
     let (mut machine, mut thread) = (Machine::new(), Roomy::new());
@@ -164,7 +165,7 @@ fn what_was_left_meanwhile_is_walked_again() {
     }
 }
 
-/// Whether a walk ended further out or passed over them.
+/// This holds whether a walk ended further out or passed over the frames.
 #[test]
 fn frames_that_are_gone_are_walked_again_though_they_come_back() {
     let gone = [(0, 0), (1300, 200)];

@@ -1,4 +1,4 @@
-//! Frames that compilers emit, and some that they do not.
+//! Frames that compilers emit, and some that they do not emit.
 #![expect(unsafe_code, reason = "calls functions written in assembly")]
 
 use std::ffi::c_void;
@@ -11,13 +11,13 @@ pub(super) type Callback = extern "C" fn(*mut c_void);
 unsafe extern "C" {
     /// Takes this many bytes (a multiple of 16) from the stack, like `alloca`.
     pub(super) fn memtrace_alloca(callback: Callback, data: *mut c_void, bytes: usize);
-    /// Realigns its frame as GCC does. On x86-64 the CFA is then in memory.
+    /// Realigns its frame like GCC. On x86-64 the CFA is then in memory.
     pub(super) fn memtrace_realigned(callback: Callback, data: *mut c_void);
-    /// Keeps a number in the frame pointer while it calls.
+    /// Keeps a number in the frame pointer during its call.
     pub(super) fn memtrace_fp_is_a_number(callback: Callback, data: *mut c_void);
     /// Its CFA is relative to another register.
     pub(super) fn memtrace_cfa_from_another(callback: Callback, data: *mut c_void);
-    /// Ends with its call; the code behind it has another frame.
+    /// Ends with its call. The code after it has another frame.
     fn memtrace_ends_with_a_call(callback: Callback, data: *mut c_void);
     /// Has no CFI.
     fn memtrace_without_cfi(callback: Callback, data: *mut c_void);

@@ -1,4 +1,4 @@
-//! The frames in the assembly of aarch64, and some that only compilers for it emit.
+//! The frames in the aarch64 assembly, and some that only aarch64 compilers emit.
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -8,13 +8,13 @@ use super::Callback;
 use crate::record::unwind::fast::tests::{note, only_one, seen_in};
 
 unsafe extern "C" {
-    /// The frame record lies below the variables, as GCC has it.
+    /// The frame record is below the variables, as in GCC's code.
     fn memtrace_record_below(callback: Callback, data: *mut c_void);
-    /// The same with 4 KiB of variables.
+    /// The same, with 4 KiB of variables.
     fn memtrace_record_far_below(callback: Callback, data: *mut c_void);
-    /// The frame record lies above the variables, as LLVM has it.
+    /// The frame record is above the variables, as in LLVM's code.
     fn memtrace_record_above(callback: Callback, data: *mut c_void);
-    /// Saves the return address alone.
+    /// Saves only the return address.
     fn memtrace_return_alone(callback: Callback, data: *mut c_void);
     /// Saves the return address apart from the frame pointer.
     fn memtrace_return_apart(callback: Callback, data: *mut c_void);
@@ -32,7 +32,7 @@ global_asm!(
     ".globl memtrace_cfa_from_another, memtrace_without_cfi, memtrace_on_stack, memtrace_ends_with_a_call",
     ".globl memtrace_record_below, memtrace_record_above, memtrace_return_alone, memtrace_return_apart",
     ".globl memtrace_signed, memtrace_saves_all, memtrace_large, memtrace_record_far_below",
-    // Enters a frame of 32 bytes with x19, and puts the callback to x8 and its data to x0.
+    // Enters a frame of 32 bytes with x19. Puts the callback into x8 and its data into x0.
     ".macro memtrace_enter",
     ".cfi_startproc",
     "stp x29, x30, [sp, #-32]!",
@@ -316,7 +316,7 @@ fn a_return_address_in_another_place_is_left_to_libgcc() {
     }
 }
 
-/// A library whose only function, `call_back`, calls back from a frame of this many bytes and eight more.
+/// A library whose only function, `call_back`, calls back from a frame of this many bytes plus eight.
 pub(in super::super) fn library(frame: usize) -> String {
     let bytes = frame + 8;
     format!(

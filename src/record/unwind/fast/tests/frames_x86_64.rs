@@ -1,4 +1,4 @@
-//! The frames in the assembly of x86-64.
+//! The frames in the x86-64 assembly.
 
 use std::arch::global_asm;
 

@@ -1,4 +1,4 @@
-//! Recognition of stored stacks: each is recognised while it is there, and no other stack is confused with it.
+//! Recognition of stored stacks. Each stack is recognised while it is there, and no other stack is mistaken for it.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,6 @@ use crate::record::unwind::fast::rule::UnwindStep;
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{KnownStack, Spacing, SpacingBuffer};
 
-/// A copy of a stack with its spacing.
 #[derive(Debug)]
 struct Remembered {
     addresses: Vec<u64>,
@@ -66,7 +65,7 @@ proptest! {
     }
 }
 
-/// Frames found by fp are recognised by its value, wherever that was read.
+/// Frames located by fp are recognised by its value, wherever that was read.
 #[test]
 fn frames_of_a_changing_size_are_told_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
@@ -102,7 +101,7 @@ fn what_may_be_unloaded_is_not_known() {
     }
 }
 
-/// The outermost frame's rule says that it has a caller, but its return address is 0.
+/// The outermost frame's rule says that there is a caller, but the return address is 0.
 #[test]
 fn a_stack_that_goes_on_is_not_the_one_that_ended_there() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());

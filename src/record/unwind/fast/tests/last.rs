@@ -1,4 +1,4 @@
-//! Incremental unwinding over simulated stacks: the result equals that of a complete walk.
+//! Incremental unwinding over simulated stacks. The result equals that of a complete walk.
 
 use proptest::prelude::*;
 
@@ -16,9 +16,9 @@ pub(super) const OUTERMOST: u64 = 99;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Which of its function's calls it is in.
+    /// Number of the call that the frame is in.
     pub(super) call: u64,
-    /// Its fp, if it saved the caller's.
+    /// The frame's fp, if it saved the caller's.
     pub(super) fp: u64,
 }
 
@@ -28,16 +28,16 @@ pub(super) enum Kind {
     Plain,
     /// Uses fp as a number.
     Saves,
-    /// The same, and saves the caller's below its variables.
+    /// Uses fp as a number, and saves the caller's below its variables.
     SavesBelow,
-    /// Uses fp as a frame pointer; has this much more memory.
+    /// Uses fp as a frame pointer. The frame has this much additional memory.
     ByFp(u64),
     Realigned,
-    /// Of an object that may be unloaded.
+    /// A frame of an object that may be unloaded.
     Passing,
 }
 
-/// `age` counts the loads of the object that is unloaded: each time its frames are larger.
+/// `age` counts the loads of the object that is unloaded. Its frames are larger after each load.
 pub(super) fn rule_for(ip: u64, age: u64) -> Option<Rule> {
     let rule = match ip / 10 {
         1 => Rule::new(Base::Sp, 24, None)?.that_stays(),
@@ -56,7 +56,7 @@ fn passing(age: u64) -> i64 {
     40 + 16 * (age % 3) as i64
 }
 
-/// A stack on which frames are entered and left; old words stay until they are overwritten.
+/// A stack on which frames are entered and left. Old words stay until they are overwritten.
 pub(super) struct Machine {
     words: Vec<u64>,
     pub(super) frames: Vec<Registers>,
@@ -118,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// Addresses, outermost first; the innermost frame is the one that takes the stack.
+    /// Addresses, outermost first. The innermost frame is the one that takes the stack.
     pub(super) fn truth(&self) -> Vec<u64> {
         self.frames.split_last().unwrap().1.iter().map(|frame| frame.ip).collect()
     }
@@ -142,7 +142,7 @@ pub(super) fn frame() -> impl Strategy<Value = Frame> {
         1 => Just(Kind::Realigned),
         1 => Just(Kind::Passing),
     ];
-    // An fp that is a number, or may be an address.
+    // The fp is a number, or may be an address.
     (kind, 0..3u64, prop_oneof![0..3u64, Just(END - 64), Just(END - 256)]).prop_map(|(kind, call, fp)| Frame {
         kind,
         call,
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// The innermost frames and their return addresses are equal; only an fp that one of them saved differs.
+/// The innermost frames and their return addresses are equal. Only an fp that one of them saved differs.
 #[test]
 fn a_saved_fp_tells_stacks_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());

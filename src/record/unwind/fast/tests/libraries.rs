@@ -63,7 +63,7 @@ fn another_library_at_the_same_address_has_its_own_frames() {
             only_one(seen_in(|| unsafe { call_back(note, null_mut()) })).assert_proven();
         }
     }
-    // Otherwise nothing was tested. Other tests may map memory in between.
+    // If no address was reused, nothing was tested. Other tests may map memory in between.
     let again = addresses.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(again > 20, "{again} of {}", addresses.len());
 }
@@ -78,7 +78,7 @@ fn threads_take_stacks_while_libraries_come_and_go() {
             let call_back = library.call_back();
             // SAFETY: the library is open.
             let seen = only_one(seen_in(|| unsafe { call_back(note, null_mut()) }));
-            // The other threads may change the cache all the time.
+            // The other threads may change the cache at any time.
             assert!(seen.ours.is_none_or(|ours| ours == seen.libgccs));
         }
     };
@@ -95,7 +95,7 @@ fn only_what_is_never_unloaded_stays() {
     let rule_at = |address: usize| lookup::find(address as u64).rule;
     assert!(rule_at(both as fn() -> super::Both as usize + 1).stays());
     assert!(rule_at(libc::qsort as *const () as usize + 1).stays());
-    // Behind the instruction that makes room for the frame.
+    // An address after the instruction that makes room for the frame.
     let theirs = rule_at(library.call_back() as usize + 4);
     assert!(!theirs.stays() && !theirs.is_unproven());
     assert!(rule_at(Box::leak(Box::new(0u8)) as *mut u8 as usize).is_unproven());

@@ -1,4 +1,4 @@
-//! Stacks of our unwinder compared with libgcc's.
+//! Compares the stacks of memtrace's unwinder with libgcc's.
 
 mod cfi;
 mod deep;
@@ -22,7 +22,7 @@ use crate::record::STACKS;
 use crate::record::unwind::stack::{KnownStack, PredictStack};
 use crate::record::unwind::{CapturedStack, library};
 
-/// Predicts a stored stack, whatever the innermost address is.
+/// Predicts a stored stack for every innermost address.
 struct Stored(StackId);
 
 impl PredictStack<'static> for Stored {
@@ -31,7 +31,7 @@ impl PredictStack<'static> for Stored {
     }
 }
 
-/// Our stack, if every step was proven, and libgcc's.
+/// Our stack, if every step was proven, and libgcc's stack.
 #[derive(Debug, PartialEq, Eq)]
 struct Both {
     ours: Option<Vec<u64>>,
@@ -51,7 +51,7 @@ fn both() -> Both {
     let inward = |addresses: &[u64]| addresses.iter().rev().copied().collect::<Vec<u64>>();
     let last = with_last(start, MAX_STACK_DEPTH, |stack| (inward(stack.addresses), STACKS.intern(stack))).ok();
     let ours = last.clone().map(|(last, _)| last).or(ours);
-    // The same for a stored stack that it is recognised as.
+    // The same for a stored stack, if it is recognised as that.
     EARLIER.with_borrow_mut(|earlier| earlier.extend(last.map(|(_, stack)| stack)));
     let recognised = |stack: &StackId| predicted(start, MAX_STACK_DEPTH, Stored(*stack));
     let wrong = |known: &KnownStack<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));

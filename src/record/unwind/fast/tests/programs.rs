@@ -1,4 +1,4 @@
-//! Property test: random programs of calls, our stacks compared with libgcc's.
+//! Property test: compares the stacks of random programs of calls with libgcc's.
 #![expect(unsafe_code, reason = "calls functions written in assembly, and C")]
 
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ enum Call {
     Sorted,
     InDrop,
     Caught,
-    /// Calls through a library that is loaded for it, after another one at the same addresses.
+    /// Calls through a library that is loaded for this call, after another one at the same addresses.
     Loaded(u8),
     /// Takes a stack and continues.
     Look,

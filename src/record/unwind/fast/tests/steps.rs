@@ -10,7 +10,7 @@ fn address(word: u64) -> u64 {
     START + word * 8
 }
 
-/// A word's value is its index plus 1000, unless `words` has another one.
+/// A word's value is its index plus 1000, unless `words` gives another value.
 fn step(rule: Rule, at: Registers, words: &[(u64, u64)]) -> Option<Registers> {
     rule.step(at, END, |asked| {
         assert!(asked.is_multiple_of(8) && asked >= at.sp && asked < END, "{asked:x}");
@@ -28,7 +28,7 @@ fn rule(base: Base, offset: i64, saved: Option<i64>) -> Rule {
     Rule::new(base, offset, saved).unwrap()
 }
 
-/// Without a saved fp the return address is outermost on x86-64, and the one word of the two that is used on aarch64.
+/// Without a saved fp, the return address is the outermost word on x86-64, and the lower of two words on aarch64.
 const ALONE: u64 = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
 
 #[test]
@@ -39,7 +39,7 @@ fn a_frame_from_sp() {
     assert_eq!(frame, Some(Registers { ip: 1013, sp: address(14), fp: 1012 }));
 }
 
-/// Far from the CFA only where compilers put it there.
+/// Far from the CFA only where compilers put the fp there.
 #[test]
 fn a_frame_that_saved_its_fp_below_its_variables() {
     for (base, fp) in [(Base::Sp, 77), (Base::Fp, address(10))] {

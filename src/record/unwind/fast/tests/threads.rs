@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::record::unwind::fast::cache::{ADDRESS_BITS, Cache};
 use crate::record::unwind::fast::rule::{Base, Rule};
 
-/// A rule unique to this address.
 fn rule_of(address: u64) -> Rule {
     Rule::new(Base::Sp, (address % 60_000) as i64 * 8, Some(-8 * (address % 100) as i64)).unwrap()
 }
@@ -66,7 +65,7 @@ fn what_stays_is_not_forgotten() {
 #[test]
 fn readers_see_whole_entries_while_one_thread_writes() {
     let (cache, over) = (cache(), AtomicBool::new(false));
-    // More than fit, so that entries are replaced all the time.
+    // More addresses than fit, so that entries are replaced all the time.
     let addresses = addresses(40_000);
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! The blocks of a recording, from its tables, and what two recordings differ in.
+//! The blocks of a recording, from its tables, and the differences between two recordings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-/// What blocks have in common; addresses, times and threads may differ.
+/// What equal blocks have in common. Their addresses, times and threads may differ.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     device: String,
@@ -40,7 +40,7 @@ struct Stack {
 }
 
 impl Rows {
-    /// From a folder of tables.
+    /// Reads a folder of tables.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let mut stacks = HashMap::new();
         for stack in csv::Reader::from_path(folder.join("stacks.csv"))?.deserialize() {
@@ -57,7 +57,8 @@ impl Rows {
         Ok(Self(rows))
     }
 
-    /// Fails if they differ in anything that the kind of machine does not explain; prints what it explains, by line.
+    /// Fails if the recordings differ in anything that the kind of machine does not explain. Prints the explained
+    /// differences by line.
     pub(super) fn compare(&self, there: &Self) -> Result<String> {
         let (mut here, mut there) = (self.without(there), there.without(self));
         let equal = self.0.values().sum::<usize>() - here.values().sum::<usize>();
@@ -98,18 +99,19 @@ impl fmt::Display for Row {
     }
 }
 
-/// What a row here is there.
+/// Converts a row of this machine to its counterpart on the other one.
 type Counterpart = fn(&Row) -> Row;
 
-/// Only on the heap: a GPU's blocks are the same.
+/// These apply only to the heap, because a GPU's blocks are the same.
 const COUNTERPARTS: [(&str, Counterpart); 2] = [
-    // hashbrown looks at 16 slots at once with SSE2, at 8 with NEON, and a table ends with so many bytes more.
+    // hashbrown looks at 16 slots at once with SSE2, and at 8 with NEON. The end of a table has as many additional
+    // bytes.
     ("a hash table", |row| Row { size: row.size.saturating_sub(8), ..row.clone() }),
-    // Whether a block was freed soon is told by what was allocated in between.
+    // The allocations in between decide whether a block counts as freed soon.
     ("more buffers in between", |row| Row { category: "unknown".to_owned(), ..row.clone() }),
 ];
 
-/// Whether the kind of machine decides that there is such a row.
+/// Whether such a row may exist on only one kind of machine.
 type IsOwn = fn(&Row) -> bool;
 
 const OWN: [(&str, IsOwn); 2] = [
@@ -117,7 +119,7 @@ const OWN: [(&str, IsOwn); 2] = [
     ("a buffer of C's library", |row| row.device == "cpu" && row.line == "(no names)"),
 ];
 
-/// Takes the blocks out of both that are counterparts.
+/// Removes pairs of counterparts from both.
 fn take_pairs(here: &mut Counts, there: &mut Counts, counterpart: Counterpart, mut taken: impl FnMut(&Row, usize)) {
     for (row, count) in here.iter_mut().filter(|(row, _)| row.device == "cpu") {
         let Some(other) = there.get_mut(&counterpart(row)) else { continue };
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(compare(&table).unwrap(), "4 blocks are equal, 1 are the machine's");
         let buffers = [("cpu", "unknown", 1616, 3), ("cpu", "WORKSPACE", 7, 9), gpu];
         assert_eq!(compare(&buffers).unwrap(), "2 blocks are equal, 12 are the machine's");
-        // One too few; a size on a GPU; a category.
+        // One block too few, another size on a GPU, and another category.
         assert!(compare(&[("cpu", "TEMPORARY", 1608, 2), gpu]).unwrap_err().contains("here: 1 of 1616 bytes on cpu"));
         let size = [("cpu", "TEMPORARY", 1616, 3), ("cuda:0", "TEMPORARY", 1608, 2)];
         assert!(compare(&size).unwrap_err().contains("there: 2 of 1608 bytes on cuda:0, TEMPORARY, add, main.rs:1"));
