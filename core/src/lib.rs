@@ -1,16 +1,15 @@
 //! Reads, analyzes and exports recordings of [memtrace](https://docs.rs/candle-memtrace), the memory profiler for Rust
-//! tensor
-//! programs.
+//! tensor programs.
 //!
 //! `candle-memtrace` makes recordings inside the profiled program. This crate reads them on any machine. It has no
 //! allocator, no hooks, no threads and no unsafe code.
 //!
 //! # What is a recording?
-//! [`SnapshotData`] is plain data. It has a [`DeviceSnapshot`](snapshot::DeviceSnapshot) for each device (the CPU's heap, each
-//! GPU): a log of allocs and frees, the blocks that are live at the end, and the **peak**, the moment at which most bytes were
-//! live, with exactly the blocks that were live then. Every block refers to its **stack** (call frames with functions, files and
-//! lines) and to its **context** (the path of scopes that were open). The log keeps only the newest records, but peak, live
-//! blocks and counters are complete.
+//! [`SnapshotData`] is plain data. It has a [`DeviceSnapshot`](snapshot::DeviceSnapshot) for each device (the CPU's
+//! heap, each GPU): a log of allocs and frees, the blocks that are live at the end, and the **peak**, the moment at
+//! which most bytes were live, with exactly the blocks that were live then. Every block refers to its **stack** (call
+//! frames with functions, files and lines) and to its **context** (the path of scopes that were open). The log keeps
+//! only the newest records, but peak, live blocks and counters are complete.
 //!
 //! # How do I read one?
 //! [`open`] reads `.memtrace` files, compressed or not, even if the program was killed. It also reads PyTorch's memory
@@ -91,8 +90,8 @@
 //! ```
 //!
 //! # Parts
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`export::read_operators`] and
-//! [`export::file`] touch files.
+//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`store_names`],
+//! [`export::read_operators`] and [`export::file`] touch files.
 //!
 //! | module | content |
 //! |---|---|

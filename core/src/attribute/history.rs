@@ -135,8 +135,8 @@ impl AllocationHistory {
         self.of_stack(stack).len() >= 3
     }
 
-    /// Whether the site allocates repeatedly, and each block is live for at most half the period of the repetition. The
-    /// site's blocks may overlap (take turns) only if `may_take_turns`.
+    /// Whether the site allocates repeatedly, and each block is live for at most half the period of the repetition.
+    /// Unless `may_take_turns`, no two blocks of the site may be live at the same time.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
         self.habit(stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
     }

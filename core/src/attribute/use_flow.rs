@@ -1,4 +1,4 @@
-//! Data flow of blocks: the training phases of a block's first use, last use, and uses around its longest pause.
+//! Data flow of blocks: the training phases of a block's last use, and of the uses before and after its longest pause.
 //! Recorded uses ([`BlockUses`]) distinguish what lifetimes cannot: parameters from optimizer state, and gradients from
 //! blocks that the graph keeps.
 //!

@@ -30,9 +30,9 @@ pub struct ScopeStats {
     pub allocated_bytes: u64,
     /// Largest number of bytes live at once among blocks allocated inside it.
     pub own_peak: u64,
-    /// Largest number of bytes allocated on the device while it was open, by any thread, without blocks below the
-    /// threshold. `None` if the scope was never entered while recording, because it was already open when the recording
-    /// began.
+    /// Largest number of bytes live at once on the device while the scope was open, allocated by any thread, without
+    /// blocks below the threshold. `None` if the scope was never entered while recording, because it was already open
+    /// when the recording began.
     pub total_peak: Option<u64>,
 }
 

@@ -103,7 +103,7 @@ const WIDE: i32 = 2;
 const REGISTERED: i32 = 3;
 
 impl Attributes {
-    /// The attributes; `None` for null, and for a structure that says that it is smaller.
+    /// The attributes; `None` for null, and for a structure whose own size field says that it is smaller than `Self`.
     ///
     /// # Safety
     /// `attributes` is null, or the address of a structure that is as large as it says.

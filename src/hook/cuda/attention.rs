@@ -1,5 +1,5 @@
-//! Reasons for the hooks to examine calls without a recording: stream captures in progress, and addresses whose free
-//! must be seen.
+//! Reasons for the hooks to examine calls even while nothing is recorded: stream captures in progress, and addresses
+//! whose free must be seen.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -15,7 +15,7 @@ pub enum Steps {
     #[default]
     Scopes,
     /// Calls of operators, see [`OperatorSeries`](crate::analysis::OperatorSeries). Records between calls belong to no
-    /// step, unless the peak is among them.
+    /// step. But if no call reaches the peak, the record that does is a step of its own.
     Operators,
 }
 

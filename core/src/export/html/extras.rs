@@ -75,8 +75,8 @@ fn origin(origin: Origin) -> u8 {
     }
 }
 
-/// Writes the scopes that were open over time, at most `most`: outer and long ones first. Returns how many are left
-/// out.
+/// Writes which scope was open when, at most `most` of them. If there are more, outer scopes are kept before nested
+/// ones, then long ones before short ones. Returns how many are left out.
 pub(super) fn spans(
     data: &SnapshotData,
     device: &DeviceSnapshot,

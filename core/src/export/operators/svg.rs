@@ -139,8 +139,8 @@ fn title(series: &OperatorSeries, curves: &[Curve]) -> String {
     format!("{program} on {device}: {what} after each call of an operator{behind}, peak {peak}")
 }
 
-/// The legend: the curves, the last drawn first, then the kinds of markers in the series. If another curve hides one,
-/// the legend says so.
+/// The legend: the curves in reverse order of drawing, then the kinds of markers in the series. If a later curve has
+/// the same values and so hides an earlier one, the legend says so.
 fn header(curves: &[Curve], values: &[Vec<u64>], with_peaks: bool, markers: &[Marker], top: f64) -> String {
     let mut entries: Vec<(&str, String)> = Vec::new();
     for (at, curve) in curves.iter().enumerate().rev() {
