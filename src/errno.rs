@@ -1,7 +1,5 @@
 //! Preserving the thread's `errno`: hooks must not change what the program sees there.
-
-#[cfg(target_os = "linux")]
-pub(crate) use linux::last_error;
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "`errno` is behind a C function"))]
 
 /// Restores `errno` when dropped.
 #[derive(Debug)]
@@ -16,38 +14,29 @@ pub fn keep_errno() -> impl Drop {
     KeepErrno::new()
 }
 
-#[cfg(not(target_os = "linux"))]
 impl KeepErrno {
     pub(crate) fn new() -> Self {
-        Self {}
+        Self {
+            #[cfg(target_os = "linux")]
+            before: last_error(),
+        }
     }
 }
 
 #[cfg(target_os = "linux")]
-mod linux {
-    #![expect(unsafe_code, reason = "`errno` is behind a C function")]
-
-    use super::KeepErrno;
-
-    impl KeepErrno {
-        pub(crate) fn new() -> Self {
-            Self { before: last_error() }
-        }
-    }
-
-    impl Drop for KeepErrno {
-        fn drop(&mut self) {
-            // SAFETY: the function has no preconditions.
-            let errno = unsafe { libc::__errno_location() };
-            // SAFETY: the pointer is always valid on its thread.
-            unsafe { errno.write(self.before) };
-        }
-    }
-
-    pub(crate) fn last_error() -> libc::c_int {
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
         // SAFETY: the function has no preconditions.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: the pointer is always valid on its thread.
-        unsafe { errno.read() }
+        unsafe { errno.write(self.before) };
     }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn last_error() -> libc::c_int {
+    // SAFETY: the function has no preconditions.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the pointer is always valid on its thread.
+    unsafe { errno.read() }
 }

@@ -113,14 +113,6 @@ impl SpanNumbers {
         self.most += 1;
         self.most - 1
     }
-
-    fn give_back(&mut self, number: usize) {
-        self.free.push(Reverse(number));
-    }
-
-    fn several(&self) -> bool {
-        self.most > 1
-    }
 }
 
 /// The layer's data on a span.
@@ -182,7 +174,7 @@ impl SpanLayer {
     }
 
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {
-        let several = is_part(metadata) && self.with_numbers(metadata, |numbers| numbers.several());
+        let several = is_part(metadata) && self.with_numbers(metadata, |numbers| numbers.most > 1);
         let name = metadata.name();
         Own::make(|| if several { format!("{name}[{number}]") } else { name.to_owned() })
     }
@@ -234,7 +226,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             && layer == self.number
             && is_part(span.metadata())
         {
-            self.with_numbers(span.metadata(), |numbers| numbers.give_back(number));
+            self.with_numbers(span.metadata(), |numbers| numbers.free.push(Reverse(number)));
         }
     }
 }
@@ -246,11 +238,11 @@ mod tests {
     #[test]
     fn numbers_are_reused_and_shown_only_if_there_were_several() {
         let mut numbers = SpanNumbers::default();
-        assert_eq!((numbers.take(), numbers.several()), (0, false));
-        numbers.give_back(0);
-        assert_eq!((numbers.take(), numbers.several()), (0, false));
-        assert_eq!((numbers.take(), numbers.take(), numbers.several()), (1, 2, true));
-        numbers.give_back(1);
+        assert_eq!((numbers.take(), numbers.most > 1), (0, false));
+        numbers.free.push(Reverse(0));
+        assert_eq!((numbers.take(), numbers.most > 1), (0, false));
+        assert_eq!((numbers.take(), numbers.take(), numbers.most > 1), (1, 2, true));
+        numbers.free.push(Reverse(1));
         assert_eq!(numbers.take(), 1);
     }
 }

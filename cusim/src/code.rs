@@ -8,6 +8,15 @@ pub type Code = u32;
 /// The result of a simulated call.
 pub type Answer<T = ()> = Result<T, Code>;
 
+/// `INVALID_VALUE` unless this is true.
+pub(crate) fn demand(is_met: bool) -> Answer {
+    demand_or(is_met, INVALID_VALUE)
+}
+
+pub(crate) fn demand_or(is_met: bool, code: Code) -> Answer {
+    if is_met { Ok(()) } else { Err(code) }
+}
+
 macro_rules! codes {
     ($($constant:ident = $number:literal, $name:literal, $text:literal;)*) => {
         $(#[doc = concat!("`", stringify!($constant), "`, ", $number, ".")] pub const $constant: Code = $number;)*

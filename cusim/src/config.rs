@@ -111,7 +111,7 @@ impl Config {
         })?;
         read(c"MEMTRACE_CUSIM_NAME", &mut config.name, Some)?;
         read(c"MEMTRACE_CUSIM_CAPABILITY", &mut config.capability, capability)?;
-        read(c"MEMTRACE_CUSIM_INTEGRATED", &mut config.integrated, switch)?;
+        read(c"MEMTRACE_CUSIM_INTEGRATED", &mut config.integrated, |text| one_of(text, &SWITCH))?;
         if config.integrated && meminfo::total() > 0 {
             config.memory = meminfo::total();
         }
@@ -120,14 +120,9 @@ impl Config {
         read(c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
         read(c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
         read(c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
-        read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, switch)?;
-        read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, fill)?;
-        read(c"MEMTRACE_CUSIM_RESULTS", &mut config.results, |text| match text {
-            "zeros" => Some(Results::Zeros),
-            "floats" => Some(Results::Floats),
-            "integers" => Some(Results::Integers),
-            _ => None,
-        })?;
+        read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| one_of(text, &SWITCH))?;
+        read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, |text| one_of(text, &FILLS))?;
+        read(c"MEMTRACE_CUSIM_RESULTS", &mut config.results, |text| one_of(text, &RESULTS))?;
         read(c"MEMTRACE_CUSIM_FAULTS", &mut config.faults, Faults::parse)?;
         Ok(config)
     }
@@ -146,12 +141,13 @@ fn capability(text: &str) -> Option<(i32, i32)> {
     Some((number / 10, number % 10))
 }
 
-fn switch(text: &str) -> Option<bool> {
-    match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
+const SWITCH: [(&str, bool); 2] = [("0", false), ("1", true)];
+const FILLS: [(&str, Fill); 3] = [("zeros", Fill::Zeros), ("ones", Fill::Ones), ("random", Fill::Random)];
+const RESULTS: [(&str, Results); 3] =
+    [("zeros", Results::Zeros), ("floats", Results::Floats), ("integers", Results::Integers)];
+
+fn one_of<T: Copy>(text: &str, values: &[(&str, T)]) -> Option<T> {
+    values.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
 }
 
 /// Parses bytes, at most 4 TiB.
@@ -169,15 +165,6 @@ fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
         *others.get_mut(index)? = size(part)?;
     }
     Some(others)
-}
-
-fn fill(text: &str) -> Option<Fill> {
-    match text {
-        "zeros" => Some(Fill::Zeros),
-        "ones" => Some(Fill::Ones),
-        "random" => Some(Fill::Random),
-        _ => None,
-    }
 }
 
 /// Reads a variable into `value` if it is set. The error is its name.

@@ -27,60 +27,39 @@ const FOR_ONE_THREAD: [c_long; 12] = [
     libc::SYS_setgroups,
 ];
 
-/// # Safety
-/// The contract of C's function of this name. The same is true of the functions below.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-    if RESTRICTING.contains(&option) {
-        end_recording();
-    }
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::prctl::call(option, a, b, c, d) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(
-    number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
-) -> c_long {
-    let restricts = match number {
-        libc::SYS_prctl => RESTRICTING.contains(&(a as c_int)),
-        libc::SYS_unshare => is_for_one_thread(a as c_int),
-        number => FOR_ONE_THREAD.contains(&number),
+/// Functions that end the recording if they restrict a thread.
+macro_rules! restricting {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, if $restricts:expr;)*) => {
+        $(
+            /// # Safety
+            /// The contract of C's function of this name. The same is true of the functions below.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+                if $restricts {
+                    end_recording();
+                }
+                // SAFETY: the caller's arguments are passed on unchanged.
+                unsafe { next::$name::call($($argument),*) }
+            }
+        )*
     };
-    if restricts {
-        end_recording();
+}
+
+restricting! {
+    prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, if RESTRICTING.contains(&option);
+    syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long,
+        if is_restricting(number, a as c_int);
+    capset(header: *mut c_void, data: *const c_void) -> c_int, if true;
+    unshare(flags: c_int) -> c_int, if is_for_one_thread(flags);
+    setns(descriptor: c_int, kind: c_int) -> c_int, if true;
+}
+
+fn is_restricting(call: c_long, first: c_int) -> bool {
+    match call {
+        libc::SYS_prctl => RESTRICTING.contains(&first),
+        libc::SYS_unshare => is_for_one_thread(first),
+        call => FOR_ONE_THREAD.contains(&call),
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::syscall::call(number, a, b, c, d, e, f) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
-    end_recording();
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::capset::call(header, data) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    if is_for_one_thread(flags) {
-        end_recording();
-    }
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::unshare::call(flags) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
-    end_recording();
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::setns::call(descriptor, kind) }
 }
 
 /// Whether `unshare` needs a process with one thread, or changes which files exist. Threads get their own tables for

@@ -47,22 +47,30 @@ unsafe extern "C" fn not_reported(block: *mut u8, sign: i64) -> *mut u8 {
     block
 }
 
-/// # Safety
-/// The contract of C's function of this name. The same is true of the functions below.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::malloc::call(size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, size) }
+/// Functions that only allocate, and how many bytes they are asked for.
+macro_rules! allocating {
+    ($($name:ident($($argument:ident: usize),*) of $asked:expr;)*) => {
+        $(
+            /// # Safety
+            /// The contract of C's function of this name. The same is true of the functions below.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: usize),*) -> *mut u8 {
+                // SAFETY: the request is passed on unchanged.
+                let block = unsafe { next::$name::call($($argument),*) };
+                // SAFETY: the block is new.
+                unsafe { report(block, $asked) }
+            }
+        )*
+    };
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::calloc::call(count, size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, count.saturating_mul(size)) }
+allocating! {
+    malloc(size: usize) of size;
+    calloc(count: usize, size: usize) of count.saturating_mul(size);
+    memalign(alignment: usize, size: usize) of size;
+    aligned_alloc(alignment: usize, size: usize) of size;
+    valloc(size: usize) of size;
+    pvalloc(size: usize) of size;
 }
 
 #[unsafe(no_mangle)]
@@ -136,22 +144,6 @@ unsafe extern "C" fn reallocarray(block: *mut u8, count: usize, size: usize) -> 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::memalign::call(alignment, size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, size) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::aligned_alloc::call(alignment, size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, size) }
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn posix_memalign(to: *mut *mut u8, alignment: usize, size: usize) -> c_int {
     // SAFETY: the request is passed on unchanged.
     let outcome = unsafe { next::posix_memalign::call(to, alignment, size) };
@@ -164,20 +156,4 @@ unsafe extern "C" fn posix_memalign(to: *mut *mut u8, alignment: usize, size: us
     // SAFETY: the block is new.
     unsafe { report(block, size) };
     outcome
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::valloc::call(size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, size) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
-    // SAFETY: the request is passed on unchanged.
-    let block = unsafe { next::pvalloc::call(size) };
-    // SAFETY: the block is new.
-    unsafe { report(block, size) }
 }

@@ -116,8 +116,7 @@ pub(crate) fn is_recordable() -> Result<(), String> {
     let object = |function: &AtomicPtr<c_void>| object_of(function.load(Relaxed)).map(|(base, _)| base);
     let first = object(&malloc::NEXT);
     let has_operators = || {
-        // SAFETY: the name ends with a zero.
-        let new = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Znwm".as_ptr()) };
+        let new = next_definition(c"_Znwm");
         // SAFETY: the function has no preconditions. It clears the error that the look-up may have left.
         unsafe { libc::dlerror() };
         !new.is_null() && object_of(new).map(|(base, _)| base) == first

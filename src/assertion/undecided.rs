@@ -150,7 +150,7 @@ fn has_part(function: &str, name: &str) -> bool {
 
 /// Compares with the name that a thread has now, and with those that it had when it was first seen and when it ended.
 fn is_thread(data: &SnapshotData, thread: ThreadId, name: &str) -> bool {
-    let (first, last) = thread::kept_names(thread);
+    let [first, last] = thread::kept_names(thread);
     let now = data.process.threads.iter().find(|known| known.number == thread).map(|known| known.name.clone());
     first.into_iter().chain(last).chain(now).any(|known| is_name(&known, name))
 }

@@ -33,10 +33,8 @@ struct NamingBackend<'a>(VarBuilder<'a>);
 
 impl NamingBackend<'_> {
     fn on(&self, device: &Device) -> VarBuilder<'_> {
-        match self.0.device().same_device(device) {
-            true => self.0.clone(),
-            false => self.0.clone().set_device(device.clone()),
-        }
+        let same = self.0.clone();
+        if same.device().same_device(device) { same } else { same.set_device(device.clone()) }
     }
 }
 

@@ -172,21 +172,15 @@ fn covers(layout: &Layout, elements: usize) -> bool {
 
 /// Evaluates an expression for the elements of a storage. The storage's variants have the same names on all devices.
 macro_rules! with_elements {
-    ($variants:ident, $storage:expr, $data:ident => $block:expr) => {{
-        use $variants as S;
+    ($variants:ident, $storage:expr, $data:ident => $block:expr) => {
+        with_elements!($variants, $storage, $data => $block;
+            U8 F6E2M3 F6E3M2 F4 F8E8M0 U32 I16 I32 I64 BF16 F16 F32 F64 F8E4M3)
+    };
+    ($variants:ident, $storage:expr, $data:ident => $block:expr; $($kind:ident)*) => {
         match $storage {
-            S::U8($data) | S::F6E2M3($data) | S::F6E3M2($data) | S::F4($data) | S::F8E8M0($data) => $block,
-            S::U32($data) => $block,
-            S::I16($data) => $block,
-            S::I32($data) => $block,
-            S::I64($data) => $block,
-            S::BF16($data) => $block,
-            S::F16($data) => $block,
-            S::F32($data) => $block,
-            S::F64($data) => $block,
-            S::F8E4M3($data) => $block,
+            $($variants::$kind($data) => $block,)*
         }
-    }};
+    };
 }
 
 /// The device and address of a tensor's block, and the number of elements in it.

@@ -24,18 +24,15 @@ pub(crate) fn refused(device: Device, oom: OutOfMemory) {
     recorder::with_ledger(device, |ledger| ledger.refused(oom));
 }
 
-/// A recorded block whose free was announced to the driver.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordedFree {
-    device: Device,
-    block: Block,
-    epoch: u64,
-}
-
 /// A free announced to the driver, but not yet answered. Holds what is needed to undo it if the driver refuses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeviceFree {
-    Recorded(RecordedFree),
+    /// A recorded block.
+    Recorded {
+        device: Device,
+        block: Block,
+        epoch: u64,
+    },
     /// Allocated before the recording.
     FromBefore {
         device: Device,
@@ -50,7 +47,7 @@ impl DeviceFree {
     /// Device and size, if known.
     pub(crate) fn known(&self) -> Option<(Device, u64)> {
         match self {
-            Self::Recorded(taken) => Some((taken.device, taken.block.size)),
+            Self::Recorded { device, block, .. } => Some((*device, block.size)),
             Self::FromBefore { device, size, .. } => Some((*device, *size)),
             Self::Unknown => None,
         }
@@ -164,7 +161,7 @@ fn enter(device: Device, ledger: &mut Ledger, new: NewBlock, grew: bool) {
     let entered = ledger.alloc(address, size, site);
     if uses::is_on()
         && entered
-        && let Some(block) = ledger.live_block(address)
+        && let Some(block) = ledger.live.get(address)
     {
         uses::entered(device, &block);
     }
@@ -182,17 +179,17 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {
             if uses::is_on() {
                 uses::left(device, &block);
             }
-            Some(RecordedFree { device, block, epoch: gates::epoch() })
+            Some(DeviceFree::Recorded { device, block, epoch: gates::epoch() })
         })?
     });
-    taken.map_or(DeviceFree::Unknown, DeviceFree::Recorded)
+    taken.unwrap_or(DeviceFree::Unknown)
 }
 
 /// Like [`before_free`], for a block that no ledger has: a pool handed it out before the recording.
 pub(crate) fn before_free_from_pool(device: Device, address: u64, size: u64) -> DeviceFree {
     let site = EventSite { memory: MemoryKind::Pool, ..free_site() };
     let freed = recorder::with_ledger(device, |ledger| {
-        let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
+        let left = recorder::before(device).saturating_sub(ledger.unknown);
         let size = size.min(left);
         ledger.free_unknown(address, size, site);
         DeviceFree::FromBefore { device, address, size, epoch: gates::epoch() }
@@ -203,7 +200,7 @@ pub(crate) fn before_free_from_pool(device: Device, address: u64, size: u64) -> 
 /// The driver freed the block; the call took `took` ticks.
 pub(crate) fn freed(taking: DeviceFree, took: u64) {
     match taking {
-        DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
+        DeviceFree::Recorded { device, block, epoch } => {
             with_ledger_still(device, epoch, |ledger| ledger.calls.on_free(block.stack, block.context, took));
         }
         DeviceFree::FromBefore { .. } | DeviceFree::Unknown => {
@@ -219,7 +216,7 @@ pub(crate) fn free_was_refused(taking: DeviceFree) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
     // For a recording that began meanwhile, the block predates it.
     match taking {
-        DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
+        DeviceFree::Recorded { device, block, epoch } => {
             with_ledger_still(device, epoch, |ledger| {
                 if ledger.undo_free(&block) && uses::is_on() {
                     uses::refused(device, &block);
@@ -246,8 +243,8 @@ impl LiveOnDevice {
     /// `None` if there are no blocks, or no memory for the list.
     pub(crate) fn on(device: Device) -> Option<Self> {
         recorder::with_ledger_there(device, |ledger| {
-            let mut blocks = with_room(ledger.live_len())?;
-            blocks.extend(ledger.live_blocks().map(|block| (block.address, block.raw_seq())));
+            let mut blocks = with_room(ledger.live.len())?;
+            blocks.extend(ledger.live.iter().map(|block| (block.address, block.raw_seq())));
             (!blocks.is_empty()).then(|| Self { device, epoch: gates::epoch(), blocks })
         })?
     }
@@ -268,7 +265,7 @@ impl LiveOnDevice {
 
 /// Whether this device has a ledger without live blocks.
 pub(crate) fn is_empty(device: Device) -> bool {
-    recorder::with_ledger_there(device, |ledger| ledger.live_len() == 0) == Some(true)
+    recorder::with_ledger_there(device, |ledger| ledger.live.len() == 0) == Some(true)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub(crate) fn set_context(context: ContextId) {
 }
 
 /// The address of this thread's number, a field of `THREAD`.
-pub(super) fn local_address() -> u64 {
+pub(crate) fn local_address() -> u64 {
     THREAD.with(|thread| std::ptr::from_ref(&thread.number).addr() as u64)
 }
 

@@ -27,10 +27,7 @@ pub(crate) fn page_size() -> usize {
 /// Size of a huge page.
 pub(super) const LARGE: usize = 1 << 21;
 
-#[cfg(all(target_os = "linux", not(miri)))]
-const IS_THERE: bool = true;
-#[cfg(any(not(target_os = "linux"), miri))]
-const IS_THERE: bool = false;
+const IS_THERE: bool = cfg!(all(target_os = "linux", not(miri)));
 
 fn is_large(layout: Layout) -> bool {
     IS_THERE && layout.size() >= LARGE && layout.align() <= LARGE

@@ -1,11 +1,12 @@
 //! Thread ids: small integers, assigned without allocation or destructors.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use memtrace_core::snapshot::ThreadId;
 
-use super::thread_name::ThreadNames;
+use super::thread_name::{LENGTH, of_this_thread, text};
 use super::{guard, thread_end};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -15,7 +16,8 @@ static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED]
 /// thread's thread-local storage. The address is stored as its complement: static memory is searched for addresses of
 /// blocks, and a block may lie where an ended thread's variables were.
 static LOCALS: [(AtomicU32, AtomicUsize); MAX_NAMED] = [const { (AtomicU32::new(0), AtomicUsize::new(0)) }; MAX_NAMED];
-static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAMED];
+/// Each thread's name when it was first seen and when it ended, written once by the thread itself.
+static NAMES: [[OnceLock<[u8; LENGTH]>; 2]; MAX_NAMED] = [const { [const { OnceLock::new() }; 2] }; MAX_NAMED];
 /// Number of threads whose names are kept.
 const MAX_NAMED: usize = 4096;
 
@@ -37,8 +39,8 @@ fn first_time(number: &Cell<u32>) -> u32 {
         os_id.store(own_os_id(), Relaxed);
         local.store(!std::ptr::from_ref(number).addr(), Relaxed);
     }
-    if let Some(names) = NAMES.get(n as usize - 1) {
-        names.begin();
+    if let Some([first, _]) = NAMES.get(n as usize - 1) {
+        let _ = first.set(of_this_thread());
         thread_end::watch(on_end);
     }
     n
@@ -47,8 +49,8 @@ fn first_time(number: &Cell<u32>) -> u32 {
 /// Called on a thread when it ends.
 fn on_end() {
     let number = guard::thread_number(|_| 0) as usize;
-    if let Some(names) = NAMES.get(number.wrapping_sub(1)) {
-        names.end();
+    if let Some([_, last]) = NAMES.get(number.wrapping_sub(1)) {
+        let _ = last.set(of_this_thread());
     }
 }
 
@@ -58,15 +60,10 @@ pub(crate) fn locals() -> impl Iterator<Item = (u32, u64)> {
     both.filter(|(os_id, _)| *os_id != 0)
 }
 
-/// The address of this thread's `guard::THREAD`.
-pub(crate) fn own_local() -> u64 {
-    guard::local_address()
-}
-
 /// A thread's name when it was first seen, and its name when it ended.
-pub(crate) fn kept_names(thread: ThreadId) -> (Option<String>, Option<String>) {
+pub(crate) fn kept_names(thread: ThreadId) -> [Option<String>; 2] {
     let names = NAMES.get((thread.0 as usize).wrapping_sub(1));
-    names.map_or((None, None), |names| (names.first(), names.last()))
+    names.map_or([None, None], |names| names.each_ref().map(|name| name.get().map(|name| text(*name))))
 }
 
 /// Threads numbered so far.

@@ -2,41 +2,8 @@
 //! threads.
 #![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "prctl is a C function"))]
 
-use std::sync::OnceLock;
-
 /// Longest name with its NUL byte (Linux: `TASK_COMM_LEN`).
 pub(super) const LENGTH: usize = 16;
-
-/// A thread's names when it was first seen and when it ended. The thread itself writes each once.
-#[derive(Debug)]
-pub(super) struct ThreadNames {
-    first: OnceLock<[u8; LENGTH]>,
-    last: OnceLock<[u8; LENGTH]>,
-}
-
-impl ThreadNames {
-    pub(super) const fn new() -> Self {
-        Self { first: OnceLock::new(), last: OnceLock::new() }
-    }
-
-    /// Called on the thread itself, when it is first seen.
-    pub(super) fn begin(&self) {
-        let _ = self.first.set(of_this_thread());
-    }
-
-    /// Called on the thread itself, when it ends.
-    pub(super) fn end(&self) {
-        let _ = self.last.set(of_this_thread());
-    }
-
-    pub(super) fn first(&self) -> Option<String> {
-        self.first.get().map(|name| text(*name))
-    }
-
-    pub(super) fn last(&self) -> Option<String> {
-        self.last.get().map(|name| text(*name))
-    }
-}
 
 pub(super) fn text(name: [u8; LENGTH]) -> String {
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);

@@ -123,15 +123,9 @@ fn push(scope: ThreadScope) -> bool {
     pushed
 }
 
-fn enter_windows(kind: ScopeKind, instance: u64, context: ContextId) {
+fn tell_windows(enter: bool, kind: ScopeKind, instance: u64, context: ContextId) {
     if kind.is_entry() && recorder::is_recording() {
-        recorder::on_scope(true, instance, context);
-    }
-}
-
-fn exit_windows(kind: ScopeKind, instance: u64, context: ContextId) {
-    if kind.is_entry() && recorder::is_recording() {
-        recorder::on_scope(false, instance, context);
+        recorder::on_scope(enter, instance, context);
     }
 }
 
@@ -140,7 +134,7 @@ impl ScopeGuard {
         let instance = next_instance();
         let thread = PhantomData;
         if push(ThreadScope::new(instance, context, kind).carrying(measure)) {
-            enter_windows(kind, instance, context);
+            tell_windows(true, kind, instance, context);
             return Self { instance, thread };
         }
         // Nothing was opened, so dropping the guard closes nothing.
@@ -168,7 +162,7 @@ impl ScopeGuard {
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Some(closed) = with_open(|open| open.remove(|scope| scope.instance == self.instance)).flatten() {
-            exit_windows(closed.kind, closed.instance, closed.entered);
+            tell_windows(false, closed.kind, closed.instance, closed.entered);
         }
     }
 }

@@ -3,7 +3,7 @@
 use memtrace_core::snapshot::ContextId;
 
 use super::open::{ThreadScope, with_open};
-use super::{ScopeKind, below, enter_windows, exit_windows, next_instance, push};
+use super::{ScopeKind, below, next_instance, push, tell_windows};
 use crate::record::guard;
 
 /// A span of one layer. Ids alone are ambiguous, because every subscriber counts its own spans.
@@ -44,7 +44,7 @@ pub(crate) fn enter_span<N: AsRef<str>>(key: SpanKey, last: &mut LastPath, name:
     let mut scope = ThreadScope::new(instance, context, ScopeKind::Named);
     scope.span = Some(key);
     match push(scope) {
-        true => enter_windows(ScopeKind::Named, instance, context),
+        true => tell_windows(true, ScopeKind::Named, instance, context),
         false => with_open(|open| open.enter_again(key)).unwrap_or_default(),
     }
 }
@@ -57,6 +57,6 @@ pub(crate) fn open_instance(key: SpanKey) -> Option<u64> {
 /// Closes the innermost open scope of a span on this thread.
 pub(crate) fn exit_span(key: SpanKey) {
     if let Some(closed) = with_open(|open| open.exit_span(key)).flatten() {
-        exit_windows(closed.kind, closed.instance, closed.entered);
+        tell_windows(false, closed.kind, closed.instance, closed.entered);
     }
 }

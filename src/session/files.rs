@@ -45,7 +45,7 @@ pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBu
     Ok(written)
 }
 
-fn is_number(text: &str) -> bool {
+pub(super) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 

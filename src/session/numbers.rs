@@ -13,17 +13,11 @@ use crate::record::unwind::ObjectMap;
 use crate::record::{DeviceCopy, STACKS};
 
 /// Dense ids from 0.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DenseIds<K> {
     ids: HashMap<K, u32, RandomState>,
     /// Keys that were added since the last `take_new`, in order.
     new: Vec<K>,
-}
-
-impl<K> Default for DenseIds<K> {
-    fn default() -> Self {
-        Self { ids: HashMap::default(), new: Vec::new() }
-    }
 }
 
 impl<K: Copy + Eq + Hash> DenseIds<K> {

@@ -7,34 +7,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use memtrace_core::snapshot::{HostMemory, Launcher, Process, Thread, ThreadId};
 
 use super::apart;
+use super::files::is_number;
 use crate::executable::executable;
 use crate::record::thread;
 
-/// The variables in which a launcher of distributed jobs passes a process its rank, the number of ranks, and the job's
-/// id.
-struct LauncherVariables {
-    rank: &'static str,
-    world_size: Option<&'static str>,
-    /// The values of these variables together are the id.
-    job: &'static [&'static str],
-}
-
-/// torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and Intel MPI, srun. For
-/// srun the variables are those of the step, because a job may have more processes than the ranks of one program.
-const LAUNCHERS: [LauncherVariables; 5] = [
-    LauncherVariables { rank: "RANK", world_size: Some("WORLD_SIZE"), job: &["TORCHELASTIC_RUN_ID"] },
-    LauncherVariables {
-        rank: "OMPI_COMM_WORLD_RANK",
-        world_size: Some("OMPI_COMM_WORLD_SIZE"),
-        job: &["PMIX_NAMESPACE"],
-    },
-    LauncherVariables { rank: "PMIX_RANK", world_size: None, job: &["PMIX_NAMESPACE"] },
-    LauncherVariables { rank: "PMI_RANK", world_size: Some("PMI_SIZE"), job: &[] },
-    LauncherVariables {
-        rank: "SLURM_PROCID",
-        world_size: Some("SLURM_STEP_NUM_TASKS"),
-        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
-    },
+/// The variables in which a launcher of distributed jobs passes a process its rank and the number of ranks, and those that
+/// together are its id of the job: torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and
+/// Intel MPI, srun. Of srun the variables of the step: a job may have more processes than the ranks of one program.
+const LAUNCHERS: [(&str, Option<&str>, &[&str]); 5] = [
+    ("RANK", Some("WORLD_SIZE"), &["TORCHELASTIC_RUN_ID"]),
+    ("OMPI_COMM_WORLD_RANK", Some("OMPI_COMM_WORLD_SIZE"), &["PMIX_NAMESPACE"]),
+    ("PMIX_RANK", None, &["PMIX_NAMESPACE"]),
+    ("PMI_RANK", Some("PMI_SIZE"), &[]),
+    ("SLURM_PROCID", Some("SLURM_STEP_NUM_TASKS"), &["SLURM_JOB_ID", "SLURM_STEP_ID"]),
 ];
 
 /// torchrun's name for a job without an id.
@@ -44,11 +29,11 @@ const NO_JOB: &str = "none";
 /// nest, for instance torchrun below srun; the other launchers' numbers belong to other processes.
 fn launched(variable: impl Fn(&str) -> Option<String>) -> (Option<u32>, Launcher) {
     let number = |name: &str| variable(name)?.parse::<u32>().ok();
-    let found = LAUNCHERS.iter().find_map(|launcher| Some((number(launcher.rank)?, launcher)));
-    let Some((rank, launcher)) = found else { return (None, Launcher::default()) };
-    let ids: Option<Vec<String>> = launcher.job.iter().map(|name| variable(name)).collect();
+    let found = LAUNCHERS.iter().find_map(|(rank, size, job)| Some((number(rank)?, size, job)));
+    let Some((rank, size, job)) = found else { return (None, Launcher::default()) };
+    let ids: Option<Vec<String>> = job.iter().map(|name| variable(name)).collect();
     let job = ids.map(|ids| ids.join(".")).filter(|job| !job.is_empty() && job != NO_JOB);
-    let world_size = launcher.world_size.and_then(number).filter(|size| *size > rank);
+    let world_size = size.and_then(number).filter(|size| *size > rank);
     (Some(rank), Launcher { world_size, job })
 }
 
@@ -111,7 +96,7 @@ fn program() -> String {
 
 /// An ended thread keeps its last name, because the system may have reused its id.
 fn name(number: ThreadId, os_id: u32) -> String {
-    let (first, last) = thread::kept_names(number);
+    let [first, last] = thread::kept_names(number);
     let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64, |name| Some(name.trim_end().to_owned()));
     last.or_else(now).or(first).unwrap_or_default()
 }
@@ -163,7 +148,6 @@ pub(super) fn is_default_name(file: &str, process: &Process) -> bool {
     let Some(rest) = file.strip_prefix(program).and_then(|rest| rest.strip_prefix('_')?.strip_suffix(".pickle")) else {
         return false;
     };
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = rest.split('_').collect();
     let (pid, rank, time) = match *parts {
         [pid, time] => (pid, "rank0", time),

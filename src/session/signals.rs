@@ -31,14 +31,7 @@ pub enum Signal {
     Number(i32),
 }
 
-const NAMES: [(&str, Signal); 6] = [
-    ("USR1", Signal::Usr1),
-    ("USR2", Signal::Usr2),
-    ("HUP", Signal::Hup),
-    ("QUIT", Signal::Quit),
-    ("ALRM", Signal::Alrm),
-    ("WINCH", Signal::Winch),
-];
+const NAMED: [Signal; 6] = [Signal::Usr1, Signal::Usr2, Signal::Hup, Signal::Quit, Signal::Alrm, Signal::Winch];
 
 /// Parses `USR2`, `SIGUSR2` or a number.
 impl FromStr for Signal {
@@ -46,7 +39,7 @@ impl FromStr for Signal {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let name = text.strip_prefix("SIG").unwrap_or(text);
-        let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+        let named = NAMED.into_iter().find(|signal| format!("{signal:?}").to_uppercase() == name);
         let signal = named.or_else(|| text.parse().ok().map(Self::Number));
         signal.filter(|signal| signal.number().is_ok()).ok_or_else(|| refused(text))
     }

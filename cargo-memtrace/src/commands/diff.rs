@@ -112,10 +112,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     let [before, after] = sides.each_ref().map(Side::first);
     let is_one = before == after;
     let before = input::read_selected(before, &args.selection)?;
-    let other = match is_one {
-        true => None,
-        false => Some(input::read_selected(after, &args.selection)?),
-    };
+    let other = if is_one { None } else { Some(input::read_selected(after, &args.selection)?) };
     let progress = Progress::of("comparing the recordings");
     let report = Report::of_diff(&before.data, &other.as_ref().unwrap_or(&before).data, &options)?;
     drop(progress);

@@ -31,7 +31,7 @@ use self::targets::Targets;
 use self::watch::Watch;
 use crate::arguments::{self, SourceArgs};
 use crate::failure::CommandFailure;
-use crate::{input, moment, output};
+use crate::{input, moment, output, ranks};
 
 /// Show who holds memory now, while the program runs
 #[derive(Args)]
@@ -95,8 +95,5 @@ fn once(args: &TopArgs, mut watch: Watch) -> Result<(), CommandFailure> {
     let width = output::width(stdout().is_terminal());
     let options = LookOptions { by: args.by, ranks: usize::MAX, rows: args.top, width, ..LookOptions::default() };
     output::print_shown(&Text { width, ..Text::default() }.show(&Report::of_looks(files, &options)))?;
-    match unread.len() {
-        0 => Ok(()),
-        count => Err(CommandFailure::usage(format!("{count} of {} files could not be read", files.len()))),
-    }
+    ranks::all_read(unread.len(), files.len())
 }

@@ -98,15 +98,10 @@ fn failed(error: ParquetError) -> io::Error {
 }
 
 /// The values of a row group that are not null, and for each row 0 for null or 1.
+#[derive(Default)]
 struct Buffer<T> {
     values: Vec<T>,
     levels: Vec<i16>,
-}
-
-impl<T> Default for Buffer<T> {
-    fn default() -> Self {
-        Self { values: Vec::new(), levels: Vec::new() }
-    }
 }
 
 impl<T> Buffer<T> {

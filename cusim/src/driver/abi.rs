@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::process::with;
 use crate::SimMachine;
-use crate::code::{Answer, Code, INVALID_VALUE};
+use crate::code::{Answer, Code, INVALID_VALUE, demand};
 
 /// Defines exported functions whose bodies, blocks or `=> expression;`, return an [`Answer`].
 ///
@@ -132,9 +132,7 @@ pub(super) struct CallerText(*const c_char);
 
 impl CallerText {
     pub(super) fn get<'a>(self) -> Answer<&'a CStr> {
-        if self.0.is_null() {
-            return Err(INVALID_VALUE);
-        }
+        demand(!self.0.is_null())?;
         // SAFETY: the caller passes a C string that lives during the call; no reference outlives it.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }

@@ -3,7 +3,7 @@
 use super::abi::Out;
 use super::call::{allocating, freeing};
 use super::process::with;
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, demand};
 use crate::machine::Descriptor;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
@@ -65,8 +65,6 @@ fn require(requirements: Out<Requirements>, array: u64, device: i32, has_levels:
         machine.device(device)?;
         machine.array(array, has_levels)
     })?;
-    if !array.descriptor.is_deferred() {
-        return Err(INVALID_VALUE);
-    }
+    demand(array.descriptor.is_deferred())?;
     requirements.set(Requirements { size: array.size.next_multiple_of(PAGE), alignment: PAGE, reserved: [0; 4] })
 }

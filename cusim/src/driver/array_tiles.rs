@@ -4,7 +4,7 @@ use super::abi::Out;
 use super::process::with;
 use super::thread::current;
 use crate::SimMachine;
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::machine::{TileOperation, TilePart};
 use crate::own::mmap_vec;
 
@@ -64,9 +64,7 @@ driver! {
 fn operation(info: MapInfo, device: usize) -> Answer<TileOperation> {
     let MapInfo { resource, array, subresource, part: [one, two, three, four], memory, offset, .. } = info;
     let others = [info.handle_type, info.flags, info.reserved[0], info.reserved[1]];
-    if resource > 1 || info.devices != 1 << device || others != [0; 4] {
-        return Err(INVALID_VALUE);
-    }
+    demand(resource <= 1 && info.devices == 1 << device && others == [0; 4])?;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let ([level, layer], [x, y], [z, width], [height, depth]) = (halves(one), halves(two), halves(three), halves(four));
     let part = match subresource {

@@ -15,12 +15,8 @@ driver! {
         with_device(device, |machine, device| machine.release_primary(device));
     fn cuDevicePrimaryCtxReset_v2(device: i32) | cuDevicePrimaryCtxReset() => with_device(device, |machine, device| machine.reset_primary(device));
 
-    fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
-        with_device(device, |machine, device| {
-            machine.primary(device)?.flags = flags;
-            Ok(())
-        })
-    }
+    fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) =>
+        with_device(device, |machine, device| machine.primary(device).map(|context| context.flags = flags));
 
     fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
         with_device(device, |machine, device| {
@@ -67,10 +63,7 @@ driver! {
 
     fn cuCtxSetFlags(flags: u32) {
         let handle = current()?;
-        with(|machine| {
-            machine.context_mut(handle)?.flags = flags;
-            Ok(())
-        })
+        with(|machine| machine.context_mut(handle).map(|context| context.flags = flags))
     }
 
     fn cuCtxGetId(context: u64, id: Out<u64>) => id.set(known(or_current(context)?)?.handle);

@@ -3,7 +3,7 @@
 use super::abi::Out;
 use super::attributes::attribute;
 use super::process::{with, with_device};
-use crate::code::{INVALID_DEVICE, INVALID_VALUE};
+use crate::code::{INVALID_DEVICE, INVALID_VALUE, demand_or};
 
 driver! {
     fn cuDeviceGetCount(count: Out<i32>) => with(|machine| count.set(machine.config.devices as i32));
@@ -55,9 +55,7 @@ driver! {
 
     fn cuDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, device: i32, peer: i32) {
         with_device(device, |machine, device| {
-            if device == machine.device(peer)? {
-                return Err(INVALID_DEVICE);
-            }
+            demand_or(device != machine.device(peer)?, INVALID_DEVICE)?;
             value.set(i32::from(attribute == PEER_ACCESS))
         })
     }

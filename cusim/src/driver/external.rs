@@ -3,7 +3,7 @@
 use super::abi::Out;
 use super::call::{allocating, freeing};
 use super::thread::current;
-use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{INVALID_VALUE, NOT_SUPPORTED, demand};
 use crate::machine::Descriptor;
 
 /// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
@@ -56,9 +56,7 @@ driver! {
         let context = current()?;
         address.check()?;
         let BufferDescription { offset, size, flags } = part.get()?;
-        if flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand(flags == 0)?;
         address.set_with(|machine| machine.map_buffer(memory, offset, size, context))
     }
 

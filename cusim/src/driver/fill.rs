@@ -2,7 +2,7 @@
 
 use super::call::{in_context, unless_captured};
 use super::process::{pause, with};
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::faults::CallKind;
 use crate::machine::node_type::FILL;
 use crate::memory::Span;
@@ -35,9 +35,7 @@ driver! {
 fn fill<T: Copy + Default + PartialEq>(to: u64, value: T, count: usize) -> Answer {
     pause(CallKind::Copy);
     let bytes = count.checked_mul(size_of::<T>()).ok_or(INVALID_VALUE)? as u64;
-    if !to.is_multiple_of(align_of::<T>() as u64) {
-        return Err(INVALID_VALUE);
-    }
+    demand(to.is_multiple_of(align_of::<T>() as u64))?;
     let is_device = with(|machine| {
         machine.check(CallKind::Copy, bytes)?;
         machine.check_device_range(to, bytes)?;

@@ -5,7 +5,7 @@ use super::call::check_stream;
 use super::capture::check_nodes;
 use super::process::{begin, with};
 use super::thread::current;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand_or};
 use crate::faults::CallKind;
 use crate::machine::node_type;
 
@@ -77,9 +77,7 @@ driver! {
             if machine.captured_graph(stream)?.is_none() {
                 return machine.launch(executable, context, stream);
             }
-            if has_memory {
-                return Err(NOT_SUPPORTED);
-            }
+            demand_or(!has_memory, NOT_SUPPORTED)?;
             machine.captures(stream, node_type::GRAPH).map(|_| ())
         })
     }

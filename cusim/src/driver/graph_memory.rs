@@ -4,7 +4,7 @@ use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out, answer};
 use super::capture::check_nodes;
 use super::graph::add_idle;
 use super::process::{with, with_device};
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand};
 use crate::history::BlockKind;
 use crate::machine::node_type;
 
@@ -46,9 +46,7 @@ driver! {
     ) {
         node.check()?;
         let given = parameters.get()?;
-        if (given.allocation, given.location) != (ALLOCATION_PINNED, LOCATION_DEVICE) {
-            return Err(INVALID_VALUE);
-        }
+        demand((given.allocation, given.location) == (ALLOCATION_PINNED, LOCATION_DEVICE))?;
         let (handle, address) = with(|machine| {
             let device = machine.device(given.device)?;
             check_nodes(machine, graph, dependencies, count)?;
@@ -120,8 +118,8 @@ driver! {
             let counters = machine.graph_counters_mut(device)?;
             match attribute {
                 _ if value.get()? != 0 => return Err(INVALID_VALUE),
-                USED_HIGH => counters.reset_used_high(),
-                RESERVED_HIGH => counters.reset_reserved_high(),
+                USED_HIGH => counters.used_high = counters.used,
+                RESERVED_HIGH => counters.reserved_high = counters.reserved,
                 _ => return Err(INVALID_VALUE),
             }
             Ok(())

@@ -1,10 +1,10 @@
 //! Initialization, version, and error names.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 use super::abi::Out;
 use super::process;
-use crate::code::{INVALID_VALUE, words};
+use crate::code::{Answer, INVALID_VALUE, demand, words};
 use crate::faults::CallKind;
 
 /// CUDA 13.0.
@@ -18,17 +18,12 @@ driver! {
 
     fn cuDriverGetVersion(version: Out<i32>) => version.set(VERSION);
 
-    fn cuGetErrorName(code: u32, name: Out<*const c_char>) {
-        let words = words(code);
-        name.set(words.map_or(std::ptr::null(), |(name, _)| name.as_ptr()))?;
-        words.map(|_| ()).ok_or(INVALID_VALUE)
-    }
-
-    fn cuGetErrorString(code: u32, text: Out<*const c_char>) {
-        let words = words(code);
-        text.set(words.map_or(std::ptr::null(), |(_, text)| text.as_ptr()))?;
-        words.map(|_| ()).ok_or(INVALID_VALUE)
-    }
-
+    fn cuGetErrorName(code: u32, name: Out<*const c_char>) => set_text(name, words(code).map(|(name, _)| name));
+    fn cuGetErrorString(code: u32, text: Out<*const c_char>) => set_text(text, words(code).map(|(_, text)| text));
     fn cuProfilerStart() | cuProfilerStop() => Ok(());
+}
+
+fn set_text(to: Out<*const c_char>, text: Option<&CStr>) -> Answer {
+    to.set(text.map_or(std::ptr::null(), CStr::as_ptr))?;
+    demand(text.is_some())
 }

@@ -5,7 +5,7 @@ use super::call::{allocating, freeing};
 use super::process::{pause, with};
 use super::thread::{current, mode, number};
 use crate::AllocationRequest;
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::faults::CallKind;
 use crate::history::BlockKind;
 
@@ -14,9 +14,7 @@ driver! {
         allocate(address, AllocationRequest::new(BlockKind::Classic, size as u64));
 
     fn cuMemAllocPitch_v2(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
-        if !matches!(element, 4 | 8 | 16) {
-            return Err(INVALID_VALUE);
-        }
+        demand(matches!(element, 4 | 8 | 16))?;
         let row = width.checked_next_multiple_of(PITCH).ok_or(INVALID_VALUE)?;
         let size = row.checked_mul(height).ok_or(INVALID_VALUE)? as u64;
         allocate(address, AllocationRequest::new(BlockKind::Classic, size))?;

@@ -4,7 +4,7 @@ use super::abi::{CallerText, Out, answer};
 use super::call::unless_captured;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
-use crate::code::{Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
+use crate::code::{Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, demand};
 use crate::faults::CallKind;
 use crate::machine::node_type;
 
@@ -73,11 +73,9 @@ driver! {
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        blocks: Out<i32>, function: u64, _size: i32, _shared: usize, _flags: u32,
-    ) {
-        check_function(function)?;
-        blocks.set(2)
-    }
+        blocks: Out<i32>, function: u64, size: i32, shared: usize, _flags: u32,
+    ) =>
+        answer(cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, size, shared));
 
     fn cuOccupancyMaxPotentialBlockSize(
         grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: usize, _shared: usize, _limit: i32,
@@ -114,9 +112,7 @@ fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer 
     begin(CallKind::Launch)?;
     check_function(function)?;
     let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
-    if grid.contains(&0) || threads == 0 || threads > 1024 {
-        return Err(INVALID_VALUE);
-    }
+    demand(!grid.contains(&0) && (1..=1024).contains(&threads))?;
     unless_captured(stream, node_type::KERNEL, || Ok(()))
 }
 

@@ -4,7 +4,7 @@ use super::abi::{Out, answer};
 use super::call::{allocating, freeing};
 use super::process::{pause, with};
 use super::thread::current;
-use crate::code::INVALID_VALUE;
+use crate::code::{INVALID_VALUE, demand};
 use crate::faults::CallKind;
 
 driver! {
@@ -16,9 +16,7 @@ driver! {
     fn cuMemHostRegister_v2(address: u64, size: usize, flags: u32) | cuMemHostRegister() {
         pause(CallKind::Alloc);
         let context = current()?;
-        if address == 0 || size == 0 || address.checked_add(size as u64).is_none() {
-            return Err(INVALID_VALUE);
-        }
+        demand(address != 0 && size > 0 && address.checked_add(size as u64).is_some())?;
         with(|machine| machine.register_host(address, size as u64, flags, context))
     }
 

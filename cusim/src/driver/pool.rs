@@ -3,7 +3,8 @@
 use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out};
 use super::process::{with, with_device};
 use super::thread::{mode, number};
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::SimMachine;
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
 use crate::memory::SimPool;
 
 /// The first fields of `CUmemPoolProps`.
@@ -27,38 +28,22 @@ driver! {
     fn cuMemPoolCreate(pool: Out<u64>, properties: Out<PoolProperties>) {
         let PoolProperties { allocation, handles, location, device } = properties.get()?;
         with_device(device, |machine, device| {
-            if !machine.config.pools {
-                return Err(NOT_SUPPORTED);
-            }
-            if (allocation, location) != (ALLOCATION_PINNED, LOCATION_DEVICE) {
-                return Err(INVALID_VALUE);
-            }
+            demand_or(machine.config.pools, NOT_SUPPORTED)?;
+            demand((allocation, location) == (ALLOCATION_PINNED, LOCATION_DEVICE))?;
             pool.set(machine.create_pool(device, handles, false))
         })
     }
 
     fn cuMemPoolDestroy(pool: u64) => with(|machine| machine.destroy_pool(pool));
 
-    fn cuMemPoolTrimTo(pool: u64, keep: usize) {
-        with(|machine| {
-            machine.check_captures(number(), mode())?;
-            machine.trim(pool, keep as u64)
-        })
-    }
+    fn cuMemPoolTrimTo(pool: u64, keep: usize) =>
+        without_captures(|machine| machine.trim(pool, keep as u64));
 
-    fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
-        with(|machine| {
-            machine.check_captures(number(), mode())?;
-            get_attribute(machine.pool_data(pool)?, attribute, value)
-        })
-    }
+    fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) =>
+        without_captures(|machine| get_attribute(machine.pool_data(pool)?, attribute, value));
 
-    fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
-        with(|machine| {
-            machine.check_captures(number(), mode())?;
-            set_attribute(machine.pool_data_mut(pool)?, attribute, value)
-        })
-    }
+    fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: Out<u64>) =>
+        without_captures(|machine| set_attribute(machine.pool_data_mut(pool)?, attribute, value));
 
     fn cuMemPoolSetAccess(pool: u64, _descriptions: usize, _count: usize) =>
         with(|machine| machine.pool_data(pool).map(|_| ()));
@@ -76,6 +61,14 @@ const RESERVED: u32 = 5;
 const RESERVED_HIGH: u32 = 6;
 const USED: u32 = 7;
 const USED_HIGH: u32 = 8;
+
+/// Breaks captures that forbid the call, which fails then.
+fn without_captures(action: impl FnOnce(&mut SimMachine) -> Answer) -> Answer {
+    with(|machine| {
+        machine.check_captures(number(), mode())?;
+        action(machine)
+    })
+}
 
 fn get_attribute(pool: &SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
@@ -96,8 +89,8 @@ fn set_attribute(pool: &mut SimPool, attribute: u32, value: Out<u64>) -> Answer 
         1..=3 => _ = value.cast::<i32>().get()?,
         RELEASE_THRESHOLD => pool.threshold = value.get()?,
         RESERVED_HIGH | USED_HIGH if value.get()? != 0 => return Err(INVALID_VALUE),
-        RESERVED_HIGH => pool.counters.reset_reserved_high(),
-        USED_HIGH => pool.counters.reset_used_high(),
+        RESERVED_HIGH => pool.counters.reserved_high = pool.counters.reserved,
+        USED_HIGH => pool.counters.used_high = pool.counters.used,
         _ => return Err(INVALID_VALUE),
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::process::with;
 use super::shareable;
 use super::thread::current;
 use super::virtual_memory::Location;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
 use crate::machine::Ticket;
 use crate::own::PAGE;
 
@@ -15,23 +15,15 @@ driver! {
     fn cuMemPoolExportToShareableHandle(file: Out<i32>, pool: u64, kind: u32, flags: u64) {
         file.check()?;
         let handles = with(|machine| Ok(machine.pool_data(pool)?.handles))?;
-        if kind != shareable::FILE {
-            return Err(NOT_SUPPORTED);
-        }
-        if handles & kind == 0 || flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand_or(kind == shareable::FILE, NOT_SUPPORTED)?;
+        demand(handles & kind != 0 && flags == 0)?;
         file.set(shareable::export(pool, PAGE as u64)?)
     }
 
     /// The file descriptor is passed as a pointer. Which pool the file names makes no difference.
     fn cuMemPoolImportFromShareableHandle(pool: Out<u64>, file: usize, kind: u32, flags: u64) {
-        if kind != shareable::FILE {
-            return Err(NOT_SUPPORTED);
-        }
-        if flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand_or(kind == shareable::FILE, NOT_SUPPORTED)?;
+        demand(flags == 0)?;
         shareable::read(file as i32)?;
         let context = current()?;
         with(|machine| {

@@ -4,7 +4,7 @@ use super::abi::{Out, answer};
 use super::call::{check_stream, unless_captured};
 use super::process::{begin, with};
 use super::thread::{self, current};
-use crate::code::{CAPTURE_UNSUPPORTED, INVALID_VALUE};
+use crate::code::{CAPTURE_UNSUPPORTED, INVALID_VALUE, demand_or};
 use crate::faults::CallKind;
 use crate::machine::{DEFAULT_STREAMS, node_type};
 
@@ -24,9 +24,7 @@ driver! {
     fn cuStreamSynchronize(stream: u64) | cuStreamSynchronize_ptsz(stream) {
         begin(CallKind::Sync)?;
         with(|machine| {
-            if machine.is_capturing(stream) {
-                return Err(CAPTURE_UNSUPPORTED);
-            }
+            demand_or(!machine.is_capturing(stream), CAPTURE_UNSUPPORTED)?;
             let context = machine.context_of(stream, current())?;
             machine.synchronise_context(context)
         })

@@ -4,7 +4,7 @@
 
 use super::abi::Out;
 use super::process::with;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, NOT_SUPPORTED, demand, demand_or};
 
 /// `CUtensorMap`, which is opaque to programs.
 #[repr(C)]
@@ -89,7 +89,7 @@ driver! {
 
 impl Tensor {
     fn check(&self, least_rank: u32) -> Answer {
-        with(|machine| if machine.config.capability.0 < 9 { Err(NOT_SUPPORTED) } else { Ok(()) })?;
+        with(|machine| demand_or(machine.config.capability.0 >= 9, NOT_SUPPORTED))?;
         demand((least_rank..=5).contains(&self.rank))?;
         self.check_choices()?;
         demand(self.address.is_multiple_of(self.alignment()))?;
@@ -137,10 +137,6 @@ impl Tensor {
 fn check_map(map: Out<TensorMap>) -> Answer {
     map.check()?;
     demand(map.address().is_multiple_of(64))
-}
-
-fn demand(is_met: bool) -> Answer {
-    if is_met { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
 fn all<T: Copy>(values: Out<T>, count: u32, is_allowed: impl Fn(T) -> bool) -> Answer {

@@ -5,7 +5,7 @@ use super::process::{pause, with};
 use super::shareable;
 use super::thread::current;
 use crate::SimMachine;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
 use crate::faults::CallKind;
 use crate::history::BlockKind;
 use crate::machine::{Access, AllocationProperties, GRANULARITY};
@@ -31,9 +31,7 @@ driver! {
         pause(CallKind::Alloc);
         handle.check()?;
         let properties = check_properties(properties)?;
-        if flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand(flags == 0)?;
         let context = current().unwrap_or(0);
         handle.set_with(|machine| machine.create_virtual(BlockKind::Virtual, size as u64, properties, context))
     }
@@ -62,9 +60,7 @@ driver! {
 
     fn cuMemAddressReserve(address: Out<u64>, size: usize, alignment: usize, _hint: u64, flags: u64) {
         address.check()?;
-        if flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand(flags == 0)?;
         address.set_with(|machine| machine.reserve_addresses(size as u64, alignment as u64))
     }
 
@@ -72,9 +68,7 @@ driver! {
 
     /// According to `cuda.h`, `offset` must be zero.
     fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) {
-        if offset != 0 || flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand(offset == 0 && flags == 0)?;
         let context = current().unwrap_or(0);
         with(|machine| machine.map(address, size as u64, handle, context))
     }
@@ -105,12 +99,8 @@ driver! {
     fn cuMemExportToShareableHandle(to: Out<i32>, handle: u64, kind: u32, flags: u64) {
         to.check()?;
         let memory = with(|machine| machine.virtual_memory(handle))?;
-        if kind != shareable::FILE {
-            return Err(NOT_SUPPORTED);
-        }
-        if memory.properties.handles & kind == 0 || flags != 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand_or(kind == shareable::FILE, NOT_SUPPORTED)?;
+        demand(memory.properties.handles & kind != 0 && flags == 0)?;
         to.set(shareable::export(handle, memory.size)?)
     }
 
@@ -118,9 +108,7 @@ driver! {
     fn cuMemImportFromShareableHandle(handle: Out<u64>, file: usize, kind: u32) {
         pause(CallKind::Alloc);
         handle.check()?;
-        if kind != shareable::FILE {
-            return Err(NOT_SUPPORTED);
-        }
+        demand_or(kind == shareable::FILE, NOT_SUPPORTED)?;
         let found = shareable::read(file as i32)?;
         let context = current().unwrap_or(0);
         handle.set_with(|machine| match found.handle {
@@ -148,9 +136,7 @@ fn of_import(machine: &SimMachine, context: u64) -> AllocationProperties {
 
 /// Sets access rights. The host's access is not simulated.
 fn set_access(machine: &mut SimMachine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
-    if location.kind != LOCATION_DEVICE || !matches!(flags, 0 | 1 | Access::READ_AND_WRITE) {
-        return Err(INVALID_VALUE);
-    }
+    demand(location.kind == LOCATION_DEVICE && matches!(flags, 0 | 1 | Access::READ_AND_WRITE))?;
     let device = machine.device(location.device)?;
     machine.set_access(address, size, device, flags)
 }

@@ -1,7 +1,7 @@
 //! Allocation of device memory from pools.
 
 use super::{SimMachine, pool_index};
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, demand, demand_or};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::memory::{SimBlock, SimPool, Span};
@@ -56,15 +56,9 @@ impl SimMachine {
         self.script.check(CallKind::Alloc, request.size)?;
         let pool = self.pool_at(index)?;
         let is_pool = request.kind == BlockKind::Pool;
-        if is_pool && pool.is_imported {
-            return Err(INVALID_VALUE);
-        }
-        if is_pool && !self.config.pools {
-            return Err(NOT_SUPPORTED);
-        }
-        if request.size == 0 && !is_pool {
-            return Err(INVALID_VALUE);
-        }
+        demand(!(is_pool && pool.is_imported))?;
+        demand_or(!is_pool || self.config.pools, NOT_SUPPORTED)?;
+        demand(request.size > 0 || is_pool)?;
         // The driver is assumed to return an address for 0 bytes from a pool, which cudarc's `null()` asks for.
         let taken = round_up(request.size.max(1), pool.grain)?;
         self.place(request, index, taken).or_else(|_| self.grow_and_place(request, index, taken))

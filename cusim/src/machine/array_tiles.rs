@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::SimMachine;
 use super::arrays::Array;
 use super::formats::Descriptor;
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::own::{MmapVec, mmap_vec};
 
 pub(crate) const TILE: u64 = 64 << 10;
@@ -50,9 +50,7 @@ pub(crate) struct SparseLayout {
 
 impl Array {
     pub(crate) fn sparse_layout(&self) -> Answer<SparseLayout> {
-        if !self.descriptor.is_sparse() {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.descriptor.is_sparse())?;
         let tile = self.descriptor.tile()?;
         let levels = self.levels.max(1);
         let fills = |level: &u32| {
@@ -86,9 +84,7 @@ impl SimMachine {
     fn tiles(&self, operation: &TileOperation, device: usize) -> Answer<MmapVec<Tile>> {
         let TileOperation { array: handle, has_levels, part, memory } = *operation;
         let array = self.array(handle, has_levels)?;
-        if array.part_of.is_some() || !array.descriptor.has_no_memory() {
-            return Err(INVALID_VALUE);
-        }
+        demand(array.part_of.is_none() && array.descriptor.has_no_memory())?;
         let tiles = if array.descriptor.is_deferred() {
             let count = array.size.div_ceil(TILE);
             (0..count).map(|at| Tile { array: handle, level: None, layer: 0, at: [at, 0, 0] }).collect_in()
@@ -98,9 +94,7 @@ impl SimMachine {
         if let Some((memory, offset)) = memory {
             let memory = self.virtual_memory(memory)?;
             let end = offset.checked_add(tiles.len() as u64 * TILE).ok_or(INVALID_VALUE)?;
-            if !memory.properties.is_tile_pool() || memory.device != device || end > memory.size {
-                return Err(INVALID_VALUE);
-            }
+            demand(memory.properties.is_tile_pool() && memory.device == device && end <= memory.size)?;
         }
         Ok(tiles)
     }
@@ -111,17 +105,13 @@ impl SimMachine {
         match part {
             TilePart::Tail { layer, offset, size } => {
                 let end = offset.checked_add(size).filter(|end| *end <= layout.tail).ok_or(INVALID_VALUE)?;
-                if !is_layer(layer) || size == 0 || !offset.is_multiple_of(TILE) || !size.is_multiple_of(TILE) {
-                    return Err(INVALID_VALUE);
-                }
+                demand(is_layer(layer) && size > 0 && offset.is_multiple_of(TILE) && size.is_multiple_of(TILE))?;
                 let tile = |at| Tile { array: handle, level: None, layer, at: [at, 0, 0] };
                 Ok((offset / TILE..end / TILE).map(tile).collect_in())
             }
             TilePart::Level { level, layer, offset, extent } => {
                 let whole = array.descriptor.level(level).extents();
-                if level >= layout.first_of_tail || !is_layer(layer) {
-                    return Err(INVALID_VALUE);
-                }
+                demand(level < layout.first_of_tail && is_layer(layer))?;
                 let [x, y, z] =
                     [0, 1, 2].map(|axis| in_tiles(offset[axis], extent[axis], layout.tile[axis], whole[axis]));
                 let (x, y, z) = (x?, y?, z?);

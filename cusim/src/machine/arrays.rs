@@ -2,7 +2,7 @@
 
 use super::formats::Descriptor;
 use super::{SimMachine, pool_index};
-use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
+use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, demand, demand_or};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 
@@ -71,9 +71,7 @@ impl SimMachine {
     /// A level as an array, with the same handle at each call.
     pub(crate) fn level_of_array(&mut self, handle: u64, level: u32) -> Answer<u64> {
         let whole = self.array(handle, true)?;
-        if level >= whole.levels {
-            return Err(INVALID_VALUE);
-        }
+        demand(level < whole.levels)?;
         let part_of = Some((handle, level));
         if let Some((known, _)) = self.arrays.iter().find(|(_, array)| array.part_of == part_of) {
             return Ok(*known);
@@ -86,9 +84,7 @@ impl SimMachine {
     /// Destroys an array. A level cannot be destroyed by itself (assumed).
     pub(crate) fn destroy_array(&mut self, handle: u64, has_levels: bool, context: u64) -> Answer {
         let array = self.array(handle, has_levels)?;
-        if array.part_of.is_some() {
-            return Err(INVALID_HANDLE);
-        }
+        demand_or(array.part_of.is_none(), INVALID_HANDLE)?;
         let check = self.script.check(CallKind::Free, 0);
         if check.is_err() {
             if !array.takes_no_memory() {

@@ -2,7 +2,7 @@
 
 use super::streams::{GLOBAL, PER_THREAD, RELAXED, THREAD_LOCAL, key};
 use super::{SimCapture, SimMachine, SimStream};
-use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
+use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE, demand};
 
 impl SimMachine {
     /// Captures into `graph`, by default into a new one.
@@ -12,9 +12,7 @@ impl SimMachine {
             self.streams.entry(key(stream)).or_insert(own);
         }
         let is_capturing = self.streams.get(&key(stream)).ok_or(CAPTURE_UNSUPPORTED)?.capture.is_some();
-        if is_capturing || mode > RELAXED {
-            return Err(INVALID_VALUE);
-        }
+        demand(!is_capturing && mode <= RELAXED)?;
         let (id, owns_graph) = (self.new_handle(), graph.is_none());
         let graph = if let Some(graph) = graph { graph } else { self.create_graph() };
         let capture = SimCapture { mode, thread, is_broken: false, graph, owns_graph, id };

@@ -1,7 +1,7 @@
 //! Contexts: one primary context for each device, and those that programs create.
 
 use super::SimMachine;
-use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
+use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE, demand_or};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimContext {
@@ -71,9 +71,7 @@ impl SimMachine {
     }
 
     pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
-        if self.context(handle)?.is_primary {
-            return Err(INVALID_CONTEXT);
-        }
+        demand_or(!self.context(handle)?.is_primary, INVALID_CONTEXT)?;
         self.end_context(handle);
         self.contexts.retain(|context| context.handle != handle);
         Ok(())

@@ -3,7 +3,7 @@
 use super::SimMachine;
 use super::formats::Descriptor;
 use super::outside::{OutsideRange, Role};
-use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
+use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, demand};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 
@@ -46,9 +46,7 @@ impl SimMachine {
     pub(crate) fn map_buffer(&mut self, handle: u64, offset: u64, size: u64, context: u64) -> Answer<u64> {
         let ExternalMemory { size: whole, device, .. } = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
         let end = offset.checked_add(size).ok_or(INVALID_VALUE)?;
-        if size == 0 || end > whole {
-            return Err(INVALID_VALUE);
-        }
+        demand(size > 0 && end <= whole)?;
         self.open_import(Role::Buffer, size, (device, context))
     }
 
@@ -61,9 +59,7 @@ impl SimMachine {
         context: u64,
     ) -> Answer<u64> {
         let ExternalMemory { size, .. } = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
-        if levels == 0 || offset >= size {
-            return Err(INVALID_VALUE);
-        }
+        demand(levels > 0 && offset < size)?;
         self.create_array(descriptor, levels, context, true)
     }
 

@@ -1,6 +1,6 @@
 //! Array descriptors and formats, and the bytes that they take, tightly packed.
 
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand};
 
 /// `CUDA_ARRAY3D_DESCRIPTOR`.
 #[repr(C)]
@@ -67,9 +67,7 @@ impl Descriptor {
 
     pub(crate) fn bytes(&self) -> Answer<u64> {
         let is_block = is_of_blocks(self.format);
-        if self.width == 0 || !(matches!(self.channels, 1 | 2 | 4) || is_block && self.channels == 3) {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.width > 0 && (matches!(self.channels, 1 | 2 | 4) || is_block && self.channels == 3))?;
         let (rows, planes) = (self.height.max(1), self.depth.max(1));
         let side = if is_block { 4 } else { 1 };
         let product = [self.width.div_ceil(side), rows.div_ceil(side), planes, bytes_of(self.format, self.channels)?];

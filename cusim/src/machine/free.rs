@@ -20,11 +20,6 @@ impl SimMachine {
         self.free_if(check, address, (context, stream), false)
     }
 
-    /// A free that is no call of the program, so the fault script does not apply.
-    pub(super) fn free_now(&mut self, address: u64, context: u64, stream: u64) -> Answer {
-        self.free_if(Ok(()), address, (context, stream), false)
-    }
-
     /// Frees unless `check` is an error. `is_close` also permits blocks that only closing a handle may free.
     pub(super) fn free_if(
         &mut self,

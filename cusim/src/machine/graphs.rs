@@ -1,7 +1,7 @@
 //! CUDA graphs: nodes in the order in which they were added. Only allocations and frees have an effect at a launch.
 
 use super::{SimMachine, pool_index};
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, demand, demand_or};
 use crate::history::BlockKind;
 use crate::memory::Span;
 use crate::own::{MmapVec, mmap_vec};
@@ -94,9 +94,7 @@ impl SimMachine {
     pub(crate) fn add_child(&mut self, graph: u64, child: u64) -> Answer<u64> {
         self.graph(graph)?;
         self.own_graph(child)?;
-        if graph == child {
-            return Err(INVALID_VALUE);
-        }
+        demand(graph != child)?;
         let node = self.add_node(graph, node_type::GRAPH, 0)?;
         let moved = self.graphs.get_mut(&child).ok_or(INVALID_VALUE)?;
         moved.parent = Some(graph);
@@ -111,9 +109,7 @@ impl SimMachine {
 
     /// Clones a graph. A graph with memory nodes cannot be cloned.
     pub(crate) fn clone_graph(&mut self, handle: u64) -> Answer<u64> {
-        if self.has_memory(handle)? {
-            return Err(INVALID_VALUE);
-        }
+        demand(!self.has_memory(handle)?)?;
         let clone = self.create_graph();
         for index in 0..self.graph(handle)?.nodes.len() {
             let kind = self.graph(handle)?.nodes.get(index).map_or(node_type::EMPTY, |node| node.kind);
@@ -137,9 +133,7 @@ impl SimMachine {
     /// Adds an allocation node; returns its handle and its address.
     pub(crate) fn add_allocation(&mut self, graph: u64, device: usize, size: u64) -> Answer<(u64, u64)> {
         self.own_graph(graph)?;
-        if !self.config.pools {
-            return Err(NOT_SUPPORTED);
-        }
+        demand_or(self.config.pools, NOT_SUPPORTED)?;
         let grain = self.pool_at(pool_index(device, BlockKind::Graph))?.grain;
         let taken = size.checked_next_multiple_of(grain).filter(|taken| *taken > 0).ok_or(INVALID_VALUE)?;
         let Span { base: address, length } = Span::reserve(taken, 0).ok_or(OUT_OF_MEMORY)?;
@@ -151,14 +145,10 @@ impl SimMachine {
     /// Adds a node that frees memory of an allocation node, of this graph or of another one.
     pub(crate) fn add_free(&mut self, graph: u64, address: u64) -> Answer<u64> {
         let frees_it = |node: &GraphNode| node.kind == node_type::FREE && node.address == address;
-        if self.own_graph(graph)?.nodes.iter().any(frees_it) {
-            return Err(INVALID_VALUE);
-        }
+        demand(!self.own_graph(graph)?.nodes.iter().any(frees_it))?;
         let memory = self.graph_memory.get_mut(&address).ok_or(INVALID_VALUE)?;
         // Memory must be freed either by the graph that allocates it or by others, not by both.
-        if memory.freed_by.is_some_and(|other| (other == memory.owner) != (graph == memory.owner)) {
-            return Err(INVALID_VALUE);
-        }
+        demand(memory.freed_by.is_none_or(|other| (other == memory.owner) == (graph == memory.owner)))?;
         memory.freed_by = memory.freed_by.or(Some(graph));
         memory.holders += 1;
         self.add_node(graph, node_type::FREE, address)
@@ -172,9 +162,7 @@ impl SimMachine {
     /// The address of an allocation or free node, and its memory if it still exists.
     pub(crate) fn memory_of_node(&self, handle: u64, kind: u32) -> Answer<(u64, Option<NodeMemory>)> {
         let node = self.node(handle)?;
-        if node.kind != kind {
-            return Err(INVALID_VALUE);
-        }
+        demand(node.kind == kind)?;
         Ok((node.address, self.graph_memory.get(&node.address).copied()))
     }
 

@@ -1,7 +1,7 @@
 //! Pinned and registered host memory.
 
 use super::SimMachine;
-use crate::code::{ALREADY_REGISTERED, Answer, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY};
+use crate::code::{ALREADY_REGISTERED, Answer, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, demand};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::own::{PAGE, map};
@@ -71,9 +71,7 @@ impl SimMachine {
 
 fn map_host(size: u64) -> Answer<u64> {
     let size = usize::try_from(size).map_err(|_| OUT_OF_MEMORY)?;
-    if size == 0 {
-        return Err(INVALID_VALUE);
-    }
+    demand(size > 0)?;
     let length = size.checked_next_multiple_of(PAGE).ok_or(OUT_OF_MEMORY)?;
     let start = map(length, libc::PROT_READ | libc::PROT_WRITE).ok_or(OUT_OF_MEMORY)?;
     Ok(start.as_ptr() as u64)

@@ -4,7 +4,7 @@ use super::SimMachine;
 use super::access::Access;
 use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
-use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY, demand, demand_or};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::memory::{SimBlock, Span};
@@ -48,18 +48,14 @@ impl SimMachine {
     pub(crate) fn ticket_of_pool(&self, address: u64) -> Answer<Ticket> {
         let block = self.block_around(address).filter(|block| block.kind == BlockKind::Pool).ok_or(INVALID_VALUE)?;
         let (_, _, pool) = self.segment_around(address).ok_or(INVALID_VALUE)?;
-        if self.pool_data(pool)?.handles == 0 {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.pool_data(pool)?.handles != 0)?;
         Ok(Ticket::new(block.address, block.size))
     }
 
     /// Opens another process's memory. Memory that the context has open already gets a further reference.
     pub(crate) fn open_ticket(&mut self, ticket: Ticket, context: u64) -> Answer<u64> {
         ticket.check()?;
-        if ticket.process == u64::from(std::process::id()) {
-            return Err(INVALID_CONTEXT);
-        }
+        demand_or(ticket.process != u64::from(std::process::id()), INVALID_CONTEXT)?;
         let key = (ticket.process, ticket.address);
         for found in self.outside.iter_mut().filter(|found| found.block.context == context) {
             if let Role::Ipc { of, count } = &mut found.role
@@ -73,9 +69,7 @@ impl SimMachine {
     }
 
     pub(crate) fn close_ticket(&mut self, address: u64, context: u64) -> Answer {
-        let Some(found) = self.outside.iter_mut().find(|found| found.block.address == address) else {
-            return Err(INVALID_VALUE);
-        };
+        let found = self.outside.iter_mut().find(|found| found.block.address == address).ok_or(INVALID_VALUE)?;
         let Role::Ipc { count, .. } = &mut found.role else { return Err(INVALID_VALUE) };
         let is_last = *count == 1;
         if is_last {
@@ -89,9 +83,7 @@ impl SimMachine {
     /// The address of a block in another process's pool, until it is freed.
     pub(crate) fn import_pointer(&mut self, pool: u64, ticket: Ticket, context: u64) -> Answer<u64> {
         ticket.check()?;
-        if !self.pool_data(pool)?.is_imported {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.pool_data(pool)?.is_imported)?;
         self.import(Role::Pointer, ticket.size, context)
     }
 

@@ -5,7 +5,7 @@ use super::access::Access;
 use super::graphs::{GraphNode, NodeMemory, has_memory, node_type};
 use super::outside::{OutsideRange, Role};
 use super::{SimMachine, pool_index};
-use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY, demand, demand_or};
 use crate::config::MAX_DEVICES;
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
@@ -44,9 +44,7 @@ impl SimMachine {
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
         let is_wrong = flags & !ALL_FLAGS != 0 || flags & AUTO_FREE_ON_LAUNCH != 0 && flags & DEVICE_LAUNCH != 0;
         let mut others = self.executables.values();
-        if is_wrong || self.has_memory(graph)? && others.any(|other| other.graph == graph) {
-            return Err(INVALID_VALUE);
-        }
+        demand(!(is_wrong || self.has_memory(graph)? && others.any(|other| other.graph == graph)))?;
         let mut nodes = mmap_vec();
         nodes.extend_from_slice(&self.own_graph(graph)?.nodes);
         for node in &nodes {
@@ -86,14 +84,14 @@ impl SimMachine {
         for (device, need) in needs.iter().enumerate().filter(|(_, need)| need.most > 0) {
             let answer = self.reserve_for_graphs(device, need.most as u64);
             if answer.is_err() {
-                self.record_graph(Op::Alloc, device, (0, need.last), (context, stream), answer);
+                self.record_graph(device, (0, need.last), (context, stream), answer);
                 return answer;
             }
         }
         for node in &executable.nodes {
             match node.kind {
                 node_type::ALLOCATE => self.allocate_for_graph(node.address, context, stream)?,
-                node_type::FREE => self.free_now(node.address, context, stream)?,
+                node_type::FREE => self.free_if(Ok(()), node.address, (context, stream), false)?,
                 _ => {}
             }
         }
@@ -106,10 +104,8 @@ impl SimMachine {
             if self.outside_at(node.address).is_none() {
                 continue;
             }
-            if !executable.frees_on_launch {
-                return Err(INVALID_VALUE);
-            }
-            self.free_now(node.address, context, stream)?;
+            demand(executable.frees_on_launch)?;
+            self.free_if(Ok(()), node.address, (context, stream), false)?;
         }
         Ok(())
     }
@@ -124,9 +120,7 @@ impl SimMachine {
                 self.add_need(need, &memory, caller)?;
             } else {
                 let is_earlier = nodes.iter().take(index).any(|other| other.address == node.address);
-                if !is_earlier && self.outside_at(node.address).is_none() {
-                    return Err(INVALID_VALUE);
-                }
+                demand(is_earlier || self.outside_at(node.address).is_some())?;
                 need.now -= memory.taken as i64;
             }
         }
@@ -136,7 +130,7 @@ impl SimMachine {
     fn add_need(&mut self, need: &mut Need, memory: &NodeMemory, caller: (u64, u64)) -> Answer {
         let answer = self.script.check(CallKind::Alloc, memory.size);
         if answer.is_err() {
-            self.record_graph(Op::Alloc, memory.device, (0, memory.size), caller, answer);
+            self.record_graph(memory.device, (0, memory.size), caller, answer);
         }
         need.now += memory.taken as i64;
         if need.now > need.most {
@@ -147,15 +141,13 @@ impl SimMachine {
 
     fn allocate_for_graph(&mut self, address: u64, context: u64, stream: u64) -> Answer {
         let NodeMemory { device, size, taken, length, .. } = *self.graph_memory.get(&address).ok_or(INVALID_VALUE)?;
-        if !Span::open(address, length) {
-            return Err(OUT_OF_MEMORY);
-        }
+        demand_or(Span::open(address, length), OUT_OF_MEMORY)?;
         self.retain_memory(address);
         let block = SimBlock { address, size, taken, kind: BlockKind::Graph, context, id: 0 };
         self.put_outside(OutsideRange { device, block, role: Role::Graph, access: Access::FULL });
         Span::fill(address, taken, self.config.fill, self.next_block);
         self.pool_at_mut(pool_index(device, BlockKind::Graph))?.use_bytes(taken);
-        self.record_graph(Op::Alloc, device, (address, size), (context, stream), Ok(()));
+        self.record_graph(device, (address, size), (context, stream), Ok(()));
         Ok(())
     }
 
@@ -180,9 +172,7 @@ impl SimMachine {
         let free = self.memory(device).0;
         let pool = self.pool_at_mut(index)?;
         let growth = wanted.saturating_sub(pool.counters.reserved);
-        if growth > free {
-            return Err(OUT_OF_MEMORY);
-        }
+        demand_or(growth <= free, OUT_OF_MEMORY)?;
         pool.reserve(growth);
         Ok(())
     }
@@ -191,15 +181,9 @@ impl SimMachine {
         self.pool_at_mut(pool_index(device, BlockKind::Graph)).map(|pool| &mut pool.counters)
     }
 
-    fn record_graph(
-        &mut self,
-        op: Op,
-        device: usize,
-        (address, size): (u64, u64),
-        (context, stream): (u64, u64),
-        answer: Answer,
-    ) {
-        let record = HistoryRecord::new(op, BlockKind::Graph, device);
+    fn record_graph(&mut self, device: usize, (address, size): (u64, u64), caller: (u64, u64), answer: Answer) {
+        let (context, stream) = caller;
+        let record = HistoryRecord::new(Op::Alloc, BlockKind::Graph, device);
         let record = HistoryRecord { context, stream, address, size, ..record };
         self.record(record, answer, Some(pool_index(device, BlockKind::Graph)));
     }

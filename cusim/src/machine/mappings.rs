@@ -6,7 +6,7 @@ use super::SimMachine;
 use super::access::Access;
 use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
-use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY, demand};
 use crate::memory::{SimBlock, Span};
 use crate::own::PAGE;
 
@@ -21,9 +21,7 @@ pub(crate) struct Reservation {
 impl SimMachine {
     pub(crate) fn reserve_addresses(&mut self, size: u64, alignment: u64) -> Answer<u64> {
         let is_aligned = alignment == 0 || alignment.is_power_of_two();
-        if size == 0 || !size.is_multiple_of(PAGE as u64) || !is_aligned {
-            return Err(INVALID_VALUE);
-        }
+        demand(size > 0 && size.is_multiple_of(PAGE as u64) && is_aligned)?;
         let span = Span::reserve(size, alignment.max(GRANULARITY)).ok_or(OUT_OF_MEMORY)?;
         let address = span.base;
         self.reservations.push(Reservation { span, size });
@@ -34,9 +32,7 @@ impl SimMachine {
     pub(crate) fn free_addresses(&mut self, address: u64, size: u64) -> Answer {
         let is_it = |found: &Reservation| found.span.base == address && found.size == size;
         let index = self.reservations.iter().position(is_it).ok_or(INVALID_VALUE)?;
-        if self.outside_within(address, size).next().is_some() {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.outside_within(address, size).next().is_none())?;
         self.reservations.swap_remove(index).span.release();
         Ok(())
     }
@@ -48,9 +44,7 @@ impl SimMachine {
         let is_reserved = self.reservations.iter().any(fits);
         let is_aligned = address.is_multiple_of(GRANULARITY) && size.is_multiple_of(GRANULARITY);
         let is_free = self.outside_within(address, size).next().is_none();
-        if !is_reserved || !is_aligned || !is_free || size == 0 || size > memory.size {
-            return Err(INVALID_VALUE);
-        }
+        demand(is_reserved && is_aligned && is_free && size > 0 && size <= memory.size)?;
         self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
         let block = SimBlock { address, size, taken: size, kind: memory.kind, context, id: 0 };
         let (role, access) = (Role::Mapping(handle), Access::default());

@@ -84,20 +84,13 @@ pub struct SimMachine {
     next_block: u64,
 }
 
-/// The number of pools of each device.
-const POOLS_OF_A_DEVICE: usize = 6;
+/// Each device's pools. Memory without segments counts as a pool, too.
+const POOLS: [BlockKind; 6] =
+    [BlockKind::Pool, BlockKind::Classic, BlockKind::Managed, BlockKind::Graph, BlockKind::Virtual, BlockKind::Array];
 
-/// The index of a device's pool for a kind of memory. Memory without segments counts as a pool, too.
+/// The index of a device's pool for a kind of memory.
 fn pool_index(device: usize, kind: BlockKind) -> usize {
-    let offset = match kind {
-        BlockKind::Classic => 1,
-        BlockKind::Managed => 2,
-        BlockKind::Graph => 3,
-        BlockKind::Virtual => 4,
-        BlockKind::Array => 5,
-        _ => 0,
-    };
-    device * POOLS_OF_A_DEVICE + offset
+    device * POOLS.len() + POOLS.iter().position(|of| *of == kind).unwrap_or(0)
 }
 
 impl SimMachine {
@@ -142,15 +135,8 @@ impl SimMachine {
         self.devices.push(SimDevice::new(self.config.memory).ok_or(OUT_OF_MEMORY)?);
         let handle = self.new_handle();
         self.current_pools.push(self.pools.len());
-        // In the order of `pool_index`.
-        self.pools.extend([
-            SimPool::stream_ordered(device, handle),
-            SimPool::classic(device),
-            SimPool::managed(device),
-            SimPool::of_graphs(device),
-            SimPool::counted(device),
-            SimPool::counted(device),
-        ]);
+        let handle_of = |kind: BlockKind| if kind == BlockKind::Pool { handle } else { 0 };
+        self.pools.extend(POOLS.map(|kind| SimPool::new(device, handle_of(kind), kind)));
         let context = self.new_handle();
         self.contexts.push(SimContext::primary(context, device));
         Ok(())

@@ -1,7 +1,7 @@
 //! Modules and kernel functions. They have only names and the sizes of parameters, because no kernel runs.
 
 use super::SimMachine;
-use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
+use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, demand_or};
 use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
@@ -70,9 +70,7 @@ impl SimMachine {
     pub(crate) fn function(&mut self, module: u64, name: &[u8]) -> Answer<u64> {
         let SimModule { context, is_open, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
         let (text, name) = (name, hash(name));
-        if !is_open && !kernels.iter().any(|kernel| kernel.name == name) {
-            return Err(NOT_FOUND);
-        }
+        demand_or(is_open || kernels.iter().any(|kernel| kernel.name == name), NOT_FOUND)?;
         let known = self.functions.iter().find(|(_, function)| function.module == module && function.name == name);
         if let Some((handle, _)) = known {
             return Ok(*handle);

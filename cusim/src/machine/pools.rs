@@ -1,7 +1,7 @@
 //! Memory pools: creation, choice, release of unused memory.
 
-use super::{POOLS_OF_A_DEVICE, SimMachine, pool_index};
-use crate::code::{Answer, INVALID_VALUE};
+use super::{POOLS, SimMachine, pool_index};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::memory::SimPool;
 
@@ -30,9 +30,7 @@ impl SimMachine {
 
     pub(crate) fn set_current_pool(&mut self, device: usize, handle: u64) -> Answer {
         let index = self.pool(handle)?;
-        if self.pools.get(index).is_none_or(|pool| pool.device != device || pool.is_imported) {
-            return Err(INVALID_VALUE);
-        }
+        demand(self.pools.get(index).is_some_and(|pool| pool.device == device && !pool.is_imported))?;
         *self.current_pools.get_mut(device).ok_or(INVALID_VALUE)? = index;
         Ok(())
     }
@@ -40,7 +38,7 @@ impl SimMachine {
     /// Creates a pool. `handles` are the handle types as which it can be exported.
     pub(crate) fn create_pool(&mut self, device: usize, handles: u32, is_imported: bool) -> u64 {
         let handle = self.new_handle();
-        let mut pool = SimPool::stream_ordered(device, handle);
+        let mut pool = SimPool::new(device, handle, BlockKind::Pool);
         (pool.handles, pool.is_imported) = (handles, is_imported);
         self.pools.push(pool);
         handle
@@ -50,9 +48,7 @@ impl SimMachine {
     /// default pool replaces it.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let index = self.pool(handle)?;
-        if index < self.devices.len() * POOLS_OF_A_DEVICE {
-            return Err(INVALID_VALUE);
-        }
+        demand(index >= self.devices.len() * POOLS.len())?;
         for (device, current) in self.current_pools.iter_mut().enumerate() {
             if *current == index {
                 *current = pool_index(device, BlockKind::Pool);
@@ -84,8 +80,7 @@ impl SimMachine {
     }
 
     pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Answer {
-        let index = self.pool(handle)?;
-        self.shrink(index, keep);
+        self.shrink(self.pool(handle)?, keep);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! mappings.
 
 use super::{SimMachine, pool_index};
-use crate::code::{Answer, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 
@@ -72,9 +72,7 @@ impl SimMachine {
     }
 
     fn take_virtual(&mut self, memory: &VirtualMemory) -> Answer {
-        if memory.size == 0 || !memory.size.is_multiple_of(GRANULARITY) {
-            return Err(INVALID_VALUE);
-        }
+        demand(memory.size > 0 && memory.size.is_multiple_of(GRANULARITY))?;
         memory.pool().map_or(Ok(()), |pool| self.take_directly(pool, memory.size))
     }
 

@@ -1,7 +1,7 @@
 //! One device's address range and the segments in it.
 
 use super::{SimBlock, SimPool, SimSegment, Span};
-use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY, demand_or};
 use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
@@ -73,9 +73,7 @@ impl SimDevice {
 
     pub(crate) fn grow(&mut self, pool: usize, length: u64) -> Answer {
         let base = self.room(length).ok_or(OUT_OF_MEMORY)?;
-        if !Span::open(base, length) {
-            return Err(OUT_OF_MEMORY);
-        }
+        demand_or(Span::open(base, length), OUT_OF_MEMORY)?;
         self.cursor = base + length;
         let index = self.segments.partition_point(|segment| segment.base < base);
         self.segments.insert(index, SimSegment::new(base, length, pool));

@@ -1,5 +1,6 @@
 //! Memory pools: counters, and how a pool grows.
 
+use crate::history::BlockKind;
 use crate::own::{MmapVec, mmap_vec};
 
 /// A pool's bytes, as the driver's attributes report them.
@@ -39,48 +40,16 @@ pub(crate) struct SimPool {
     freed: MmapVec<(u64, u64)>,
 }
 
-/// Grain and step of the driver's pools.
-const POOL: (u64, u64) = (512, 32 << 20);
-/// Grain and step of `cuMemAlloc`.
-const CLASSIC: (u64, u64) = (256, 2 << 20);
-/// Grain and step of memory for graphs (assumed).
-const GRAPHS: (u64, u64) = (512, 2 << 20);
-
-impl PoolCounters {
-    pub(crate) fn reset_used_high(&mut self) {
-        self.used_high = self.used;
-    }
-
-    pub(crate) fn reset_reserved_high(&mut self) {
-        self.reserved_high = self.reserved;
-    }
-}
-
 impl SimPool {
-    pub(crate) fn stream_ordered(device: usize, handle: u64) -> Self {
-        Self::new(device, handle, POOL, true)
-    }
-
-    pub(crate) fn classic(device: usize) -> Self {
-        Self::new(device, 0, CLASSIC, true)
-    }
-
-    /// Memory for graphs. It has no segments, because each node has addresses of its own.
-    pub(crate) fn of_graphs(device: usize) -> Self {
-        Self { threshold: u64::MAX, ..Self::new(device, 0, GRAPHS, true) }
-    }
-
-    /// Memory that is only counted.
-    pub(crate) fn counted(device: usize) -> Self {
-        Self::new(device, 0, (1, 1), true)
-    }
-
-    pub(crate) fn managed(device: usize) -> Self {
-        Self::new(device, 0, CLASSIC, false)
-    }
-
-    fn new(device: usize, handle: u64, (grain, step): (u64, u64), on_device: bool) -> Self {
-        let counters = PoolCounters::default();
+    /// Memory for graphs has no segments, because each node has addresses of its own; its step is assumed. Of kinds that are not
+    /// listed, memory is only counted.
+    pub(crate) fn new(device: usize, handle: u64, kind: BlockKind) -> Self {
+        let (grain, step) = match kind {
+            BlockKind::Pool => (512, 32 << 20),
+            BlockKind::Classic | BlockKind::Managed => (256, 2 << 20),
+            BlockKind::Graph => (512, 2 << 20),
+            _ => (1, 1),
+        };
         Self {
             device,
             handle,
@@ -88,10 +57,10 @@ impl SimPool {
             is_imported: false,
             grain,
             step,
-            on_device,
-            threshold: 0,
+            on_device: kind != BlockKind::Managed,
+            threshold: if kind == BlockKind::Graph { u64::MAX } else { 0 },
             cursor: 0,
-            counters,
+            counters: PoolCounters::default(),
             freed: mmap_vec(),
         }
     }

@@ -137,7 +137,8 @@ impl Changes {
     }
 
     fn apply(&mut self, mapping: &ArrayMapping) {
-        let taken = ARRAYS.change(mapping.array, |known| (known.is_whole, take_parts(known)));
+        let take = |known: &mut MappedArray| std::mem::replace(&mut known.parts, OwnVec::new_in(System));
+        let taken = ARRAYS.change(mapping.array, |known| (known.is_whole, take(known)));
         let Some((is_whole, parts)) = taken else { return };
         if !self.before.iter().any(|(array, _)| *array == mapping.array) {
             try_push(&mut self.before, (mapping.array, own_vec(parts.iter().copied())));
@@ -182,10 +183,6 @@ impl Changes {
             added.into_iter().for_each(|memory| handles::end_use(HandleKind::Physical, memory).finish(SUCCESS));
         }
     }
-}
-
-fn take_parts(array: &mut MappedArray) -> Parts {
-    std::mem::replace(&mut array.parts, OwnVec::new_in(System))
 }
 
 fn end_uses(array: &MappedArray) -> OwnVec<EndedUse> {

@@ -11,23 +11,21 @@ use super::events::{alloc, free};
 use super::graphs::{self, AllocNode, GRAPHS, PROGRAMS};
 use super::handles::{self, HandleKind};
 use super::pointers::CallerPtr;
-use super::requests::{
-    ExternalMemoryDesc, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, physical, pinned,
-    registered,
-};
-use super::types::{Class, Handle, PoolLocation, Size, Stream};
+use super::requests::{ExternalMemoryDesc, classic, external, of_pool, ordered, physical, pinned, registered};
+use super::types::{Class, FreeRequest, Handle, PoolLocation, Size, Stream};
 use super::uses::{self, Arguments, CopyKind, FillNode, KernelNode, LaunchStart, Region2d, Region3d, TextureResource};
 use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
-/// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`.
+/// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`. A type after a name,
+/// as in `name(arguments)<u8>`, is the `Value` of that name's arguments.
 ///
 /// The expression runs before the driver is called, because freed memory may have a new owner by the time the call
 /// returns. Its value is the callback to run with the driver's result. So every function that a row calls returns a
 /// callback.
 macro_rules! hooks {
-    ($($name:ident $args:tt $(| $alias:ident)* => $before:expr;)*) => {
-        $(hook! { $name $args $before } $(hook! { $alias $args $before })*)*
+    ($($name:ident $args:tt $(<$value:ty>)? $(| $alias:ident $(<$other:ty>)?)* => $before:expr;)*) => {
+        $(hook! { $name $args ($($value)?) $before } $(hook! { $alias $args ($($other)?) $before })*)*
 
         /// The driver's functions and the addresses of their hooks.
         pub(super) fn all() -> impl Iterator<Item = (&'static Function, usize)> {
@@ -41,14 +39,20 @@ macro_rules! hooks {
 }
 
 macro_rules! hook {
-    ($name:ident ($($arg:ident: $type:ty),*) $before:expr) => {
+    ($name:ident ($($arg:ident: $type:ty),*) ($($value:ty)?) $before:expr) => {
         mod $name {
             use super::*;
 
+            $(type Value = $value;)?
+
             pub(super) static ORIGINAL: Function = Function::named(concat!(stringify!($name), "\0"));
             /// Whether a null stream is the calling thread's own default stream.
-            #[allow(dead_code, reason = "not every function has a stream")]
             const PER_THREAD: bool = matches!(stringify!($name).as_bytes(), [.., b'_', b'p', b't', b's', b'z']);
+
+            #[allow(dead_code, reason = "not every function has a stream")]
+            fn at(stream: Handle) -> Stream {
+                Stream::of(stream, PER_THREAD)
+            }
 
             #[allow(dead_code, reason = "few functions need their name")]
             const NAME: &str = stringify!($name);
@@ -96,15 +100,14 @@ struct IpcHandle([u8; 64]);
 
 hooks! {
     cuMemAllocAsync(out: CallerPtr<u64>, size: usize, stream: Handle) | cuMemAllocAsync_ptsz =>
-        alloc(ordered(out, size, Stream::of(stream, PER_THREAD)));
+        alloc(ordered(out, size, at(stream)));
     cuMemAllocFromPoolAsync(
         out: CallerPtr<u64>, size: usize, pool: Handle, stream: Handle)
-        | cuMemAllocFromPoolAsync_ptsz =>
-        alloc(of_pool(out, size, pool, Stream::of(stream, PER_THREAD)));
-    cuMemFreeAsync(pointer: u64, stream: Handle) | cuMemFreeAsync_ptsz =>
-        free(in_order(pointer, Stream::of(stream, PER_THREAD)));
+        | cuMemAllocFromPoolAsync_ptsz => alloc(of_pool(out, size, pool, at(stream)));
+    cuMemFreeAsync(address: u64, stream: Handle) | cuMemFreeAsync_ptsz =>
+        free(FreeRequest { class: Class::Pool, address, stream: at(stream) });
     cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) => pools::created(out, properties);
-    cuMemPoolDestroy(pool: Handle) => segments::then_settle(pools::destroyed(pool));
+    cuMemPoolDestroy(pool: Handle) => both(pools::destroyed(pool), segments::settle);
     cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
     cuMemAlloc_v2(out: CallerPtr<u64>, size: usize) => alloc(classic(Class::Classic, out, Size::Plain(size)));
@@ -112,13 +115,15 @@ hooks! {
         alloc(classic(Class::Classic, out, Size::Pitched(pitch, width, height)));
     cuMemAllocManaged(out: CallerPtr<u64>, size: usize, flags: c_uint) =>
         alloc(classic(Class::Managed, out, Size::Plain(size)));
-    cuMemFree_v2(pointer: u64) => free(at_once(pointer));
+    // It takes memory of pools, too.
+    cuMemFree_v2(pointer: u64) => free(FreeRequest::at_once(Class::Classic, pointer));
 
     cuMemAllocHost_v2(out: CallerPtr<u64>, size: usize) => alloc(pinned(out, size));
     cuMemHostAlloc(out: CallerPtr<u64>, size: usize, flags: c_uint) => alloc(pinned(out, size));
     cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) | cuMemHostRegister =>
         alloc(registered(pointer, size));
-    cuMemFreeHost(pointer: Handle) | cuMemHostUnregister => free(host(pointer));
+    cuMemFreeHost(pointer: Handle) | cuMemHostUnregister =>
+        free(FreeRequest::at_once(Class::Pinned, pointer.addr() as u64));
 
     cuMemCreate(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>, flags: u64) =>
         handles::made(physical(out, size, properties));
@@ -151,27 +156,22 @@ hooks! {
         both(uses::added(graph, || uses::any_node(node)), graphs::added(graph, node));
     cuGraphAddNode_v2(
         out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>)
-        | cuGraphAddNode_v3 =>
-        both(uses::added(graph, || uses::any_node(node)), graphs::added(graph, node));
+        | cuGraphAddNode_v3 => both(uses::added(graph, || uses::any_node(node)), graphs::added(graph, node));
     cuGraphInstantiate(
         out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize)
-        | cuGraphInstantiate_v2 =>
-        graphs::instantiated(out, graph, 0);
+        | cuGraphInstantiate_v2 => graphs::instantiated(out, graph, 0);
     cuGraphInstantiateWithFlags(out: CallerPtr<usize>, graph: Handle, flags: u64) =>
         graphs::instantiated(out, graph, flags);
     cuGraphInstantiateWithParams(
         out: CallerPtr<usize>, graph: Handle, parameters: CallerPtr<u64>)
-        | cuGraphInstantiateWithParams_ptsz =>
-        graphs::instantiated(out, graph, flags_of(parameters));
-    cuGraphLaunch(program: Handle, stream: Handle) | cuGraphLaunch_ptsz =>
-        uses::graph_launched(program, Stream::of(stream, PER_THREAD));
+        | cuGraphInstantiateWithParams_ptsz => graphs::instantiated(out, graph, parameters.read().unwrap_or(0));
+    cuGraphLaunch(program: Handle, stream: Handle) | cuGraphLaunch_ptsz => uses::graph_launched(program, at(stream));
     cuGraphExecDestroy(program: Handle) => PROGRAMS.destroying(program.addr());
 
     cuIpcOpenMemHandle_v2(out: CallerPtr<u64>, handle: IpcHandle, flags: c_uint) => imports::opened(out);
     cuIpcCloseMemHandle(pointer: u64) => imports::closed(pointer);
     cuMemPoolImportPointer(out: CallerPtr<u64>, pool: Handle, data: Handle) => imports::imported(out);
-    cuExternalMemoryGetMappedBuffer(out: CallerPtr<u64>, memory: Handle, description: Handle) =>
-        imports::mapped(out);
+    cuExternalMemoryGetMappedBuffer(out: CallerPtr<u64>, memory: Handle, description: Handle) => imports::mapped(out);
     cuImportExternalMemory(out: CallerPtr<u64>, description: CallerPtr<ExternalMemoryDesc>) =>
         handles::made(external(out, description));
     cuDestroyExternalMemory(memory: Handle) => handles::released(HandleKind::External, memory.addr() as u64);
@@ -181,14 +181,13 @@ hooks! {
     cuCtxSynchronize_v2(object: Handle) | cuEventSynchronize | cuStreamSynchronize | cuStreamSynchronize_ptsz =>
         segments::settle;
     cuStreamBeginCapture_v2(stream: Handle, mode: c_int) | cuStreamBeginCapture_v2_ptsz =>
-        capture::beginning(Stream::of(stream, PER_THREAD), true);
+        capture::beginning(at(stream), true);
     cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int)
-        | cuStreamBeginCaptureToGraph_ptsz =>
-        capture::beginning(Stream::of(stream, PER_THREAD), false);
+        | cuStreamBeginCaptureToGraph_ptsz => capture::beginning(at(stream), false);
     cuStreamEndCapture(stream: Handle, graph: CallerPtr<usize>) | cuStreamEndCapture_ptsz =>
-        capture::ending(Stream::of(stream, PER_THREAD), graph);
-    cuStreamDestroy_v2(stream: Handle) | cuStreamDestroy => capture::destroying(Stream::of(stream, PER_THREAD));
+        capture::ending(at(stream), graph);
+    cuStreamDestroy_v2(stream: Handle) | cuStreamDestroy => capture::destroying(at(stream));
 
     cuCtxDestroy_v2(context: Handle) | cuCtxDestroy => both(uses::forget(), contexts::destroyed(context));
     cuDevicePrimaryCtxRelease_v2(device: c_int) | cuDevicePrimaryCtxRelease =>
@@ -196,19 +195,16 @@ hooks! {
     cuDevicePrimaryCtxReset_v2(device: c_int) | cuDevicePrimaryCtxReset =>
         both(uses::forget(), contexts::primary_reset(device));
 
-    cuModuleLoadData(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
+    cuModuleLoadData(out: CallerPtr<usize>, image: *const c_char) | cuModuleLoadFatBinary => uses::loaded(out, image);
     cuModuleLoadDataEx(out: CallerPtr<usize>, image: *const c_char, count: c_uint, options: Handle, values: Handle) =>
         uses::loaded(out, image);
     cuLibraryLoadData(
         out: CallerPtr<usize>, image: *const c_char, options: Handle, values: Handle, count: c_uint,
-        library_options: Handle, library_values: Handle, library_count: c_uint) =>
-        uses::loaded(out, image);
-    cuModuleLoadFatBinary(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
+        library_options: Handle, library_values: Handle, library_count: c_uint) => uses::loaded(out, image);
     cuModuleLoad(out: CallerPtr<usize>, path: *const c_char) => uses::loaded_file(out, path);
     cuLibraryLoadFromFile(
         out: CallerPtr<usize>, path: *const c_char, options: Handle, values: Handle, count: c_uint,
-        library_options: Handle, library_values: Handle, library_count: c_uint) =>
-        uses::loaded_file(out, path);
+        library_options: Handle, library_values: Handle, library_count: c_uint) => uses::loaded_file(out, path);
     cuModuleUnload(module: Handle) | cuLibraryUnload => uses::unloading(module);
     cuModuleGetFunction(out: CallerPtr<usize>, module: Handle, name: *const c_char) | cuLibraryGetKernel =>
         uses::found(out, module, name);
@@ -218,13 +214,11 @@ hooks! {
         function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: Handle, parameters: CallerPtr<*const c_void>,
         extra: CallerPtr<usize>)
-        | cuLaunchKernel_ptsz =>
-        uses::launch(function, Stream::of(stream, PER_THREAD), Arguments { parameters, extra });
+        | cuLaunchKernel_ptsz => uses::launch(function, at(stream), Arguments { parameters, extra });
     cuLaunchCooperativeKernel(
         function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: Handle, parameters: CallerPtr<*const c_void>)
-        | cuLaunchCooperativeKernel_ptsz =>
-        uses::launch(function, Stream::of(stream, PER_THREAD), Arguments::of(parameters));
+        | cuLaunchCooperativeKernel_ptsz => uses::launch(function, at(stream), Arguments::of(parameters));
     cuLaunchKernelEx(
         config: CallerPtr<LaunchStart>, function: Handle, parameters: CallerPtr<*const c_void>,
         extra: CallerPtr<usize>)
@@ -240,123 +234,92 @@ hooks! {
     cuMemcpy(to: u64, from: u64, size: usize) | cuMemcpy_ptds =>
         uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::NONE);
     cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyHtoDAsync_v2_ptsz =>
-        uses::copy(NAME, CopyKind::ToDevice, to, from, size, Stream::of(stream, PER_THREAD));
+        uses::copy(NAME, CopyKind::ToDevice, to, from, size, at(stream));
     cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyDtoHAsync_v2_ptsz =>
-        uses::copy(NAME, CopyKind::ToHost, to, from, size, Stream::of(stream, PER_THREAD));
+        uses::copy(NAME, CopyKind::ToHost, to, from, size, at(stream));
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyDtoDAsync_v2_ptsz =>
-        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::of(stream, PER_THREAD));
+        uses::copy(NAME, CopyKind::OnDevice, to, from, size, at(stream));
     cuMemcpyAsync(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyAsync_ptsz =>
-        uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::of(stream, PER_THREAD));
+        uses::copy(NAME, CopyKind::Unified, to, from, size, at(stream));
     cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize) | cuMemcpyPeer_ptds =>
         uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::NONE);
     cuMemcpyPeerAsync(
         to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize, stream: Handle)
-        | cuMemcpyPeerAsync_ptsz =>
-        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::of(stream, PER_THREAD));
+        | cuMemcpyPeerAsync_ptsz => uses::copy(NAME, CopyKind::OnDevice, to, from, size, at(stream));
     cuMemcpyDtoA_v2(array: Handle, offset: usize, from: u64, size: usize) | cuMemcpyDtoA_v2_ptds =>
         uses::copy(NAME, CopyKind::ToHost, 0, from, size, Stream::NONE);
     cuMemcpyAtoD_v2(to: u64, array: Handle, offset: usize, size: usize) | cuMemcpyAtoD_v2_ptds =>
         uses::fill(NAME, to, size, Stream::NONE);
     cuMemcpy2D_v2(region: CallerPtr<Region2d>)
         | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds =>
-        uses::copy_2d(NAME, region, Stream::NONE);
+        uses::copy_rows(NAME, region, Stream::NONE);
     cuMemcpy2DAsync_v2(region: CallerPtr<Region2d>, stream: Handle) | cuMemcpy2DAsync_v2_ptsz =>
-        uses::copy_2d(NAME, region, Stream::of(stream, PER_THREAD));
+        uses::copy_rows(NAME, region, at(stream));
     cuMemcpy3D_v2(region: CallerPtr<Region3d>) | cuMemcpy3D_v2_ptds | cuMemcpy3DPeer | cuMemcpy3DPeer_ptds =>
-        uses::copy_3d(NAME, region, Stream::NONE);
+        uses::copy_rows(NAME, region, Stream::NONE);
     cuMemcpy3DAsync_v2(region: CallerPtr<Region3d>, stream: Handle)
         | cuMemcpy3DAsync_v2_ptsz | cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz =>
-        uses::copy_3d(NAME, region, Stream::of(stream, PER_THREAD));
+        uses::copy_rows(NAME, region, at(stream));
     cuMemcpyBatchAsync(
         to: Handle, from: Handle, sizes: Handle, count: usize, attributes: Handle, indices: Handle,
         attribute_count: usize, failed: Handle, stream: Handle)
-        | cuMemcpyBatchAsync_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        | cuMemcpyBatchAsync_ptsz => uses::batch(NAME, at(stream));
     cuMemcpyBatchAsync_v2(
         to: Handle, from: Handle, sizes: Handle, count: usize, attributes: Handle, indices: Handle,
-        attribute_count: usize, stream: Handle)
-        | cuMemcpyBatchAsync_v2_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        attribute_count: usize, stream: Handle) | cuMemcpyBatchAsync_v2_ptsz => uses::batch(NAME, at(stream));
     cuMemcpy3DBatchAsync(count: usize, list: Handle, failed: Handle, flags: u64, stream: Handle)
-        | cuMemcpy3DBatchAsync_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        | cuMemcpy3DBatchAsync_ptsz => uses::batch(NAME, at(stream));
     cuMemcpy3DBatchAsync_v2(count: usize, list: Handle, flags: u64, stream: Handle)
-        | cuMemcpy3DBatchAsync_v2_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        | cuMemcpy3DBatchAsync_v2_ptsz => uses::batch(NAME, at(stream));
     cuMemcpyWithAttributesAsync(to: u64, from: u64, size: usize, attributes: Handle, stream: Handle)
-        | cuMemcpyWithAttributesAsync_ptsz =>
-        uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::of(stream, PER_THREAD));
+        | cuMemcpyWithAttributesAsync_ptsz => uses::copy(NAME, CopyKind::Unified, to, from, size, at(stream));
     cuMemcpy3DWithAttributesAsync(list: Handle, flags: u64, stream: Handle) | cuMemcpy3DWithAttributesAsync_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        uses::batch(NAME, at(stream));
 
-    cuMemsetD8_v2(to: u64, value: u8, count: usize) | cuMemsetD8_v2_ptds => uses::fill(NAME, to, count, Stream::NONE);
-    cuMemsetD16_v2(to: u64, value: u16, count: usize) | cuMemsetD16_v2_ptds =>
-        uses::fill(NAME, to, count.saturating_mul(2), Stream::NONE);
-    cuMemsetD32_v2(to: u64, value: c_uint, count: usize) | cuMemsetD32_v2_ptds =>
-        uses::fill(NAME, to, count.saturating_mul(4), Stream::NONE);
-    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) | cuMemsetD8Async_ptsz =>
-        uses::fill(NAME, to, count, Stream::of(stream, PER_THREAD));
-    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) | cuMemsetD16Async_ptsz =>
-        uses::fill(NAME, to, count.saturating_mul(2), Stream::of(stream, PER_THREAD));
-    cuMemsetD32Async(to: u64, value: c_uint, count: usize, stream: Handle) | cuMemsetD32Async_ptsz =>
-        uses::fill(NAME, to, count.saturating_mul(4), Stream::of(stream, PER_THREAD));
-    cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize) | cuMemsetD2D8_v2_ptds =>
-        uses::fill_2d(NAME, to, (pitch, width, height), Stream::NONE);
-    cuMemsetD2D16_v2(to: u64, pitch: usize, value: u16, width: usize, height: usize) | cuMemsetD2D16_v2_ptds =>
-        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(2), height), Stream::NONE);
-    cuMemsetD2D32_v2(to: u64, pitch: usize, value: c_uint, width: usize, height: usize) | cuMemsetD2D32_v2_ptds =>
-        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(4), height), Stream::NONE);
-    cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
-        | cuMemsetD2D8Async_ptsz =>
-        uses::fill_2d(NAME, to, (pitch, width, height), Stream::of(stream, PER_THREAD));
-    cuMemsetD2D16Async(to: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
-        | cuMemsetD2D16Async_ptsz =>
-        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(2), height), Stream::of(stream, PER_THREAD));
-    cuMemsetD2D32Async(to: u64, pitch: usize, value: c_uint, width: usize, height: usize, stream: Handle)
-        | cuMemsetD2D32Async_ptsz =>
-        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(4), height), Stream::of(stream, PER_THREAD));
-    cuStreamWriteValue32_v2(stream: Handle, to: u64, value: c_uint, flags: c_uint)
-        | cuStreamWriteValue32_v2_ptsz | cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz =>
-        uses::value(NAME, to, Stream::of(stream, PER_THREAD));
-    cuStreamWriteValue64_v2(stream: Handle, to: u64, value: u64, flags: c_uint)
-        | cuStreamWriteValue64_v2_ptsz | cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz =>
-        uses::value(NAME, to, Stream::of(stream, PER_THREAD));
+    cuMemsetD8_v2(to: u64, value: Value, count: usize)<u8> | cuMemsetD8_v2_ptds<u8> | cuMemsetD16_v2<u16>
+        | cuMemsetD16_v2_ptds<u16> | cuMemsetD32_v2<u32> | cuMemsetD32_v2_ptds<u32> =>
+        uses::fill(NAME, to, count.saturating_mul(size_of::<Value>()), Stream::NONE);
+    cuMemsetD8Async(to: u64, value: Value, count: usize, stream: Handle)<u8> | cuMemsetD8Async_ptsz<u8>
+        | cuMemsetD16Async<u16> | cuMemsetD16Async_ptsz<u16> | cuMemsetD32Async<u32> | cuMemsetD32Async_ptsz<u32> =>
+        uses::fill(NAME, to, count.saturating_mul(size_of::<Value>()), at(stream));
+    cuMemsetD2D8_v2(to: u64, pitch: usize, value: Value, width: usize, height: usize)<u8> | cuMemsetD2D8_v2_ptds<u8>
+        | cuMemsetD2D16_v2<u16> | cuMemsetD2D16_v2_ptds<u16> | cuMemsetD2D32_v2<u32> | cuMemsetD2D32_v2_ptds<u32> =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(size_of::<Value>()), height), Stream::NONE);
+    cuMemsetD2D8Async(to: u64, pitch: usize, value: Value, width: usize, height: usize, stream: Handle)<u8>
+        | cuMemsetD2D8Async_ptsz<u8> | cuMemsetD2D16Async<u16> | cuMemsetD2D16Async_ptsz<u16>
+        | cuMemsetD2D32Async<u32> | cuMemsetD2D32Async_ptsz<u32> =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(size_of::<Value>()), height), at(stream));
+    cuStreamWriteValue32_v2(stream: Handle, to: u64, value: Value, flags: c_uint)<u32>
+        | cuStreamWriteValue32_v2_ptsz<u32> | cuStreamWaitValue32_v2<u32> | cuStreamWaitValue32_v2_ptsz<u32>
+        | cuStreamWriteValue64_v2<u64> | cuStreamWriteValue64_v2_ptsz<u64> | cuStreamWaitValue64_v2<u64>
+        | cuStreamWaitValue64_v2_ptsz<u64> => uses::value(NAME, to, at(stream));
     cuStreamBatchMemOp_v2(stream: Handle, count: c_uint, list: Handle, flags: c_uint)
-        | cuStreamBatchMemOp_v2_ptsz =>
-        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+        | cuStreamBatchMemOp_v2_ptsz => uses::batch(NAME, at(stream));
 
     cuGraphClone(out: CallerPtr<usize>, graph: Handle) => uses::cloned(out, graph);
     cuGraphAddKernelNode(
-        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
-        uses::added(graph, || uses::kernel_node(node, false));
-    cuGraphAddKernelNode_v2(
-        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
-        uses::added(graph, || uses::kernel_node(node, true));
+        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>)
+        | cuGraphAddKernelNode_v2 => uses::added(graph, || uses::kernel_node(node, NAME.ends_with("_v2")));
     cuGraphAddMemcpyNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<Region3d>,
-        context: Handle) =>
-        uses::added(graph, || uses::copy_node(node));
+        context: Handle) => uses::added(graph, || uses::copy_node(node));
     cuGraphAddMemsetNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<FillNode>,
-        context: Handle) =>
-        uses::added(graph, || uses::fill_node(node));
+        context: Handle) => uses::added(graph, || uses::fill_node(node));
     cuGraphAddChildGraphNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, child: Handle) =>
         uses::added(graph, || uses::child_graph(child.addr()));
     cuGraphAddBatchMemOpNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: Handle) =>
         uses::added(graph, || uses::opaque(NAME));
-    cuGraphKernelNodeSetParams(node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::set(None, || uses::kernel_node(parameters, false));
-    cuGraphKernelNodeSetParams_v2(node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::set(None, || uses::kernel_node(parameters, true));
+    cuGraphKernelNodeSetParams(node: Handle, parameters: CallerPtr<KernelNode>)
+        | cuGraphKernelNodeSetParams_v2 => uses::set(None, || uses::kernel_node(parameters, NAME.ends_with("_v2")));
     cuGraphMemcpyNodeSetParams(node: Handle, parameters: CallerPtr<Region3d>) =>
         uses::set(None, || uses::copy_node(parameters));
     cuGraphMemsetNodeSetParams(node: Handle, parameters: CallerPtr<FillNode>) =>
         uses::set(None, || uses::fill_node(parameters));
     cuGraphNodeSetParams(node: Handle, parameters: CallerPtr<c_int>) => uses::set(None, || uses::any_node(parameters));
-    cuGraphExecKernelNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::set(Some(program), || uses::kernel_node(parameters, false));
-    cuGraphExecKernelNodeSetParams_v2(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
-        uses::set(Some(program), || uses::kernel_node(parameters, true));
+    cuGraphExecKernelNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>)
+        | cuGraphExecKernelNodeSetParams_v2 =>
+        uses::set(Some(program), || uses::kernel_node(parameters, NAME.ends_with("_v2")));
     cuGraphExecMemcpyNodeSetParams(
         program: Handle, node: Handle, parameters: CallerPtr<Region3d>, context: Handle) =>
         uses::set(Some(program), || uses::copy_node(parameters));
@@ -379,13 +342,11 @@ hooks! {
     cuTensorMapEncodeIm2col(
         map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, lower: Handle,
         upper: Handle, channels: c_uint, pixels: c_uint, element_strides: Handle, interleave: c_int, swizzle: c_int,
-        promotion: c_int, fill: c_int) =>
-        uses::encoded(map, address);
+        promotion: c_int, fill: c_int) => uses::encoded(map, address);
     cuTensorMapEncodeIm2colWide(
         map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, lower: c_int,
         upper: c_int, channels: c_uint, pixels: c_uint, element_strides: Handle, interleave: c_int, mode: c_int,
-        swizzle: c_int, promotion: c_int, fill: c_int) =>
-        uses::encoded(map, address);
+        swizzle: c_int, promotion: c_int, fill: c_int) => uses::encoded(map, address);
     cuTensorMapReplaceAddress(map: CallerPtr<u64>, address: u64) => uses::encoded(map, address);
     cuTexObjectCreate(
         out: CallerPtr<u64>, resource: CallerPtr<TextureResource>, texture: Handle, view: Handle) =>

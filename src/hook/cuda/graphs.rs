@@ -32,7 +32,7 @@ pub(super) enum GraphPart {
 
 /// The marker of a graph whose nodes are all seen, if uses are recorded.
 pub(super) fn complete() -> Option<GraphPart> {
-    uses::with(|table| table.epoch()).map(GraphPart::Complete)
+    uses::with(|table| table.epoch).map(GraphPart::Complete)
 }
 
 /// An action of a node at a launch.

@@ -157,15 +157,14 @@ pub(super) fn unmapped(start: u64, size: u64) -> impl FnOnce(c_int) {
             Some(Class::Imported) => notify::notify_free(FreeRequest::at_once(Class::Imported, address)),
             _ => memory.entry().map_or(PendingFree::NONE, notify_gone),
         };
-        (mapping, memory, pending)
+        (mapping, EndedUse { memory, pending })
     };
     let all = own_vec(MAPPINGS.pick(within).into_iter().map(unmap));
     move |result| {
         // In reverse order, so that all use counts are restored.
-        for (mapping, memory, pending) in all.into_iter().rev() {
+        for (mapping, ended) in all.into_iter().rev() {
             mapping.finish(result);
-            memory.finish(result);
-            pending.finish(result);
+            ended.finish(result);
         }
     }
 }

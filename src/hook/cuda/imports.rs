@@ -41,7 +41,10 @@ pub(super) fn closed(address: u64) -> impl FnOnce(c_int) {
     let removed = OPENED.remove(address);
     let request = FreeRequest::at_once(Class::Imported, address);
     let pending = if removed.leaves_uses() { PendingFree::NONE } else { notify::notify_free(request) };
-    pending.with(removed)
+    move |result| {
+        removed.finish(result);
+        pending.finish(result);
+    }
 }
 
 /// `cuExternalMemoryGetMappedBuffer`.

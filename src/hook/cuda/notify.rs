@@ -1,14 +1,12 @@
 //! Reports allocations and frees of all hooks to the recorder.
 
 use std::ffi::c_int;
-use std::hash::Hash;
 use std::panic::catch_unwind;
 
 use memtrace_core::snapshot::{Device, OutOfMemory};
 
 use super::attention::is_recording;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
-use super::table::Undo;
 use super::types::{Class, FreeRequest, Outcome, Stream};
 use super::{device, gone, query, segments, streams};
 use crate::errno::KeepErrno;
@@ -134,14 +132,6 @@ fn take_measured(request: &FreeRequest, known: Option<(Device, u64)>) -> Option<
 
 impl PendingFree {
     pub(super) const NONE: Self = Self(None);
-
-    /// The callback for a call that also removed a table's entry.
-    pub(super) fn with<K: Copy + Eq + Hash, V>(self, removed: Undo<K, V>) -> impl FnOnce(c_int) {
-        move |result| {
-            removed.finish(result);
-            self.finish(result);
-        }
-    }
 
     /// Handles the driver's result. If the driver refused the free, the block is live again.
     pub(super) fn finish(self, result: c_int) {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::device;
 use super::handles::{HandleKind, NewHandle};
 use super::pointers::CallerPtr;
-use super::types::{AddressSource, Class, DeviceHint, FreeRequest, Handle, PoolLocation, Request, Size, Stream};
+use super::types::{AddressSource, Class, DeviceHint, Handle, PoolLocation, Request, Size, Stream};
 
 pub(super) fn ordered(out: CallerPtr<u64>, size: usize, stream: Stream) -> Request {
     Request { stream, ..classic(Class::Pool, out, Size::Plain(size)) }
@@ -26,19 +26,6 @@ pub(super) fn pinned(out: CallerPtr<u64>, size: usize) -> Request {
 pub(super) fn registered(pointer: Handle, size: usize) -> Request {
     let (address, size) = (AddressSource::Given(pointer.addr() as u64), Size::Plain(size));
     Request { class: Class::Registered, address, size, stream: Stream::NONE, hint: DeviceHint::Stream }
-}
-
-pub(super) fn in_order(address: u64, stream: Stream) -> FreeRequest {
-    FreeRequest { class: Class::Pool, address, stream }
-}
-
-/// `cuMemFree`, which also frees memory of pools.
-pub(super) fn at_once(address: u64) -> FreeRequest {
-    FreeRequest::at_once(Class::Classic, address)
-}
-
-pub(super) fn host(pointer: Handle) -> FreeRequest {
-    FreeRequest::at_once(Class::Pinned, pointer.addr() as u64)
 }
 
 /// `cuMemCreate`. `CUmemAllocationProp` begins like `CUmemPoolProps`.
@@ -63,11 +50,6 @@ pub(super) fn external(out: CallerPtr<u64>, description: CallerPtr<ExternalMemor
     let size = description.read().map_or(0, |description| description.size);
     let context = device::current_context();
     NewHandle { kind: HandleKind::External, class: Class::Imported, out, size, hint: DeviceHint::Stream, context }
-}
-
-/// The first field of `CUDA_GRAPH_INSTANTIATE_PARAMS`.
-pub(super) fn flags_of(parameters: CallerPtr<u64>) -> u64 {
-    parameters.read().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -36,13 +36,6 @@ pub(super) fn settle(result: c_int) {
     let _ = catch_unwind(look);
 }
 
-pub(super) fn then_settle(after: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
-    move |result| {
-        after(result);
-        settle(result);
-    }
-}
-
 /// Queries the pools that have segments without blocks.
 pub(super) fn look() {
     recorder::cuda_devices().for_each(settle_device);

@@ -76,17 +76,13 @@ pub(in crate::hook) fn is_loaded(name: &CStr) -> bool {
 pub(super) fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     const SYSTEM: [&[u8]; 7] =
         [b"libcuda.so", b"libcupti.so", b"libc.so", b"ld-linux", b"libdl.so", b"libpthread.so", b"linux-vdso"];
-    if info.dlpi_name.is_null() {
-        return false;
-    }
-    // SAFETY: the loader's name is a C string that lives as long as the object is loaded.
-    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+    let path = elf::path(info).to_bytes();
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     SYSTEM.iter().any(|name| file.starts_with(name))
 }
 
 /// The tables of a loaded object that describe its imports.
-struct ElfImports {
+struct ElfImports<'a> {
     base: usize,
     symbols: usize,
     strings: usize,
@@ -96,7 +92,7 @@ struct ElfImports {
     tables: [(usize, usize); 2],
     read_only: Range<usize>,
     code: Range<usize>,
-    headers: &'static [libc::Elf64_Phdr],
+    headers: &'a [libc::Elf64_Phdr],
 }
 
 #[repr(C)]
@@ -128,13 +124,9 @@ fn dynamic_values(mut entry: *const Dynamic) -> [usize; DT_JMPREL + 1] {
     }
 }
 
-impl ElfImports {
-    fn of(info: &libc::dl_phdr_info) -> Option<Self> {
-        if info.dlpi_phdr.is_null() {
-            return None;
-        }
-        // SAFETY: the loader reports that this many headers are at this address.
-        let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+impl<'a> ElfImports<'a> {
+    fn of(info: &'a libc::dl_phdr_info) -> Option<Self> {
+        let headers = elf::headers(info);
         let base = info.dlpi_addr as usize;
         let at = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;

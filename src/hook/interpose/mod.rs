@@ -17,6 +17,8 @@
 
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
+#[cfg_attr(target_arch = "aarch64", path = "entry/aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "entry/x86_64.rs")]
 pub(in crate::hook) mod entry;
 pub(in crate::hook) mod loader;
 mod memory;

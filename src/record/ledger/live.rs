@@ -50,42 +50,32 @@ pub(crate) enum LiveBlock {
     Whole(Block),
 }
 
+/// Of each field how it is read from packed words, and from a block.
+macro_rules! getters {
+    ($($name:ident -> $type:ty = $packed:ident, [$($whole:tt)*];)*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name(&self) -> $type {
+                match self {
+                    Self::Packed(words) => $packed(words),
+                    Self::Whole(block) => block.$($whole)*,
+                }
+            }
+        )*
+    };
+}
+
 impl LiveBlock {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn of(block: &Block) -> Self {
         pack(&Record::alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
     }
 
-    #[inline]
-    pub(crate) fn address(&self) -> u64 {
-        match self {
-            Self::Packed(words) => address_of(words),
-            Self::Whole(block) => block.address,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn size(&self) -> u64 {
-        match self {
-            Self::Packed(words) => size_of_block(words),
-            Self::Whole(block) => block.size,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn context(&self) -> ContextId {
-        match self {
-            Self::Packed(words) => context_of(words),
-            Self::Whole(block) => block.context,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn seq(&self) -> u64 {
-        match self {
-            Self::Packed(words) => seq_of(words),
-            Self::Whole(block) => block.raw_seq(),
-        }
+    getters! {
+        address -> u64 = address_of, [address];
+        size -> u64 = size_of_block, [size];
+        context -> ContextId = context_of, [context];
+        seq -> u64 = seq_of, [raw_seq()];
     }
 
     #[inline]

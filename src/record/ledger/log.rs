@@ -7,17 +7,9 @@ use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
 
 use super::super::event_site::EventSite;
 use super::live::LiveBlock;
+use super::options::LedgerOptions;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogShape {
-    pub(crate) capacity: usize,
-    /// Records may have streams, or frees may have stacks: 40 bytes instead of 32.
-    pub(crate) long: bool,
-    /// The address space is reserved at once.
-    pub(crate) reserved: bool,
-}
 
 #[derive(Debug)]
 #[repr(C)]
@@ -34,9 +26,9 @@ enum Records {
 }
 
 impl RecordLog {
-    pub(crate) fn new(shape: LogShape) -> Self {
-        let LogShape { capacity, long, reserved } = shape;
-        let records = match (long, reserved) {
+    pub(super) fn new(options: &LedgerOptions) -> Self {
+        let capacity = options.max_entries;
+        let records = match (options.long_records, options.reserved) {
             (false, false) => Records::Short(Ring::new(capacity)),
             (false, true) => Records::Short(Ring::reserved(capacity)),
             (true, false) => Records::Long(Ring::new(capacity)),
@@ -165,7 +157,12 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in_whatever_their_shape() {
         for (capacity, long, reserved) in [(7, false, true), (7, true, false), (100, true, true), (0, false, true)] {
-            let mut log = RecordLog::new(LogShape { capacity, long, reserved });
+            let mut log = RecordLog::new(&LedgerOptions {
+                max_entries: capacity,
+                long_records: long,
+                reserved,
+                ..LedgerOptions::default()
+            });
             for n in 0..50u64 {
                 log.push(&record(n));
                 let first = (n + 1).saturating_sub(capacity as u64);

@@ -2,7 +2,6 @@
 
 use memtrace_core::snapshot::Sampling;
 
-use super::log::LogShape;
 use crate::record::untraced;
 
 /// Takes `min_size` and a sampling interval. Returns the bytes outside the ledger in blocks between the two, and in
@@ -26,7 +25,7 @@ pub(crate) struct LedgerOptions {
     pub(crate) outside: Option<AskOutside>,
     /// The driver may report segments.
     pub(crate) has_segments: bool,
-    /// Records may have streams, or frees may have stacks.
+    /// Records may have streams, or frees stacks: 40 bytes instead of 32.
     pub(crate) long_records: bool,
     /// The log's address space is reserved at once, because it will be filled.
     pub(crate) reserved: bool,
@@ -35,9 +34,5 @@ pub(crate) struct LedgerOptions {
 impl LedgerOptions {
     pub(super) fn below_threshold(&self) -> u64 {
         if self.counts_below { untraced::below(self.min_size) } else { 0 }
-    }
-
-    pub(super) fn log_shape(&self) -> LogShape {
-        LogShape { capacity: self.max_entries, long: self.long_records, reserved: self.reserved }
     }
 }

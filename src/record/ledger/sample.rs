@@ -9,11 +9,11 @@ use super::{Ledger, LedgerOptions, WeightSum};
 
 /// Additional state under sampling.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SampleTotals {
+pub(in crate::record) struct SampleTotals {
     /// Weight of the live sampled blocks, computed from their sizes.
     estimate: u64,
     /// Bytes that were live when the recording began.
-    pub(super) before: u64,
+    pub(in crate::record) before: u64,
     /// The part of `before` in small blocks. The sample has none of them, and their frees cannot be recognised.
     pub(super) small_before: u64,
     /// Counts at the peak.
@@ -84,11 +84,6 @@ impl Ledger {
         } else {
             self.recorded_total()
         }
-    }
-
-    /// Bytes that were live when a sampled recording began.
-    pub(crate) fn counted_before(&self) -> u64 {
-        self.sample.before
     }
 
     /// `after_alloc` of a sampled recording. Out of line, because most blocks are not recorded.

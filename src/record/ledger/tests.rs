@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 use std::time::Instant;
 
-use memtrace_core::snapshot::{DeviceSnapshot, MemoryKind, Replay, Weight};
+use memtrace_core::snapshot::{Block, ContextId, DeviceSnapshot, MemoryKind, Replay, Sampling, StackId, Weight};
 use proptest::prelude::*;
 
 use super::*;
 use crate::record::CONTEXTS;
+use crate::record::event_site::EventSite;
 
 #[derive(Clone, Debug)]
 enum LedgerStep {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use memtrace_core::snapshot::Record;
+use memtrace_core::snapshot::{Block, Record, StackId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::event_site::EventSite;
 
 const BASE: u64 = 10_000;
 

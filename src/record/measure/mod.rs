@@ -100,7 +100,7 @@ pub(crate) fn workers_are(known_by: fn() -> bool) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenMeasurement {
     pub(crate) id: Id,
-    before: Unattributed,
+    before: [[u64; 2]; 2],
 }
 
 /// The result of a measurement.
@@ -135,8 +135,8 @@ pub(crate) fn begin(whole: bool) -> Option<OpenMeasurement> {
 pub(crate) fn end(opened: OpenMeasurement) -> Option<Seen> {
     let _own = guard::own_work();
     let mut registry = lock();
-    let (copied, helpers) = (registry.copy(opened.id), registry.helpers(opened.id));
-    let unattributed = unattributed().since(opened.before);
+    let (copied, helpers) = (registry.copy(opened.id), registry.others.helpers(opened.id));
+    let unattributed = Unattributed::since(opened.before);
     close_in(&mut registry, opened.id);
     drop(registry);
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
@@ -209,8 +209,8 @@ fn close_in(registry: &mut Registry, id: Id) {
 }
 
 fn after_change(registry: &Registry) {
-    IS_WHOLE.store(registry.is_whole(), Ordering::Relaxed);
-    gates::set_measurements(registry.open());
+    IS_WHOLE.store(registry.whole != 0, Ordering::Relaxed);
+    gates::set_measurements(registry.open);
 }
 
 /// Returns the measurement that is active here, and marks it as carried to work elsewhere.
@@ -253,42 +253,43 @@ fn is_related() -> bool {
 }
 
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite) {
+    let new = (device, address, size);
     // A pool's threads work for any thread, not just for the one that started them.
     let current = guard::measure();
     let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
     // The carried measurement may be closed.
     if registry.is_carried(current) || registry.are_all_whole() {
-        registry.alloc(current, device, address, size, site);
+        registry.alloc(current, new, site, false);
         // A thread of the code around a measurement may work for it, too.
         if registry.has_open_inside(current) {
-            registry.alloc_of_other((device, address, size), site, lineage::family());
+            registry.alloc_of_other(new, site, lineage::family());
         }
     } else {
-        on_alloc_of_other(registry, device, address, size, site);
+        on_alloc_of_other(registry, new, site);
     }
 }
 
 /// [`on_alloc`] on a thread without a measurement: it may do handed-over work.
 #[inline(never)]
-fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64, size: u64, site: EventSite) {
+fn on_alloc_of_other(mut registry: LockedRegistry, new: (Device, u64, u64), site: EventSite) {
     // Any thread may use rayon's pool, whichever thread started it.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
     let work_owner = registry.work_owner(family, |each| unwind::each_word(each));
     if let WorkOwner::One(id) = work_owner
-        && registry.enter(id, (device, address, size), site, true)
+        && registry.alloc(id, new, site, true)
     {
         return;
     }
     // A measurement of the whole process may be open, too.
-    let is_of_whole = registry.alloc(0, device, address, size, site);
+    let is_of_whole = registry.alloc(0, new, site, false);
     // A pool's idle threads work for other code as well, so work of the pool needs evidence.
     if !is_worker || work_owner == WorkOwner::Several {
-        registry.alloc_of_other((device, address, size), site, family);
+        registry.alloc_of_other(new, site, family);
     }
     if !is_of_whole {
-        count_unattributed(size, is_worker);
+        count_unattributed(new.2, is_worker);
     }
 }
 
@@ -309,25 +310,16 @@ fn is_worker() -> bool {
     IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }
 
-fn unattributed() -> Unattributed {
-    let [others, pools] = UNATTRIBUTED.each_ref().map(|n| n.each_ref().map(|n| n.load(Ordering::Relaxed)));
-    let [(bytes, allocations), (pool_bytes, pool_allocations)] = [others, pools].map(|[a, b]| (a, b));
-    Unattributed {
-        bytes: bytes + pool_bytes,
-        allocations: allocations + pool_allocations,
-        pool_bytes,
-        pool_allocations,
-    }
+fn unattributed() -> [[u64; 2]; 2] {
+    UNATTRIBUTED.each_ref().map(|counts| counts.each_ref().map(|n| n.load(Ordering::Relaxed)))
 }
 
 impl Unattributed {
-    fn since(self, before: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(before.bytes),
-            allocations: self.allocations.saturating_sub(before.allocations),
-            pool_bytes: self.pool_bytes.saturating_sub(before.pool_bytes),
-            pool_allocations: self.pool_allocations.saturating_sub(before.pool_allocations),
-        }
+    fn since([others, pools]: [[u64; 2]; 2]) -> Self {
+        let [now, pools_now] = unattributed();
+        let since = |[a, b]: [u64; 2], before: [u64; 2]| [a.saturating_sub(before[0]), b.saturating_sub(before[1])];
+        let [[bytes, allocations], [pool_bytes, pool_allocations]] = [since(now, others), since(pools_now, pools)];
+        Self { bytes: bytes + pool_bytes, allocations: allocations + pool_allocations, pool_bytes, pool_allocations }
     }
 }
 

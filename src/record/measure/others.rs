@@ -28,17 +28,6 @@ impl WorkOwner {
     }
 }
 
-/// Allocations of a thread outside a measurement on one device, since the measurement was opened.
-#[derive(Clone, Copy, Debug)]
-struct Other {
-    name: [u8; thread_name::LENGTH],
-    live: u64,
-    most: u64,
-    allocations: u64,
-    /// Size, stack and address.
-    largest: (u64, StackId, u64),
-}
-
 /// A thread that may have worked for a measurement, because it is of the same family. Contains its allocations on one
 /// device since the measurement was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +51,9 @@ impl Helper {
     }
 }
 
-/// Keyed by measurement, thread and device.
+/// By measurement, thread and device; with its live bytes.
 #[derive(Debug)]
-pub(super) struct Others(OwnMap<(Id, ThreadId, Device), Other>);
+pub(super) struct Others(OwnMap<(Id, ThreadId, Device), (Helper, u64)>);
 
 impl Others {
     pub(super) const fn new() -> Self {
@@ -75,21 +64,22 @@ impl Others {
         if self.0.try_reserve(1).is_err() {
             return;
         }
-        let other = self.0.entry((id, site.thread, device)).or_insert_with(|| {
-            let name = thread_name::of_this_thread();
-            Other { name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE, 0) }
+        let thread = site.thread;
+        let (helper, live) = self.0.entry((id, thread, device)).or_insert_with(|| {
+            let (name, stack) = (thread_name::of_this_thread(), StackId::NONE);
+            (Helper { thread, name, device, bytes: 0, allocations: 0, largest: 0, stack, address: 0 }, 0)
         });
-        other.live += size;
-        other.most = other.most.max(other.live);
-        other.allocations += 1;
-        if size > other.largest.0 {
-            other.largest = (size, site.stack, address);
+        *live += size;
+        helper.bytes = helper.bytes.max(*live);
+        helper.allocations += 1;
+        if size > helper.largest {
+            (helper.largest, helper.stack, helper.address) = (size, site.stack, address);
         }
     }
 
     pub(super) fn free(&mut self, id: Id, thread: ThreadId, device: Device, size: u64) {
-        if let Some(other) = self.0.get_mut(&(id, thread, device)) {
-            other.live = other.live.saturating_sub(size);
+        if let Some((_, live)) = self.0.get_mut(&(id, thread, device)) {
+            *live = live.saturating_sub(size);
         }
     }
 
@@ -99,11 +89,7 @@ impl Others {
     }
 
     pub(super) fn helpers(&self, id: Id) -> Vec<Helper> {
-        let helper = |(&(of, thread, device), other): (&(Id, ThreadId, Device), &Other)| {
-            let Other { name, most: bytes, allocations, largest: (largest, stack, address), .. } = *other;
-            (of == id).then_some(Helper { thread, name, device, bytes, allocations, largest, stack, address })
-        };
-        self.0.iter().filter_map(helper).collect()
+        self.0.iter().filter(|((of, ..), _)| *of == id).map(|(_, (helper, _))| *helper).collect()
     }
 
     pub(super) fn close(&mut self, id: Id) {

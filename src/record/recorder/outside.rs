@@ -23,7 +23,7 @@ pub(super) fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
         return Outside { below_threshold: 0, base: before(device) };
     }
-    let (below_threshold, large) = untraced::split_at(ledger.min_size());
-    let base = if ledger.sampling().is_on() { ledger.counted_before() } else { large + ledger.unknown_freed() };
+    let (below_threshold, large) = untraced::split_at(ledger.options.min_size);
+    let base = if ledger.options.sampling.is_on() { ledger.sample.before } else { large + ledger.unknown };
     Outside { below_threshold, base }
 }

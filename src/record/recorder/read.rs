@@ -60,7 +60,7 @@ pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
 
 fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
     let slot = slot_of(device)?;
-    let ledger = slot.as_ref().filter(|ledger| ledger.began() == began)?;
+    let ledger = slot.as_ref().filter(|ledger| ledger.began == began)?;
     Some(device_copy(device, UseCursor::default(), ledger, |base| ledger.copy(base)))
 }
 

@@ -204,8 +204,8 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
     if let Some(ledger) = slot.take()
         && index == 0
     {
-        ledger.live_blocks().for_each(|block| untraced::add(block.size));
-        if ledger.sampling().is_on() {
+        ledger.live.iter().for_each(|block| untraced::add(block.size));
+        if ledger.options.sampling.is_on() {
             sampling::forget();
         }
     }

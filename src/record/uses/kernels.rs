@@ -42,7 +42,7 @@ struct KnownKernel {
 }
 
 #[derive(Debug)]
-pub(super) struct KernelTable {
+pub(crate) struct KernelTable {
     names: OwnVec<OwnVec<u8>>,
     /// Keyed by hash.
     ids: OwnMap<u64, u32>,
@@ -58,7 +58,7 @@ impl KernelTable {
     }
 
     /// The id of a name. If there is no room, the id of the first name.
-    pub(super) fn id(&mut self, name: &[u8]) -> KernelId {
+    pub(crate) fn id(&mut self, name: &[u8]) -> KernelId {
         let name = name.get(..LONGEST).unwrap_or(name);
         let hash = HASHER.hash_one(name);
         if let Some(id) = self.ids.get(&hash) {
@@ -84,22 +84,20 @@ impl KernelTable {
 
     /// The kernel with this handle, if it was learnt.
     #[inline]
-    pub(super) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
+    pub(crate) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
         let known = self.functions.get(&handle)?;
         Some((known.id, known.layout.as_ref().map(OwnVec::as_slice)))
     }
 
-    /// False if there is no memory.
-    pub(super) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) -> bool {
+    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) {
         let id = self.id(name);
-        self.functions.try_reserve(1).is_ok() && {
+        if self.functions.try_reserve(1).is_ok() {
             self.functions.insert(handle, KnownKernel { id, layout });
-            true
         }
     }
 
     /// Forgets all functions: their handles may be reused after their module was unloaded.
-    pub(super) fn forget_functions(&mut self) {
+    pub(crate) fn forget_functions(&mut self) {
         self.functions.clear();
     }
 

@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{Block, BlockIdle, BlockUses, Device, GpuTotals, Id
 use super::super::ledger::ring::Ring;
 use super::block::{Applied, OperandNumbers, UsedBlock};
 use super::index::AddressIndex;
-use super::kernels::{ArgumentLayout, KernelTable, Parameter};
+use super::kernels::KernelTable;
 use super::touched::{OperationKind, TensorMapWords, Touch, Touched, UseAccess};
 use crate::record::clock::Clock;
 use crate::record::event_site::EventSite;
@@ -33,7 +33,7 @@ pub(crate) struct UseTable {
     vacant: OwnVec<u32>,
     /// Addresses that a block contains, by the block's slot.
     held: OwnMap<u32, OwnVec<u64>>,
-    pub(super) kernels: KernelTable,
+    pub(crate) kernels: KernelTable,
     pub(super) finished: Ring<(Device, BlockUses)>,
     pub(super) idle: Ring<(Device, BlockIdle)>,
     /// The last alloc of each device, and the number of frees since.
@@ -44,7 +44,7 @@ pub(crate) struct UseTable {
     /// A graph is being launched. All of its nodes may use its blocks.
     in_graph: bool,
     clock: Clock,
-    epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 impl UseTable {
@@ -64,10 +64,6 @@ impl UseTable {
             clock: Clock::new(began),
             epoch,
         }
-    }
-
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
     }
 
     /// Forgets freed blocks, and the times of earlier uses.
@@ -239,25 +235,8 @@ impl UseTable {
         touched.iter().any(|touch| self.block(touch.slot).is_some_and(|block| block.size >= LARGE))
     }
 
-    pub(crate) fn kernel(&mut self, name: &[u8]) -> KernelId {
-        self.kernels.id(name)
-    }
-
-    pub(crate) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
-        self.kernels.function(handle)
-    }
-
-    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) -> bool {
-        self.kernels.learn(handle, name, layout)
-    }
-
-    pub(crate) fn forget_functions(&mut self) {
-        self.kernels.forget_functions();
-    }
-
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) {
         self.totals.operations += 1;
-        self.totals.operations
     }
 
     /// Begins a graph launch, which is one operation.

@@ -22,7 +22,7 @@ fn table() -> UseTable {
 }
 
 fn operate(table: &mut UseTable, work: OperationKind, words: &[(u64, UseAccess)]) {
-    let kernel = table.kernel(format!("{work:?}").as_bytes());
+    let kernel = table.kernels.id(format!("{work:?}").as_bytes());
     table.begin();
     let mut touched = Touched::new();
     words.iter().for_each(|(word, access)| table.collect(*word, *access, &mut touched));

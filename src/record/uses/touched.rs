@@ -71,22 +71,18 @@ impl Touched {
         self.inline.iter().take(self.count).chain(self.more.iter())
     }
 
-    /// Adds a block, or another access to it. False if there is no memory.
-    pub(super) fn add(&mut self, touch: Touch) -> bool {
+    /// Adds a block, or a further access to it, if there is memory.
+    pub(super) fn add(&mut self, touch: Touch) {
         let known = self.inline.iter_mut().take(self.count).chain(self.more.iter_mut());
         if let Some(known) = known.into_iter().find(|known| known.slot == touch.slot) {
             if known.access != touch.access {
                 known.access = UseAccess::Unknown;
             }
-            return true;
-        }
-        match self.inline.get_mut(self.count) {
-            Some(place) => {
-                *place = touch;
-                self.count += 1;
-                true
-            }
-            None => try_push(&mut self.more, touch),
+        } else if let Some(place) = self.inline.get_mut(self.count) {
+            *place = touch;
+            self.count += 1;
+        } else {
+            try_push(&mut self.more, touch);
         }
     }
 }

@@ -99,6 +99,17 @@ impl FileThread {
     }
 }
 
+/// Does the work on the thread, or here if there is none; `None` if that has ended.
+pub(super) fn on<T: Send + 'static>(
+    thread: Option<&FileThread>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match thread {
+        Some(thread) => thread.run(work),
+        None => Some(work()),
+    }
+}
+
 impl Drop for FileThread {
     fn drop(&mut self) {
         if self.is_this_process() {
@@ -118,10 +129,7 @@ pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> O
         let (path, mut text) = (path.to_owned(), PageVec::new_in(Pages));
         text.try_reserve_exact(room).ok()?;
         let fill = move || (fill(&path, &mut text), path, text);
-        let (filled, _, text) = match current() {
-            Some(thread) => thread.run(fill)?,
-            None => fill(),
-        };
+        let (filled, _, text) = on(current().as_deref(), fill)?;
         filled.ok()?;
         if text.len() < text.capacity() {
             return parse(std::str::from_utf8(&text).ok()?);

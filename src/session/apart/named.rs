@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::current;
+use super::{current, on};
 use crate::hook::files::{FileMark, FileReader};
 use crate::record::pages::{PageVec, Pages};
 
@@ -39,10 +39,7 @@ fn read(path: &CStr, mark: FileMark) -> Option<PageVec<u8>> {
     let path = path.to_owned();
     // The path goes back with the bytes, so that nothing is freed on the thread.
     let fill = move || (fill(&path, mark, &mut bytes).is_some(), path, bytes);
-    let (is_filled, _, bytes) = match current() {
-        Some(thread) => thread.run(fill)?,
-        None => fill(),
-    };
+    let (is_filled, _, bytes) = on(current().as_deref(), fill)?;
     is_filled.then_some(bytes)
 }
 

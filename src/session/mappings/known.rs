@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{LoadedObject, MappingKind, StackId};
 use super::smaps::Vma;
 use crate::record::mappings;
 #[cfg(target_os = "linux")]
-use crate::record::{pages::page_size, thread};
+use crate::record::{guard, pages::page_size, thread};
 #[cfg(target_os = "linux")]
 use crate::session::kernel_thread::{ThreadId, is_alive};
 
@@ -56,7 +56,7 @@ const THREAD: usize = 2304;
 /// Each thread's thread-local variables lie at the upper end of its stack, which has a guard at its lower end.
 #[cfg(target_os = "linux")]
 fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
-    let to_thread = own_thread().saturating_sub(thread::own_local() as usize);
+    let to_thread = own_thread().saturating_sub(guard::local_address() as usize);
     let of_thread = |(os_id, local): (u32, u64)| {
         let local = local as usize;
         let number = vmas.partition_point(|vma| vma.at.end <= local);

@@ -74,7 +74,7 @@ impl CaptureStream {
     /// The device's index in the list, to which a new device is added.
     pub(super) fn place_of(&mut self, device: Device) -> usize {
         self.devices.iter().position(|position| position.device == device).unwrap_or_else(|| {
-            self.devices.push(LogPosition::of(device));
+            self.devices.push(LogPosition { device, ..LogPosition::default() });
             self.devices.len() - 1
         })
     }

@@ -25,7 +25,7 @@ impl StreamFile {
         let thread = apart::thread();
         let created = Arc::clone(&path);
         let create = move || OpenFile::create(created);
-        let open = on(thread.as_deref(), create).ok_or_else(lost)??;
+        let open = apart::on(thread.as_deref(), create).ok_or_else(lost)??;
         Ok(Self { path, length: 0, open: Some(open), thread })
     }
 
@@ -61,7 +61,7 @@ impl StreamFile {
     pub(super) fn remove(&self) -> bool {
         let Some(open) = &self.open else { return false };
         let (path, identity) = (Arc::clone(&self.path), open.identity());
-        on(self.thread.as_deref(), move || open_file::remove(&path, identity)).unwrap_or(false)
+        apart::on(self.thread.as_deref(), move || open_file::remove(&path, identity)).unwrap_or(false)
     }
 
     /// Syncs the file to disk; an error if it was deleted or truncated.
@@ -73,17 +73,9 @@ impl StreamFile {
     fn with<T: Send + 'static>(&mut self, work: impl FnOnce(&mut OpenFile) -> T + Send + 'static) -> io::Result<T> {
         let mut open = self.open.take().ok_or_else(lost)?;
         let work = move || (work(&mut open), open);
-        let (outcome, open) = on(self.thread.as_deref(), work).ok_or_else(lost)?;
+        let (outcome, open) = apart::on(self.thread.as_deref(), work).ok_or_else(lost)?;
         self.open = Some(open);
         Ok(outcome)
-    }
-}
-
-/// Does the work on the thread; `None` if the thread has ended.
-fn on<T: Send + 'static>(thread: Option<&FileThread>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    match thread {
-        Some(thread) => thread.run(work),
-        None => Some(work()),
     }
 }
 
@@ -94,7 +86,7 @@ fn lost() -> io::Error {
 impl Drop for StreamFile {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            let _ = on(self.thread.as_deref(), move || drop(open));
+            let _ = apart::on(self.thread.as_deref(), move || drop(open));
         }
     }
 }

@@ -63,10 +63,7 @@ impl OpenFile {
 
     /// A capture that lost its beginning cannot be read, so nothing more is appended to it.
     fn ensure_whole(&self, length: u64) -> io::Result<()> {
-        match self.file.metadata()?.len() < length {
-            true => Err(io::Error::other("the file was truncated")),
-            false => Ok(()),
-        }
+        if self.file.metadata()?.len() < length { Err(io::Error::other("the file was truncated")) } else { Ok(()) }
     }
 
     fn is_ours(&self) -> bool {

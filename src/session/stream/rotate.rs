@@ -14,20 +14,10 @@ use memtrace_core::snapshot::{Device, OlderTime};
 use super::device::LogEnd;
 use super::older::OlderTimes;
 use super::parts::StreamParts;
-use super::state::{CaptureStream, Committed, Flush, LogPosition};
+use super::state::{CaptureStream, Committed, Flush};
 use crate::record::recorder::{self, Detail};
 use crate::record::uses::{self, UseCursor};
 use crate::record::{Cursor, LogPart};
-use crate::session::numbers::DenseStacks;
-
-/// The older part's state, in case the next part cannot begin.
-struct OlderPart {
-    numbers: DenseStacks,
-    devices: Vec<LogPosition>,
-    contexts: usize,
-    kernels: usize,
-    objects: usize,
-}
 
 impl CaptureStream {
     /// Finishes the part that is being written, and begins the next one. After an error this part continues.
@@ -62,13 +52,10 @@ impl CaptureStream {
     }
 
     fn begin_part(&mut self, ends: Vec<(Device, LogEnd)>, used: UseCursor, flush: &Flush) -> io::Result<()> {
-        let older = OlderPart {
-            numbers: std::mem::take(&mut self.numbers),
-            devices: self.devices.clone(),
-            contexts: std::mem::replace(&mut self.contexts, 1),
-            kernels: std::mem::take(&mut self.kernels),
-            objects: self.objects.len(),
-        };
+        // What belongs to the older part, in case the next one cannot begin.
+        let (numbers, devices) = (std::mem::take(&mut self.numbers), self.devices.clone());
+        let (contexts, kernels) = (std::mem::replace(&mut self.contexts, 1), std::mem::take(&mut self.kernels));
+        let objects = self.objects.len();
         let of_devices = ends.iter().map(|(device, end)| (*device, &end.cursor, &end.state));
         let times = self.parts.as_ref().map(|parts| parts.times.with_this_part(of_devices, &parts.settings));
         let mut times = times.unwrap_or_default();
@@ -77,9 +64,9 @@ impl CaptureStream {
             self.parts.iter_mut().for_each(|parts| parts.times = std::mem::take(&mut times));
         } else {
             self.encoder.out().clear();
-            (self.numbers, self.devices) = (older.numbers, older.devices);
-            (self.contexts, self.kernels, self.threads) = (older.contexts, older.kernels, 0);
-            self.objects.truncate(older.objects);
+            (self.numbers, self.devices) = (numbers, devices);
+            (self.contexts, self.kernels, self.threads) = (contexts, kernels, 0);
+            self.objects.truncate(objects);
         }
         begun
     }

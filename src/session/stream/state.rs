@@ -22,7 +22,7 @@ const MOST_TIME: Duration = Duration::from_millis(200);
 const MOST_TIME_AT_END: Duration = Duration::from_millis(400);
 
 /// How far a device's log has been written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogPosition {
     pub(super) device: Device,
     pub(super) cursor: Cursor,
@@ -32,19 +32,6 @@ pub(super) struct LogPosition {
     /// The file already has the device's total memory.
     pub(super) has_total: bool,
     pub(super) lost: Lost,
-}
-
-impl LogPosition {
-    pub(super) fn of(device: Device) -> Self {
-        Self {
-            device,
-            cursor: Cursor::default(),
-            uses: UseCursor::default(),
-            skipped: false,
-            has_total: false,
-            lost: Lost::default(),
-        }
-    }
 }
 
 /// What the device's ledger failed to record.

@@ -175,10 +175,7 @@ impl View {
     /// The screen: the picture, and a line with the choices.
     pub(super) fn screen(&self, width: usize, height: usize) -> Vec<String> {
         let room = height.saturating_sub(1);
-        let mut lines = match self.is_help {
-            true => HELP.map(str::to_owned).to_vec(),
-            false => self.picture(width, room),
-        };
+        let mut lines = if self.is_help { HELP.map(str::to_owned).to_vec() } else { self.picture(width, room) };
         lines.resize(room, String::new());
         lines.push(self.status());
         lines.into_iter().map(|line| line.chars().take(width).collect()).collect()

@@ -3,15 +3,14 @@
 use std::ffi::c_int;
 
 use super::nodes;
-use super::regions::{Region2d, Region3d};
-use super::submit::{LOOKED, Looked, is_wanted, submit, submit_opaque};
+use super::regions::Region;
+use super::submit::{LOOKED, Looked, looked, submit};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::functions::{answer, cuPointerGetAttribute};
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::types::Stream;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{OperationKind, UseAccess, UseTable};
-use crate::record::{guard, uses};
+use crate::record::uses::{self, OperationKind, UseAccess, UseTable};
 
 /// Whether the ends of a copy are on the device or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ fn operate(name: &str, work: OperationKind, stream: Stream, ends: &[(u64, UseAcc
         Some(capture) => nodes::capture(capture, name.as_bytes(), work, ends),
         None => submit(stream, |table, touched| {
             ends.iter().for_each(|(address, access)| table.collect(*address, *access, touched));
-            Some((table.kernel(name.as_bytes()), work))
+            Some((table.kernels.id(name.as_bytes()), work))
         }),
     }
 }
@@ -46,8 +45,10 @@ pub(in crate::hook::cuda) fn copy(
     size: usize,
     stream: Stream,
 ) -> Looked {
-    if is_wanted() && size > 0 {
-        let _own = guard::own_work();
+    if size == 0 {
+        return LOOKED;
+    }
+    looked(|| {
         let kind = settled(kind, to, from);
         let writes = (to, UseAccess::Write(to, size as u64));
         match kind {
@@ -68,8 +69,7 @@ pub(in crate::hook::cuda) fn copy(
                 CopyKind::ToHost | CopyKind::Unified => {}
             }
         });
-    }
-    LOOKED
+    })
 }
 
 /// The kind of a unified copy. Its source is read only if it is host memory.
@@ -124,56 +124,39 @@ pub(in crate::hook::cuda) fn fill_2d(
     (pitch, width, height): (usize, usize, usize),
     stream: Stream,
 ) -> Looked {
-    if is_wanted() && width > 0 && height > 0 {
-        let _own = guard::own_work();
+    if width == 0 || height == 0 {
+        return LOOKED;
+    }
+    looked(|| {
         let size = width.saturating_mul(height) as u64;
         let access = if pitch == width || height == 1 { UseAccess::Write(to, size) } else { UseAccess::WriteRows };
         operate(name, OperationKind::Fill, stream, &[(to, access)]);
         if capture_of(stream).is_none() && access != UseAccess::WriteRows {
             uses::with(|table| table.overwritten(to, size));
         }
-    }
-    LOOKED
+    })
 }
 
 /// Handles a word that the device writes or waits for.
 pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> Looked {
-    if is_wanted() {
-        let _own = guard::own_work();
-        operate(name, OperationKind::Copy, stream, &[(address, UseAccess::Unknown)]);
-    }
-    LOOKED
+    looked(|| operate(name, OperationKind::Copy, stream, &[(address, UseAccess::Unknown)]))
 }
 
 /// Handles copies whose list is not read. Any block may be used.
 pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
-    if is_wanted() {
-        let _own = guard::own_work();
-        match capture_of(stream) {
-            Some(capture) => nodes::capture(capture, name.as_bytes(), OperationKind::Opaque, &[]),
-            None => submit_opaque(stream, name.as_bytes()),
+    looked(|| operate(name, OperationKind::Opaque, stream, &[]))
+}
+
+pub(in crate::hook::cuda) fn copy_rows<const PLACE: usize, const REST: usize, const DIMENSIONS: usize>(
+    name: &str,
+    region: CallerPtr<Region<PLACE, REST, DIMENSIONS>>,
+    stream: Stream,
+) -> Looked {
+    looked(|| {
+        if let Some(region) = region.read() {
+            let mut list = [(0, UseAccess::Unknown); 2];
+            let count = list.iter_mut().zip(region.ends()).map(|(place, end)| *place = end).count();
+            operate(name, OperationKind::Copy, stream, list.get(..count).unwrap_or_default());
         }
-    }
-    LOOKED
-}
-
-fn copy_rows(name: &str, stream: Stream, ends: impl Iterator<Item = (u64, UseAccess)>) {
-    let _own = guard::own_work();
-    let mut list = [(0, UseAccess::Unknown); 2];
-    let count = list.iter_mut().zip(ends).map(|(place, end)| *place = end).count();
-    operate(name, OperationKind::Copy, stream, list.get(..count).unwrap_or_default());
-}
-
-pub(in crate::hook::cuda) fn copy_2d(name: &str, region: CallerPtr<Region2d>, stream: Stream) -> Looked {
-    if let Some(region) = region.read().filter(|_| is_wanted()) {
-        copy_rows(name, stream, region.ends());
-    }
-    LOOKED
-}
-
-pub(in crate::hook::cuda) fn copy_3d(name: &str, region: CallerPtr<Region3d>, stream: Stream) -> Looked {
-    if let Some(region) = region.read().filter(|_| is_wanted()) {
-        copy_rows(name, stream, region.ends());
-    }
-    LOOKED
+    })
 }

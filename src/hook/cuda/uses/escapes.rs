@@ -3,17 +3,14 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::submit::{LOOKED, Looked, is_wanted};
+use super::submit::{LOOKED, Looked, is_wanted, looked};
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::record::uses::TensorMapWords;
 use crate::record::{guard, uses};
 
 /// From now on, any operation may use the block at this address.
 pub(in crate::hook::cuda) fn escaped(address: u64) -> Looked {
-    if is_wanted() {
-        uses::with(|table| table.escape(address));
-    }
-    LOOKED
+    looked(|| _ = uses::with(|table| table.escape(address)))
 }
 
 /// The first fields of `CUDA_RESOURCE_DESC`.

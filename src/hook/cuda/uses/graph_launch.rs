@@ -58,8 +58,8 @@ fn begin(steps: &[Node], stream: Stream) -> Option<GraphUses> {
     let site = site(stream);
     uses::with(|table| {
         table.begin_graph();
-        let epoch = table.epoch();
-        let name = table.kernel(b"cuGraphLaunch");
+        let epoch = table.epoch;
+        let name = table.kernels.id(b"cuGraphLaunch");
         table.count(OperationKind::Graph, name);
         if !steps.iter().any(|step| matches!(step, Node::Part(GraphPart::Complete(of)) if *of == epoch)) {
             table.count(OperationKind::Opaque, name);

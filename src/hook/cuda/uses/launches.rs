@@ -1,32 +1,24 @@
 //! Kernel launches.
 
 use super::arguments::Arguments;
-use super::submit::{LOOKED, Looked, is_wanted, submit, submit_opaque};
+use super::submit::{Looked, looked, submit};
 use super::{layouts, nodes, scan};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::types::{Handle, Stream};
 use crate::hook::interpose::Late;
-use crate::record::guard;
 use crate::record::uses::OperationKind;
 
 pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments: Arguments) -> Looked {
-    if is_wanted() {
-        look(function, stream, arguments);
-    }
-    LOOKED
+    looked(|| look(function, stream, arguments))
 }
 
 /// A library has used functions of the driver since before its imports were patched. Its launches until now were not
 /// seen, so they count as one opaque operation.
 pub(in crate::hook::cuda) fn was_late(late: &Late) {
-    if is_wanted() {
-        let _own = guard::own_work();
-        submit_opaque(Stream::NONE, late.object());
-    }
+    looked(|| submit(Stream::NONE, |table, _| Some((table.kernels.id(late.object()), OperationKind::Opaque))));
 }
 
 fn look(function: Handle, stream: Stream, arguments: Arguments) {
-    let _own = guard::own_work();
     if let Some(capture) = capture_of(stream) {
         return nodes::capture_kernel(capture, function, arguments);
     }
@@ -47,7 +39,7 @@ fn enter(function: Handle, stream: Stream, arguments: Arguments, was_queried: bo
             is_entered = false;
             return None;
         }
-        let kernel = kernel.unwrap_or_else(|| table.kernel(b"(unnamed kernel)"));
+        let kernel = kernel.unwrap_or_else(|| table.kernels.id(b"(unnamed kernel)"));
         if !is_laid_out {
             // The kernel may use any block.
             table.begin();

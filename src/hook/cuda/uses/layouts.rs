@@ -59,7 +59,7 @@ pub(in crate::hook::cuda) fn unloading(module: Handle) -> fn(c_int) {
 
 /// Functions are about to end with their context or module.
 pub(in crate::hook::cuda) fn forget() -> fn(c_int) {
-    uses::with(uses::UseTable::forget_functions);
+    uses::with(|table| table.kernels.forget_functions());
     |_| {}
 }
 
@@ -108,16 +108,16 @@ fn signature_of(function: usize) -> Option<Signature> {
 #[cold]
 pub(super) fn learn(function: Handle) {
     let handle = function.addr();
-    let (name, source) = signature_of(handle).unwrap_or((OwnVec::new_in(System), None));
+    let (known, source) = signature_of(handle).unwrap_or((OwnVec::new_in(System), None));
     let layout = of_driver(handle).map(|layout| with_const(layout, source.as_ref())).or(source);
-    if name.is_empty() {
+    let name = if known.is_empty() {
         let asked =
             name_by(|name| cuFuncGetName(name, handle)).or_else(|| name_by(|name| cuKernelGetName(name, handle)));
-        let name = asked.map_or(&b"(unnamed kernel)"[..], CStr::to_bytes);
-        uses::with(|table| table.learn(handle, name, layout));
+        asked.map_or(&b"(unnamed kernel)"[..], CStr::to_bytes)
     } else {
-        uses::with(|table| table.learn(handle, &name, layout));
-    }
+        known.as_slice()
+    };
+    uses::with(|table| table.kernels.learn(handle, name, layout));
 }
 
 fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CStr> {

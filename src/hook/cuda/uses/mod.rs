@@ -19,7 +19,7 @@ mod scan;
 mod submit;
 
 pub(super) use arguments::{Arguments, LaunchStart, stream_of};
-pub(super) use copies::{CopyKind, batch, copy, copy_2d, copy_3d, fill, fill_2d, value};
+pub(super) use copies::{CopyKind, batch, copy, copy_rows, fill, fill_2d, value};
 pub(super) use escapes::{TextureResource, encoded, escaped, texture};
 pub(super) use graph_launch::graph_launched;
 pub(super) use launches::{launch, was_late};

@@ -8,15 +8,14 @@ use std::ffi::{c_int, c_void};
 use super::arguments::Arguments;
 use super::regions::Region3d;
 use super::scan::{self, make_known};
-use super::submit::is_wanted;
+use super::submit::{is_wanted, wanted};
 use crate::hook::cuda::capture::StreamCapture;
 use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::graphs::{self, ChildNode, GraphPart, Node};
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::types::Handle;
 use crate::record::memory::{OwnVec, System, own_vec, try_push};
-use crate::record::uses::{OperationKind, UseAccess};
-use crate::record::{guard, uses};
+use crate::record::uses::{self, OperationKind, UseAccess};
 
 pub(super) type Parts = OwnVec<GraphPart>;
 
@@ -26,7 +25,7 @@ fn may_be_address(word: u64) -> bool {
 }
 
 fn parts_of(name: &[u8], work: OperationKind, ends: &[(u64, UseAccess)]) -> Parts {
-    let kernel = uses::with(|table| table.kernel(name)).unwrap_or_default();
+    let kernel = uses::with(|table| table.kernels.id(name)).unwrap_or_default();
     let ends = ends.iter().map(|(address, access)| GraphPart::Use(*address, *access, kernel));
     own_vec(std::iter::once(GraphPart::Work(work, kernel)).chain(ends))
 }
@@ -40,7 +39,7 @@ fn kernel_parts(function: Handle, arguments: Arguments) -> Parts {
                 try_push(&mut words, (word, access));
             }
         });
-        (kernel.unwrap_or_else(|| table.kernel(b"(unnamed kernel)")), is_known)
+        (kernel.unwrap_or_else(|| table.kernels.id(b"(unnamed kernel)")), is_known)
     });
     let Some((kernel, is_known)) = scan else { return OwnVec::new_in(System) };
     let work = GraphPart::Work(if is_known { OperationKind::Kernel } else { OperationKind::Opaque }, kernel);
@@ -141,15 +140,6 @@ pub(in crate::hook::cuda) fn any_node(node: CallerPtr<c_int>) -> Parts {
         Some(3 | 5..=11) => OwnVec::new_in(System),
         _ => opaque("a graph node of another kind"),
     }
-}
-
-/// The parts of a node, if uses are recorded.
-fn wanted(parts: impl FnOnce() -> Parts) -> Option<Parts> {
-    if !is_wanted() {
-        return None;
-    }
-    let _own = guard::own_work();
-    Some(parts())
 }
 
 /// Returns the callback for a call that adds a node.

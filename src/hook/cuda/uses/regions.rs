@@ -4,72 +4,43 @@ use std::ffi::c_uint;
 
 use crate::record::uses::UseAccess;
 
-/// One side of `CUDA_MEMCPY2D`. Only its addresses are used.
+/// One side of a copy: its place, the memory, and what follows. Only the addresses matter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Side2d {
-    x: usize,
-    y: usize,
+struct Side<const PLACE: usize, const REST: usize> {
+    place: [usize; PLACE],
     memory: c_uint,
     host: u64,
     device: u64,
     array: u64,
-    pitch: usize,
+    rest: [usize; REST],
+}
+
+/// A copy of rows, with a size in so many dimensions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(in crate::hook::cuda) struct Region<const PLACE: usize, const REST: usize, const DIMENSIONS: usize> {
+    from: Side<PLACE, REST>,
+    to: Side<PLACE, REST>,
+    size: [usize; DIMENSIONS],
 }
 
 /// `CUDA_MEMCPY2D`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(in crate::hook::cuda) struct Region2d {
-    from: Side2d,
-    to: Side2d,
-    width: usize,
-    height: usize,
-}
-
-/// One side of `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Side3d {
-    position: [usize; 4],
-    memory: c_uint,
-    host: u64,
-    device: u64,
-    array: u64,
-    context: u64,
-    pitch: usize,
-    height: usize,
-}
-
+pub(in crate::hook::cuda) type Region2d = Region<2, 1, 2>;
 /// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(in crate::hook::cuda) struct Region3d {
-    from: Side3d,
-    to: Side3d,
-    size: [usize; 3],
-}
+pub(in crate::hook::cuda) type Region3d = Region<4, 3, 3>;
 
-/// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`. Host memory and arrays have no known blocks.
-fn is_linear(memory: c_uint) -> bool {
-    memory == 2 || memory == 4
-}
-
-/// The ends of a copy of rows. The copied data is not searched for addresses of blocks.
-fn ends(from: (c_uint, u64), to: (c_uint, u64)) -> impl Iterator<Item = (u64, UseAccess)> {
-    let from = is_linear(from.0).then_some((from.1, UseAccess::CopyFrom));
-    from.into_iter().chain(is_linear(to.0).then_some((to.1, UseAccess::WriteRows)))
-}
-
-impl Region2d {
-    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, UseAccess)> {
-        ends((self.from.memory, self.from.device), (self.to.memory, self.to.device))
+impl<const PLACE: usize, const REST: usize> Side<PLACE, REST> {
+    /// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`. Host memory and arrays have no known blocks.
+    fn end(&self, access: UseAccess) -> Option<(u64, UseAccess)> {
+        matches!(self.memory, 2 | 4).then_some((self.device, access))
     }
 }
 
-impl Region3d {
+impl<const PLACE: usize, const REST: usize, const DIMENSIONS: usize> Region<PLACE, REST, DIMENSIONS> {
+    /// The ends of a copy of rows. The copied data is not searched for addresses of blocks.
     pub(super) fn ends(&self) -> impl Iterator<Item = (u64, UseAccess)> {
-        ends((self.from.memory, self.from.device), (self.to.memory, self.to.device))
+        self.from.end(UseAccess::CopyFrom).into_iter().chain(self.to.end(UseAccess::WriteRows))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::record::uses::{UseAccess, UseTable};
 
 /// Queries the driver about a function, if it is not known yet.
 pub(super) fn make_known(function: Handle) {
-    if uses::with(|table| table.function(function.addr()).is_some()) == Some(false) {
+    if uses::with(|table| table.kernels.function(function.addr()).is_some()) == Some(false) {
         layouts::learn(function);
     }
 }
@@ -23,7 +23,7 @@ pub(super) fn each(
     arguments: Arguments,
     mut take: impl FnMut(&UseTable, u64, UseAccess),
 ) -> (Option<KernelId>, bool) {
-    let (kernel, layout) = table.function(function.addr()).unzip();
+    let (kernel, layout) = table.kernels.function(function.addr()).unzip();
     let mut hides = false;
     let is_laid_out = arguments.each(layout.flatten(), |argument| match argument {
         Argument::Word(word, access) => take(table, word, access),

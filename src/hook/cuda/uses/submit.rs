@@ -21,6 +21,23 @@ pub(super) fn is_wanted() -> bool {
     uses::is_on() && guard::state() & guard::OWN == 0
 }
 
+/// Looks at a call, as own work, if uses are wanted.
+#[inline]
+pub(super) fn wanted<T>(look: impl FnOnce() -> T) -> Option<T> {
+    if !is_wanted() {
+        return None;
+    }
+    let _own = guard::own_work();
+    Some(look())
+}
+
+/// The same in a hook that has nothing to do after the call.
+#[inline]
+pub(super) fn looked(look: impl FnOnce()) -> Looked {
+    wanted(look);
+    LOOKED
+}
+
 pub(super) fn site(stream: Stream) -> EventSite {
     let site = notify::site_here();
     if stream == Stream::NONE {
@@ -49,16 +66,6 @@ pub(super) fn submit(
         let site = site(stream);
         uses::with(|table| enter(table, kernel, work, &touched, site));
     }
-}
-
-/// Enters an operation of which only a name is known. Any block may be used.
-pub(super) fn submit_opaque(stream: Stream, name: &[u8]) {
-    submit(stream, |table, _| {
-        let kernel = table.kernel(name);
-        table.begin();
-        table.count(OperationKind::Opaque, kernel);
-        None
-    });
 }
 
 fn enter(table: &mut UseTable, kernel: KernelId, work: OperationKind, touched: &Touched, site: EventSite) {

@@ -27,25 +27,6 @@ pub(super) struct Said {
     context: Range<u64>,
 }
 
-/// The memory that a card takes in addition to what the program requests.
-pub(super) struct Drawn {
-    context: u64,
-    module: u64,
-    workspace: u64,
-}
-
-impl Drawn {
-    /// The variables that make a simulated card take this memory.
-    pub(super) fn variables(&self) -> [(&'static str, String); 3] {
-        [
-            ("MEMTRACE_CUSIM_CONTEXT", self.context),
-            ("MEMTRACE_CUSIM_MODULE", self.module),
-            ("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", self.workspace),
-        ]
-        .map(|(name, bytes)| (name, bytes.to_string()))
-    }
-}
-
 /// An example that writes its recording to a new folder.
 pub(super) struct Example<'a> {
     pub(super) name: &'a str,
@@ -91,7 +72,7 @@ pub(super) fn at_both_ends<'a>(
     log: &Path,
     command: impl Fn(bool) -> GpuCommand<'a>,
 ) -> Result<()> {
-    let drawn = card.draw(seed).variables();
+    let drawn = card.draw(seed);
     for (what, memory, fits) in [("enough", card.need.end, true), ("less", card.need.start - MIB, false)] {
         let command = command(fits).variable("MEMTRACE_CUSIM_MEMORY", format!("{memory}B"));
         let command = drawn.iter().fold(command, |command, (name, value)| command.variable(name, value));
@@ -157,9 +138,9 @@ impl Said {
         })
     }
 
-    /// Draws within the ranges of the rows: the context with its stacks, a workspace of 0, 4 or 32 MiB, modules of up
-    /// to 48 MiB in all.
-    pub(super) fn draw(&self, seed: u64) -> Drawn {
+    /// What makes a simulated card take more than the program asks for. Within the rows: the context with its stacks; a workspace
+    /// of 0, 4 or 32 MiB, modules of up to 48 MiB in all.
+    pub(super) fn draw(&self, seed: u64) -> [(&'static str, String); 3] {
         let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut next = |most: u64| {
             random ^= random << 13;
@@ -169,6 +150,11 @@ impl Said {
         };
         let workspace = [0, 4 * MIB, 32 * MIB][next(2) as usize];
         let Range { start, end } = self.context;
-        Drawn { context: start + next(end - start), module: next(48 * MIB / MODULES), workspace }
+        [
+            ("MEMTRACE_CUSIM_CONTEXT", start + next(end - start)),
+            ("MEMTRACE_CUSIM_MODULE", next(48 * MIB / MODULES)),
+            ("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", workspace),
+        ]
+        .map(|(name, bytes)| (name, bytes.to_string()))
     }
 }

@@ -121,7 +121,7 @@ impl Fits<'_> {
         said(run(&first, "1TiB"))?;
         // A card of this size, or as large as the program needs, with memory that another seed has drawn.
         let memory = card.memory.max(card.need.end);
-        said(run(&real, &format!("{memory}B")).envs(card.draw(name.len() as u64 + 100).variables()))?;
+        said(run(&real, &format!("{memory}B")).envs(card.draw(name.len() as u64 + 100)))?;
         let check = cmd!(self.run.shell, "{tool} fit --check {real} --recording {first} --gpus RTX-4090 --json");
         let ended = output(check)?;
         let name = format!("check of {name}");

@@ -1,10 +1,12 @@
 //! Tests of the registry of measurements, without threads.
 
 use super::*;
+use crate::record::event_site::EventSite;
+use crate::record::measure::others::WorkOwner;
 use crate::record::unwind::stack::StackPart;
 
 fn alloc(registry: &mut Registry, current: Id, address: u64) {
-    registry.alloc(current, Device::Cpu, address, 10, EventSite::default());
+    registry.alloc(current, (Device::Cpu, address, 10), EventSite::default(), false);
 }
 
 /// (live bytes, freed bytes that were allocated elsewhere).
@@ -29,7 +31,7 @@ fn nothing_stays_behind_in_whatever_order_measurements_are_closed() {
             }
             ids.iter().enumerate().filter(|(at, _)| carried & (1 << at) != 0).for_each(|(_, id)| registry.carry(*id));
             order.into_iter().for_each(|at| registry.close(ids[at]));
-            assert_eq!((registry.measures.len(), registry.owners.len(), registry.open()), (0, 0, 0), "{order:?}");
+            assert_eq!((registry.measures.len(), registry.owners.len(), registry.open), (0, 0, 0), "{order:?}");
         }
     }
 }
@@ -52,7 +54,7 @@ fn work_that_carries_a_closed_measurement_is_its_parents() {
     assert_eq!(held(&registry, outer).0, 40);
     assert_eq!((registry.active_for(outer, inner), registry.active_for(0, innermost)), (outer, outer));
     registry.close(outer);
-    assert!(!registry.alloc(innermost, Device::Cpu, 5, 10, EventSite::default()), "nobody's");
+    assert!(!registry.alloc(innermost, (Device::Cpu, 5, 10), EventSite::default(), false), "nobody's");
     assert_eq!(registry.measures.len(), 0);
 }
 
@@ -92,10 +94,10 @@ fn a_forked_child_keeps_the_measurements_of_its_thread() {
     registry.close(carried);
     (0..).zip([outer, inner, elsewhere]).for_each(|(address, id)| alloc(&mut registry, id, address));
     registry.keep_only(inner);
-    assert_eq!((registry.open(), registry.owners.len()), (2, 2));
+    assert_eq!((registry.open, registry.owners.len()), (2, 2));
     assert!(registry.copy(elsewhere).is_none());
     [inner, outer].into_iter().for_each(|id| registry.close(id));
-    assert_eq!((registry.measures.len(), registry.owners.len(), registry.open()), (0, 0, 0));
+    assert_eq!((registry.measures.len(), registry.owners.len(), registry.open), (0, 0, 0));
 }
 
 fn work_owner(registry: &Registry, words: &[u64]) -> WorkOwner {
@@ -164,7 +166,7 @@ fn work_that_is_handed_over_is_kept_apart() {
     let mut registry = Registry::new();
     let id = registry.begin(0, Family::UNKNOWN).unwrap();
     alloc(&mut registry, id, 16);
-    assert!(registry.enter(id, (Device::Cpu, 32, 100), EventSite::default(), true));
+    assert!(registry.alloc(id, (Device::Cpu, 32, 100), EventSite::default(), true));
     let (devices, ..) = registry.copy(id).unwrap();
     let live = |handed| devices.iter().find(|on| on.handed == handed).unwrap().ledger.stats.allocated_bytes.current;
     assert_eq!((live(false), live(true)), (10, 100));
@@ -193,7 +195,7 @@ fn a_measurement_of_the_whole_process_has_everything_in_it() {
     alloc(&mut registry, 0, 4);
     assert_eq!([before, inside, whole, second].map(|id| held(&registry, id).0), [10, 10, 40, 10]);
     [whole, second, inside, before].into_iter().for_each(|id| registry.close(id));
-    assert_eq!((registry.measures.len(), registry.owners.len(), registry.is_whole()), (0, 0, false));
+    assert_eq!((registry.measures.len(), registry.owners.len(), registry.whole != 0), (0, 0, false));
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn work_that_is_handed_over_belongs_to_the_whole_process_as_any() {
     let one = registry.begin(0, Family::UNKNOWN).unwrap();
     alloc(&mut registry, one, 16);
     assert!(!registry.are_all_whole() && registry.is_carried(one) && !registry.is_carried(0));
-    assert!(registry.enter(one, (Device::Cpu, 32, 100), EventSite::default(), true));
+    assert!(registry.alloc(one, (Device::Cpu, 32, 100), EventSite::default(), true));
     let of = |registry: &Registry, id, handed| {
         let (devices, ..) = registry.copy(id).unwrap();
         devices.iter().find(|on| on.handed == handed).map(|on| on.ledger.stats.allocated_bytes.current)
@@ -222,12 +224,13 @@ fn work_of_a_thread_around_a_measurement_may_be_for_it() {
     let outer = registry.begin(0, Family::UNKNOWN).unwrap();
     let work = |registry: &mut Registry, address, size| {
         let new = (Device::Cpu, address, size);
-        registry.enter(outer, new, EventSite::default(), false);
+        registry.alloc(outer, new, EventSite::default(), false);
         if registry.has_open_inside(outer) {
             registry.alloc_of_other(new, EventSite::default(), Family::UNKNOWN);
         }
     };
-    let most = |registry: &Registry, id| registry.helpers(id).first().map(|helper| (helper.bytes, helper.allocations));
+    let most =
+        |registry: &Registry, id| registry.others.helpers(id).first().map(|helper| (helper.bytes, helper.allocations));
     work(&mut registry, 1, 100);
     let first = registry.begin(outer, Family::UNKNOWN).unwrap();
     work(&mut registry, 2, 10);
