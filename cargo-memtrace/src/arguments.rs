@@ -68,7 +68,7 @@ pub(crate) struct RanksArgs {
     /// The recording [default: the newest one under cargo's target folder]; several, or a folder of them, are ranks
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Of recordings of several jobs this one
+    /// The job to read, of recordings of several jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) job: Option<u32>,
 }

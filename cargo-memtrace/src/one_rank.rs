@@ -14,10 +14,10 @@ use crate::{input, output};
 /// Which rank is read.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct RankArgs {
-    /// Of several recordings that of this rank [default: the rank with the largest peak]
+    /// The rank to read, of several recordings [default: the rank with the largest peak]
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<u32>,
-    /// Of recordings of several jobs this one
+    /// The job to read, of recordings of several jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) job: Option<u32>,
 }
@@ -77,7 +77,7 @@ fn of_number(ranks: &Ranks, number: u32) -> Result<&RankSummary, CommandFailure>
     ranks.ranks.iter().find(|rank| rank.process.rank == Some(number)).ok_or_else(|| {
         let there = match &ranks.ranks.iter().collect::<Vec<_>>()[..] {
             [] => "no file could be read".to_owned(),
-            ranks => format!("there is one of {}", rank_names(ranks)),
+            ranks => format!("there are recordings of {}", rank_names(ranks)),
         };
         CommandFailure::usage(format!("there is no recording of rank {number}; {there}"))
     })

@@ -129,7 +129,7 @@ pub(crate) fn named(asked: Option<&PathBuf>, recording: &Path, extension: &str) 
     let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
     if plain.extension().is_some_and(|other| !other.eq_ignore_ascii_case(kind)) {
         let path = path.display();
-        return Err(CommandFailure::usage(format!("{path} would be a file of kind .{kind}; name it so")));
+        return Err(CommandFailure::usage(format!("cannot write .{kind} to {path}; give a name that ends in .{kind}")));
     }
     Ok(path.clone())
 }

@@ -160,15 +160,14 @@ fn the_rank_that_leaks_most_is_named_and_those_that_do_not_tell() {
     let files = ["rank0.memtrace", "rank1.memtrace", "rank2.memtrace", "rank3.memtrace", "rank4.memtrace"];
     let (code, _, errors) = check(&files);
     assert_eq!(code, Some(1), "{errors}");
-    let leak =
-        "error: 2 of 5 ranks break the limit: ranks 1, 2. Worst: rank 2: leak in scope `step` on cpu: 190.4 KiB ";
+    let leak = "error: 2 of 5 ranks fail: ranks 1, 2. Worst: rank 2: leak in scope `step` on cpu: 190.4 KiB ";
     assert!(errors.lines().any(|line| line.starts_with(leak)), "{errors}");
-    let open = "undecided: 1 of 5 ranks does not tell: rank 3: leaks on cpu: scope `step` ended 4 times";
+    let open = "undecided: 1 of 5 ranks cannot be judged: rank 3: leaks on cpu: scope `step` ended 4 times";
     assert!(errors.lines().any(|line| line.starts_with(open)), "{errors}");
     let (code, _, errors) = check(&[files[0], files[3]]);
     assert_eq!((code, errors.lines().count()), (Some(3), 1), "{errors}");
     let (code, out, errors) = check(&[files[0], files[4]]);
-    let ok = "ok: 2 of 2 ranks hold the limit. First: rank 0: no leak on cpu in the scopes `step`, in blocks of 1 KiB or more\n";
+    let ok = "ok: 2 of 2 ranks pass. First: rank 0: no leak on cpu in the scopes `step`, in blocks of 1 KiB or more\n";
     assert_eq!((code, out.starts_with(ok), &*errors), (Some(0), true, ""), "{out}");
 }
 
@@ -329,7 +328,7 @@ fn of_children_the_largest_is_answered_and_small_ones_leave_no_file() {
     let held = |line: &str| line.split_once(" held ").is_some_and(|(_, held)| held.contains(" MiB at its peak"));
     let listed: Vec<&str> = errors.lines().filter(|line| held(line)).collect();
     assert!(listed.len() == 2 && listed[0].contains("held 40.") && listed[1].contains("held 30."), "{errors}");
-    assert!(errors.contains("held less than 20.00 MiB, whose recordings are removed: 3\n"), "{errors}");
+    assert!(errors.contains("recordings removed, of processes that held less than 20.00 MiB: 3\n"), "{errors}");
     assert!(errors.contains("\nPeak 40."), "{errors}");
     assert_eq!(recordings(&folder).len(), 2);
     let next = errors.lines().last().unwrap().split_once("cargo memtrace ").unwrap().1;

@@ -209,10 +209,10 @@ fn keys_and_windows_of_any_size_are_obeyed_while_a_program_runs() {
     top.shows("filter: TOP.rs_");
     top.press("x\x7f\r");
     top.shows("filter: TOP.rs;");
-    top.shows("rows without the filter's text)");
+    top.shows("rows not matching the filter)");
     top.press("\x1b");
     let unfiltered = top.shows("sorted by growth; every");
-    assert!(!unfiltered.iter().any(|line| line.contains("without the filter")), "{unfiltered:#?}");
+    assert!(!unfiltered.iter().any(|line| line.contains("not matching the filter")), "{unfiltered:#?}");
 
     top.press(" ");
     top.shows("FROZEN");

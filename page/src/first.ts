@@ -35,9 +35,9 @@ export class FirstScreen {
           "div", { class: "card" },
           h("h2", {}, "What could be better"),
           ...this.findings(report.findings),
-          report.findings.length === 0 && h("p", { class: "faint" }, "Nothing was found that is worth a change."),
+          report.findings.length === 0 && h("p", { class: "faint" }, "No findings, which does not mean that nothing could be better."),
           h("h2", {}, "What was not seen"),
-          notes.length > 0 ? h("ul", { class: "notes" }, ...notes.map((note) => h("li", {}, note))) : h("p", { class: "faint" }, "Nothing is missing in this recording."),
+          notes.length > 0 ? h("ul", { class: "notes" }, ...notes.map((note) => h("li", {}, note))) : h("p", { class: "faint" }, "Nothing is known to be missing."),
         ),
       ),
     );

@@ -30,7 +30,7 @@ export const VIEWS: ViewKind[] = [
   { name: "blocks", title: "Blocks over time", make: (app) => new LifetimesView(app), isShown: always },
   { name: "allocator", title: "Allocator", make: (app) => new AllocatorView(app), isShown: always },
   { name: "operators", title: "Operators", make: (app) => new OperatorsView(app), isShown: (app) => app.head.calls !== 0 },
-  { name: "leaks", title: "Twice, temporaries, leaks", make: (app) => new LeaksAndTemporaries(app), isShown: always },
+  { name: "leaks", title: "Live twice, temporaries, leaks", make: (app) => new LeaksAndTemporaries(app), isShown: always },
   { name: "changes", title: "Changes", make: (app) => new Changes(app), isShown: (app) => app.page.changes !== null },
   { name: "report", title: "All tables", make: (app) => new AllTables(app), isShown: always },
 ];

@@ -102,7 +102,7 @@ impl Failure {
 
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
         let text = format!(
-            "undecided: {what}\nThreads that existed before may have worked for this code, and memtrace cannot tell:\n{}\
+            "undecided: {what}\nThreads that existed before this code ran may have worked for it; memtrace cannot see whether they did:\n{}\
              Start them inside the code, hand them a `memtrace::Context`, count the \
              whole process with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
             undecided.table()

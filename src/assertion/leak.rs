@@ -75,7 +75,7 @@ impl NoLeak {
             return Err(Error::wrong("runs is 0, so nothing would be checked; give 1 or more").into());
         }
         if warmup.saturating_add(runs) < 2 {
-            let why = "one run cannot tell a leak from what stays once; give a warm-up, or 2 runs or more";
+            let why = "one run cannot distinguish a leak from what is kept once; give a warm-up, or 2 runs or more";
             return Err(Error::wrong(why).into());
         }
         Watch::begin(RunPlan { requested: warmup.saturating_add(runs), warmup, counted, judge })
@@ -131,7 +131,7 @@ fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(BlockOrigin
     let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
     let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
     let head = format!(
-        "leak of {} with each run: {} ({} bytes) in {} blocks from {} stacks, in {runs} runs after {warmup} to warm up",
+        "leak of {} with each run: {} ({} bytes) in {} blocks from {} stacks, in {runs} runs after {warmup} warm-up runs",
         Bytes(bytes / runs as u64),
         Bytes(bytes),
         grouped(bytes),

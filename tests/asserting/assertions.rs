@@ -114,7 +114,7 @@ fn a_block_kept_by_each_run_leaks_and_a_replaced_one_does_not() {
     let leak = NoLeak::new().run(|| kept.push((Raw::new(1000), Raw::new(24)))).unwrap_err();
     let line = format!("called at tests/asserting/assertions.rs:{}", line!() - 1);
     says(&leak.to_string(), &["leak of 1.000 KiB with each run: 254.0 KiB (260,096 bytes) in 508 blocks", &line]);
-    says(&leak.to_string(), &["from 2 stacks, in 254 runs after 2 to warm up", "248.0 KiB     254"]);
+    says(&leak.to_string(), &["from 2 stacks, in 254 runs after 2 warm-up runs", "248.0 KiB     254"]);
     assert!(!saved(&leak).is_empty());
     let mut last = None;
     assert_no_leak!(last = Some(Raw::new(1000)));

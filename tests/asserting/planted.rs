@@ -100,7 +100,7 @@ fn train(keep_graphs: bool) -> std::result::Result<(), Failure> {
 #[test]
 fn losses_that_keep_their_graphs() {
     let text = quiet_and_caught(|| train(false), train(true));
-    says(&text, &["leak of", "with each run", "runs after 3 to warm up", &at("// the graph")]);
+    says(&text, &["leak of", "with each run", "runs after 3 warm-up runs", &at("// the graph")]);
 }
 
 /// A pass through this number of layers, with variables or plain tensors as weights.

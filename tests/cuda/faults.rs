@@ -33,7 +33,7 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
         "after an allocation of 300.0 MiB on cuda:0 failed",
         "memtrace: cuda:0 is out of memory",
         "Requested         300.0 MiB (314,572,800 bytes)",
-        "of 500.0 MiB, counting other processes",
+        "of 500.0 MiB, with other processes counted as used",
         "100.0 MiB more were needed: the first line below holds that much",
         "300.0 MiB  100.0       1  300.0 MiB  model",
         &model,

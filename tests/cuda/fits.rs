@@ -24,7 +24,7 @@ fn code_fits_does_not_or_is_undecided() {
         let failure = Fits::on("RTX 4090").run(|| hold(24_000)).unwrap_err();
         let text = failure.to_string();
         assert!(failure.is_violation() && failure.snapshot().is_some(), "{text}");
-        for part in ["RTX 4090 (23.52 GiB by CUDA): does not fit, ", "kernel stacks: ", "fits.rs:", "23.44 GiB"] {
+        for part in ["RTX 4090 (23.52 GiB for CUDA): does not fit, ", "kernel stacks: ", "fits.rs:", "23.44 GiB"] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
         // The rest of the card lies within what the process takes.

@@ -289,7 +289,12 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         let text = Text { report, ..Text::default() }.render(&snapshot).unwrap();
         checked_json(&snapshot);
         eprintln!("{text}");
-        for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
+        for expected in [
+            "Where the device's memory is",
+            "= all that is used",
+            "unexplained",
+            "unused rest of cuMemAlloc's segments",
+        ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         raw::free(classic).unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn run(AdviseArgs { reading }: &AdviseArgs) -> Result<(), CommandFail
     report::show(reading, Moment::Peak, Vec::new(), |report| {
         (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
         if report.findings.is_empty() {
-            report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
+            report.answer.push("No findings: memtrace knows of nothing that could be better.".to_owned());
         }
     })
 }

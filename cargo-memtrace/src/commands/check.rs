@@ -27,20 +27,20 @@ use crate::{input, moment, output};
 --no-leak judges each scope that ran repeatedly as `assert_no_leak!` judges code: caches that fill up and what is allocated once
 are no leak. It needs scopes that run 5 times, or 12 times if memory grows, and a whole log.
 
-Several files, or a folder with several, are ranks of a job. Each rank must hold each limit.")]
+Several files, or a folder with several, are ranks of a job. Every rank must pass every check.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     /// The largest peak that is allowed
     #[arg(long, value_name = "SIZE", value_parser = moment::size)]
     peak: Option<u64>,
-    /// The peak of this recording is the largest that is allowed
+    /// Allow at most the peak of this recording
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// How far the peak may be over the baseline, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = moment::percent)]
     tolerance: f64,
-    /// No scope may leave more memory behind the more often it runs; undecided (exit code 3) if the recording does not tell
+    /// No scope may leave more memory with each run; undecided (exit code 3) if the recording does not show whether one does
     #[arg(long)]
     no_leak: bool,
     #[command(flatten)]

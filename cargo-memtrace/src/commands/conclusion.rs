@@ -45,7 +45,7 @@ fn largest(announced: &[Announced], child: u32, least: u64) -> Option<&Announced
     small.iter().for_each(|(.., one)| recordings::remove_own(&one.path));
     if !small.is_empty() {
         let count = small.len();
-        output::say(format!("processes that held less than {}, whose recordings are removed: {count}", Bytes(least)));
+        output::say(format!("recordings removed, of processes that held less than {}: {count}", Bytes(least)));
     }
     kept.first().map(|(.., one)| *one)
 }

@@ -15,7 +15,7 @@ use crate::failure::CommandFailure;
 use crate::input::{self, RecordingFile};
 use crate::output;
 
-/// Print what holds ever more memory, how fast, and when the device is full
+/// Print what keeps growing, how fast, and when the device will be full
 #[derive(Args)]
 #[command(
     after_help = "The time of the log is divided into 16 intervals, of which the first 4 are the warm-up. A row grows if the least that it

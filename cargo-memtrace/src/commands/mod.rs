@@ -32,7 +32,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::called;
 use crate::failure::CommandFailure;
 
-/// Records Rust programs that use candle or cudarc, and says who held the memory at the peak: source line, operator,
+/// Records Rust programs that use candle or cudarc, and says what held the memory at the peak: source line, operator,
 /// module, parameter and scope, to the byte.
 #[derive(Parser)]
 #[command(
@@ -67,7 +67,7 @@ fn examples() -> String {
         "Examples:
   cargo memtrace run --release                     build, run and record this package
   cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU
-  cargo memtrace report                            who held the memory at the peak of the newest recording
+  cargo memtrace report                            what held the memory at the peak of the newest recording
   cargo memtrace explain src/train.rs:32           all blocks of this line
   cargo memtrace diff before.memtrace after.memtrace      what a change did
   cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher

@@ -17,10 +17,10 @@ use crate::{input, output};
 /// Name the changes with which the peak stays within a budget
 #[derive(Args)]
 #[command(
-    after_help = "BUDGET is what may be live at once (20GiB), or a card that the program is to fit on (RTX-4090; `fit` names them): of that, what
-CUDA takes beside is left out.
-The changes are those of the findings, wherever the peak then is: memory that is freed earlier or allocated later, outputs over
-inputs, operators in parts, and at last what is moved to the host or computed again. Record with --uses: without, few are known.
+    after_help = "BUDGET is what may be live at once (20GiB), or a card that the program is to fit on (RTX-4090; `fit` lists them). What CUDA takes
+of the card is subtracted.
+The changes are those of the findings, at each peak that remains: memory that is freed earlier or allocated later, outputs over
+inputs, operators in parts, and at last what is moved to the host or computed again. Record with --uses; otherwise few changes are known.
 
 Exit codes: 0 there are such changes, 1 not enough, 3 undecided: the program may need more than was recorded.
 
@@ -60,7 +60,11 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CommandFailure> {
         (0, Some(why)) => {
             Err(CommandFailure::Undecided(vec![format!("the recording does not say what is needed: {why}")]))
         }
-        (short, _) => Err(CommandFailure::Check(vec![format!("{} short of {}", Bytes(short), args.budget)])),
+        (short, _) => Err(CommandFailure::Check(vec![format!(
+            "the peak stays {} above the budget of {}",
+            Bytes(short),
+            args.budget
+        )])),
     }
 }
 

@@ -18,11 +18,11 @@ use crate::{input, moment, output};
 #[command(after_help = "ALLOCATOR is one of
   driver-pool[,threshold=SIZE|max]                     cuMemAllocAsync's default pool, with its release threshold
   pytorch[,expandable][,max_split=SIZE][,roundup=N]    PyTorch's caching allocator, with its settings
-Without any, those of one list are compared. All are models: docs/replay.md.
+Without --allocator, the usual ones are compared. All are models: docs/replay.md.
 
 Examples:
   cargo memtrace replay                                what allocators would reserve, side by side
-  cargo memtrace replay snapshot.pickle --memory 16GiB    whether that fits, or when it runs out and who holds what then
+  cargo memtrace replay snapshot.pickle --memory 16GiB    whether that fits, or when it runs out and what is live then
   cargo memtrace replay run.memtrace --allocator driver-pool,threshold=1GiB
   cargo memtrace replay snapshot.pickle --allocator pytorch,expandable --memory 16GiB")]
 pub(crate) struct ReplayArgs {

@@ -27,9 +27,9 @@ use crate::{build, called, cargo_runner, moment, output, signals};
 #[command(
     after_help = "Builds as `cargo build` does, with line tables for this build only. Signals go to the program; its exit code is the command's.
 
-Any program is recorded as it is: with a preloaded library, its heap (C's malloc, which Rust's default allocator calls) and its CUDA
-memory; only with an allocator of its own or without dynamic linking its heap is not seen, which is said. A program with memtrace in
-it records itself, with scopes and names, from before `main`.
+Any program is recorded as it is: a preloaded library records its heap (C's malloc, which Rust's default allocator calls) and its
+CUDA memory. The heap of a program with an allocator of its own, or without dynamic linking, is not seen; `run` says so. A program
+with memtrace in it records itself, with scopes and names, from before `main`.
 
 Examples:
   cargo memtrace run --release
@@ -40,7 +40,7 @@ Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) cargo: CargoArgs,
-    /// Run on a simulated GPU with this memory; several, separated by commas
+    /// Run on a simulated GPU with this memory; for several GPUs, one size each, separated by commas
     #[arg(long, value_name = "MEM[,MEM…]")]
     pub(crate) simulate: Option<String>,
     /// Record blocks of at least this size; smaller ones are only counted
@@ -58,7 +58,7 @@ pub(crate) struct RunArgs {
     /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
     #[arg(long, short, visible_alias = "output", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Remove older recordings of the program in the default folder beyond N
+    /// Keep at most N recordings of the program in the default folder, the newest ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) keep: usize,
     /// Run this program, and build nothing
@@ -303,9 +303,7 @@ fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     output::tell([
         "",
         &format!("memtrace: nothing was recorded of {name}: {why}"),
-        &format!(
-            "memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it"
-        ),
+        &format!("memtrace: {name} reached {most} of physical memory, and {files} of mapped files and code"),
     ]);
     if !file.is_rust {
         return;

@@ -22,7 +22,7 @@ use crate::{input, output};
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
     reading: ReadingArgs,
-    /// A row or an area for each of the largest; the terminal shows only the total by default, SVG categories
+    /// Show each of the largest as a row (terminal) or an area (SVG) [default: the total; in SVG, categories]
     #[arg(long, value_name = "KEY", value_parser = arguments::key_over_time())]
     by: Option<Key>,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal

@@ -33,11 +33,11 @@ use crate::arguments::{self, SourceArgs};
 use crate::failure::CommandFailure;
 use crate::{input, moment, output, ranks};
 
-/// Show who holds memory now, while the program runs
+/// Show what holds memory now, while the program runs
 #[derive(Args)]
 #[command(
-    after_help = "Reads the recordings of running programs again as they grow, and shows what is live on each device at their last commit, what each
-row grew since the last look and since the first one, and of several processes one line each. Ends when the programs do.
+    after_help = "Rereads the recordings of running programs as they grow. Shows what is live on each device at the last commit, how much each row grew
+since the last look and since the first one, and one line for each of several processes. Ends when the programs do.
 
 Keys: q ends, s sorts by bytes, growth or count, / filters (Esc clears), space freezes, b changes what rows stand for, arrows
 choose a rank, ? shows the keys.

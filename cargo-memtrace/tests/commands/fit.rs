@@ -30,14 +30,17 @@ fn what_fits_ends_with_0_what_does_not_with_1_and_what_nobody_knows_with_3() {
     let file = on_a_gpu(folder.path(), 0);
     let on = |gpus| ["fit", "--gpus", gpus, "--recording", file.to_str().unwrap()];
     let fits = prints(&on("T4,rtx-4090"));
-    assert!(fits.starts_with("T4 (14.56 GiB by CUDA): fits, ") && fits.contains("\nRTX 4090 (23.52 GiB by"), "{fits}");
+    assert!(
+        fits.starts_with("T4 (14.56 GiB for CUDA): fits, ") && fits.contains("\nRTX 4090 (23.52 GiB for"),
+        "{fits}"
+    );
     assert!(fits.contains("src/model.rs") && fits.contains("= needed of 23.52 GiB"), "{fits}");
     assert!(fails(1, &on("T4,16MiB")).contains("does not fit on 16MiB"));
     let output = memtrace(&on("200MiB"));
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(fails(2, &on("RTX-1")).contains("no card \"RTX-1\" is known"));
     let all = prints(&["fit", "--recording", file.to_str().unwrap()]);
-    assert_eq!(all.lines().filter(|line| line.contains(" by CUDA): fits, ")).count(), 15, "{all}");
+    assert_eq!(all.lines().filter(|line| line.contains(" for CUDA): fits, ")).count(), 15, "{all}");
     let json = prints(&[&on("T4")[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let card = &json["cards"][0];
@@ -126,8 +129,8 @@ fn what_is_free_now_is_what_nvidia_smi_says() {
     let output = fit(folder.path());
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("NVIDIA GeForce RTX 4090 (22.49 GiB by CUDA): fits, "), "{said}");
-    assert!(said.contains("\nTesla V100 (10.00 MiB by CUDA): does not fit, "), "{said}");
+    assert!(said.starts_with("NVIDIA GeForce RTX 4090 (22.49 GiB for CUDA): fits, "), "{said}");
+    assert!(said.contains("\nTesla V100 (10.00 MiB for CUDA): does not fit, "), "{said}");
 }
 
 /// A recording of an integrated GPU of a host with 120 GiB; the process had at most 1 GiB of it, if that was read.
@@ -160,10 +163,10 @@ fn where_a_gpus_memory_is_the_hosts_the_process_needs_some_of_it() {
     let all = said(&[], 0);
     assert!(all.starts_with("the recorded host (120.0 GiB of the host's memory): fits, "), "{all}");
     assert!(all.contains("the recording is of an integrated GPU"), "{all}");
-    assert_eq!(all.lines().filter(|line| line.contains(" by CUDA): fits, ")).count(), 15, "{all}");
+    assert_eq!(all.lines().filter(|line| line.contains(" for CUDA): fits, ")).count(), 15, "{all}");
     let sized = said(&["--gpus", "128GiB,T4"], 0);
     assert!(sized.starts_with("128GiB (128.0 GiB of the host's memory): fits, "), "{sized}");
-    assert!(sized.contains("\nT4 (14.56 GiB by CUDA): fits, "), "{sized}");
+    assert!(sized.contains("\nT4 (14.56 GiB for CUDA): fits, "), "{sized}");
     assert_eq!(sized.matches("0 B  1.000 GiB  process's own memory: at most the resident peak").count(), 1, "{sized}");
     // What CUDA takes is within half a GiB at least, and the process may need one more.
     let tight = said(&["--gpus", "1GiB"], 3);
@@ -261,7 +264,7 @@ fn a_plan_ends_with_0_within_the_budget_and_with_1_where_bytes_are_missing() {
     let file = file.to_str().unwrap();
     let within = prints(&["plan", file, "5KiB"]);
     assert_eq!(within, "Nothing needs to change: the peak on cpu is 4.418 KiB, within 5.000 KiB.\n");
-    assert_eq!(fails(1, &["plan", file, "1KiB"]), "error: 3.418 KiB short of 1KiB\n");
+    assert_eq!(fails(1, &["plan", file, "1KiB"]), "error: the peak stays 3.418 KiB above the budget of 1KiB\n");
     let json: serde_json::Value = serde_json::from_str(&prints(&["plan", file, "5KiB", "--json"])).unwrap();
     let figures = ["version", "budget_bytes", "recorded_peak_bytes", "peak_bytes", "short_bytes", "moved_bytes"];
     assert_eq!(figures.map(|key| json[key].as_u64().unwrap()), [1, 5 << 10, 4524, 4524, 0, 0]);

@@ -19,11 +19,11 @@ fn line(limit: u64, device: Device) -> String {
     let most = peak() + 3000;
     let over: Vec<usize> = (0..4).filter(|rank| peak() + MORE[*rank] > limit).collect();
     let (broken, names) = match &over[..] {
-        [] => ("4 of 4 ranks hold the limit", ""),
-        [2] => ("1 of 4 ranks breaks the limit", ""),
-        [2, 3] => ("2 of 4 ranks break the limit", ": ranks 2, 3"),
-        [1, 2, 3] => ("3 of 4 ranks break the limit", ": ranks 1 to 3"),
-        _ => ("4 of 4 ranks break the limit", ""),
+        [] => ("4 of 4 ranks pass", ""),
+        [2] => ("1 of 4 ranks fails", ""),
+        [2, 3] => ("2 of 4 ranks fail", ": ranks 2, 3"),
+        [1, 2, 3] => ("3 of 4 ranks fail", ": ranks 1 to 3"),
+        _ => ("4 of 4 ranks fail", ""),
     };
     let worst = if over.len() == 1 { ":" } else { ". Worst:" };
     let (word, by) = match most > limit {
@@ -66,7 +66,7 @@ fn what_could_not_be_read_is_exit_code_2_unless_a_limit_is_broken() {
     job(folder.path());
     let (out, error) = ends(2, folder.path(), &["check", ".", "--peak", "1 GiB"]);
     assert_eq!(error, "error: 3 of 7 files could not be read\n");
-    assert!(out.starts_with("ok: 4 of 4 ranks hold the limit. Worst: rank "), "{out}");
+    assert!(out.starts_with("ok: 4 of 4 ranks pass. Worst: rank "), "{out}");
     let report = ends(2, folder.path(), &["report", "."]).0;
     let missing = |text: &str| text.split_once("What is missing, and what is not known\n").unwrap().1.to_owned();
     assert_eq!(missing(&out), missing(&report), "as `report` says it");
@@ -74,7 +74,7 @@ fn what_could_not_be_read_is_exit_code_2_unless_a_limit_is_broken() {
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
     assert_eq!(lines[0], "error: 3 of 7 files could not be read");
-    assert!(lines[1].starts_with("error: 4 of 4 ranks break the limit. Worst: rank "), "{error}");
+    assert!(lines[1].starts_with("error: 4 of 4 ranks fail. Worst: rank "), "{error}");
     // The files that can be read, one by one.
     let files = ["a.memtrace", "b.memtrace", "c.memtrace", "dump_rank3.pickle"];
     ends(0, folder.path(), &[&["check", "--peak", "1 GiB"][..], &files].concat());
@@ -90,8 +90,7 @@ fn many_ranks_that_break_a_limit_are_folded_and_json_has_them_all() {
     }
     let limit = peak().to_string();
     let (_, error) = ends(1, folder.path(), &["check", ".", "--peak", &limit]);
-    let wanted =
-        "error: 12 of 24 ranks break the limit: ranks 0, 2, 4, 6, 8, 10, 12, 14, 4 more ranges. Worst: rank 0: ";
+    let wanted = "error: 12 of 24 ranks fail: ranks 0, 2, 4, 6, 8, 10, 12, 14, 4 more ranges. Worst: rank 0: ";
     assert!(error.starts_with(wanted), "{error}");
     let json = ends(1, folder.path(), &["check", ".", "--peak", &limit, "--json"]).0;
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -108,10 +107,13 @@ fn a_rank_that_recorded_nothing_does_not_tell() {
     empty.devices.clear();
     capture(folder.path(), "1.memtrace", &empty);
     let (out, error) = ends(3, folder.path(), &["check", ".", "--peak", "1 GiB"]);
-    assert_eq!(error, "undecided: 1 of 2 ranks does not tell: rank 1: nothing was recorded on the device\n", "{out}");
+    assert_eq!(
+        error, "undecided: 1 of 2 ranks cannot be judged: rank 1: nothing was recorded on the device\n",
+        "{out}"
+    );
     let (_, error) = ends(1, folder.path(), &["check", ".", "--peak", "1 B"]);
     assert!(
-        error.contains("undecided: 1 of 2 ranks does not tell") && error.contains("1 of 2 ranks breaks"),
+        error.contains("undecided: 1 of 2 ranks cannot be judged") && error.contains("1 of 2 ranks fails"),
         "{error}"
     );
     let (_, error) = ends(2, folder.path(), &["check", ".", "--peak", "1 B", "--device", "cuda:77"]);
@@ -137,5 +139,5 @@ fn ranks_have_no_baseline_and_are_of_one_job() {
     assert!(ends(2, folder.path(), &["check", ".", "--peak", &limit]).1.contains("recordings of 2 jobs"));
     ends(0, folder.path(), &["check", ".", "--peak", &limit, "--job", "1"]);
     let (_, error) = ends(1, folder.path(), &["check", ".", "--peak", &limit, "--job", "2"]);
-    assert!(error.contains("2 of 2 ranks break the limit"), "{error}");
+    assert!(error.contains("2 of 2 ranks fail"), "{error}");
 }

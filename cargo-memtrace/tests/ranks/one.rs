@@ -44,7 +44,10 @@ fn explain_reads_the_worst_rank_or_the_one_that_is_named() {
     let read = "memtrace: reading rank 1: ranks/1.memtrace\n";
     assert_eq!(explain(0, "ranks", &["--rank", "1"]), (alone(1), read.to_owned()));
     let (out, error) = explain(2, "ranks", &["--rank", "7"]);
-    assert_eq!((&*out, &*error), ("", "error: there is no recording of rank 7; there is one of ranks 0 to 3\n"));
+    assert_eq!(
+        (&*out, &*error),
+        ("", "error: there is no recording of rank 7; there are recordings of ranks 0 to 3\n")
+    );
     let error = explain(2, "ranks/1.memtrace", &["--rank", "1"]).1;
     assert!(error.contains("--rank is for several recordings"), "{error}");
     // Of several files it is as of their folder, the line first or last.

@@ -38,7 +38,7 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
     of(Key::Function, Shown::InReports, |_| true),
     of(Key::Operator, Shown::Always, has_tensors).or_says("no operators of tensors are recorded"),
     of(Key::Category, Shown::Always, has_tensors).or_says("no tensors are recorded, so no block has a category"),
-    of(Key::Module, Shown::InReports, has_modules).or_says("no modules are recorded: those are spans of a model"),
+    of(Key::Module, Shown::InReports, has_modules).or_says("no modules are recorded: modules are spans of a model"),
     of(Key::Parameter, Shown::Never, has_modules).or_says("no modules are recorded, so no parameters"),
     of(Key::Name, Shown::Always, |live| !live.device.names.is_empty())
         .or_says("no names are recorded: `memtrace::name` names a block"),
@@ -57,10 +57,10 @@ pub(crate) const ON_REQUEST: [BreakdownTable; 5] = [
     of(Key::Crate, Shown::Never, |_| true),
 ];
 
-const NO_ORDER: &str = "not known: `memtrace::candle::backward` hands over the order of a backward pass; on a GPU recorded uses say it, too";
+const NO_ORDER: &str = "not known: `memtrace::candle::backward` records the order of a backward pass; on a GPU, recorded uses give it, too";
 
-const NO_LAYERS: &str = "no layers are known: `memtrace::candle::backward` hands over the order of a backward pass, spans or names \
-                         (`tag_varmap`, `tag_grads`) tell the layers";
+const NO_LAYERS: &str = "no layers are known: `memtrace::candle::backward` records the order of a backward pass, and spans or names \
+                         (`tag_varmap`, `tag_grads`) name the layers";
 
 const fn of(by: Key, shown: Shown, matters: fn(&LiveSet<'_>) -> bool) -> BreakdownTable {
     BreakdownTable { key: by.section(), by, shown, matters, nothing: "" }

@@ -44,7 +44,7 @@ fn not_recorded(device: &DeviceView<'_>) -> Option<String> {
         let largest = data.process.mappings.as_ref().and_then(|mappings| mappings.of(MappingKind::File).next());
         let largest = largest.map_or_else(String::new, |file| format!(", the largest {}", file.path));
         format!(
-            "The process held more than was recorded: at most {most} were resident, {files} of it mapped files{largest}."
+            "The process held more than was recorded: resident memory reached {most}, mapped files {files}{largest}."
         )
     })
 }
@@ -119,7 +119,12 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     let name = |row: &Row| workspace(live, row).unwrap_or_else(|| row.label.clone());
     let beside = match most.label == row.label {
         true => String::new(),
-        false => format!(" More is in {}: {about}{} ({}).", name(most), Bytes(most.bytes), percent(most.bytes, total)),
+        false => format!(
+            " More is in {}, without a line of yours: {about}{} ({}).",
+            name(most),
+            Bytes(most.bytes),
+            percent(most.bytes, total)
+        ),
     };
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
     let operator = operator_of_row(live, key, row);
@@ -129,7 +134,7 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
 }
 
-const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, the report gives most of that to lines of the model.";
+const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, the report can attribute most of it to lines of the model.";
 
 /// Would the report say more if the program reported the order of its backward passes?
 fn lacks_order(device: &DeviceView<'_>) -> bool {
@@ -226,7 +231,8 @@ fn at_the_end(device: &DeviceSnapshot) -> String {
     let of = if device.device == Device::Cpu { "" } else { " on the device" };
     let peak = device.peak.total();
     let beside = if live > peak {
-        ", more than at the peak: blocks below the threshold are added up when a larger one is allocated".to_owned()
+        ", more than at the peak, because blocks below the threshold count only when a larger one is allocated"
+            .to_owned()
     } else {
         format!(" ({} of the peak)", percent(live, peak))
     };
@@ -276,7 +282,7 @@ mod tests {
         let (resident_high, files_high) = (230 << 20, 30 << 20);
         data.process.memory = Some(crate::snapshot::HostMemory { resident_high, files_high, ..Default::default() });
         let expected =
-            "The process held more than was recorded: at most 230.0 MiB were resident, 30.00 MiB of it mapped files.";
+            "The process held more than was recorded: resident memory reached 230.0 MiB, mapped files 30.00 MiB.";
         assert_eq!(said(&data).as_deref(), Some(expected));
         data.devices[0].peak.bytes += 1;
         assert_eq!(said(&data), None);
@@ -288,7 +294,10 @@ mod tests {
         assert_eq!(at_the_end(&data.devices[0]), "Still live at the end: 1000 B (100 % of the peak).");
         data.devices[0].below_threshold = 1;
         let said = at_the_end(&data.devices[0]);
-        assert!(said.starts_with("Still live at the end: 1001 B, more than at the peak: blocks below"), "{said}");
+        assert!(
+            said.starts_with("Still live at the end: 1001 B, more than at the peak, because blocks below"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -315,10 +324,10 @@ mod tests {
     fn the_line_is_one_that_the_reader_can_act_on() {
         let mut trace = Story::cpu();
         trace.alloc("older", 3000).on(StackId::NONE).alloc("own", 1000).on(LINE_7);
-        let expected = "The line that held most: src/model.rs:7 (Net::forward), 1000 B (25 %), most of it by relu. More is in (no stack): 2.930 KiB (75 %).";
+        let expected = "The line that held most: src/model.rs:7 (Net::forward), 1000 B (25 %), most of it by relu. More is in (no stack), without a line of yours: 2.930 KiB (75 %).";
         assert_eq!(held_most(&trace), expected);
         trace.before(5000);
-        let expected = "src/model.rs:7 (Net::forward), 1000 B (11 %), most of it by relu. More is in (allocated before recording): 4.883 KiB (56 %).";
+        let expected = "src/model.rs:7 (Net::forward), 1000 B (11 %), most of it by relu. More is in (allocated before recording), without a line of yours: 4.883 KiB (56 %).";
         assert!(held_most(&trace).ends_with(expected), "{}", held_most(&trace));
         let beside_a_pool = |own| {
             let pool = frame("alloc", &registry("dyn-stack-0.13.2/src/alloc.rs"), 441);
@@ -330,7 +339,10 @@ mod tests {
         assert!(beside_a_pool(2000).starts_with("The line that held most: src/main.rs:9 "), "{}", beside_a_pool(2000));
         let expected = "The line that held most: matrix kernels' buffers, 1 thread, 2.930 KiB (75 %).";
         assert_eq!(beside_a_pool(1000), expected);
-        assert!(beside_a_pool(2000).ends_with(" More is in matrix kernels' buffers, 1 thread: 2.930 KiB (60 %)."));
+        assert!(
+            beside_a_pool(2000)
+                .ends_with(" More is in matrix kernels' buffers, 1 thread, without a line of yours: 2.930 KiB (60 %).")
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn device_name(data: &Attribution<'_>, device: Device) -> String {
 /// The driver's pool statistics, compared with the recording.
 pub(super) fn pool_lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
-    let reserved = format!("{} reserved, at most {}", Bytes(pool.reserved), Bytes(pool.reserved_high));
+    let reserved = format!("{} reserved, highest {}", Bytes(pool.reserved), Bytes(pool.reserved_high));
     vec![
         ("Driver's pool", format!("{} in use, {reserved}", Bytes(pool.used))),
         ("", format!("{} of it recorded, {}", Bytes(balance.recorded), rest(&balance))),
@@ -36,7 +36,7 @@ fn rest(balance: &PoolBalance) -> String {
         String::new()
     };
     match u64::try_from(rest) {
-        Ok(more) => format!("{} bytes more{before}{rounding}", grouped(more)),
+        Ok(more) => format!("{} bytes not recorded{before}{rounding}", grouped(more)),
         Err(_) => format!("which is {} bytes more than are in use{before}", grouped(rest.unsigned_abs())),
     }
 }
@@ -64,7 +64,7 @@ fn uses_note(data: &Attribution<'_>) -> Option<String> {
     };
     Some(format!(
         "uses: the arguments of {:.1} % of {} kernels are known{opaque}; \
-         of {:.1} % of the bytes allocated on GPUs the last use is known",
+         the last use of {:.1} % of the bytes allocated on GPUs is known",
         share(work.totals.laid_out, work.totals.launches),
         grouped(work.totals.launches),
         share(coverage.known, coverage.bytes)
@@ -144,8 +144,8 @@ mod tests {
         let pool = Pool { reserved: 32 << 20, reserved_high: 64 << 20, used_before: Some(0), ..Pool::default() };
         let device = trace.pool(Pool { used: recorded, ..pool }).device();
         let lines = format!("{:?}", pool_lines(&device));
-        assert!(lines.contains("32.00 MiB reserved, at most 64.00 MiB"), "{lines}");
-        assert!(lines.contains("0 bytes more"), "{lines}");
+        assert!(lines.contains("32.00 MiB reserved, highest 64.00 MiB"), "{lines}");
+        assert!(lines.contains("0 bytes not recorded"), "{lines}");
         assert_eq!(balance_note(&device), None);
         let device = trace.pool(Pool { used: recorded + (1 << 20), ..pool }).device();
         assert!(balance_note(&device).unwrap().contains("something was not seen"));

@@ -69,17 +69,17 @@ pub(crate) fn name(item: &BalanceItem) -> String {
         BalanceItem::NotSeen => "in pools, not seen".to_owned(),
         BalanceItem::PoolSlack => "reserved by pools, unused".to_owned(),
         BalanceItem::GraphSlack => "kept for graphs, unused".to_owned(),
-        BalanceItem::ClassicSlack => "cut off by cuMemAlloc".to_owned(),
+        BalanceItem::ClassicSlack => "unused rest of cuMemAlloc's segments".to_owned(),
         BalanceItem::PageCache => "page cache that Linux gives back".to_owned(),
         BalanceItem::Process => "this process's own resident memory".to_owned(),
         BalanceItem::Unexplained => "unexplained".to_owned(),
         BalanceItem::Smaller => "live blocks below the threshold".to_owned(),
-        BalanceItem::Untouched => "of live blocks not in physical memory".to_owned(),
+        BalanceItem::Untouched => "live, but not in physical memory".to_owned(),
         BalanceItem::Kept => "kept by the allocator".to_owned(),
         BalanceItem::Files => "mapped files".to_owned(),
         BalanceItem::Code => "the program and its libraries".to_owned(),
         BalanceItem::Stacks => "stacks of threads".to_owned(),
-        BalanceItem::Own => "memtrace's own".to_owned(),
+        BalanceItem::Own => "memtrace itself".to_owned(),
         BalanceItem::Anonymous => "mapped by the program, without a file".to_owned(),
     }
 }
@@ -138,7 +138,7 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
             "more was recorded than the device has in use: something is counted twice, or its free was not seen."
         }
         BalanceItem::Unexplained => {
-            "the context, loaded modules and kernel stacks of this process, managed memory on the device, and the memory of \
+            "for example the context, loaded modules and kernel stacks of this process, managed memory on the device, and the memory of \
              other processes; nvidia-smi lists processes."
         }
         // Rows that only the process's balance has.
@@ -158,7 +158,7 @@ fn segments_section(device: &DeviceView<'_>) -> Option<Section> {
         () => "as the driver reports",
     };
     let mut lines = vec![
-        format!("{count} segments of {reserved} now, {told}; {} of it in live blocks", Bytes(all.live)),
+        format!("{reserved} in {count} segments now, {told}; {} of it in live blocks", Bytes(all.live)),
         format!(
             "{} holes, the largest of {}; {} in empty segments",
             grouped(all.holes as u64),
@@ -215,7 +215,7 @@ fn time_sections(device: &DeviceView<'_>) -> Vec<Section> {
 }
 
 fn time_section(key: &'static str, last: &'static str, rows: &[TimeRow]) -> Section {
-    let columns = ["Time", "Allocs", "One takes", "Frees", "One takes", last];
+    let columns = ["Time", "Allocs", "Mean time", "Frees", "Mean time", last];
     let mut section = Section::of_columns(key, "Time in the driver's allocator", &columns);
     for TimeRow { label, allocs, alloc_ns, frees, free_ns } in rows.iter().take(ROWS) {
         let (alloc, free) = (each(*alloc_ns, *allocs), each(*free_ns, *frees));

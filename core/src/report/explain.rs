@@ -74,7 +74,7 @@ fn lifetimes(device: &DeviceSnapshot, found: &Explained) -> Option<String> {
     let median = lives.get(lives.len() / 2)?;
     let longest = lives.last()?;
     Some(format!(
-        "{} of them were freed, after {} (median), at most {}.",
+        "Freed blocks: {}, which lived {} (median), at most {}.",
         grouped(lives.len() as u64),
         super::device_memory::time(*median),
         super::device_memory::time(*longest)
@@ -118,7 +118,7 @@ fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
     if sums.len() > STACKS {
         lines.push(format!("and {} more stacks", sums.len() - STACKS));
     }
-    Section::of_lines("stacks", "Stacks, outwards", lines)
+    Section::of_lines("stacks", "Stacks, innermost frame first", lines)
 }
 
 fn lives(device: &DeviceView<'_>, found: &Explained, rows: usize) -> Section {

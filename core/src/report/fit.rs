@@ -15,7 +15,7 @@ pub fn fit_line(fit: &Fit) -> String {
             None => format!("undecided, between {} spare and {} short", Bytes(spare), Bytes(short)),
         },
     };
-    let whose = if fit.card.unified { "of the host's memory" } else { "by CUDA" };
+    let whose = if fit.card.unified { "of the host's memory" } else { "for CUDA" };
     format!("{} ({} {whose}): {verdict}", fit.card.name, Bytes(fit.card.memory))
 }
 
@@ -64,15 +64,15 @@ mod tests {
             roomy_pools: 0,
             doubt: None,
         };
-        assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB by CUDA): fits, 1023.0 KiB to 1.000 MiB spare");
+        assert_eq!(fit_line(&fit(2 << 20)), "24GiB (2.000 MiB for CUDA): fits, 1023.0 KiB to 1.000 MiB spare");
         assert_eq!(
             fit_line(&fit(1 << 20)),
-            "24GiB (1.000 MiB by CUDA): undecided, between 0 B spare and 1.000 KiB short"
+            "24GiB (1.000 MiB for CUDA): undecided, between 0 B spare and 1.000 KiB short"
         );
         let on_host = Fit { card: Card::of_host("24GiB", 2 << 20), ..fit(0) };
         assert!(fit_line(&on_host).starts_with("24GiB (2.000 MiB of the host's memory): fits, "));
         assert!(fit_section(&on_host).about[0].contains("the host's") && fit_section(&fit(0)).about.is_empty());
-        assert_eq!(fit_line(&fit(0)), "24GiB (0 B by CUDA): does not fit, 1.000 MiB to 1.001 MiB short");
+        assert_eq!(fit_line(&fit(0)), "24GiB (0 B for CUDA): does not fit, 1.000 MiB to 1.001 MiB short");
         let section = fit_section(&fit(2 << 20));
         let sums: Vec<_> = section.rows.iter().map(|row| (row[0].clone(), row[1].clone())).collect();
         assert_eq!(sums[2], (Cell::Sum(1 << 20), Cell::Sum((1 << 20) + 1024)));

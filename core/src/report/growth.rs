@@ -59,7 +59,7 @@ fn full(growth: &Growth) -> Option<String> {
 
 /// The rows that grow, and those that may grow.
 pub fn growth_section(growth: &Growth, most: usize) -> Section {
-    let columns = ["A minute", "Least", "Most", "Risen", "At end", "Since", growth.key.column()];
+    let columns = ["A minute", "Min", "Max", "Risen", "At end", "Since", growth.key.column()];
     let mut section = Section::of_columns("growth", format!("Growth by {}", growth.key.words()), &columns);
     section.is_estimate = growth.is_estimate;
     section.about = vec![
@@ -69,7 +69,7 @@ pub fn growth_section(growth: &Growth, most: usize) -> Section {
             if growth.older > 0 { " on average" } else { "" }
         ),
         "after the warm-up, the first 4 of 16.".to_owned(),
-        "Least, Most  a minute, by the smallest and the largest step from one interval to the next".to_owned(),
+        "Min, Max     a minute, from the smallest and the largest step between intervals".to_owned(),
         "Risen        since the warm-up".to_owned(),
     ];
     if growth.older > 0 {
@@ -146,7 +146,7 @@ mod tests {
         (0..1600).step_by(10).for_each(|label| _ = story.free(format!("large {label}")));
         let freed = growth_answer(&growth_of(&story, None));
         assert!(freed[0].starts_with("Undecided on cuda:0: src/main.rs:9 (net::pad) may grow, 5"), "{freed:?}");
-        assert!(freed[0].ends_with(" or freed as the program ended."), "{freed:?}");
+        assert!(freed[0].ends_with(" or was freed as the program ended."), "{freed:?}");
         let nothing = growth_of(leaking().without_log(), None);
         assert_eq!(growth_answer(&nothing), ["Undecided on cuda:0: the recording has no log."]);
         let below = growth_answer(&growth_of(leaking().below_threshold(100), None));

@@ -45,7 +45,7 @@ fn distance(time_ns: u64, peak_ns: u64, live: u64, peak: u64) -> String {
 fn sentence(row: &BalanceRow) -> Option<&'static str> {
     Some(match row.item {
         BalanceItem::Before => "from before the recording; `cargo memtrace run` records from the start.",
-        BalanceItem::Untouched => "nobody has written there yet, or it was swapped out.",
+        BalanceItem::Untouched => "not written to yet, or swapped out.",
         BalanceItem::Kept => {
             "freed memory that the allocator keeps for later, what it writes around each block, and in programs with memtrace in \
              them the blocks of C libraries. malloc_trim(0) gives back what is free; MALLOC_ARENA_MAX=2 keeps fewer arenas."

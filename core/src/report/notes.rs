@@ -51,7 +51,7 @@ fn symbol_notes(health: &Health) -> Vec<String> {
     if health.unknown_addresses > 0 {
         let addresses = grouped(health.unknown_addresses);
         notes.push(format!(
-            "{addresses} code addresses have no name: their program or library was stripped; a program in Rust keeps them with \
+            "{addresses} code addresses have no name: their program or library was probably stripped; a program in Rust keeps them with \
              `strip = \"none\"` and `debug = \"line-tables-only\"` in [profile.release]"
         ));
     }
@@ -86,7 +86,7 @@ fn gap_note(device: &DeviceSnapshot) -> Option<String> {
     Some(format!(
         "{records} records of {device} ({share:.1} %) are missing in {gaps} {times} between {from:.3} s and {to:.3} s: the \
          program made them faster than they could be written; \
-         peak, what was live at it and counters are exact; curves are too low within a gap"
+         the peak, its blocks and the counters are exact; curves are too low within a gap"
     ))
 }
 

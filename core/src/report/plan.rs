@@ -21,13 +21,10 @@ pub fn plan_answer(device: &DeviceView<'_>, plan: &Plan) -> Vec<String> {
     let mut answer = match (plan.short(), plan.steps.is_empty()) {
         (0, _) => vec![format!("{changes} would keep the peak on {on} within {budget}: {peak} instead of {recorded}.")],
         (short, true) => {
-            vec![format!(
-                "No change is known that helps: the peak on {on} is {recorded}, {} above {budget}.",
-                Bytes(short)
-            )]
+            vec![format!("No known change helps: the peak on {on} is {recorded}, {} above {budget}.", Bytes(short))]
         }
         (short, false) => vec![
-            format!("Not by these changes: {} short of {budget}.", Bytes(short)),
+            format!("These changes are not enough: {} above {budget}.", Bytes(short)),
             format!("With {changes} the peak on {on} would be {peak} instead of {recorded}."),
         ],
     };
@@ -38,8 +35,8 @@ pub fn plan_answer(device: &DeviceView<'_>, plan: &Plan) -> Vec<String> {
         });
     }
     if !plan.knows_uses && matches!(device.device, Device::Cuda(_)) {
-        let next = if is_python(device.data()) { "PyTorch's snapshots do not have it" } else { "record with --uses" };
-        answer.push(format!("Where blocks are used is not known, so few changes are: {next}."));
+        let next = if is_python(device.data()) { "PyTorch's snapshots do not have them" } else { "record with --uses" };
+        answer.push(format!("Few changes are known, because uses of blocks were not recorded: {next}."));
     }
     answer
 }
@@ -111,7 +108,7 @@ mod tests {
         assert_eq!(
             answer[..2],
             [
-                "Not by these changes: 1.000 MiB short of 1.000 MiB.",
+                "These changes are not enough: 1.000 MiB above 1.000 MiB.",
                 "With 1 change the peak on cuda:0 would be 2.000 MiB instead of 3.000 MiB.",
             ]
         );
@@ -119,8 +116,8 @@ mod tests {
         assert_eq!(
             answer,
             [
-                "No change is known that helps: the peak on cuda:0 is 3.000 MiB, 2.000 MiB above 1.000 MiB.",
-                "Where blocks are used is not known, so few changes are: record with --uses.",
+                "No known change helps: the peak on cuda:0 is 3.000 MiB, 2.000 MiB above 1.000 MiB.",
+                "Few changes are known, because uses of blocks were not recorded: record with --uses.",
             ]
         );
     }

@@ -39,7 +39,7 @@ fn what_there_was(post_mortem: &PostMortem, device: &DeviceSnapshot) -> Vec<(&'s
         lines.extend(refused.device_total.map(|_| ("Address space", format!("{free} free: the limit is ulimit -v's"))));
     } else {
         lines.extend([
-            ("Free", format!("{free}, counting {others}")),
+            ("Free", format!("{free}, with {others} counted as used")),
             ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
             ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
         ]);
@@ -107,7 +107,7 @@ mod tests {
             (Text::default().show(&Report::of_refusal(&data, Device::Cuda(0)).unwrap()), answer)
         };
         let (post_mortem, answer) = said(Some(UnifiedMemory::default()));
-        assert!(post_mortem.contains("counting other processes and the page cache"), "{post_mortem}");
+        assert!(post_mortem.contains("with other processes and the page cache counted as used"), "{post_mortem}");
         assert!(answer.contains("with 1000 B free beside the page cache."), "{answer}");
         let (post_mortem, answer) = said(None);
         assert!(!post_mortem.contains("page cache") && answer.contains("with 1000 B free."), "{post_mortem} {answer}");

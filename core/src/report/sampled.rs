@@ -19,7 +19,7 @@ pub(crate) fn behind(interval: Option<u64>) -> &'static str {
 /// The note on a table of estimates.
 pub(crate) fn note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
-    Some(format!("estimates from a sample of one in {interval}; blocks of {interval} or more are exact"))
+    Some(format!("estimates from a sample, one per {interval} on average; blocks of {interval} or more are exact"))
 }
 
 /// The note in files that show recorded blocks with their own sizes.
@@ -32,7 +32,7 @@ pub(super) fn lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let Some(note) = note(device.sample_interval()) else { return Vec::new() };
     let mut lines = vec![("Sampled", note)];
     if let Some(Counted { now, before, .. }) = device.stats.counted {
-        let live = format!("{} ({} bytes) live now", Bytes(now), grouped(now));
+        let live = format!("{} ({} bytes) live at the end", Bytes(now), grouped(now));
         lines.push(("Counted exactly", live));
         lines.push(("", "the peak is the largest count taken when a block was recorded".to_owned()));
         if before > 0 {

@@ -41,7 +41,7 @@ fn log(device: &DeviceView<'_>) -> String {
     match device.overwritten {
         0 => records,
         older if is_python(device.data()) => format!("{records}, {} blocks older than the log", grouped(older)),
-        older => format!("{records}, {} older than the log", grouped(older)),
+        older => format!("{records}, {} older ones not kept", grouped(older)),
     }
 }
 
@@ -79,8 +79,8 @@ fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
     let (resident, most, after) = (Bytes(resident), Bytes(resident_high), seconds(time_ns));
     let (files, most_files) = (Bytes(files), Bytes(files_high));
     [
-        ("Resident memory", format!("{resident} of the whole process after {after:.3} s, at most {most}")),
-        ("", format!("{files} of it mapped files and code, at most {most_files}")),
+        ("Resident memory", format!("{resident} of the whole process after {after:.3} s, highest {most}")),
+        ("", format!("{files} of it mapped files and code, highest {most_files}")),
     ]
 }
 
@@ -111,8 +111,8 @@ mod tests {
         };
         data.process.memory = Some(HostMemory { files_high: 2 << 20, ..memory });
         let text = text(&data);
-        assert!(text.contains("3.000 MiB of the whole process after 0.002 s, at most 5.000 MiB"), "{text}");
-        assert!(text.contains("1.000 MiB of it mapped files and code, at most 2.000 MiB"), "{text}");
+        assert!(text.contains("3.000 MiB of the whole process after 0.002 s, highest 5.000 MiB"), "{text}");
+        assert!(text.contains("1.000 MiB of it mapped files and code, highest 2.000 MiB"), "{text}");
         let options = ReportOptions { moment: Moment::End, ..ReportOptions::default() };
         let at_end = Report::of(&data, &options).unwrap();
         assert_eq!(at_end.totals.first().map(|(name, _)| *name), Some("Resident memory"));

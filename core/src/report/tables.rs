@@ -127,8 +127,8 @@ pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option
     section.is_estimate = device.is_sample();
     let about = [
         "At peak   bytes of the peak that were allocated directly in the scope",
-        "Own peak  most bytes live at once of those allocated in it or in nested scopes",
-        "Total     most bytes live on the device while the scope was open;",
+        "Own peak  peak of the bytes allocated in the scope or in nested scopes",
+        "Total     peak of the whole device while the scope was open;",
         "          none of the three includes blocks below the threshold",
     ];
     section.about = about.map(str::to_owned).to_vec();
@@ -216,9 +216,9 @@ pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> O
     let mut section = Section::of_columns("older_times", "Before the log", &columns);
     section.is_estimate = device.is_sample();
     section.about = vec![
-        "Times whose records were deleted, to keep the stream within its budget. Each with its highest moment, and the"
+        "Periods whose records were deleted to keep the stream within its budget, each with its highest moment and the"
             .to_owned(),
-        "line that held most then; `--json` has all lines. Blocks below the threshold are not in it.".to_owned(),
+        "line that held most then; `--json` has all lines. Blocks below the threshold are not included.".to_owned(),
     ];
     let mut totals: Vec<u64> = times.iter().map(|time| time.bytes).collect();
     totals.sort_unstable_by(|a, b| b.cmp(a));
@@ -239,7 +239,7 @@ pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> O
     }
     if times.iter().any(|time| time.lacks_records) {
         section.notes =
-            vec!["In some of these times records are missing: the highest may have been higher.".to_owned()];
+            vec!["In some of these periods records are missing: the real peak may have been higher.".to_owned()];
     }
     (!times.is_empty()).then_some(section)
 }

@@ -43,7 +43,7 @@ fn runs_out(device: &DeviceView<'_>, found: &WhatIf, out: &RunsOut, memory: u64)
     };
     vec![
         format!(
-            "Runs out of {} with {} {when}: {} are asked for by {asks}.",
+            "Runs out of {} with {} {when}: {} are requested by {asks}.",
             Bytes(memory),
             found.model,
             Bytes(out.size)
@@ -224,7 +224,7 @@ mod tests {
         let device = DeviceView::of(&data, &data.devices[0]);
         let found = device.what_if("driver-pool".parse().unwrap(), Some(33 * MIB), 0).unwrap();
         let answer = what_if_answer(&device, &found, Some(33 * MIB));
-        let asks = "Runs out of 33.00 MiB with driver-pool at 0.000 s, record 2: 4.000 MiB are asked for by src/main.rs:9 (net::pad).";
+        let asks = "Runs out of 33.00 MiB with driver-pool at 0.000 s, record 2: 4.000 MiB are requested by src/main.rs:9 (net::pad).";
         assert!(answer[0].starts_with(asks), "{answer:?}");
         let holders = what_if_holders(&device, found.runs_out.as_ref().unwrap(), 5);
         let share = Cell::Share { part: 30 * MIB, whole: 30 * MIB };

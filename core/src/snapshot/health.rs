@@ -63,13 +63,13 @@ wrong_stacks => "stacks were wrong and were replaced by libgcc's; please report 
     /// Allocations at an address whose block was still live: its free was missed.
     missed_frees => "frees were missed: an address was allocated again while its block seemed live";
     /// Scopes counted as part of their parents, because there were too many names or they nested too deep.
-lost_scopes => "scopes were not told apart: too many names";
+lost_scopes => "scopes count as part of their parents: too many names, or nested too deep";
     /// Code addresses for which not even a function name was found.
     unknown_addresses;
     /// Bytes at the end of the capture that are incomplete or damaged and were not read.
     unread_bytes;
     /// Frees of device memory whose allocation was not recorded: before the recording, or unseen.
-unknown_frees => "frees of device memory that was allocated before the recording, or unseen";
+unknown_frees => "frees were of device memory from before the recording, or whose allocation was not seen";
     /// Frees that the CUDA driver refused; the memory is still live, if it ever was.
 refused_frees => "frees were refused by the CUDA driver: that memory is leaked, or was never allocated";
     /// Blocks whose device was not known, or is beyond the 32 CUDA devices that can be recorded.

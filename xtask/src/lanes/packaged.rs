@@ -181,8 +181,8 @@ fn simulate(user: &mut User) -> Result<()> {
         "cargo memtrace fit --gpus RTX-4090,T4 --features cuda --vary IMAGES=1024..8388608",
         0,
         &[
-            "RTX 4090 (23.52 GiB by CUDA): fits",
-            "T4 (14.56 GiB by CUDA): fits",
+            "RTX 4090 (23.52 GiB for CUDA): fits",
+            "T4 (14.56 GiB for CUDA): fits",
             "; largest IMAGES: ",
             "= needed of 14.56 GiB",
         ],

@@ -125,12 +125,12 @@ impl<'a> RanksCheck<'a> {
 
 fn verb(verdict: CheckVerdict, ranks: usize) -> &'static str {
     match (verdict, ranks) {
-        (CheckVerdict::Holds, 1) => "holds the limit",
-        (CheckVerdict::Holds, _) => "hold the limit",
-        (CheckVerdict::Fails, 1) => "breaks the limit",
-        (CheckVerdict::Fails, _) => "break the limit",
-        (CheckVerdict::Undecided, 1) => "does not tell",
-        (CheckVerdict::Undecided, _) => "do not tell",
+        (CheckVerdict::Holds, 1) => "passes",
+        (CheckVerdict::Holds, _) => "pass",
+        (CheckVerdict::Fails, 1) => "fails",
+        (CheckVerdict::Fails, _) => "fail",
+        (CheckVerdict::Undecided, 1) => "cannot be judged",
+        (CheckVerdict::Undecided, _) => "cannot be judged",
     }
 }
 

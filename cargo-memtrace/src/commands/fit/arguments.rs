@@ -15,9 +15,9 @@ use crate::moment;
 /// Say whether a program fits on GPUs, and up to which size
 #[derive(Args)]
 #[command(
-    after_help = "Runs the program on a simulated GPU that is larger than any: what it asks for is exact. What CUDA takes beside that is a range,
-whose upper end counts. Without --gpus, a line for each card that is known. If it fits, it runs twice more, with other values
-where it reads results: the simulated GPU computes nothing, and a program that then asks for other memory is undecided.
+    after_help = "Runs the program on a simulated GPU that is larger than any card: the memory that it requests is exact. What CUDA takes in addition is
+a range, whose upper end counts. Without --gpus, prints a line for each known card. If the program fits, it runs twice more, with values
+other than zeros where it reads results: the simulated GPU computes nothing. A program that then requests other memory is undecided.
 
 NAME=1,2,4 or NAME=512..32768 (NAME=512..32768/128: multiples of 128) is given to the program as the variable NAME, and in place of
 {NAME} in its arguments.
@@ -37,7 +37,7 @@ pub(crate) struct FitArgs {
     /// The cards, by name (RTX-4090) or by memory as CUDA reports it (48GiB)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) gpus: Vec<String>,
-    /// The GPUs of this machine, with what is free there now
+    /// Judge the GPUs of this machine, with the memory that is free now
     #[arg(long, conflicts_with = "gpus")]
     pub(super) free: bool,
     /// The GPU's memory is the host's (DGX Spark, Jetson): sizes are all that the host has, and the process's own memory counts
@@ -49,10 +49,10 @@ pub(crate) struct FitArgs {
     /// Run the program with each of these values; of a range, look for the largest that fits
     #[arg(long, value_name = "NAME=VALUES")]
     pub(super) vary: Option<Vary>,
-    /// What other processes and the display use of each card
+    /// Memory of each card that other processes and the display use
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = moment::size)]
     pub(super) reserve: u64,
-    /// What is to stay free on each card
+    /// Memory that must stay free on each card
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = moment::size)]
     pub(super) margin: u64,
     /// Judge this recording, and run nothing

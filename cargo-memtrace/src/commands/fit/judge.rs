@@ -125,8 +125,8 @@ fn planned(args: &FitArgs, gpu: &DeviceView<'_>, fit: &Fit) -> Option<Planned> {
     let plan = gpu.plan(left).ok().filter(|plan| !plan.steps.is_empty())?;
     let mut section = plan_section(gpu, &plan);
     section.title = match plan.short() {
-        0 => format!("What would make it fit on {}", fit.card.name),
-        _ => format!("What would bring it nearer to {}", fit.card.name),
+        0 => format!("Changes that would make the program fit on {}", fit.card.name),
+        _ => format!("Changes that would bring the program nearer to {}", fit.card.name),
     };
     let answer = plan_answer(gpu, &plan);
     section.about.splice(..0, answer.iter().cloned());
@@ -144,7 +144,7 @@ pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'
     if !fits || args.recording.is_some() {
         return Ok(());
     }
-    output::say("it runs twice more, with other values from the GPU");
+    output::say("the program runs twice more, with values other than zeros from the GPU");
     let limit = LEAST_LIMIT + 20 * judged.lasted;
     for values in OTHER_VALUES {
         let (ended, file) = record(args, varied, Some((values, limit)))?;

@@ -42,7 +42,7 @@ impl Law {
         };
         let square = if c == 0.0 { String::new() } else { term(c, &format!(" x {name}²")) };
         format!(
-            "Hint: live at the peak is about{}{}{square}; at {name}={}, which it was not made from, it is {:.1} % off",
+            "Hint: live at the peak is about{}{}{square}; at {name}={}, which was left out of the fit, it is {:.1} % off",
             term(a, "").trim_start_matches(" +"),
             term(b, &format!(" x {name}")),
             self.held_out,
@@ -108,7 +108,7 @@ mod tests {
         let linear = law(&[1, 2, 4, 8], |n| (10 << 20) + n * (3 << 20)).unwrap();
         assert_eq!(
             linear.hint("batch"),
-            "Hint: live at the peak is about 10.00 MiB + 3.000 MiB x batch; at batch=4, which it was not made from, it is 0.0 % off"
+            "Hint: live at the peak is about 10.00 MiB + 3.000 MiB x batch; at batch=4, which was left out of the fit, it is 0.0 % off"
         );
         let square = law(&[512, 1024, 2048, 4096, 8192], |n| (1 << 30) + 1000 * n + 64 * n * n).unwrap();
         assert!(

@@ -38,7 +38,7 @@ const HELP: [&str; 9] = [
     "b             what rows stand for: the next one",
     "arrows        choose a rank",
     "?             these lines",
-    "Growth is bytes now without those at the first look by this key.",
+    "Growth is the bytes now minus those at the first look by this key.",
 ];
 
 /// What is shown.

@@ -108,8 +108,8 @@ impl Fit {
     pub fn with_other_values(mut self, asked: AskedFor, other: Option<AskedFor>) -> Self {
         if other != Some(asked) && self.doubt.is_none() {
             let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, AskedFor::peak)));
-            let with = "when the GPU gave other values";
-            self.doubt = Some(format!("it asked for other memory {with}: a peak of {other}, and of {one} with zeros"));
+            let with = "when the GPU gave values other than zeros";
+            self.doubt = Some(format!("it requested other memory {with}: a peak of {other} instead of {one}"));
         }
         self
     }

@@ -31,7 +31,7 @@ pub(super) fn rows(device: &DeviceView<'_>, card: &Card, more: impl IntoIterator
 
 fn live(device: &DeviceView<'_>) -> NeedRow {
     let bytes = device.peak.total();
-    let known_by = if is_simulated(device.data()) { "what was asked for, exactly" } else { "recorded on a GPU" };
+    let known_by = if is_simulated(device.data()) { "exactly what was requested" } else { "recorded on a GPU" };
     NeedRow::new(LIVE, bytes, bytes, known_by)
 }
 
@@ -45,13 +45,13 @@ pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
 fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     let (live, roomy) = (device.stats.allocated_bytes.peak, on_a_roomy_card(device));
     let row = |high, known_by| NeedRow::new(POOLS, 0, high, known_by);
-    let Some(least) = device.least_room() else { return row(roomy, "simulated, and a step of 32 MiB") };
+    let Some(least) = device.least_room() else { return row(roomy, "simulated, plus a step of 32 MiB") };
     let has_room = memory >= device.stats.reserved_bytes.peak;
     // More memory can make it worse, because it changes where the pool puts blocks.
     if memory < least || has_room || room::suffices(device, memory) {
-        row(roomy.min(least.saturating_sub(live) + STEP), "simulated on a full card, and a step of 32 MiB")
+        row(roomy.min(least.saturating_sub(live) + STEP), "simulated on a full card, plus a step of 32 MiB")
     } else {
-        row(roomy, "simulated, and a step of 32 MiB")
+        row(roomy, "simulated, plus a step of 32 MiB")
     }
 }
 
@@ -69,9 +69,14 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
     let row = NeedRow::new;
     vec![
-        row("kernel stacks", KIB * fewest, MOST_STACK * most, "1 to 2 KiB a thread of the card"),
-        row("rest of the context", KIB * fewest * 9 / 10, KIB * most * 13 / 10, "0.9 to 1.3 KiB a thread of the card"),
-        row(WORKSPACE, 0, if has_cublas && !recorded { 32 * MIB } else { 0 }, "default: 4 MiB, from Hopper on 32"),
+        row("kernel stacks", KIB * fewest, MOST_STACK * most, "1 to 2 KiB per thread of the card"),
+        row(
+            "rest of the context",
+            KIB * fewest * 9 / 10,
+            KIB * most * 13 / 10,
+            "0.9 to 1.3 KiB per thread of the card",
+        ),
+        row(WORKSPACE, 0, if has_cublas && !recorded { 32 * MIB } else { 0 }, "default: 4 MiB, 32 MiB from Hopper on"),
         row("modules", 0, if has_cublas { 300 * MIB } else { MODULES }, "assumed; loaded at first use"),
     ]
 }

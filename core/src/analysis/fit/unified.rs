@@ -34,7 +34,7 @@ fn pinned(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> NeedRow {
     let at_peak = devices().filter_map(|device| Some(taken(&live_at(device, gpu.peak.time_ns)?)));
     let high = devices().map(most).fold(0, u64::saturating_add);
     let low = at_peak.fold(0, u64::saturating_add).min(high);
-    NeedRow::new(PINNED, low, high, "what was asked for, exactly")
+    NeedRow::new(PINNED, low, high, "exactly what was requested")
 }
 
 fn is_hosts(device: Device) -> bool {

@@ -26,9 +26,9 @@ pub(super) fn judge(floors: &[u64]) -> Option<RowGrowth> {
             Some(RowGrowth::MayGrow("it fell in the warm-up, as a cache does that is cleared"))
         }
         () if all_rise(after) => Some(RowGrowth::Grows),
-        () if rises_before_the_end => {
-            Some(RowGrowth::MayGrow("it rose until the last interval: a cache, or freed as the program ended"))
-        }
+        () if rises_before_the_end => Some(RowGrowth::MayGrow(
+            "it rose until the last interval: it may be a cache, or was freed as the program ended",
+        )),
         () if goes_on(floors) => Some(RowGrowth::MayGrow("it rose, but not in every interval")),
         () => None,
     }

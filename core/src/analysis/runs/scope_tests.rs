@@ -77,7 +77,7 @@ fn what_a_recording_does_not_tell_is_undecided() {
             leaves(story, number);
         }
     };
-    is_undecided(&program(16, rises_late), "rose until late");
+    is_undecided(&program(16, rises_late), "rose in the second half");
     assert_eq!(verdict(&program(60, rises_late)), LeakVerdict::Nothing(vec!["step".to_owned()]));
 }
 

@@ -190,7 +190,7 @@ fn judge(
             |at| live_at(at, own.iter().filter(|span| found.iter().any(|(of, _)| of.stack == span.life.block.stack)));
         return match scope.around_ended.filter(|end| times.last() < Some(end)) {
             _ if all < FEW => LeakVerdict::Undecided(format!(
-                "scope `{name}` left more memory each time, but ended only {all} times: a cache may be filling up; {FEW} tell"
+                "scope `{name}` left more memory each time, but ended only {all} times: a cache may be filling up; {FEW} times are needed"
             )),
             Some(end) if grown(end) == 0 => LeakVerdict::Undecided(format!(
                 "scope `{name}` left more memory each time, which the scope around it freed: repeat that one {LEAST} times"
@@ -209,7 +209,7 @@ fn judge(
     if all < MOST && is_unsure(&samples) {
         let all = grouped(all as u64);
         return LeakVerdict::Undecided(format!(
-            "scope `{name}` ended {all} times, and what it leaves rose until late: repeat it more often"
+            "scope `{name}` ended {all} times, and what it leaves still rose in the second half: run it more often"
         ));
     }
     let of_others = |span: &&LifeSpan<'_>| {

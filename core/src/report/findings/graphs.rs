@@ -76,7 +76,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
         confidence: Confidence::Likely,
         why: "no backward pass was seen that would need them.",
         advice: lines(&[
-            "The program has variables, as of a `VarMap`: each result keeps its arguments. To generate, load weights with",
+            "The program has variables (a `VarMap`): each result keeps its arguments. To generate, load weights with",
             "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
         ]),
     })
@@ -95,7 +95,7 @@ pub(super) fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Findin
         line: Some(found.line.clone()),
         cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
         confidence: Confidence::Likely,
-        why: "they outlive their statements and are dropped as a graph is, and no backward pass begins in their life.",
+        why: "they outlive their statements and are freed after their result, as a graph is, and no backward pass begins while they are live.",
         advice: vec![
             "A result that is computed from variables keeps what it was computed from. Compute it here with weights that are".to_owned(),
             "detached: `var.as_detached_tensor()`, or a model from `VarBuilder::from_tensors`; or keep `x.detach()` of it.".to_owned(),
@@ -119,7 +119,7 @@ pub(super) fn kept_after_its_pass(found: &Ungraphed, device: &DeviceSnapshot) ->
         line: Some(found.line.clone()),
         cost: Cost::OfPeak(device.peak.bytes.saturating_sub(found.peak_without)),
         confidence: Confidence::Likely,
-        why: "they are dropped as a graph is, and there are more of them than the next backward pass has nodes.",
+        why: "they are freed after their result, as a graph is, and there are more of them than the next backward pass has nodes.",
         advice: after_a_pass(&found.pass).into_iter().chain([then_at_most(found.peak_without)]).collect(),
     }
 }
@@ -132,7 +132,7 @@ fn older(blocks: Vec<&Block>) -> Vec<&Block> {
 /// How to release what the graph of a loss keeps.
 pub(super) fn after_a_pass(line: &str) -> Vec<String> {
     vec![
-        format!("The graph of the backward pass at {line} keeps it. Drop the loss, the outputs that it was"),
+        format!("The graph of the backward pass at {line} keeps this memory. Drop the loss, the outputs that it was"),
         "computed from, and the `GradStore`, before the next forward pass begins.".to_owned(),
     ]
 }

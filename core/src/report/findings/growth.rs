@@ -18,19 +18,19 @@ const STEPS: usize = 4;
 const MOST_SCOPES: usize = 8;
 
 const STAYS: [&str; 3] = [
-    "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
-    "(`to_scalar()`), `detach()` a tensor that is kept, drop what nobody reads any more, or give the",
-    "collection a bound.",
+    "What stays is kept by the program, or a kept result was computed from it. Keep numbers",
+    "(`to_scalar()`), `detach()` a tensor that is kept, drop what is no longer read, or limit the size",
+    "of the collection.",
 ];
 const STAYS_IN_PYTHON: [&str; 3] = [
-    "What stays is a value that something keeps, or that a kept result was computed from. Keep numbers",
-    "(`.item()`), `.detach()` a tensor that is kept, `del` what nobody reads any more, or give the",
-    "collection a bound.",
+    "What stays is kept by the program, or a kept result was computed from it. Keep numbers",
+    "(`.item()`), `.detach()` a tensor that is kept, `del` what is no longer read, or limit the size",
+    "of the collection.",
 ];
 
 /// The advice for a program of C or C++, which has no tensors that memtrace knows.
 const STAYS_IN_C: [&str; 2] =
-    ["What stays is what something keeps. Free what nobody reads any more, or give the", "collection a bound."];
+    ["What stays was never freed. Free what is no longer needed, or limit the size", "of the collection."];
 
 const GRAPH_STAYS: [&str; 2] = [
     "The graph of a value that is kept, or that the next one is computed from, keeps them. Keep a loss as a number",
@@ -75,7 +75,7 @@ fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
     let what = match steps_of(device.data(), &fullest.stays, loops) {
         Some((left, LoopSteps { of, .. })) => format!("{} of {of} left blocks that stay", grouped(left)),
         None => format!(
-            "{} of the {} blocks allocated here stay, {} each",
+            "{} of {} blocks allocated here stay (mean {})",
             grouped(stay),
             grouped(fullest.repetitions as u64),
             Bytes(fullest.bytes / stay.max(1))
@@ -104,7 +104,7 @@ fn cause_of<'a>(
     let all: u64 = blocks.clone().map(|block| block.size).sum();
     match peak_without_graphs(device, is_one).filter(|(bytes, _)| *bytes >= all / 4) {
         Some((_, peak)) => (
-            "they outlive their statements and are dropped as a graph is.",
+            "they outlive their statements and are freed after their result, as a graph is.",
             lines(&GRAPH_STAYS).into_iter().chain([then_at_most(peak)]).collect(),
         ),
         None => {
@@ -112,7 +112,7 @@ fn cause_of<'a>(
             // If a graph keeps the memory, replacing the value does not free it.
             let is_held = !has_variables(data) && !has_backward_pass(data);
             advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
-                format!("If each were gone before the next, the peak would be at most {}.", exactly(peak))
+                format!("If each were freed before the next, the peak would be at most {}.", exactly(peak))
             }));
             let why = "they were live when the last of them was allocated; a list of results or a cache grows like this as well.";
             (why, advice)
@@ -149,7 +149,7 @@ fn left_by_steps(device: &DeviceView<'_>, loops: Loops) -> Option<Finding> {
     Some(Finding {
         kind: FindingKind::Growth,
         what: format!(
-            "{} of {of} left blocks that are still live, {} each",
+            "{} of {of} left live blocks, at least {} each on average",
             grouped(left.steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),

@@ -30,11 +30,11 @@ pub(super) fn twice(device: &DeviceView<'_>) -> Vec<Finding> {
 pub(super) fn replaced(device: &DeviceView<'_>, row: &LiveTwice, saves: u64) -> Finding {
     Finding {
         kind: FindingKind::LiveTwice,
-        what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
+        what: format!("{} blocks of {} live at once, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(first_lines(&row.lines).join(", then ")),
         cost: Cost::OfPeak(saves),
         confidence: Confidence::Likely,
-        why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
+        why: "they were freed like variables at a function's end; memtrace cannot see whether the older ones are still read.",
         advice: in_its_language(
             device.data(),
             &["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."],
@@ -122,7 +122,7 @@ pub(super) fn square(device: &DeviceView<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         why: "these blocks were allocated inside it and are live at the peak.",
         advice: lines(&[
-            "Work on 16 parts of the tensor or more, and carry the last value over, or sum in a loop of your own.",
+            "Work on 16 or more parts of the tensor, and carry the last value over, or sum in a loop of your own.",
         ])
         .into_iter()
         .chain(peak_in_parts(device).map(then_at_most))

@@ -196,7 +196,7 @@ fn one_long_statement_is_no_growth() {
 
 #[test]
 fn what_has_no_names_is_told_apart_by_its_call_stacks() {
-    let what = "memory accumulates: 40 of the 40 blocks allocated here stay, 1000 B each";
+    let what = "memory accumulates: 40 of 40 blocks allocated here stay (mean 1000 B)";
     for is_freed in [false, true] {
         let mut trace = Story::cpu();
         trace.stacks(stacks(vec![Frame::default(); 2], [[0], [1]]));
@@ -221,7 +221,7 @@ fn growth_is_at_the_line_that_holds_most_of_it() {
     }
     let finding = found(&trace);
     assert!(finding[0].line.as_ref().unwrap().contains("src/model.rs:7"), "{finding:?}");
-    let what = "memory accumulates, here and at another line: 20 of the 20 blocks allocated here stay, 1000 B each";
+    let what = "memory accumulates, here and at another line: 20 of 20 blocks allocated here stay (mean 1000 B)";
     assert_eq!(finding[0].what, what);
 }
 

@@ -26,7 +26,7 @@ fn certainty(refused_imports: u64) -> (Confidence, &'static str) {
         0 => (Confidence::Likely, "every operation in between is known, and none gets the address."),
         _ => (
             Confidence::Possible,
-            "no known operation gets the address; by imports that could not be patched, kernels may be launched that are not seen.",
+            "no known operation gets the address, but launches through imports that could not be patched are not seen.",
         ),
     }
 }
@@ -37,14 +37,14 @@ pub(super) fn wasted_by(device: &DeviceView<'_>, row: &Waste) -> Finding {
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
             let advice = if row.pass_line.is_empty() { after(row) } else { after_a_pass(&row.pass_line) };
-            (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), advice)
+            (format!("{blocks}, held for {} after the last use (by {})", time(row.idle_ns), row.kernel), advice)
         }
         WasteKind::NeverUsed => (
             format!("{blocks} that no GPU operation uses"),
             vec!["Do not allocate this memory, or allocate it where it is needed.".to_owned()],
         ),
         WasteKind::Early => (
-            format!("{blocks}, allocated {} before the first use, by {}", time(row.idle_ns), row.kernel),
+            format!("{blocks}, allocated {} before the first use (by {})", time(row.idle_ns), row.kernel),
             vec![match &*row.use_line {
                 "" => "Allocate this memory where it is used first.".to_owned(),
                 line => format!("Allocate this memory where it is used first: {line}."),
@@ -106,7 +106,7 @@ pub(super) fn idle_by(row: &IdleMemory) -> Finding {
     Finding {
         kind: FindingKind::Idle,
         what: format!(
-            "{} that {} GPU operations or more in turn do not use, {} of the host's time{until}",
+            "{} unused for {} or more GPU operations in a row, {} of the host's time{until}",
             bytes_in_blocks(row.bytes, row.blocks),
             grouped(row.operations),
             time(row.idle_ns)
@@ -114,14 +114,14 @@ pub(super) fn idle_by(row: &IdleMemory) -> Finding {
         line: Some(row.line.clone()).filter(|line| !line.is_empty()),
         cost: Cost::OfPeak(row.saves),
         confidence: Confidence::Possible,
-        why: "the blocks are idle at the peak; to free them costs the time to compute or to move them.",
+        why: "the blocks are idle at the peak; freeing them costs the time to recompute or move the values.",
         advice: vec![
             format!(
                 "Compute the values again where they are used, or move them to the host: {} there and back,",
                 time(row.transfer_ns())
             ),
             format!("if the link moves {} a second (an assumption: PCIe 4.0, 16 lanes).", Bytes(IdleMemory::HOST_LINK)),
-            format!("The peak would be at most {}, without unneeded memory.", exactly(row.peak_without)),
+            format!("The peak would be at most {}, if unneeded memory is freed, too.", exactly(row.peak_without)),
         ],
     }
 }
@@ -140,7 +140,7 @@ pub(super) fn over_input(row: &InPlace) -> Finding {
     Finding {
         kind: FindingKind::InPlace,
         what: format!(
-            "{} of {}, while its input{from} has the same size and is not used afterwards",
+            "{} of output of {}, whose input{from} has the same size and is not used afterwards",
             bytes_in_blocks(row.bytes, row.blocks),
             row.operator
         ),
@@ -151,7 +151,7 @@ pub(super) fn over_input(row: &InPlace) -> Finding {
         advice: vec![
             format!("Write the output over the input: candle's `Tensor::{function}` with {of} of your own, whose"),
             format!("`cuda_fwd` does {} on the GPU. candle does not differentiate it.", row.operator),
-            format!("The peak would be at most {}, without unneeded memory.", exactly(row.peak_without)),
+            format!("The peak would be at most {}, if unneeded memory is freed, too.", exactly(row.peak_without)),
         ],
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn temporaries_of(row: &OperatorTemporaries) -> Finding {
         confidence: Confidence::Certain,
         why: "the call allocates these blocks and frees them again.",
         advice: vec![
-            format!("Call it on {} parts of the tensor in turn, or more.", OperatorTemporaries::PARTS),
+            format!("Call it on {} or more parts of the tensor, one after another.", OperatorTemporaries::PARTS),
             then_at_most(row.peak_without),
         ],
     }
@@ -208,7 +208,7 @@ pub(super) fn written_twice(device: &DeviceView<'_>) -> Vec<Finding> {
         Finding {
             kind: FindingKind::WrittenTwice,
             what: format!(
-                "{} times {} writes a block that {} then overwrites, and nothing reads it in between",
+                "{} times, {} writes a block that {} overwrites before anything reads it",
                 grouped(count),
                 name(first),
                 name(second)

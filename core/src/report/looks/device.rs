@@ -39,7 +39,7 @@ fn add_rows(section: &mut Section, all: &[LookRow], figures: &[Figure], options:
         section.rows.push(cells(row, figures, row.label.clone()));
     }
     for (rows, label) in
-        [(folded, more(folded.len())), (&other, format!("({} rows without the filter's text)", other.len()))]
+        [(folded, more(folded.len())), (&other, format!("({} rows not matching the filter)", other.len()))]
     {
         if !rows.is_empty() {
             section.rows.push(cells(&sum(rows), figures, label));

@@ -117,7 +117,7 @@ fn one_sided(diff: &RanksDiff, ranks: &[RankChange<'_>]) -> Option<String> {
         (!found.is_empty()).then(|| capitalized(&format!("{why}: {}.", rank_names(&found))))
     });
     let lines: Vec<String> = lines.collect();
-    (!lines.is_empty()).then(|| format!("{} There, the whole peak is the change.", lines.join(" ")))
+    (!lines.is_empty()).then(|| format!("{} The change of each is its whole peak.", lines.join(" ")))
 }
 
 fn ranks_section(diff: &RanksDiff, ranks: &[RankChange<'_>], rows: usize) -> Section {

@@ -34,7 +34,7 @@ fn the_answer_names_the_rank_that_changed_most_and_the_worst_ones() {
             "Rank 0 changed most: 5.000 KiB before, 6.000 KiB after: +1.000 KiB (+20.0 %). Worst: 5.000 KiB before \
              (rank 0), 12.00 KiB after (rank 3): +7.000 KiB (+140.0 %).",
             "Together: 15.00 KiB before (3 ranks), 23.00 KiB after (3 ranks): +8.000 KiB (+53.3 %).",
-            "Only before: rank 2. Only after: rank 3. There, the whole peak is the change.",
+            "Only before: rank 2. Only after: rank 3. The change of each is its whole peak.",
         ]
     );
     let largest = &report.answer[3];
@@ -104,7 +104,7 @@ fn equal_jobs_have_no_change_and_jobs_without_a_common_rank_no_pair() {
     let none = Ranks::of(Vec::new(), vec![Key::Line], vec![unread]);
     let report = report_of(none.clone(), of(&[0, 1]), 20, 1);
     assert_eq!(report.answer[0], "No rank is on both sides. The worst rank is not known of both.");
-    let absent = "Only after: rank 1. Not read before: rank 0. There, the whole peak is the change.";
+    let absent = "Only after: rank 1. Not read before: rank 0. The change of each is its whole peak.";
     assert_eq!(report.answer[2], absent);
     let label = |report: &Report| section(report, "diff_ranks").rows[0][4].clone();
     assert_eq!(label(&report), Cell::Text("0 (not read before)".into()));

@@ -69,7 +69,7 @@ fn answer(ranks: &Ranks) -> Vec<String> {
     lines.extend(largest(worst).map(|LargestRow { label, bytes }| {
         let about = if worst.is_sample { sampled::ABOUT } else { "" };
         let share = percent(bytes, worst.bytes());
-        format!("Most {of}{}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
+        format!("Largest row {of}{}: {label}, {about}{} ({share}).", worst.name(), Bytes(bytes))
     }));
     lines
 }
@@ -98,7 +98,7 @@ fn ranks_section(ranks: &Ranks, rows: usize) -> Section {
     let columns = ["Rank", "Host", "Process", "Device", bytes, "Headroom", LARGEST_ROW, column];
     let mut section = Section::of_columns(RANKS, "Ranks, the worst first", &columns);
     section.about = vec![
-        format!("Headroom  the GPU's capacity without {of}. Less is free: allocators reserve"),
+        format!("Headroom  the GPU's capacity minus {of}. Less is free: allocators reserve"),
         "          more than is live, and CUDA and other processes need some.".to_owned(),
     ];
     let mut all: Vec<&RankSummary> = ranks.ranks.iter().collect();
@@ -138,16 +138,16 @@ fn at_words(moment: &Moment) -> String {
 
 /// Rows over all ranks. The section's keys follow those of the breakdowns at the peak: `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
-    let columns = ["Imbalance", "Least", "Median", "Most", "Rank", "Lacking", ALL_RANKS, key.column()];
+    let columns = ["Imbalance", "Min", "Median", "Max", "Rank", "Without", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));
     let mut section =
         Section::of_columns(name, format!("Over ranks, {}, by {}", at_words(&ranks.moment), key.words()), &columns);
     section.is_estimate = ranks.ranks.iter().any(|rank| rank.is_sample);
     section.about = [
-        "Imbalance  Most without Median: the rows are in its order",
-        "Least      a rank without the row has 0, also for the median",
-        "Rank       the one with the most",
-        "Lacking    ranks without the row",
+        "Imbalance  Max minus Median; the rows are sorted by it",
+        "Min        a rank without the row counts as 0, for Median, too",
+        "Rank       the rank with Max",
+        "Without    number of ranks that lack the row",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -60,7 +60,7 @@ fn the_rank_with_a_larger_row_is_worst_and_the_launcher_says_who_is_missing() {
         [
             "3 ranks read. Worst: rank 3, peak 7.000 KiB on cuda:0. Least headroom: rank 3, 1.000 KiB of 8.000 KiB on \
              cuda:0. Median: rank 1, peak 5.000 KiB on cuda:0.",
-            "Most at the peak of rank 3: src/model.rs:7 (Net::forward), 4.000 KiB (57 %).",
+            "Largest row at the peak of rank 3: src/model.rs:7 (Net::forward), 4.000 KiB (57 %).",
         ]
     );
     assert_eq!(spread(&ranks, "main.rs:9"), [2 << 10, 1 << 10, 1 << 10, 3 << 10, 0, 5 << 10]);

@@ -226,9 +226,9 @@ impl<'r> SimulatedLane<'r> {
             |line: &str| line.contains("memory of ") && line.contains("candle-recorded on cuda:0, a simulated GPU");
         self.checks.line(name, &said, "\"memory of …candle-recorded on cuda:0, a simulated GPU\"", is_heading);
         self.checks.says(name, &said, "uses: the arguments of 100.0 % of ");
-        self.checks.says(name, &said, "of 100.0 % of the bytes allocated on GPUs the last use is known");
+        self.checks.says(name, &said, "the last use of 100.0 % of the bytes allocated on GPUs is known");
         let is_explained =
-            |line: &str| line.trim_start().starts_with("0 bytes more") || line.contains("rounding explains");
+            |line: &str| line.trim_start().starts_with("0 bytes not recorded") || line.contains("rounding explains");
         self.checks.line(name, &said, "that explains the driver's additional bytes", is_explained);
         Ok(())
     }
