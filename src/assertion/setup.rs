@@ -1,10 +1,10 @@
 //! Memory that does not count: one-time initialization, a pool's own threads and queues.
 //!
 //! The test that runs first pays for the initialization of statics and thread-locals, so this does not count against
-//! limits and baselines. A function on the stack shows that something is initialized once. The cell counts as static
-//! only if an address proves it: static or thread-local memory must point to a block that the initialization made. Then
-//! everything that the initialization allocated is left out, even if it was freed again. A cell on the heap or on a
-//! stack proves nothing.
+//! limits and baselines. If an allocation's call stack has a function such as `OnceLock`'s, a cell is initialized. But
+//! the cell may be a static, or lie on the heap or on a thread's stack. It is taken for a static or a thread-local only
+//! if static or thread-local memory points to a block that the initialization allocated. Then everything that the
+//! initialization allocated is left out, even if it was freed again.
 //!
 //! Memory that keeps growing is a leak wherever it is kept. So [`leak`](super::leak) and [`growth`](super::growth)
 //! leave out only the text that the test harness keeps.

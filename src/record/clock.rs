@@ -39,8 +39,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since `began`. Reads no clock yet: a measurement's first block creates a clock, on the program's
-    /// stack.
+    /// A clock that counts nanoseconds since `began`. Reads neither the counter nor the system clock yet, which saves
+    /// stack: a measurement's first block calls this on the program's stack.
     pub(crate) fn new(began: Instant) -> Self {
         Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false }
     }

@@ -8,8 +8,8 @@ use super::say;
 use crate::variable;
 use crate::write_errors;
 
-/// Adds a recording of this process to the list, if there is one. Only a full disk is reported. If the list no longer
-/// exists, its `run` has ended and misses nothing.
+/// Adds a recording of this process to the list, if there is one. A failed write is reported, for example to a full
+/// disk. A list that cannot be opened is not reported: `run` removes the list when it ends, and then needs no entry.
 pub(super) fn announce(path: &Path) {
     let Some(list) = variable::value("MEMTRACE_RECORDINGS") else { return };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

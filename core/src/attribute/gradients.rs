@@ -152,8 +152,8 @@ pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<
 
 type Sizes<'a> = HashMap<u64, Vec<&'a HintedLifetime>>;
 
-/// Whether it may be data, or weights that are not trained. Intermediate results do not count, because their gradients
-/// do not outlive the pass.
+/// Whether the block may be an operand whose gradient outlives the pass: data, or weights that are not trained.
+/// Gradients of intermediate results are freed within the pass, unless gradients retain their graph.
 fn may_be_operand(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }

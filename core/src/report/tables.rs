@@ -111,7 +111,7 @@ pub(in crate::report) fn more(rows: usize) -> String {
 }
 
 /// Splits sorted rows into shown and folded ones. Rows after the first `most`, and rows below half a per cent, are
-/// folded. If only one row would be folded, it is shown.
+/// folded. If the only row to fold is among the first `most`, it is shown.
 fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&[T], &[T]) {
     let large = rows.iter().take_while(|row| bytes(row).saturating_mul(SMALL) >= total).count();
     // If all rows are small, the largest ones are shown.

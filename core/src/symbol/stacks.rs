@@ -58,8 +58,9 @@ fn is_of_preload_library(all: &Stacks, objects: &[LoadedObject], call: u32) -> b
     path.and_then(|path| path.rsplit('/').next()).is_some_and(|name| name.starts_with("libmemtrace_preload."))
 }
 
-/// The position of the call that entered an allocating library, if a library allocates. The innermost call outside
-/// memtrace decides whether one does. This call is kept together with the Rust calls.
+/// The position of the call that entered the library which allocated, if a library did: the outermost call of a library
+/// among the native calls between memtrace's own calls and the next Rust call. The stack keeps this call, although it
+/// is native.
 fn entry_of_library(
     rules: &Rules,
     all: &Stacks,

@@ -51,8 +51,9 @@ impl<'a> Intervals<'a> {
     }
 }
 
-/// Groups neighbours, so that each group takes about an equal part of the recording or more. The log keeps at least one
-/// interval.
+/// Groups neighbouring older times. The recording is divided into [`INTERVALS`] equal parts, and older times whose
+/// middles are in the same part are a group. The last two parts count as one, so at least one interval is left for the
+/// log.
 fn groups(times: &[OlderTime], to_ns: u64) -> Vec<&[OlderTime]> {
     let Some(from_ns) = times.first().map(|time| time.from_ns) else { return Vec::new() };
     let most = INTERVALS as u128 - 1;

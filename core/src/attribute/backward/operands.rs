@@ -52,8 +52,8 @@ impl<'a> Operands<'a> {
         })
     }
 
-    /// Blocks from which a block was computed; `None` if unknown. A block that was filled with a constant, or from the
-    /// host, has none.
+    /// The blocks from which a block was computed; `None` if they are unknown. The list is empty if the block was
+    /// filled with a constant or copied from the host.
     pub(super) fn direct(&self, block: NonZeroU64) -> Option<Vec<NonZeroU64>> {
         let uses = self.device.uses_of(Some(block));
         let uses = uses.filter(|uses| uses.known_first().is_some() || uses.is_unused())?;

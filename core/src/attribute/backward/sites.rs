@@ -35,8 +35,9 @@ impl<'a> Sites<'a> {
         Self { data, known: HashMap::default() }
     }
 
-    /// The site of a stack. `None` outside of arms (such as for the gradient of the loss, which is computed before
-    /// them), and for blocks that describe a tensor.
+    /// The site of a stack. `None` if the stack is not in an arm of the backward pass's `match` on operators (like that
+    /// of the loss's gradient, which is made before the `match`), or if the block is a list or a table and not a
+    /// tensor's data.
     pub(super) fn at(&mut self, stack: StackId) -> Option<Site<'a>> {
         let data = self.data;
         *self.known.entry(stack).or_insert_with(|| site(data, stack))

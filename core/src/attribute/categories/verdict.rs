@@ -30,8 +30,8 @@ pub(super) fn agreed(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Vec<(Cat
     lives.iter().zip(verdicts).map(category).collect()
 }
 
-/// Gives blocks that are live at the end or have an open verdict the category of the other blocks with the same stack,
-/// if these agree.
+/// Finds a category for unknown blocks that are live at the end or have an open verdict: that of the other blocks with
+/// the same stack, if all of those have the same one.
 pub(super) fn inherit(lives: &[HintedLifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
     let is_open = |life: &HintedLifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
     let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
