@@ -19,7 +19,7 @@ pub(crate) fn behind(interval: Option<u64>) -> &'static str {
 /// The note on a table of estimates.
 pub(crate) fn note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
-    Some(format!("estimates from a sample, one per {interval} on average; blocks of {interval} or more are exact"))
+    Some(format!("estimates from a sample, one per {interval}; blocks of {interval} or more are exact"))
 }
 
 /// The note in files that show recorded blocks with their own sizes.
