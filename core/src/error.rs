@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::visible;
 
@@ -29,22 +30,10 @@ pub(crate) enum Kind {
     Rules(String),
     Format { path: PathBuf, known: String },
     Exists(PathBuf),
-    Output { path: PathBuf, source: Io, then: Option<&'static str> },
-    Write(Io),
-    Read { path: PathBuf, source: Io },
+    Output { path: PathBuf, source: Arc<io::Error>, then: Option<&'static str> },
+    Write(Arc<io::Error>),
+    Read { path: PathBuf, source: Arc<io::Error> },
     Parse { path: PathBuf, format: &'static str, reason: String, next: String },
-}
-
-/// A cloneable I/O error: the clone has the same code, or the same kind and text.
-pub(crate) struct Io(io::Error);
-
-impl Clone for Io {
-    fn clone(&self) -> Self {
-        Self(match self.0.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(self.0.kind(), self.0.to_string()),
-        })
-    }
 }
 
 impl From<Kind> for Error {
@@ -55,7 +44,7 @@ impl From<Kind> for Error {
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
-        Kind::Write(Io(source)).into()
+        Kind::Write(source.into()).into()
     }
 }
 
@@ -72,12 +61,12 @@ impl Error {
 
     #[doc(hidden)]
     pub fn output(path: &Path, source: io::Error) -> Self {
-        Kind::Output { path: path.to_owned(), source: Io(source), then: None }.into()
+        Kind::Output { path: path.to_owned(), source: source.into(), then: None }.into()
     }
 
     #[doc(hidden)]
     pub fn input(path: &Path, source: io::Error) -> Self {
-        Kind::Read { path: path.to_owned(), source: Io(source) }.into()
+        Kind::Read { path: path.to_owned(), source: source.into() }.into()
     }
 
     #[doc(hidden)]
@@ -154,11 +143,11 @@ impl fmt::Display for Kind {
                 write!(f, "{} already exists and was not changed; use another name or move it away", path.display())
             }
             Self::Output { path, source, then } => {
-                write!(f, "cannot write {}: {}", path.display(), source.0)?;
+                write!(f, "cannot write {}: {}", path.display(), source)?;
                 then.map_or(Ok(()), |then| write!(f, "; {then}"))
             }
-            Self::Write(source) => write!(f, "cannot write: {}", source.0),
-            Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), source.0),
+            Self::Write(source) => write!(f, "cannot write: {source}"),
+            Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), source),
             Self::Parse { path, format, reason, next } => {
                 write!(f, "cannot read {} as {format}: {reason}; {next}", path.display())
             }
@@ -169,7 +158,7 @@ impl fmt::Display for Kind {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.kind {
-            Kind::Output { source, .. } | Kind::Read { source, .. } | Kind::Write(source) => Some(&source.0),
+            Kind::Output { source, .. } | Kind::Read { source, .. } | Kind::Write(source) => Some(&**source),
             _ => None,
         }
     }

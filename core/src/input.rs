@@ -84,8 +84,8 @@ impl Wanted {
 
     #[cfg(feature = "gzip")]
     fn unpack(&self, packed: impl Read, free: u64) -> Result<Vec<u8>, String> {
-        let counted = CountingReader { inner: packed, read: 0 };
-        let mut decoder = flate2::read::MultiGzDecoder::new(counted);
+        // The limit only counts what was read.
+        let mut decoder = flate2::read::MultiGzDecoder::new(packed.take(u64::MAX));
         let mut unpacked = Vec::new();
         loop {
             let portion = if unpacked.is_empty() { BEGINNING } else { PORTION };
@@ -94,7 +94,7 @@ impl Wanted {
             if !(self.begins)(&unpacked) {
                 return Err("its compressed content is something else".to_owned());
             }
-            let used = decoder.get_ref().read;
+            let used = u64::MAX - decoder.get_ref().limit();
             if unpacked.len() as u64 > self.most_unpacked.min(free.max(used.saturating_mul(MOST_FOR_ONE))) {
                 return Err("its compressed content is too large".to_owned());
             }
@@ -102,22 +102,6 @@ impl Wanted {
                 return Ok(unpacked);
             }
         }
-    }
-}
-
-/// Counts the bytes that were read.
-#[cfg(feature = "gzip")]
-struct CountingReader<R> {
-    inner: R,
-    read: u64,
-}
-
-#[cfg(feature = "gzip")]
-impl<R: Read> Read for CountingReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.read += read as u64;
-        Ok(read)
     }
 }
 

@@ -118,6 +118,7 @@ mod figures;
 mod hashed;
 #[doc(hidden)]
 pub mod input;
+mod memo;
 mod numbered;
 mod pytorch_words;
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Keys numbered in the order of their first use.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
 use std::hash::Hash;
 
-use foldhash::fast::RandomState;
+use crate::hashed::HashMap;
 
 /// A map that numbers its keys from 0, in the order of first use.
 #[derive(Debug)]
 pub(crate) struct Numbered<K, V = ()> {
-    numbers: HashMap<K, usize, RandomState>,
+    numbers: HashMap<K, usize>,
     rows: Vec<(K, V)>,
 }
 
@@ -29,7 +29,10 @@ impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
     }
 
     /// The number of a key that is in the map.
-    pub(crate) fn get(&self, key: &K) -> Option<usize> {
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<usize>
+    where
+        K: Borrow<Q>,
+    {
         self.numbers.get(key).copied()
     }
 

@@ -78,10 +78,8 @@ pub struct DeviceView<'a> {
 
 impl<'a> DeviceView<'a> {
     fn new(data: Rc<Attribution<'a>>, snapshot: &'a DeviceSnapshot) -> Self {
-        let tables = [const { OnceCell::new() }; Key::ALL.len()];
-        let (categories, pairings) = (OnceCell::new(), OnceCell::new());
-        let (twice, graphs, least_room) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { data, snapshot, lifetimes: OnceCell::new(), categories, pairings, tables, twice, graphs, least_room }
+        let (lifetimes, categories, pairings, tables, twice, graphs, least_room) = Default::default();
+        Self { data, snapshot, lifetimes, categories, pairings, tables, twice, graphs, least_room }
     }
 
     /// The view of a single device. Views of one [`Recording`] share more.

@@ -112,15 +112,6 @@ impl<'a> CategoryTimeline<'a> {
         };
         self.steps().fold(start, larger)
     }
-
-    /// The maximum of each category, each at its own time.
-    pub fn highest(&self) -> CategoryBytes {
-        let mut highest = self.start;
-        for step in self.steps() {
-            highest.0.iter_mut().zip(step.bytes.0).for_each(|(most, now)| *most = now.max(*most));
-        }
-        highest
-    }
 }
 
 /// The category of each record. A block whose free was missed is unknown from its alloc on.
@@ -214,10 +205,6 @@ mod tests {
             let totals: Vec<u64> = log::entries(device).map(|moment| moment.allocated).collect();
             prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
             prop_assert_eq!(timeline.peak().1.total(), found.iter().map(CategoryBytes::total).max().unwrap());
-            for category in Category::ALL {
-                let most = after.iter().map(|bytes| bytes.get(category)).max().unwrap();
-                prop_assert_eq!(timeline.highest().get(category), most);
-            }
             prop_assert_eq!(found, after);
         }
     }

@@ -111,7 +111,7 @@ fn by_named_thread(live: &LiveSet<'_>) -> Vec<Row> {
     threads.rows
 }
 
-pub(super) fn difference(before: u64, after: u64) -> i64 {
+pub(crate) fn difference(before: u64, after: u64) -> i64 {
     i64::try_from(i128::from(after) - i128::from(before)).unwrap_or(if after > before { i64::MAX } else { i64::MIN })
 }
 

@@ -1,13 +1,12 @@
 //! All that is known of the blocks of one line, operator or address.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::breakdown::{sorted, summed};
 use super::labels::{Labels, function_label, line_label, operator_label};
 use super::rows::{Key, Row};
-use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Lifetime, StackId, Weight};
+use crate::snapshot::{Block, Lifetime, Weight};
 
 /// Which blocks to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +46,28 @@ pub struct Explained {
 
 /// Explains the blocks of a line, function, operator or address. There are none if nothing has that name.
 pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
-    let mut matcher = Matcher::of(device.data(), subject);
-    let blocks: Vec<Lifetime> =
-        device.lifetimes().iter().filter(|life| matcher.is_meant(&life.block)).copied().collect();
+    let mut labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(device.data(), label));
+    let (mut names, mut known) = (BTreeSet::new(), HashMap::new());
+    let mut is_meant = |block: &Block| match subject {
+        Subject::Address(address) => {
+            address.checked_sub(block.address).is_some_and(|offset| offset < block.size.max(1))
+        }
+        Subject::Text(text) => *known.entry(block.stack).or_insert_with(|| {
+            let named = labels.iter_mut().map(|labels| labels.name(block)).find(|name| has(name, text));
+            names.extend(named.map(str::to_owned));
+            named.is_some()
+        }),
+    };
+    let blocks: Vec<Lifetime> = device.lifetimes().iter().filter(|life| is_meant(&life.block)).copied().collect();
     // At the peak and at the end, a sampled block counts for more than its size.
-    let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| matcher.is_meant(block)).collect();
-    let at_end = device.live_weights().filter(|(block, _)| matcher.is_meant(block)).map(|(_, weight)| weight).sum();
+    let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| is_meant(block)).collect();
+    let at_end = device.live_weights().filter(|(block, _)| is_meant(block)).map(|(_, weight)| weight).sum();
     let by_size = |life: &Lifetime| device.weight(life.block.size);
     let allocated = blocks.iter().filter(|life| life.from > 0).map(by_size).sum();
     let all = || blocks.iter().map(|life| (&life.block, by_size(life))).collect();
     let shown = if at_peak.is_empty() { all() } else { at_peak.clone() };
     Explained {
-        names: matcher.names.into_iter().collect(),
+        names: names.into_iter().collect(),
         tables: tables(device, &shown),
         at_peak: at_peak.iter().map(|(_, weight)| *weight).sum(),
         allocated,
@@ -79,35 +88,6 @@ fn tables(device: &DeviceView<'_>, blocks: &[(&Block, Weight)]) -> Vec<(&'static
     [Key::Scope, Key::Operator, Key::Category].map(by).into_iter().chain([by_size]).collect()
 }
 
-/// Decides once for each stack whether its blocks match.
-struct Matcher<'a> {
-    subject: &'a Subject,
-    labels: [Labels<'a>; 3],
-    names: std::collections::BTreeSet<String>,
-    /// Whether a stack matches.
-    known: HashMap<StackId, bool>,
-}
-
-impl<'a> Matcher<'a> {
-    fn of(data: &'a Attribution<'a>, subject: &'a Subject) -> Self {
-        let labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(data, label));
-        Self { subject, labels, names: Default::default(), known: HashMap::new() }
-    }
-
-    fn is_meant(&mut self, block: &Block) -> bool {
-        match self.subject {
-            Subject::Address(address) => {
-                address.checked_sub(block.address).is_some_and(|offset| offset < block.size.max(1))
-            }
-            Subject::Text(text) => *self.known.entry(block.stack).or_insert_with(|| {
-                let named = self.labels.iter_mut().map(|labels| labels.name(block)).find(|name| has(name, text));
-                self.names.extend(named.map(str::to_owned));
-                named.is_some()
-            }),
-        }
-    }
-}
-
 /// Whether a name contains this text as whole words: `train.rs:3` is not part of `train.rs:32`.
 fn has(name: &str, text: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -122,10 +102,10 @@ fn has(name: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::SnapshotData;
     use crate::snapshot::testing::{
         LINE_7, LINE_9, Story, WORKER, a_sample, frame, registry, stacks, two_lines_and_a_temporary,
     };
+    use crate::snapshot::{SnapshotData, StackId};
 
     fn story() -> SnapshotData {
         let mut story = Story::cpu();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::hashed::by_key;
 use crate::snapshot::{Block, DeviceSnapshot, MADE_UP, Segment};
 
 /// Segments and their holes when the snapshot was taken.
@@ -45,10 +46,7 @@ pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
 /// The fragmentation of each private pool of the allocator, such as a CUDA graph's. `None` is the pool that all others
 /// share.
 pub fn fragmentation_by_pool(device: &DeviceSnapshot) -> Vec<(Option<(u64, u64)>, Fragmentation)> {
-    let mut pools: BTreeMap<Option<(u64, u64)>, Vec<&Segment>> = BTreeMap::new();
-    for segment in &device.segments {
-        pools.entry(segment.pool).or_default().push(segment);
-    }
+    let pools = BTreeMap::from_iter(by_key(device.segments.iter().map(|segment| (segment.pool, segment))));
     let blocks = by_address(&device.live);
     pools.into_iter().map(|(pool, segments)| (pool, of_segments(with_blocks(segments.into_iter(), &blocks)))).collect()
 }

@@ -10,6 +10,7 @@ use super::labels::{
 };
 use super::layers::Layers;
 use super::rows::Key;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, SnapshotData, StackId, Thread, ThreadId};
 
@@ -22,14 +23,10 @@ impl<'a> Labels<'a> {
             Key::ModelLine => LabelSource::Stack(model_line_label),
             Key::ForwardLine => {
                 let (pairings, lifetimes) = (device.pairings(), device.lifetimes());
-                let lines = RefCell::new(HashMap::new());
+                let lines = RefCell::new(Memo::of(|stack: StackId| model_line_label(device.data(), stack.0)));
                 LabelSource::Block(Box::new(move |block| {
                     let forward = pairings.get(block.seq).and_then(|pairing| lifetimes.get(pairing.forward));
-                    let StackId(stack) = forward.map_or(block, |forward| &forward.block).stack;
-                    let mut lines = lines.borrow_mut();
-                    let line: &mut String =
-                        lines.entry(stack).or_insert_with(|| model_line_label(device.data(), stack));
-                    line.clone().into()
+                    lines.borrow_mut().get(forward.map_or(block, |forward| &forward.block).stack).into()
                 }))
             }
             Key::Layer => {
@@ -43,10 +40,7 @@ impl<'a> Labels<'a> {
             Key::Module => LabelSource::Context(module_label),
             Key::Category => LabelSource::Block(Box::new(|block| device.categories().label(block.seq).into())),
             Key::Parameter => LabelSource::Block(Box::new(parameters(device))),
-            Key::Name => {
-                let names = device.snapshot().names_by_seq();
-                LabelSource::Block(Box::new(move |block| names.get(block.seq).unwrap_or(UNNAMED).into()))
-            }
+            Key::Name => LabelSource::Block(Box::new(|block| device.name(block.seq).unwrap_or(UNNAMED).into())),
             Key::Age => LabelSource::Block(Box::new(move |block| age_label(block, at_ns).into())),
             Key::Thread => {
                 let names = thread_names(device.data());
@@ -68,9 +62,9 @@ pub const UNNAMED: &str = "(unnamed)";
 pub const NO_PARAMETER: &str = "(no parameter)";
 
 fn parameters<'a>(device: &'a DeviceView<'_>) -> impl Fn(&Block) -> Cow<'a, str> + use<'a> {
-    let (categories, names) = (device.categories(), device.snapshot().names_by_seq());
+    let (categories, snapshot) = (device.categories(), device.snapshot());
     move |block| match categories.get(block.seq) {
-        Category::Parameter => names.get(block.seq).unwrap_or("(a parameter without a name)").into(),
+        Category::Parameter => snapshot.name(block.seq).unwrap_or("(a parameter without a name)").into(),
         _ => NO_PARAMETER.into(),
     }
 }

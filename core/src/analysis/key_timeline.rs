@@ -1,16 +1,15 @@
 //! Timeline by line, operator or category: which keys held the memory at the highest moment of each column of time.
 
-use std::collections::{HashMap, HashSet};
-
-use foldhash::fast::RandomState;
+use std::collections::HashSet;
 
 use super::breakdown::at;
 use super::columns::Columns;
 use super::labels::{BEFORE_RECORDING, Labels};
 use super::log;
 use super::rows::Key;
+use crate::hashed::HashMap;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Record, RecordKind};
+use crate::snapshot::{Block, Category, DeviceSnapshot, RecordKind};
 
 /// One key of a [`KeyTimeline`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +47,7 @@ pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usi
         Key::Category => labels.number_of(device.categories().get(block.seq).word()),
         _ => labels.number(block),
     };
-    let mut blocks = BlockNumbers::default();
-    let numbers: Vec<usize> = device.records.iter().map(|record| blocks.of(record, &mut number)).collect();
+    let numbers: Vec<usize> = numbers(device, &mut number).collect();
     let (mut now, rest) = at_start(device, &mut number);
     if rest > 0 {
         let unknown = if key == Key::Category { Category::Unknown.word() } else { BEFORE_RECORDING };
@@ -113,20 +111,17 @@ fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], mos
     rows
 }
 
-/// The key number of each live block. A free lacks some data of its alloc, such as the thread.
-#[derive(Default)]
-pub(super) struct BlockNumbers(HashMap<u64, usize, RandomState>);
-
-impl BlockNumbers {
-    /// The key number of a record's block. Call this in the order of the log.
-    pub(super) fn of(&mut self, record: &Record, number: impl FnOnce(&Block) -> usize) -> usize {
+/// The key number of each record's block. A free lacks some data of its alloc, such as the thread.
+pub(super) fn numbers(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> impl Iterator<Item = usize> {
+    let mut known: HashMap<u64, usize> = HashMap::default();
+    device.records.iter().map(move |record| {
         if record.kind == RecordKind::Free {
-            return self.0.remove(&record.raw_seq()).unwrap_or_else(|| number(&record.block()));
+            return known.remove(&record.raw_seq()).unwrap_or_else(|| number(&record.block()));
         }
         let number = number(&record.block());
-        self.0.insert(record.raw_seq(), number);
+        known.insert(record.raw_seq(), number);
         number
-    }
+    })
 }
 
 /// Bytes of each key before the log's first record, as far as frees or the blocks at the end show them, and the

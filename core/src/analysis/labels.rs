@@ -1,16 +1,16 @@
 //! Row labels of tables, by any key.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
-
-use foldhash::fast::RandomState;
 
 use crate::attribute::{
     AllocationSite, Attribution, Origin, allocation_site, allocator, library, model_line, module, operator,
     package_and_path,
 };
+use crate::hashed::{HashMap, summed};
+use crate::numbered::Numbered;
 use crate::snapshot::{Block, ContextId, Frame, StackId, SymbolName};
 
 /// Shortens a path: relative to the working directory, or without the folders of a registry, checkout or toolchain.
@@ -29,12 +29,16 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
 /// A frame as `src/main.rs:42 (forward)`; only the function if the file is unknown.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
-    let Some(file) = frame.known_file() else { return name.to_owned() };
-    let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
-    match frame.line {
-        Some(line) => format!("{file}:{line} ({function})"),
-        None => format!("{file} ({function})"),
+    match frame.known_file() {
+        Some(_) => format!("{} ({})", place(frame, working_dir), SymbolName(name).short()),
+        None => name.to_owned(),
     }
+}
+
+/// `src/main.rs:42`; only the file if the line is unknown.
+pub(crate) fn place(frame: &Frame, working_dir: &str) -> String {
+    let file = shorten_path(frame.file_or_empty(), working_dir);
+    frame.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
 /// The label of a stack's line, and up to `callers` lines of the program that called it.
@@ -82,9 +86,8 @@ pub(crate) struct Labels<'a> {
     data: &'a Attribution<'a>,
     source: LabelSource<'a>,
     /// Numbers by stack or context.
-    known: HashMap<u32, usize, RandomState>,
-    by_name: HashMap<Rc<str>, usize, RandomState>,
-    names: Vec<Rc<str>>,
+    known: HashMap<u32, usize>,
+    names: Numbered<Rc<str>>,
 }
 
 impl<'a> Labels<'a> {
@@ -93,7 +96,7 @@ impl<'a> Labels<'a> {
     }
 
     pub(super) fn new(data: &'a Attribution<'a>, source: LabelSource<'a>) -> Self {
-        Self { data, source, known: HashMap::default(), by_name: HashMap::default(), names: Vec::new() }
+        Self { data, source, known: HashMap::default(), names: Numbered::default() }
     }
 
     pub(crate) fn source(&self) -> KeySource {
@@ -131,13 +134,7 @@ impl<'a> Labels<'a> {
     }
 
     pub(crate) fn number_of(&mut self, label: &str) -> usize {
-        if let Some(&number) = self.by_name.get(label) {
-            return number;
-        }
-        let name: Rc<str> = label.into();
-        self.by_name.insert(name.clone(), self.names.len());
-        self.names.push(name);
-        self.names.len() - 1
+        self.names.get(label).unwrap_or_else(|| self.names.number(label.into()))
     }
 
     pub(super) fn is_named(&mut self, block: &Block, name: &str) -> bool {
@@ -146,11 +143,11 @@ impl<'a> Labels<'a> {
 
     pub(crate) fn name(&mut self, block: &Block) -> &str {
         let number = self.number(block);
-        self.names.get(number).map_or("", |name| name)
+        self.names.rows().get(number).map_or("", |(name, ())| name)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.names.keys().map(|name| &**name)
     }
 }
 
@@ -172,21 +169,32 @@ fn nameless(data: &Attribution<'_>, stack: StackId) -> Cow<'static, str> {
 }
 
 pub(crate) fn line_label(data: &Attribution<'_>, stack: u32) -> String {
-    let dir = &data.process.working_dir;
-    match allocation_site(data, StackId(stack)) {
-        AllocationSite::User(frame) => frame_location(frame, dir),
-        AllocationSite::Framework(frame) => no_user_frame(data, stack, frame_location(frame, dir)),
-        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
-    }
+    user_label(data, stack, frame_location)
+}
+
+/// The bytes of each line.
+pub(crate) fn bytes_by_line(
+    data: &Attribution<'_>,
+    bytes: impl IntoIterator<Item = (StackId, u64)>,
+) -> BTreeMap<String, u64> {
+    let bytes = summed(bytes).into_iter();
+    summed(bytes.map(|(stack, bytes)| (line_label(data, stack.0), bytes))).into_iter().collect()
 }
 
 /// The end of labels without a user line.
 pub(crate) const NO_USER_FRAME: &str = "[no user frame]";
 
-/// A label without a user line: the suballocator, or else the framework's frame.
-fn no_user_frame(data: &Attribution<'_>, stack: u32, frame: String) -> String {
-    let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
-    format!("{} {NO_USER_FRAME}", allocator.unwrap_or(frame))
+/// The label of the user's frame. Without one, the suballocator, or else the framework's frame.
+fn user_label(data: &Attribution<'_>, stack: u32, label: fn(&Frame, &str) -> String) -> String {
+    let dir = &data.process.working_dir;
+    match allocation_site(data, StackId(stack)) {
+        AllocationSite::User(frame) => label(frame, dir),
+        AllocationSite::Framework(frame) => {
+            let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
+            format!("{} {NO_USER_FRAME}", allocator.unwrap_or_else(|| label(frame, dir)))
+        }
+        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
+    }
 }
 
 pub(super) fn model_line_label(data: &Attribution<'_>, stack: u32) -> String {
@@ -221,12 +229,7 @@ pub(super) fn allocator_label(data: &Attribution<'_>, stack: u32) -> String {
 }
 
 pub(crate) fn function_label(data: &Attribution<'_>, stack: u32) -> String {
-    let dir = &data.process.working_dir;
-    match allocation_site(data, StackId(stack)) {
-        AllocationSite::User(frame) => function_of(frame, dir),
-        AllocationSite::Framework(frame) => no_user_frame(data, stack, function_of(frame, dir)),
-        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
-    }
+    user_label(data, stack, function_of)
 }
 
 /// The function with its file. A closure's name may be only a number, so its line is added to tell closures apart.

@@ -6,12 +6,11 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use foldhash::fast::RandomState;
-
 use crate::attribute::module;
+use crate::hashed::HashMap;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, BlockName, Category, ContextId, LONGEST_NAME};
 
@@ -19,7 +18,7 @@ use crate::snapshot::{Block, BlockName, Category, ContextId, LONGEST_NAME};
 pub(crate) const NO_LAYER: &str = "(no layer)";
 
 /// Facts about calls or paths; `None` if they are ambiguous.
-type Known<K, V> = HashMap<K, Option<V>, RandomState>;
+type Known<K, V> = HashMap<K, Option<V>>;
 
 pub(super) struct Layers<'a> {
     device: &'a DeviceView<'a>,
@@ -27,12 +26,13 @@ pub(super) struct Layers<'a> {
     paths: Known<NonZeroU64, &'a str>,
     /// For each path, the module that uses its parameters.
     modules: Known<&'a str, String>,
-    by_context: RefCell<HashMap<ContextId, Option<String>, RandomState>>,
+    by_context: RefCell<Memo<'a, ContextId, Option<String>>>,
 }
 
 impl<'a> Layers<'a> {
     pub(super) fn of(device: &'a DeviceView<'a>) -> Self {
-        let (paths, modules, by_context) = (Known::default(), Known::default(), RefCell::default());
+        let (paths, modules) = (Known::default(), Known::default());
+        let by_context = RefCell::new(Memo::of(|context| module(device.data(), context)));
         let mut found = Self { device, paths, modules, by_context };
         for name in device.names.iter().filter(|name| name.category == Category::Gradient) {
             let Some((pairing, path)) = device.pairings().get(Some(name.seq)).zip(path(name)) else { continue };
@@ -65,19 +65,13 @@ impl<'a> Layers<'a> {
     }
 
     fn module(&self, context: ContextId) -> Option<String> {
-        let mut known = self.by_context.borrow_mut();
-        known.entry(context).or_insert_with(|| module(self.device.data(), context)).clone()
+        self.by_context.borrow_mut().get(context)
     }
 }
 
 fn agree<K: Eq + std::hash::Hash, V: PartialEq>(known: &mut Known<K, V>, key: K, value: V) {
-    match known.get_mut(&key) {
-        Some(found) if found.as_ref() != Some(&value) => *found = None,
-        Some(_) => {}
-        None => {
-            known.insert(key, Some(value));
-        }
-    }
+    let differs = |found: &mut Option<V>| _ = found.take_if(|found| *found != value);
+    known.entry(key).and_modify(differs).or_insert(Some(value));
 }
 
 fn is_of_parameter(name: &BlockName) -> bool {

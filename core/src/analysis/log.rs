@@ -56,6 +56,12 @@ fn signed(record: &Record, weight: Weight) -> i64 {
     if record.kind == RecordKind::Alloc { bytes } else { -bytes }
 }
 
+/// The record that made the peak.
+pub(crate) fn peak_record(device: &DeviceSnapshot) -> Option<usize> {
+    let seq = Some(device.peak.seq?);
+    device.records.iter().position(|record| record.kind == RecordKind::Alloc && record.alloc_seq == seq)
+}
+
 /// Start of the log in nanoseconds: 0, or the time of the oldest record if older ones were overwritten.
 pub fn start_ns(device: &DeviceSnapshot) -> u64 {
     let oldest = device.records.first().filter(|_| device.overwritten > 0);

@@ -39,11 +39,9 @@ mod rows;
 pub mod runs;
 mod scopes;
 mod spanless;
-mod stack_test;
 mod tables;
 mod temporaries;
 mod twice;
-mod unified_balance;
 mod waste;
 mod window;
 
@@ -54,8 +52,8 @@ pub use breakdown::{NOT_IN_SAMPLE, by_allocator};
 pub(crate) use breakdown::{below_label, label_of_rest, operator_of_row};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
-pub(crate) use diff::without_numbers;
 pub use diff::{Diff, DiffRow, DiffSide};
+pub(crate) use diff::{difference, without_numbers};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{Explained, Subject, explain};
 pub(crate) use fit::least_room;
@@ -66,7 +64,9 @@ pub use host_balance::{MappedRow, at_reading, balance, host_balance, mapped};
 pub use key_labels::{NO_PARAMETER, UNNAMED};
 pub use key_timeline::{KeyTimeline, TimelineRow, key_timeline};
 pub use labels::BEFORE_RECORDING;
-pub(crate) use labels::{BACKWARD_PASS, KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, line_label};
+pub(crate) use labels::{
+    BACKWARD_PASS, KeySource, Labels, NO_NAMES, NO_STACK, NO_USER_FRAME, bytes_by_line, line_label, place,
+};
 pub use labels::{frame_location, shorten_path};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};
@@ -92,7 +92,6 @@ pub use rows::{Breakdown, Key, Row};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};
 pub use spanless::{Spanless, spanless, spanless_note};
-pub(crate) use stack_test::StackTest;
 pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::LiveTwice;

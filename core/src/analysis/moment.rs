@@ -8,8 +8,7 @@ use super::log;
 use crate::error::Error;
 use crate::recording::DeviceView;
 use crate::snapshot::{
-    Block, ContextId, ContextNode, Device, DeviceSnapshot, Lifetime, Mark, Peak, RecordKind, Replay, SnapshotData,
-    Weight,
+    Block, ContextId, ContextNode, Device, DeviceSnapshot, Lifetime, Peak, RecordKind, Replay, SnapshotData, Weight,
 };
 use crate::units::{Bytes, capitalized, seconds};
 
@@ -252,25 +251,30 @@ fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
 
 /// The state at the maximum while one of these scopes was open.
 fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> Result<Peak, Error> {
-    let early = began_before_log(device, scopes);
+    // The open scopes that were entered before the log begins, and since.
+    let (mut lost, mut known) = (began_before_log(device, scopes), 0usize);
     let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
-    let mut open = OpenScopes { lost: early, known: 0, start_ns: log::start_ns(device) };
-    let mut now = (0, log::allocated_at_start(device));
+    let (start_ns, mut now) = (log::start_ns(device), (0, log::allocated_at_start(device)));
     let mut highest: Option<(usize, u64)> = None;
-    let mut look = |open: &OpenScopes, now: (usize, u64)| {
-        if open.known > 0 && highest.is_none_or(|(_, most)| now.1 > most) {
+    let mut look = |known: usize, now: (usize, u64)| {
+        if known > 0 && highest.is_none_or(|(_, most)| now.1 > most) {
             highest = Some(now);
         }
     };
     for moment in log::entries(device).map(Some).chain([None]) {
         let until = moment.map_or(u64::MAX, |moment| moment.record.time_ns);
         while let Some(mark) = marks.next_if(|mark| mark.time_ns <= until) {
-            open.apply(mark);
-            look(&open, now);
+            match (mark.enter, lost) {
+                (true, _) if mark.time_ns < start_ns => {}
+                (true, _) => known += 1,
+                (false, 0) => known = known.saturating_sub(1),
+                (false, _) => lost -= 1,
+            }
+            look(known, now);
         }
         if let Some(moment) = moment {
             now = (now.0 + 1, moment.allocated);
-            look(&open, now);
+            look(known, now);
         }
     }
     let (records, _) = highest.ok_or_else(|| {
@@ -288,26 +292,6 @@ fn began_before_log(device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> us
     let start_ns = log::start_ns(device);
     let early = device.marks.iter().filter(|mark| mark.enter && mark.time_ns < start_ns);
     early.filter(|mark| scopes.contains(&mark.context)).count()
-}
-
-/// Number of these scopes that are open.
-struct OpenScopes {
-    /// Scopes entered before the log begins.
-    lost: usize,
-    /// Scopes entered since.
-    known: usize,
-    start_ns: u64,
-}
-
-impl OpenScopes {
-    fn apply(&mut self, mark: &Mark) {
-        match (mark.enter, self.lost) {
-            (true, _) if mark.time_ns < self.start_ns => {}
-            (true, _) => self.known += 1,
-            (false, 0) => self.known = self.known.saturating_sub(1),
-            (false, _) => self.lost -= 1,
-        }
-    }
 }
 
 fn growth(data: &SnapshotData, device: &DeviceSnapshot, since: &Since) -> Peak {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::breakdown::at;
 use super::labels::Labels;
 use super::live::LiveSet;
 use super::rows::{Key, Row};
@@ -48,10 +49,7 @@ impl LiveSet<'_> {
         let mut sums: Vec<Parts> = Vec::new();
         for (block, weight) in self.weights() {
             let number = labels.number(block);
-            sums.resize_with(sums.len().max(number + 1), Parts::default);
-            if let Some(sum) = sums.get_mut(number).and_then(|sum| sum.get_mut(self.part(block) as usize)) {
-                *sum += weight.bytes;
-            }
+            at(&mut sums, number)[self.part(block) as usize] += weight.bytes;
         }
         let temporaries = self.largest_temporaries(&mut labels);
         let sums: HashMap<&str, (Parts, u64)> = labels.names().zip(sums.into_iter().zip(temporaries)).collect();
@@ -70,8 +68,8 @@ impl LiveSet<'_> {
         for life in self.device.lifetimes().iter() {
             if is_temporary(self.device.categories().get(Some(life.seq))) {
                 let number = labels.number(&life.block);
-                largest.resize(largest.len().max(number + 1), 0);
-                largest[number] = largest[number].max(life.block.size);
+                let largest = at(&mut largest, number);
+                *largest = life.block.size.max(*largest);
             }
         }
         largest

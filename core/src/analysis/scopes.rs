@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::hashed::summed;
 use crate::recording::DeviceView;
 use crate::snapshot::ContextId;
 
@@ -36,10 +37,7 @@ pub struct ScopeRow {
 /// The scopes of a recording as a tree in the order of their first use, parents before children.
 pub fn scopes(device: &DeviceView<'_>) -> Vec<ScopeRow> {
     let data = device.data();
-    let mut at_peak: HashMap<ContextId, u64> = HashMap::new();
-    for (block, weight) in device.peak_weights() {
-        *at_peak.entry(block.context).or_default() += weight.bytes;
-    }
+    let at_peak = summed(device.peak_weights().map(|(block, weight)| (block.context, weight.bytes)));
     let mut rows: Vec<(Vec<ContextId>, ScopeRow)> = device
         .scopes
         .iter()

@@ -6,10 +6,9 @@
 //! created its path. A path that a span shares with a scope of the program counts as the span's.
 
 use std::collections::HashSet;
-use std::num::NonZeroU64;
 
 use crate::attribute::{Attribution, belongs_to_a_span};
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, Spans, StackId};
+use crate::snapshot::{ContextId, Record, RecordKind, Spans, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Blocks that should be in a span but are not.
@@ -33,9 +32,22 @@ pub fn spanless(data: &Attribution<'_>) -> Spanless {
     if !belongs.contains(&true) {
         return Spanless::default();
     }
-    let mut search = Search { data, belongs, sum: Spanless::default() };
-    data.devices.iter().for_each(|device| search.device(device));
-    search.sum
+    let node = |id: ContextId| data.contexts.get(id.0 as usize);
+    let is_in_span = |context| data.context_ids(context).into_iter().any(|id| node(id).is_some_and(|node| node.module));
+    let mut found = Spanless::default();
+    for device in &data.devices {
+        // A block may be in the log, live, and live at the peak; it counts once.
+        let mut seen = HashSet::new();
+        let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc).map(Record::block);
+        for block in allocs.chain(device.live.iter().chain(&device.peak.blocks).copied()) {
+            let belongs = belongs.get(block.stack.0 as usize) == Some(&true);
+            if belongs && !is_in_span(block.context) && seen.insert(block.seq) {
+                found.blocks += 1;
+                found.bytes += block.size;
+            }
+        }
+    }
+    found
 }
 
 /// The cause and the advice, as two parts of a sentence, if there are such blocks.
@@ -55,36 +67,6 @@ pub fn spanless_note(data: &Attribution<'_>) -> Option<(String, &'static str)> {
     let what =
         format!("{} in {} blocks or more belong to spans of the model that never", Bytes(bytes), grouped(blocks));
     (blocks > 0).then(|| (format!("{what} became scopes: {cause}"), advice))
-}
-
-struct Search<'a> {
-    data: &'a Attribution<'a>,
-    /// By stack, whether it belongs to a span.
-    belongs: Vec<bool>,
-    sum: Spanless,
-}
-
-impl Search<'_> {
-    fn device(&mut self, device: &DeviceSnapshot) {
-        // A block may be in the log, live, and live at the peak; it counts once.
-        let mut seen = HashSet::new();
-        let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
-        allocs.for_each(|record| self.block(&mut seen, &record.block()));
-        device.live.iter().chain(&device.peak.blocks).for_each(|block| self.block(&mut seen, block));
-    }
-
-    fn block(&mut self, seen: &mut HashSet<Option<NonZeroU64>>, block: &Block) {
-        let belongs = self.belongs.get(block.stack.0 as usize) == Some(&true);
-        if belongs && !self.is_in_span(block.context) && seen.insert(block.seq) {
-            self.sum.blocks += 1;
-            self.sum.bytes += block.size;
-        }
-    }
-
-    fn is_in_span(&self, context: ContextId) -> bool {
-        let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
-        self.data.context_ids(context).into_iter().any(|id| node(id).is_some_and(|node| node.module))
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use super::breakdown::at;
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{Record, RecordKind, Weight};
 
@@ -32,16 +33,12 @@ pub fn temporaries(device: &DeviceView<'_>) -> Vec<TemporaryRow> {
     let data = device.data();
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<(Weight, u64)> = Vec::new();
-    // The label number of each stack; `None` if it is not known yet.
-    let mut numbers: Vec<Option<Option<usize>>> = vec![None; data.stacks.len()];
+    let mut is_given_out = Memo::of(|stack| allocator(data, stack).is_some());
     for Record { size, alloc_stack, .. } in short_lived(&device.records) {
-        let mut number = || allocator(data, *alloc_stack).is_none().then(|| labels.number_at(alloc_stack.0));
-        let found = match numbers.get_mut(alloc_stack.0 as usize) {
-            Some(known) => *known.get_or_insert_with(number),
-            None => number(),
-        };
-        let Some(number) = found else { continue };
-        let (sum, largest) = at(&mut rows, number);
+        if is_given_out.get(*alloc_stack) {
+            continue;
+        }
+        let (sum, largest) = at(&mut rows, labels.number_at(alloc_stack.0));
         *sum += device.weight(*size);
         *largest = (*size).max(*largest);
     }

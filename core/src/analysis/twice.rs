@@ -1,14 +1,14 @@
 //! Detects shadowed variables: two blocks live at the peak where one would do.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-
-use foldhash::fast::RandomState;
 
 use super::absence::Absence;
 use super::labels::frame_location;
 use super::log;
 use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched_frames, operator};
+use crate::hashed::{HashMap, HashSet, by_key, summed};
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, Frame, Lifetime, LogPosition, NEVER, RecordKind, StackId, ThreadId};
 
@@ -67,7 +67,7 @@ pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceView<'_>) -> 
         return Vec::new();
     }
     let log = Log::of(data, device);
-    let mut holders = Holders { data, known: HashMap::new() };
+    let mut holders = Holders { data, known: Memo::of(move |(older, newer)| parting(data, older, newer)) };
     let chains: Vec<Vec<&Block>> = sizes.into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
     let large = chains.into_iter().filter(|chain| is_worth(older(chain), peak));
     let rows = large.map(|chain| {
@@ -97,12 +97,9 @@ fn older(chain: &[&Block]) -> u64 {
 
 /// The peak's blocks that are freed by the end, by thread and size, in the order of their allocation.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
-    let live: HashSet<Option<NonZeroU64>, RandomState> = device.live.iter().map(|block| block.seq).collect();
-    let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
-    for block in device.peak.blocks.iter().filter(|block| device.is_exact(block) && !live.contains(&block.seq)) {
-        sizes.entry((block.thread.0, block.size)).or_default().push(block);
-    }
-    sizes
+    let live: HashSet<Option<NonZeroU64>> = device.live.iter().map(|block| block.seq).collect();
+    let freed = device.peak.blocks.iter().filter(|block| device.is_exact(block) && !live.contains(&block.seq));
+    by_key(freed.map(|block| ((block.thread.0, block.size), block))).into_iter().collect()
 }
 
 /// Where two stacks diverge within one function of the program: the function's frames in the older and the newer stack.
@@ -111,25 +108,15 @@ type Parting<'a> = Option<(&'a Frame, &'a Frame)>;
 /// A cache of partings by pairs of stacks.
 struct Holders<'a> {
     data: &'a Attribution<'a>,
-    known: HashMap<(StackId, StackId), Parting<'a>>,
+    known: Memo<'a, (StackId, StackId), Parting<'a>>,
 }
 
 impl<'a> Holders<'a> {
-    fn parting(&mut self, older: StackId, newer: StackId) -> Parting<'a> {
-        let data = self.data;
-        *self.known.entry((older, newer)).or_insert_with(|| parting(data, older, newer))
-    }
-
-    /// Whether different lines of one function allocated the two blocks.
-    fn have_one(&mut self, older: &Block, newer: &Block) -> bool {
-        self.parting(older.stack, newer.stack).is_some()
-    }
-
     /// The lines that allocated the blocks of a chain.
     fn lines(&mut self, chain: &[&Block]) -> Vec<String> {
         let mut frames: Vec<&Frame> = Vec::new();
         for pair in chain.windows(2) {
-            if let Some((older, newer)) = self.parting(pair[0].stack, pair[1].stack) {
+            if let Some((older, newer)) = self.known.get((pair[0].stack, pair[1].stack)) {
                 frames.extend((frames.last() != Some(&older)).then_some(older));
                 frames.push(newer);
             }
@@ -158,7 +145,7 @@ fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Par
 /// The log, indexed for the analysis of the drop order.
 struct Log<'a> {
     device: &'a DeviceView<'a>,
-    allocs: HashMap<ThreadId, Vec<LogPosition>, RandomState>,
+    allocs: HashMap<ThreadId, Vec<LogPosition>>,
     /// The allocs in backward passes.
     backward: Vec<LogPosition>,
 }
@@ -194,7 +181,7 @@ impl<'a> Log<'a> {
         let runs = ends.chunk_by(|(a, newer), (b, older)| {
             newer.seq > older.seq
                 && self.allocs_before_free(a) == self.allocs_before_free(b)
-                && holders.have_one(older, newer)
+                && holders.known.get((older.stack, newer.stack)).is_some()
         });
         let is_one = |run: &&[(&Lifetime, &Block)]| {
             let ([(newest, _), .., (oldest, _)], backward) = (run, &self.backward) else { return false };
@@ -240,10 +227,8 @@ impl<'a> Log<'a> {
     }
 
     fn peak_without(&self, absences: &[Absence]) -> Option<u64> {
-        let mut changes: HashMap<usize, i128> = HashMap::new();
-        for (at, change) in absences.iter().flat_map(Absence::changes) {
-            *changes.entry(at).or_default() += i128::from(change);
-        }
+        let changes = absences.iter().flat_map(Absence::changes);
+        let changes = summed(changes.map(|(at, change)| (at, i128::from(change))));
         let (found, without) = self.highest(&changes);
         // If the log does not reproduce the peak, it cannot give another one. In a sample, the two differ by chance,
         // but the difference that the changes make is still about right.

@@ -83,25 +83,18 @@ fn stats(device: &DeviceSnapshot, first: usize, end: usize, last: &Peak) -> Memo
     let (mut bytes, mut blocks) = (Stat::default(), Stat::default());
     let totals = log::entries(device).take(end).skip(first);
     for entry in totals {
-        let sums = match entry.record.kind {
+        let [bytes, blocks] = match entry.record.kind {
             RecordKind::Alloc => [&mut bytes.allocated, &mut blocks.allocated],
             RecordKind::Free => [&mut bytes.freed, &mut blocks.freed],
         };
-        let [bytes, blocks] = sums;
         *bytes += entry.weight.bytes;
         *blocks += 1;
     }
     bytes.current = last.bytes;
     bytes.peak = peak(device, first, end, 0).bytes;
     blocks.current = last.blocks.len() as u64;
-    let MemoryStats { reserved_bytes, .. } = device.stats;
-    MemoryStats {
-        allocated_bytes: bytes,
-        active_bytes: bytes,
-        reserved_bytes,
-        allocations: blocks,
-        ..MemoryStats::default()
-    }
+    let (reserved_bytes, allocations) = (device.stats.reserved_bytes, blocks);
+    MemoryStats { allocated_bytes: bytes, active_bytes: bytes, reserved_bytes, allocations, ..MemoryStats::default() }
 }
 
 impl Moment {

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Pass, Passes, pass_at, passes_around};
-use crate::hashed::{HashMap, HashSet};
+use crate::hashed::{HashMap, HashSet, by_key};
 use crate::snapshot::{Category, LogPosition, StackId, ThreadId};
 
 #[derive(Debug, Default)]
@@ -169,16 +169,10 @@ pub(super) fn is_variable(life: &HintedLifetime) -> bool {
 }
 
 pub(super) fn sizes<'a>(lives: impl Iterator<Item = &'a HintedLifetime>) -> Sizes<'a> {
-    let mut sizes = Sizes::default();
-    lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
-    sizes
+    by_key(lives.map(|life| (life.size, life)))
 }
 
 impl GradientCounts {
-    pub(super) fn of_torch(gradients: HashSet<NonZeroU64>) -> Self {
-        Self { gradients, ..Self::default() }
-    }
-
     /// Counts one pass. `left` are its results that may be gradients.
     fn pass(&mut self, left: &Sizes<'_>, live: &Live<'_>, has_graph: bool, are_all_known: bool) {
         let none = LiveOfSize::default();

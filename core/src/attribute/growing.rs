@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::reordered::{Reordered, SOON};
-use crate::hashed::{HashMap, HashSet};
+use crate::hashed::{HashMap, HashSet, by_key};
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// The fewest blocks of a run that counts as a cache.
@@ -26,8 +26,7 @@ pub(super) struct Growing {
 
 pub(super) fn growing(lives: &[HintedLifetime], is_wanted: impl Fn(&HintedLifetime) -> bool) -> Growing {
     let Reordered { joined, copies } = Reordered::of(lives, is_wanted);
-    let mut places: HashMap<StackId, Vec<&HintedLifetime>> = HashMap::default();
-    joined.iter().for_each(|life| places.entry(life.stack).or_default().push(life));
+    let places = by_key(joined.iter().map(|life| (life.stack, life)));
     let runs: Vec<Vec<&HintedLifetime>> =
         places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
     let and_copy = |life: &HintedLifetime| [life.seq].into_iter().chain(copies.get(&life.seq).copied());
@@ -173,11 +172,9 @@ fn work<'a>(
     lives: &'a [HintedLifetime],
     collected: &HashSet<NonZeroU64>,
 ) -> HashMap<ThreadId, Vec<&'a HintedLifetime>> {
-    let mut work: HashMap<ThreadId, Vec<&HintedLifetime>> = HashMap::default();
     let is_one =
         |life: &&HintedLifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
-    lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));
-    work
+    by_key(lives.iter().filter(is_one).map(|life| (life.thread, life)))
 }
 
 /// Whether a result that is computed after each block of the run grows with the run.

@@ -8,6 +8,7 @@ use super::lifetimes::HintedLifetime;
 use super::matched_frame::matched_frames;
 use super::origin::Origin;
 use crate::hashed::{HashMap, HashSet};
+use crate::memo::Memo;
 use crate::snapshot::{LogPosition, StackId, ThreadId};
 
 /// A function by its file and name.
@@ -19,7 +20,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     if first.is_empty() {
         return;
     }
-    let mut functions = Functions::of(data);
+    let mut functions = functions(data);
     let (mut work, mut do_more) = (HashSet::default(), HashSet::default());
     // Whether each function's last block is a product that is live when the pass begins.
     let mut is_kept: HashMap<(ThreadId, Function<'_>), bool> = HashMap::default();
@@ -64,21 +65,9 @@ fn does_more(life: &HintedLifetime) -> bool {
 }
 
 /// The program's innermost function of each stack.
-pub(super) struct Functions<'a> {
-    data: &'a Attribution<'a>,
-    of_stack: HashMap<StackId, Option<Function<'a>>>,
-}
-
-impl<'a> Functions<'a> {
-    pub(super) fn of(data: &'a Attribution<'a>) -> Self {
-        Self { data, of_stack: HashMap::default() }
-    }
-
-    pub(super) fn get(&mut self, stack: StackId) -> Option<Function<'a>> {
-        let data = self.data;
-        *self.of_stack.entry(stack).or_insert_with(|| {
-            let found = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace)?;
-            Some((found.frame.file.as_deref()?, found.frame.function.as_deref()?))
-        })
-    }
+pub(super) fn functions<'a>(data: &'a Attribution<'_>) -> Memo<'a, StackId, Option<Function<'a>>> {
+    Memo::of(move |stack| {
+        let found = matched_frames(data, stack).find(|frame| frame.origin() == Origin::Workspace)?;
+        Some((found.frame.file.as_deref()?, found.frame.function.as_deref()?))
+    })
 }

@@ -2,8 +2,8 @@
 
 use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
-use crate::hashed::HashMap;
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, LogPosition, NEVER, ThreadId};
+use crate::hashed::{HashMap, by_key};
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, LogPosition, Mark, NEVER, ThreadId};
 
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
@@ -116,19 +116,16 @@ impl WholePasses {
 }
 
 pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
-    let mut exits = Exits::default();
-    for mark in device.marks.iter().filter(|mark| !mark.enter) {
+    let exit = |mark: &Mark| {
         let position = device.records.partition_point(|record| record.time_ns <= mark.time_ns);
-        exits.entry((mark.thread, mark.context)).or_default().push(LogPosition::try_from(position).unwrap_or(NEVER));
-    }
-    exits
+        ((mark.thread, mark.context), LogPosition::try_from(position).unwrap_or(NEVER))
+    };
+    by_key(device.marks.iter().filter(|mark| !mark.enter).map(exit))
 }
 
 fn left(exits: &Exits) -> HashMap<ThreadId, Vec<LogPosition>> {
-    let mut left: HashMap<ThreadId, Vec<LogPosition>> = HashMap::default();
-    for ((thread, _), positions) in exits {
-        left.entry(*thread).or_default().extend(positions);
-    }
+    let of_threads = exits.iter().flat_map(|((thread, _), of)| of.iter().map(move |position| (*thread, *position)));
+    let mut left = by_key(of_threads);
     left.values_mut().for_each(|positions| positions.sort_unstable());
     left
 }

@@ -11,7 +11,7 @@ use super::hint::Hint;
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, is_in_pass, passes_after};
 use crate::hashed::{HashMap, HashSet};
-use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, LogPosition, StackId, ThreadId};
+use crate::snapshot::{DeviceSnapshot, LogPosition, StackId, ThreadId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrainingPhase {
@@ -49,11 +49,6 @@ impl BlockFlow {
     pub(super) fn is_used_by_model(&self) -> bool {
         self.last.is_some_and(UseMoment::is_of_model) || self.pause.into_iter().flatten().any(UseMoment::is_of_model)
     }
-
-    /// Whether nothing uses the block between these positions.
-    pub(super) fn pauses(&self, from: LogPosition, to: LogPosition) -> bool {
-        self.pause.is_some_and(|[begin, end]| begin.at < from && to < end.at)
-    }
 }
 
 /// The flows of all blocks whose uses were recorded.
@@ -82,12 +77,13 @@ impl UseFlows {
         if device.uses.is_empty() {
             return found;
         }
-        let moments = Moments { lives, backward };
         // The positions of results that were computed from a gradient, directly or indirectly.
         let mut fed: HashSet<LogPosition> = HashSet::default();
         for life in lives {
             let Some(uses) = device.uses_of(Some(life.seq)).filter(|uses| !uses.escaped) else { continue };
-            let flow = moments.flow(life.thread, uses);
+            let moment = |after_alloc| moment(lives, backward, life.thread, after_alloc);
+            let pause = uses.idle.and_then(|idle| Some([moment(idle.from_alloc)?, moment(idle.to_alloc)?]));
+            let flow = BlockFlow { last: uses.known_last().and_then(|used| moment(used.after_alloc)), pause };
             let site = found.sites.entry(life.stack).or_default();
             site.is_used_by_model |= flow.is_used_by_model();
             site.is_fed |= fed.contains(&life.from);
@@ -112,33 +108,17 @@ impl UseFlows {
     }
 }
 
-struct Moments<'a> {
-    /// Sorted by block number.
-    lives: &'a [HintedLifetime],
-    backward: &'a Passes,
-}
-
-impl Moments<'_> {
-    fn flow(&self, thread: ThreadId, uses: &BlockUses) -> BlockFlow {
-        let last = uses.known_last().and_then(|used: &BlockUse| self.moment(thread, used.after_alloc));
-        let pause = uses
-            .idle
-            .and_then(|idle| Some([self.moment(thread, idle.from_alloc)?, self.moment(thread, idle.to_alloc)?]));
-        BlockFlow { last, pause }
-    }
-
-    /// `None` for a use before the log.
-    fn moment(&self, thread: ThreadId, after_alloc: u64) -> Option<UseMoment> {
-        let seq = NonZeroU64::new(after_alloc)?;
-        let before = self.lives.get(self.lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;
-        let at = Some(before.from).filter(|from| *from > 0)?;
-        let phase = if is_in_pass(self.backward, thread, at) {
-            TrainingPhase::Backward
-        } else if before.of_stack.in_forward && before.hint != Hint::Step {
-            TrainingPhase::Forward
-        } else {
-            TrainingPhase::Other
-        };
-        Some(UseMoment { at, phase })
-    }
+/// The moment of a use after this alloc; `None` for a use before the log. `lives` are sorted by block number.
+fn moment(lives: &[HintedLifetime], backward: &Passes, thread: ThreadId, after_alloc: u64) -> Option<UseMoment> {
+    let seq = NonZeroU64::new(after_alloc)?;
+    let before = lives.get(lives.binary_search_by_key(&seq, |life| life.seq).ok()?)?;
+    let at = Some(before.from).filter(|from| *from > 0)?;
+    let phase = if is_in_pass(backward, thread, at) {
+        TrainingPhase::Backward
+    } else if before.of_stack.in_forward && before.hint != Hint::Step {
+        TrainingPhase::Forward
+    } else {
+        TrainingPhase::Other
+    };
+    Some(UseMoment { at, phase })
 }

@@ -114,10 +114,9 @@ choices! {
     GraphNodeKind: Self::ALL, "a kind of node that this version does not know";
 }
 
-/// Declares in one line per type how it is written and read.
+/// Declares how types are written and read.
 macro_rules! coded_by {
-    ($($(#[$doc:meta])* $type:ty: |$value:ident, $p:ident| $put:expr, |$r:ident| $get:expr;)*) => {$(
-        $(#[$doc])*
+    ($($($type:ty)|+: |$value:ident, $p:ident| $put:expr, |$r:ident| $get:expr;)*) => {$($(
         impl Coded for $type {
             fn put(&self, $p: &mut Payload) {
                 let $value = self;
@@ -128,7 +127,7 @@ macro_rules! coded_by {
                 $get
             }
         }
-    )*};
+    )+)*};
 }
 
 coded_by! {
@@ -150,23 +149,15 @@ coded_by! {
     PrivatePool: |of, p| { p.count(of.segment); p.raw(of.id.0); p.raw(of.id.1) }, |r| Ok(Self { segment: r.get()?, id: (r.raw()?, r.raw()?) });
     (KernelId, u64): |counted, p| { p.put(&counted.0); p.put(&counted.1) }, |r| Ok((r.get()?, r.get()?));
     ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "a context number out of range").map(Self);
-    /// 0 for `None`, otherwise the value plus 1.
+    // 0 for `None`, otherwise the value plus 1.
     Option<u64>: |value, p| p.raw(value.map_or(0, |value| value.saturating_add(1))), |r| Ok(r.get::<u64>()?.checked_sub(1));
-    /// 0 for `None`.
+    // 0 for `None`.
     Option<NonZeroU64>: |value, p| p.raw(value.map_or(0, NonZeroU64::get)), |r| Ok(NonZeroU64::new(r.get()?));
-    /// Empty for `None`.
+    // Empty for `None`.
     Option<String>: |text, p| p.text(text.as_deref().unwrap_or_default()), |r| Ok(Some(r.get()?).filter(|text: &String| !text.is_empty()));
     Option<u32>: |value, p| p.put(&value.map(u64::from)), |r| r.get::<Option<u64>>()?.map(small).transpose();
     Option<Device>: |value, p| p.put(&value.map(device_number)), |r| r.get::<Option<u64>>()?.map(device).transpose();
-    Option<GraphMemory>: |memory, p| {
-        p.put(&memory.is_some());
-        memory.iter().for_each(|memory| p.put(memory))
-    }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };
-    Option<SystemMemory>: |memory, p| {
-        p.put(&memory.is_some());
-        memory.iter().for_each(|memory| p.put(memory))
-    }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };
-    Option<ResidentMemory>: |memory, p| {
+    Option<GraphMemory> | Option<SystemMemory> | Option<ResidentMemory>: |memory, p| {
         p.put(&memory.is_some());
         memory.iter().for_each(|memory| p.put(memory))
     }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };

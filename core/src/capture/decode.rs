@@ -245,9 +245,9 @@ impl Reading {
             Tag::Gap => parts.gap(r.get()?)?,
             Tag::LogStart => parts.start = r.get()?,
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
-            Tag::Gaps => parts.gaps = r.get()?,
-            Tag::Older => parts.older = older(r)?,
-            Tag::OlderScopes => older_scopes(r, &mut parts.older)?,
+            Tag::Gaps => parts.device.gaps = r.get()?,
+            Tag::Older => parts.device.older = older(r)?,
+            Tag::OlderScopes => older_scopes(r, &mut parts.device.older)?,
             Tag::Records => {
                 let records = checked(r, |record: &Record| fits(record.address, record.size, total))?;
                 parts.new_records().extend(records);
@@ -258,26 +258,26 @@ impl Reading {
             Tag::Counters => parts.set_counters(r.get()?),
             Tag::Counted => parts.counters.stats.counted = Some(r.get()?),
             Tag::Scopes => parts.scopes = Some(scopes(r)?),
-            Tag::Ooms => parts.ooms = r.get()?,
-            Tag::TotalAtFirst => parts.total_at_first = Some(r.get()?),
-            Tag::Pool => parts.driver.pool = Some(r.get()?),
-            Tag::Memory => parts.driver.memory = Some(r.get()?),
+            Tag::Ooms => parts.device.ooms = r.get()?,
+            Tag::TotalAtFirst => parts.device.total_at_first = Some(r.get()?),
+            Tag::Pool => parts.device.pool = Some(r.get()?),
+            Tag::Memory => parts.device.memory = Some(r.get()?),
             Tag::Unified => {
-                let memory = parts.driver.memory.as_mut().ok_or(Damage("the host's memory without the device's"))?;
+                let memory = parts.device.memory.as_mut().ok_or(Damage("the host's memory without the device's"))?;
                 memory.unified = Some(r.get()?);
             }
             Tag::SegmentRecords => {
                 let ends = |record: &SegmentRecord| in_range(record.address + record.size);
-                parts.segment_records.extend(checked(r, |record| ends(record).map(drop))?);
+                parts.device.segment_records.extend(checked(r, |record| ends(record).map(drop))?);
             }
-            Tag::Calls => parts.calls = calls(r)?,
+            Tag::Calls => parts.device.calls = calls(r)?,
             Tag::Names => {
-                parts.lost_names = in_range(parts.lost_names + r.get::<u64>()?)?;
+                parts.device.lost_names = in_range(parts.device.lost_names + r.get::<u64>()?)?;
                 parts.names.extend(checked(r, is_short)?.into_iter().map(|name| (name.seq, name)));
             }
             Tag::Uses => parts.uses.extend(r.get::<Vec<BlockUses>>()?.into_iter().map(|uses| (uses.seq, uses))),
-            Tag::Idle => parts.idle.extend(r.get::<Vec<BlockIdle>>()?),
-            Tag::GraphNodes => parts.graph_nodes.extend(r.get::<Vec<GraphNode>>()?),
+            Tag::Idle => parts.device.idle.extend(r.get::<Vec<BlockIdle>>()?),
+            Tag::GraphNodes => parts.device.graph_nodes.extend(r.get::<Vec<GraphNode>>()?),
             Tag::Segments => {
                 let ends = |segment: &Segment| in_range(segment.address + segment.size);
                 parts.segments = Some(checked(r, |segment| ends(segment).map(drop))?);

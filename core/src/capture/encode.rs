@@ -72,6 +72,40 @@ fn kinds_of(data: &SnapshotData) -> Vec<AddressKind> {
     data.stacks.addresses.iter().map(kind).collect()
 }
 
+/// Lists of a device, each in chunks of its own.
+macro_rules! lists {
+    ($($(#[$doc:meta])* $name:ident: $item:ty, $tag:path, $write:ident;)*) => {
+        #[doc(hidden)]
+        impl<W: Write> Encoder<W> {$(
+            $(#[$doc])*
+            pub fn $name(&mut self, device: Device, items: &[$item]) -> io::Result<()> {
+                self.$write($tag, device, items)
+            }
+        )*}
+    };
+}
+
+lists! {
+    /// Writes the records since the previous chunk.
+    records: Record, Tag::Records, parts_of_device;
+    /// Writes the scopes entered and left since the previous chunk.
+    marks: Mark, Tag::Marks, parts_of_device;
+    live: Block, Tag::Live, list_of_device;
+    peak: Block, Tag::Peak, list_of_device;
+    scopes: ScopeStats, Tag::Scopes, list_of_device;
+    ooms: OutOfMemory, Tag::Ooms, some_of_device;
+    /// Writes uses of blocks, in any order.
+    uses: BlockUses, Tag::Uses, parts_of_device;
+    /// Writes the idle times of blocks since the previous chunk.
+    idle: BlockIdle, Tag::Idle, parts_of_device;
+    /// Writes the nodes of graphs since the previous chunk.
+    graph_nodes: GraphNode, Tag::GraphNodes, parts_of_device;
+    /// Writes the segments reserved and released since the previous chunk.
+    segment_records: SegmentRecord, Tag::SegmentRecords, some_of_device;
+    /// Writes all time in the allocator so far.
+    calls: CallTime, Tag::Calls, some_of_device;
+}
+
 #[doc(hidden)]
 impl<W: Write> Encoder<W> {
     pub fn begin(mut out: W) -> io::Result<Self> {
@@ -103,6 +137,10 @@ impl<W: Write> Encoder<W> {
             p.put(&device);
             p.list(items);
         })
+    }
+
+    fn parts_of_device<T: Coded>(&mut self, tag: Tag, device: Device, items: &[T]) -> io::Result<()> {
+        items.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(tag, device, part))
     }
 
     /// Like [`list_of_device`](Self::list_of_device), but writes no chunk for an empty list.
@@ -243,28 +281,6 @@ impl<W: Write> Encoder<W> {
         self.some_of_device(Tag::OlderScopes, device, &scopes)
     }
 
-    /// Writes the records since the previous chunk.
-    pub fn records(&mut self, device: Device, records: &[Record]) -> io::Result<()> {
-        records.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Records, device, part))
-    }
-
-    /// Writes the scopes entered and left since the previous chunk.
-    pub fn marks(&mut self, device: Device, marks: &[Mark]) -> io::Result<()> {
-        marks.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Marks, device, part))
-    }
-
-    pub fn live(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
-        self.list_of_device(Tag::Live, device, blocks)
-    }
-
-    pub fn peak(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
-        self.list_of_device(Tag::Peak, device, blocks)
-    }
-
-    pub fn scopes(&mut self, device: Device, scopes: &[ScopeStats]) -> io::Result<()> {
-        self.list_of_device(Tag::Scopes, device, scopes)
-    }
-
     /// Writes names of blocks, in any order, and how many more were dropped.
     pub fn names(&mut self, device: Device, names: &[BlockName], lost: u64) -> io::Result<()> {
         if names.is_empty() && lost == 0 {
@@ -275,10 +291,6 @@ impl<W: Write> Encoder<W> {
             p.put(&lost);
             p.list(names);
         })
-    }
-
-    pub fn ooms(&mut self, device: Device, ooms: &[OutOfMemory]) -> io::Result<()> {
-        self.some_of_device(Tag::Ooms, device, ooms)
     }
 
     /// Writes more names of kernels.
@@ -292,31 +304,6 @@ impl<W: Write> Encoder<W> {
             p.put(&work.totals);
             p.list(&work.opaque);
         })
-    }
-
-    /// Writes uses of blocks, in any order.
-    pub fn uses(&mut self, device: Device, uses: &[BlockUses]) -> io::Result<()> {
-        uses.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Uses, device, part))
-    }
-
-    /// Writes the idle times of blocks since the previous chunk.
-    pub fn idle(&mut self, device: Device, idle: &[BlockIdle]) -> io::Result<()> {
-        idle.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Idle, device, part))
-    }
-
-    /// Writes the nodes of graphs since the previous chunk.
-    pub fn graph_nodes(&mut self, device: Device, nodes: &[GraphNode]) -> io::Result<()> {
-        nodes.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::GraphNodes, device, part))
-    }
-
-    /// Writes the segments reserved and released since the previous chunk.
-    pub fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
-        self.some_of_device(Tag::SegmentRecords, device, records)
-    }
-
-    /// Writes all time in the allocator so far.
-    pub fn calls(&mut self, device: Device, calls: &[CallTime]) -> io::Result<()> {
-        self.some_of_device(Tag::Calls, device, calls)
     }
 
     /// Writes the numbers that do not follow from records.

@@ -1,11 +1,9 @@
 //! Skipped records of a streamed capture. They are replaced by the difference of the live blocks before and after them.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use foldhash::fast::RandomState;
-
 use super::by_seq;
+use crate::hashed::HashMap;
 use crate::snapshot::{Block, ContextId, Gap, Mark, OpenStack, Record, RecordKind, StackId, ThreadId};
 
 /// A place in the log at which the writer skipped records and marks.
@@ -23,7 +21,7 @@ pub(super) struct Skip {
 }
 
 /// Live blocks by address.
-type BlocksByAddress = HashMap<u64, Block, RandomState>;
+type BlocksByAddress = HashMap<u64, Block>;
 
 /// The log with the known frees and allocs in place of skipped records, and the positions of these gaps. The log begins
 /// at `start_ns`, with the blocks of `at_start`.
@@ -60,8 +58,7 @@ fn replay(live: &mut BlocksByAddress, records: &[Record]) {
 /// Frees at the gap's beginning for the blocks that are gone, and allocs for the new blocks.
 fn difference(before: &BlocksByAddress, after: &[Block], from_ns: u64) -> Vec<Record> {
     let stayed = |block: &&Block| before.get(&block.address).is_some_and(|known| known.seq == block.seq);
-    let seqs: HashMap<u64, Option<NonZeroU64>, RandomState> =
-        after.iter().map(|block| (block.address, block.seq)).collect();
+    let seqs: HashMap<u64, Option<NonZeroU64>> = after.iter().map(|block| (block.address, block.seq)).collect();
     let gone = before.values().filter(|block| seqs.get(&block.address) != Some(&block.seq)).copied().collect();
     let frees = by_seq(gone).into_iter().map(|block| {
         let alloc = Record::alloc_of(&block);

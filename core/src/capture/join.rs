@@ -1,14 +1,11 @@
 //! Joins the parts of a stream to one recording, with the log of each part and the state of the newest.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::bytes::{Ids, LARGEST, Reader, in_range};
 use super::decode::{Reading, committed, header, next_chunk};
 use super::gaps::Skip;
 use super::rebuild::DeviceParts;
 use super::{Damage, DecodedCapture, NAME_VERSION, StreamPart, Tag, VERSION};
+use crate::hashed::HashMap;
 use crate::snapshot::{Block, StackId};
 use crate::symbol::AddressKind;
 
@@ -56,8 +53,8 @@ pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) ->
 /// The stacks of the newest part by their addresses, so that equal stacks of older parts get the same numbers.
 #[derive(Default)]
 pub(super) struct KnownStacks {
-    stacks: HashMap<Vec<u64>, StackId, RandomState>,
-    addresses: HashMap<u64, u32, RandomState>,
+    stacks: HashMap<Vec<u64>, StackId>,
+    addresses: HashMap<u64, u32>,
 }
 
 impl KnownStacks {
@@ -160,20 +157,21 @@ impl DeviceParts {
     /// The number of the run's records and marks up to the end of this part.
     fn end(&self) -> (u64, u64) {
         let skipped = |of: fn(&Skip) -> u64| self.skips.iter().fold(0u64, |sum, skip| sum.saturating_add(of(skip)));
-        let records = (self.overwritten + self.records.len() as u64).saturating_add(skipped(|skip| skip.records));
-        let marks = self.start.marks.saturating_add(self.marks.len() as u64);
+        let records =
+            (self.device.overwritten + self.device.records.len() as u64).saturating_add(skipped(|skip| skip.records));
+        let marks = self.start.marks.saturating_add(self.device.marks.len() as u64);
         (records, marks.saturating_add(skipped(|skip| skip.marks)))
     }
 
     /// Whether its log begins where the older one ends, or later.
     fn follows(&self, older: &Self) -> bool {
         let (records, marks) = older.end();
-        self.overwritten >= records && self.start.marks >= marks && older.gaps.is_empty()
+        self.device.overwritten >= records && self.start.marks >= marks && older.device.gaps.is_empty()
     }
 
     fn renumber(&mut self, numbers: &[StackId]) {
         let number = |stack: &mut StackId| *stack = numbers.get(stack.0 as usize).copied().unwrap_or_default();
-        for record in &mut self.records {
+        for record in &mut self.device.records {
             number(&mut record.stack);
             number(&mut record.alloc_stack);
         }
@@ -189,8 +187,8 @@ impl DeviceParts {
     /// Adds the log of an older part before this one. Records between the two that were not written count as skipped.
     fn prepend(&mut self, mut older: Self) {
         let (records_end, marks_end) = older.end();
-        let (at, marks_at) = (older.records.len(), older.marks.len());
-        let (records, marks) = (self.overwritten - records_end, self.start.marks - marks_end);
+        let (at, marks_at) = (older.device.records.len(), older.device.marks.len());
+        let (records, marks) = (self.device.overwritten - records_end, self.start.marks - marks_end);
         if records > 0 || marks > 0 {
             let live = Some(std::mem::take(&mut self.live_at_start));
             older.skips.push(Skip { at, marks_at, records, marks, to_ns: self.start.time_ns, live });
@@ -202,14 +200,16 @@ impl DeviceParts {
         if let Some((from, _)) = &mut self.live {
             *from += at;
         }
-        older.records.append(&mut self.records);
-        older.marks.append(&mut self.marks);
+        older.device.records.append(&mut self.device.records);
+        older.device.marks.append(&mut self.device.marks);
         older.skips.append(&mut self.skips);
-        older.idle.append(&mut self.idle);
+        older.device.idle.append(&mut self.device.idle);
         older.names.append(&mut self.names);
         older.uses.append(&mut self.uses);
-        (self.records, self.marks, self.skips, self.idle) = (older.records, older.marks, older.skips, older.idle);
+        (self.device.records, self.device.marks, self.skips, self.device.idle) =
+            (older.device.records, older.device.marks, older.skips, older.device.idle);
         (self.names, self.uses) = (older.names, older.uses);
-        (self.overwritten, self.start, self.live_at_start) = (older.overwritten, older.start, older.live_at_start);
+        (self.device.overwritten, self.start, self.live_at_start) =
+            (older.device.overwritten, older.start, older.live_at_start);
     }
 }

@@ -228,7 +228,7 @@ pub(crate) struct StoredNames {
 }
 
 impl StoredNames {
-    fn kind(&self, index: usize) -> AddressKind {
+    pub(crate) fn kind(&self, index: usize) -> AddressKind {
         self.kinds.get(index).copied().unwrap_or_default()
     }
 
@@ -241,11 +241,6 @@ impl StoredNames {
         let AddressKind { native, unknown } = self.kind(index);
         let frames = stacks.frames_at(stacks.addresses.get(index)?).to_vec();
         self.any.then_some(Resolved { frames, native, unknown })
-    }
-
-    /// True if the address has only a label so far.
-    pub(crate) fn has_label(&self, index: usize) -> bool {
-        self.kind(index).unknown
     }
 
     /// True if files cannot add anything, and the stacks are already filtered.

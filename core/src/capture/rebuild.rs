@@ -1,48 +1,34 @@
 //! Log replay: rebuilds a device's live blocks, peak and scopes from its records, if a capture has no list of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-
-use foldhash::fast::RandomState;
 
 use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::part::LogStart;
-use super::{Counters, Damage, Driver, by_seq};
+use super::{Counters, Damage, by_seq};
+use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{
-    Block, BlockIdle, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, GraphNode, Mark,
-    OlderTime, OutOfMemory, Peak, Record, RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight,
-    leave_out, positions, refused_frees, scopes_of_log, segments,
+    Block, BlockName, BlockUses, ContextNode, Device, DeviceSnapshot, Mark, Peak, Record, RecordKind, Refused,
+    Sampling, ScopeStats, Segment, Weight, leave_out, positions, refused_frees, scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.
 #[derive(Default)]
 pub(super) struct DeviceParts {
-    pub(super) records: Vec<Record>,
-    pub(super) marks: Vec<Mark>,
+    /// What is in the snapshot as it was written.
+    pub(super) device: DeviceSnapshot,
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
-    pub(super) ooms: Vec<OutOfMemory>,
-    pub(super) driver: Driver,
-    pub(super) total_at_first: Option<u64>,
-    pub(super) segment_records: Vec<SegmentRecord>,
-    pub(super) calls: Vec<CallTime>,
     /// By the block's `seq`.
     pub(super) names: BTreeMap<NonZeroU64, BlockName>,
-    pub(super) lost_names: u64,
     /// By the block's `seq`.
     pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
-    pub(super) idle: Vec<BlockIdle>,
-    pub(super) graph_nodes: Vec<GraphNode>,
-    pub(super) overwritten: u64,
     /// Only for a part of a stream.
     pub(super) start: LogStart,
     /// The blocks live before the first record.
     pub(super) live_at_start: Vec<Block>,
     pub(super) skips: Vec<Skip>,
-    /// The gaps that the written snapshot already had.
-    pub(super) gaps: Vec<Gap>,
-    pub(super) older: Vec<OlderTime>,
     /// The live blocks after this number of records.
     pub(super) live: Option<(usize, Vec<Block>)>,
     /// The blocks live at the peak, with the `seq` of the alloc that made it.
@@ -54,15 +40,15 @@ pub(super) struct DeviceParts {
 
 impl DeviceParts {
     pub(super) fn gap(&mut self, missing: u64) -> Result<(), Damage> {
-        let gone = self.overwritten + self.records.len() as u64 + missing;
-        self.overwritten = in_range(gone)?;
-        self.records.clear();
+        let gone = self.device.overwritten + self.device.records.len() as u64 + missing;
+        self.device.overwritten = in_range(gone)?;
+        self.device.records.clear();
         self.skips.clear();
         Ok(())
     }
 
     pub(super) fn skip(&mut self, records: u64, marks: u64, to_ns: u64) {
-        let (at, marks_at) = (self.records.len(), self.marks.len());
+        let (at, marks_at) = (self.device.records.len(), self.device.marks.len());
         self.skips.push(Skip { at, marks_at, records, marks, to_ns, live: None });
     }
 
@@ -70,17 +56,17 @@ impl DeviceParts {
     pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
         self.segments = None;
         self.forget_scopes();
-        &mut self.records
+        &mut self.device.records
     }
 
     pub(super) fn new_marks(&mut self) -> &mut Vec<Mark> {
         self.forget_scopes();
-        &mut self.marks
+        &mut self.device.marks
     }
 
     /// Forgets the scopes, which follow from the log, unless the log lacks records.
     fn forget_scopes(&mut self) {
-        if self.skips.is_empty() && self.overwritten == 0 {
+        if self.skips.is_empty() && self.device.overwritten == 0 {
             self.scopes = None;
         }
     }
@@ -89,10 +75,10 @@ impl DeviceParts {
         if let Some(skip) = self.skips.last_mut().filter(|skip| skip.live.is_none()) {
             skip.live = Some(blocks.clone());
         }
-        if self.records.is_empty() && self.skips.is_empty() {
+        if self.device.records.is_empty() && self.skips.is_empty() {
             self.live_at_start.clone_from(&blocks);
         }
-        self.live = Some((self.records.len(), blocks));
+        self.live = Some((self.device.records.len(), blocks));
     }
 
     pub(super) fn set_counters(&mut self, counters: Counters) {
@@ -114,47 +100,33 @@ impl DeviceParts {
         self.leave_out_known_times();
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
-        self.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
+        self.device.idle.sort_unstable_by_key(|idle| (idle.seq, idle.time.from_ns, idle.time.to_ns));
         // Two parts of a stream may have the same idle times.
-        self.idle.dedup();
+        self.device.idle.dedup();
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         // A sampled block's weight is less than two intervals.
-        let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
+        let blocks = (self.device.records.len() + live.len() + at_peak.len()) as u64;
         let estimated = in_range(sampling.interval().unwrap_or(0).saturating_mul(2).saturating_mul(blocks))?;
         // For each gap, the log repeats the frees and allocs that are known.
-        let times = if self.gaps.is_empty() { 1 } else { 3 };
+        let times = if self.device.gaps.is_empty() { 1 } else { 3 };
         let total_bytes = in_range(times * total_bytes + estimated)?;
         in_range(stats.allocated_bytes.current.max(not_recorded) + total_bytes + 1)?;
-        let log = &self.segment_records;
+        let log = &self.device.segment_records;
         let segments = self.segments.take();
         let segments =
-            segments.unwrap_or_else(|| segments::cover(&self.records, &live, &segments::still_there(log), log));
+            segments.unwrap_or_else(|| segments::cover(&self.device.records, &live, &segments::still_there(log), log));
         let mut device = DeviceSnapshot {
             device,
             sampling,
-            records: self.records,
-            overwritten: self.overwritten,
-            gaps: self.gaps,
-            older: self.older,
             live,
             not_recorded,
             below_threshold,
             peak: Peak { blocks: at_peak, ..peak },
             stats,
-            ooms: self.ooms,
-            pool: self.driver.pool,
-            memory: self.driver.memory,
-            total_at_first: self.total_at_first,
-            segment_records: self.segment_records,
-            calls: self.calls,
             segments,
-            scopes: Vec::new(),
-            marks: self.marks,
             names: self.names.into_values().collect(),
-            lost_names: self.lost_names,
             uses: self.uses.into_values().collect(),
-            idle: self.idle,
-            graph_nodes: self.graph_nodes,
+            ..self.device
         };
         let at_peak: Weight = device.peak_weights().map(|(_, weight)| weight).sum();
         if at_peak.bytes + device.peak.not_recorded != device.peak.bytes {
@@ -175,20 +147,21 @@ impl DeviceParts {
 
     /// Drops older times whose records are available.
     fn leave_out_known_times(&mut self) {
-        let is_part = self.start.time_ns > 0 || self.overwritten == 0;
-        self.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
+        let is_part = self.start.time_ns > 0 || self.device.overwritten == 0;
+        self.device.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
     }
 
     /// Drops refused frees, and adds their blocks to the lists of live blocks that were written between the free and
     /// its undo record.
     fn undo_refused_frees(&mut self) {
-        let refused = refused_frees(&self.records);
+        let refused = refused_frees(&self.device.records);
         if refused.is_empty() {
             return;
         }
         let (mut at_skips, mut at_end) = (vec![Vec::new(); self.skips.len()], Vec::new());
         for Refused { free, again } in &refused {
-            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some())
+            let Some(block) =
+                self.device.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some())
             else {
                 continue;
             };
@@ -204,9 +177,9 @@ impl DeviceParts {
             }
         }
         let before = refused.iter().filter(|Refused { free, .. }| free.is_none());
-        let before = before.filter_map(|Refused { again, .. }| self.records.get(*again)?.refused());
+        let before = before.filter_map(|Refused { again, .. }| self.device.records.get(*again)?.refused());
         let before: Vec<Block> = before.filter(|block| block.seq.is_some()).collect();
-        if self.overwritten > 0 {
+        if self.device.overwritten > 0 {
             put_back(&mut self.live_at_start, &before);
         }
         for (skip, blocks) in self.skips.iter_mut().zip(&at_skips) {
@@ -225,7 +198,7 @@ impl DeviceParts {
     }
 
     fn leave_out(&mut self, records: &[usize]) {
-        leave_out(&mut self.records, records);
+        leave_out(&mut self.device.records, records);
         let moved = |at: usize| at - records.partition_point(|position| *position < at);
         if let Some((at, _)) = &mut self.live {
             *at = moved(*at);
@@ -237,7 +210,7 @@ impl DeviceParts {
 
     /// Replaces skipped records by the frees and allocs that are known.
     fn bridge_skips(&mut self) -> Result<(), Damage> {
-        if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
+        if self.device.gaps.iter().any(|gap| gap.at > self.device.records.len() || gap.from_ns > gap.to_ns) {
             return Err(Damage("a gap outside the log"));
         }
         if self.skips.is_empty() {
@@ -246,20 +219,20 @@ impl DeviceParts {
         if self.skips.iter().any(|skip| skip.live.is_none()) {
             return Err(Damage("skipped records without the live blocks behind them"));
         }
-        let (records, gaps) = gaps::bridge(&self.records, &self.skips, &self.live_at_start, self.start.time_ns);
-        self.marks = gaps::close_scopes(&self.marks, &self.skips, &gaps);
-        (self.records, self.gaps) = (records, gaps);
+        let (records, gaps) = gaps::bridge(&self.device.records, &self.skips, &self.live_at_start, self.start.time_ns);
+        self.device.marks = gaps::close_scopes(&self.device.marks, &self.skips, &gaps);
+        (self.device.records, self.device.gaps) = (records, gaps);
         Ok(())
     }
 
     /// The blocks live after the last record, and those live at the peak. They were written, or are replayed from the
     /// last list.
     fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
-        if self.live.is_none() && self.overwritten > 0 {
+        if self.live.is_none() && self.device.overwritten > 0 {
             return Err(Damage("a gap without the live blocks behind it"));
         }
         let (from, blocks) = self.live.take().unwrap_or_default();
-        let later = self.records.get(from..).unwrap_or_default();
+        let later = self.device.records.get(from..).unwrap_or_default();
         let peak_seq = self.counters.peak.seq;
         let written = self.peak.take().filter(|(seq, _)| *seq == peak_seq).map(|(_, blocks)| blocks);
         if later.is_empty() {
@@ -282,7 +255,7 @@ impl DeviceParts {
 
 /// Adds the blocks of `more` that are missing.
 fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
-    let mut known: HashSet<Option<NonZeroU64>, RandomState> = blocks.iter().map(|block| block.seq).collect();
+    let mut known: HashSet<Option<NonZeroU64>> = blocks.iter().map(|block| block.seq).collect();
     let before = blocks.len();
     blocks.extend(more.iter().filter(|block| known.insert(block.seq)));
     if blocks.len() > before {

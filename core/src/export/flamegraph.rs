@@ -1,7 +1,7 @@
 //! Flamegraph (icicle) of the peak as SVG, drawn by inferno.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use inferno::flamegraph;
@@ -31,7 +31,9 @@ impl Export for Flamegraph {
             return Err(nothing());
         }
         budget::rows(stacks.max_bytes, lines.len(), out, |count, _, out| {
-            draw(&live, stacks, &folded::largest(&lines, count), out)
+            let lines = folded::largest(&lines, count);
+            let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
+            svg(&mut options(&live, stacks), &lines, out)
         })
     }
 }
@@ -73,16 +75,9 @@ impl Export for FlamegraphDiff<'_> {
 
 /// Lines `STACK BEFORE AFTER`, sorted.
 fn both(before: BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> Vec<String> {
-    let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
-    before.into_iter().for_each(|(stack, value)| sums.entry(stack).or_default()[0] += value);
-    after.into_iter().for_each(|(stack, value)| sums.entry(stack).or_default()[1] += value);
-    sums.iter().map(|(stack, [before, after])| format!("{stack} {before} {after}")).collect()
-}
-
-fn draw(live: &LiveSet<'_>, stacks: &Folded, lines: &BTreeMap<String, u64>, out: &mut dyn Write) -> Result<(), Error> {
-    let mut drawing = options(live, stacks);
-    let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
-    svg(&mut drawing, &lines, out)
+    let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let of = |side: &BTreeMap<String, u64>, stack: &String| side.get(stack).copied().unwrap_or(0);
+    stacks.into_iter().map(|stack| format!("{stack} {} {}", of(&before, stack), of(&after, stack))).collect()
 }
 
 fn options(live: &LiveSet<'_>, stacks: &Folded) -> flamegraph::Options<'static> {

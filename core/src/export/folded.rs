@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{LiveSet, Moment, NO_STACK, label_of_rest, shorten_path, without_numbers};
+use crate::analysis::{LiveSet, Moment, NO_STACK, label_of_rest, place, without_numbers};
 use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
+use crate::hashed::summed;
 use crate::recording::Recording;
 use crate::snapshot::{ContextId, Device, Frame, SnapshotData, StackId, SymbolName, Weight};
 use crate::visible;
@@ -98,17 +99,14 @@ const MOST_TEXT: usize = 256 << 20;
 
 /// A line for each stack in its scopes. Beyond [`MOST_TEXT`] the smallest stacks are summed.
 fn stacks(live: &LiveSet<'_>, options: &Folded, by_line: bool) -> BTreeMap<String, u64> {
-    let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
-    for (block, weight) in live.weights() {
-        *sums.entry((block.context, block.stack)).or_default() += weight;
-    }
+    let sums = summed(live.weights().map(|(block, weight)| ((block.context, block.stack), weight)));
     let value = |sum: Weight| match options.measure {
         Measure::Bytes => sum.bytes,
         Measure::Count => sum.blocks(),
     };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
-    let mut names = FrameNames { lines: by_line, ..FrameNames::of(live.device.data(), options) };
+    let mut names = FrameNames { data: live.device.data(), options, names: HashMap::new(), lines: by_line };
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {
@@ -141,10 +139,6 @@ struct FrameNames<'a> {
 }
 
 impl<'a> FrameNames<'a> {
-    fn of(data: &'a SnapshotData, options: &'a Folded) -> Self {
-        Self { data, options, names: HashMap::new(), lines: true }
-    }
-
     /// The stack, outermost frame first. If the options ask for scopes, they come first, in brackets.
     fn folded(&mut self, context: ContextId, stack: StackId) -> String {
         let mut line = String::new();
@@ -186,12 +180,10 @@ impl<'a> FrameNames<'a> {
 
 /// `Net::forward src/model.rs:7`. The place is at the end, which viewers cut.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
-    let name = frame.function_or_empty();
-    let Some(file) = frame.known_file() else { return SymbolName(name).short() };
-    let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
-    match frame.line {
-        Some(line) => format!("{function} {file}:{line}"),
-        None => format!("{function} {file}"),
+    let function = SymbolName(frame.function_or_empty()).short();
+    match frame.known_file() {
+        Some(_) => format!("{function} {}", place(frame, working_dir)),
+        None => function,
     }
 }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use self::tables::{ProfileTables, id};
 use super::protobuf::ProtoMessage;
-use super::viewers::{ShownFrames, sums};
+use super::viewers::ShownFrames;
 use super::{Export, LeftOut};
 use crate::analysis::{Moment, NO_STACK, operator_label};
 use crate::error::Error;
@@ -55,15 +55,8 @@ impl Export for Pprof {
     }
 }
 
-/// Samples with the same key are merged.
+/// Samples with the same key are merged. Their weights are those of `alloc`, `inuse` and `live`.
 type SampleKey = (StackId, ContextId, &'static str);
-
-#[derive(Default)]
-struct SampleWeights {
-    allocated: Weight,
-    at_peak: Weight,
-    at_end: Weight,
-}
 
 struct ProfileBuilder<'a> {
     data: &'a Recording<'a>,
@@ -83,17 +76,10 @@ impl<'a> ProfileBuilder<'a> {
     fn device(&mut self, device: &DeviceView<'_>) -> Result<(), Error> {
         let categories = device.categories();
         let key = |block: &Block| (block.stack, block.context, categories.label(block.seq));
-        let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::default();
-        let (at_peak, end) = (device.at_peak(), device.at_end());
-        let allocated = device.at(&Moment::Allocated)?;
-        for (key, weight) in sums(&allocated, key).rows() {
-            samples.update(*key, |weights| weights.allocated = *weight);
-        }
-        for (key, weight) in sums(&at_peak, key).rows() {
-            samples.update(*key, |weights| weights.at_peak = *weight);
-        }
-        for (key, weight) in sums(&end, key).rows() {
-            samples.update(*key, |weights| weights.at_end = *weight);
+        let mut samples: Numbered<SampleKey, [Weight; 3]> = Numbered::default();
+        let moments = [device.at(&Moment::Allocated)?, device.at_peak(), device.at_end()];
+        for (at, live) in moments.iter().enumerate() {
+            live.weights().for_each(|(block, weight)| samples.update(key(block), |weights| weights[at] += weight));
         }
         let name = device.device.to_string();
         for ((stack, context, category), weights) in samples.rows() {
@@ -101,17 +87,16 @@ impl<'a> ProfileBuilder<'a> {
             let (locations, operator) = &*known;
             let scope = self.data.context_path(*context);
             let labels = [("device", &*name), ("scope", &scope), ("operator", operator), ("category", category)];
-            let SampleWeights { allocated, at_peak, at_end } = weights;
-            let values = [allocated, at_peak, at_end].map(|weight| [weight.blocks(), weight.bytes]);
+            let values = weights.map(|weight| [weight.blocks(), weight.bytes]);
             self.sample(locations, values.as_flattened(), &labels);
         }
-        for (label, bytes) in at_peak.rest() {
-            let location = self.tables.label(label);
-            self.sample(&[location], &[0, 0, 0, bytes, 0, 0], &[("device", &*name)]);
-        }
-        for (label, bytes) in end.rest() {
-            let location = self.tables.label(label);
-            self.sample(&[location], &[0, 0, 0, 0, 0, bytes], &[("device", &*name)]);
+        for (at, live) in moments.iter().enumerate().skip(1) {
+            for (label, bytes) in live.rest() {
+                let location = self.tables.label(label);
+                let mut values = [0; SAMPLE_TYPES.len()];
+                values[2 * at + 1] = bytes;
+                self.sample(&[location], &values, &[("device", &*name)]);
+            }
         }
         Ok(())
     }

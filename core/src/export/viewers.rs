@@ -1,18 +1,7 @@
-//! Code shared by the formats for profile viewers: sums of blocks, and the frames to show.
+//! Code shared by the formats for profile viewers: the frames to show.
 
-use std::hash::Hash;
-
-use crate::analysis::LiveSet;
 use crate::attribute::Origin;
-use crate::numbered::Numbered;
-use crate::snapshot::{Block, CodeAddress, Frame, SnapshotData, StackId, Weight};
-
-/// The blocks of a live set, summed by a key, in the order of their allocation.
-pub(super) fn sums<K: Clone + Eq + Hash>(live: &LiveSet<'_>, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
-    let mut sums = Numbered::default();
-    live.weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
-    sums
-}
+use crate::snapshot::{CodeAddress, Frame, SnapshotData, StackId};
 
 /// The function of a frame; if it is unknown, the file.
 pub(super) fn frame_name(frame: &Frame) -> &str {

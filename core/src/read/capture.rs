@@ -38,8 +38,8 @@ pub fn has_ended(path: &Path) -> bool {
 /// Reads a stream in parts.
 pub(super) fn open_parts(stream: &PartedStream, options: ReadOptions<'_>) -> Result<SnapshotData, Error> {
     let bytes = |path: &Path| Ok(RECORDING.read(path)?.bytes);
-    let parts = stream.read(bytes)?;
-    let read = capture::read_parts(&parts.newest, parts.older(bytes)).map_err(|reason| READER.refused(reason))?;
+    let (newest, older) = stream.read(bytes)?;
+    let read = capture::read_parts(&newest, stream.older(older, bytes)).map_err(|reason| READER.refused(reason))?;
     Ok(symbolised(read, options))
 }
 
@@ -49,7 +49,7 @@ fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData
     }
     let symbols = symbols_of(&capture, options);
     let DecodedCapture { mut data, names, .. } = capture;
-    let had_label = |(index, kind): (usize, &AddressKind)| !kind.unknown && names.has_label(index);
+    let had_label = |(index, kind): (usize, &AddressKind)| !kind.unknown && names.kind(index).unknown;
     if names.any && !names.all_calls && !symbols.kinds.iter().enumerate().any(had_label) {
         return data;
     }

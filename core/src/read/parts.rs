@@ -59,12 +59,15 @@ impl PartedStream {
         part_path(&self.path, number)
     }
 
-    /// The newest part that has a commit, and the older parts, the newest of them first.
+    /// The newest part that has a commit, and the numbers of the older parts, the newest of them first.
     ///
     /// A part is final once the next one has a commit. So the result is the stream as it was at one moment, whatever is
     /// written or deleted during the reading. If every listed part was deleted, there are newer ones, and the parts are
     /// listed again.
-    pub(super) fn read(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> Result<ReadParts<'_>, Error> {
+    pub(super) fn read(
+        &self,
+        mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>,
+    ) -> Result<(Vec<u8>, Vec<u64>), Error> {
         let mut before = None;
         for _ in 0..MOST_LISTINGS {
             let listed = self.listed();
@@ -72,7 +75,7 @@ impl PartedStream {
             for (at, number) in listed.iter().enumerate() {
                 match read(&self.part(*number)) {
                     Ok(newest) if self.is_part(*number, &newest) && capture::is_committed(&newest) => {
-                        return Ok(ReadParts { stream: self, newest, older: listed[at + 1..].to_vec() });
+                        return Ok((newest, listed[at + 1..].to_vec()));
                     }
                     Ok(_) => {}
                     Err(_) => has_vanished = true,
@@ -92,21 +95,16 @@ impl PartedStream {
     fn is_part(&self, number: u64, bytes: &[u8]) -> bool {
         capture::part_of(bytes) == Some(self.id(number))
     }
-}
 
-/// The newest part, and the numbers of the others.
-pub(super) struct ReadParts<'a> {
-    stream: &'a PartedStream,
-    pub(super) newest: Vec<u8>,
-    older: Vec<u64>,
-}
-
-impl ReadParts<'_> {
-    /// The older parts, the newest first. Ends at a part that was deleted, because then all parts before it were
-    /// deleted as well.
-    pub(super) fn older(&self, mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>) -> impl Iterator<Item = Vec<u8>> {
-        let parts = self.older.iter().map_while(move |number| Some((*number, read(&self.stream.part(*number)).ok()?)));
-        parts.filter(|(number, bytes)| self.stream.is_part(*number, bytes)).map(|(_, bytes)| bytes)
+    /// The parts with these numbers. Ends at a part that was deleted, because then all parts before it were deleted as
+    /// well.
+    pub(super) fn older(
+        &self,
+        numbers: Vec<u64>,
+        mut read: impl FnMut(&Path) -> Result<Vec<u8>, Error>,
+    ) -> impl Iterator<Item = Vec<u8>> {
+        let parts = numbers.into_iter().map_while(move |number| Some((number, read(&self.part(number)).ok()?)));
+        parts.filter(|(number, bytes)| self.is_part(*number, bytes)).map(|(_, bytes)| bytes)
     }
 }
 

@@ -1,16 +1,16 @@
 //! The answer at the top of a report: the peak, when and where it was reached, and its categories and largest line.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::sampled;
 use super::summary::after;
 use crate::analysis::{
-    BACKWARD_PASS, BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, line_label,
-    operator_of_row,
+    BACKWARD_PASS, BEFORE_RECORDING, Breakdown, Key, LiveSet, Moment, NO_USER_FRAME, NOT_IN_SAMPLE, Row, bytes_by_line,
+    line_label, operator_of_row,
 };
 use crate::attribute::has_backward_pass;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, ContextId, Device, DeviceSnapshot, Lifetime, MappingKind, StackId};
+use crate::snapshot::{Block, Category, Device, DeviceSnapshot, Lifetime, MappingKind};
 use crate::units::{Bytes, grouped, seconds};
 
 /// Shares below 1/20 of the peak are not mentioned.
@@ -71,16 +71,12 @@ pub(super) fn of_moment(then: &LiveSet<'_>, moment: &Moment) -> Vec<String> {
 fn peak(device: &DeviceView<'_>) -> String {
     let peak = &device.peak;
     let at = format!("Peak {} on {}{}", Bytes(peak.total()), device.device, after(device.data(), peak.time_ns));
-    match scope_at_peak(device).map(|scope| device.data().context_path(scope)) {
+    let last = peak.blocks.last().filter(|block| block.seq == peak.seq);
+    match last.map(|block| device.data().context_path(block.context)) {
         Some(path) if !path.is_empty() => format!("{at}, in {path}."),
         Some(_) if !device.scopes.is_empty() => format!("{at}, outside of all scopes."),
         _ => format!("{at}."),
     }
-}
-
-fn scope_at_peak(device: &DeviceSnapshot) -> Option<ContextId> {
-    let last = device.peak.blocks.last().filter(|block| block.seq == device.peak.seq);
-    last.map(|block| block.context)
 }
 
 /// The shares of categories, if any category is known.
@@ -153,15 +149,8 @@ fn workspace(live: &LiveSet<'_>, row: &Row) -> Option<String> {
     is_all.then(|| format!("matrix kernels' buffers, {threads} {}", if threads == 1 { "thread" } else { "threads" }))
 }
 
-/// A line that held much of the peak.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) label: String,
-    pub(crate) sentence: String,
-}
-
-/// The lines that held most of the peak, the largest first.
-pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
+/// The lines that held most of the peak, the largest first, each with a sentence.
+pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<(String, String)> {
     let key = line_key(device);
     let (Breakdown { rows, total }, at_peak) = (device.by(key), device.at_peak());
     let about = sampled::about(device.sample_interval());
@@ -174,10 +163,7 @@ pub(crate) fn holders(device: &DeviceView<'_>, most: usize) -> Vec<Holder> {
             None => String::new(),
         };
         let share = percent(row.bytes, *total);
-        Holder {
-            sentence: format!("{about}{} ({share}){blocks}{operator}", Bytes(row.bytes)),
-            label: row.label.clone(),
-        }
+        (row.label.clone(), format!("{about}{} ({share}){blocks}{operator}", Bytes(row.bytes)))
     };
     rows.iter().take(most).map(holder).collect()
 }
@@ -205,18 +191,14 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
 fn older_than_the_retry(device: &DeviceView<'_>) -> Option<String> {
     let (first, last) =
         device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;
-    let mut by_stack: HashMap<StackId, u64> = HashMap::new();
     let is_live = |life: &&Lifetime| {
         let begun = device.span_ns(life).start < first.time_ns;
         begun && life.free(device).is_none_or(|free| free.time_ns > last.time_ns)
     };
-    for life in device.lifetimes().iter().filter(is_live) {
-        *by_stack.entry(life.block.stack).or_default() += life.block.size;
-    }
-    let mut by_line: HashMap<String, u64> = HashMap::new();
-    by_stack.iter().for_each(|(stack, bytes)| *by_line.entry(line_label(device.data(), stack.0)).or_default() += bytes);
+    let live = device.lifetimes().iter().filter(is_live).map(|life| (life.block.stack, life.block.size));
+    let by_line = bytes_by_line(device.data(), live);
     let older: u64 = by_line.values().sum();
-    let (line, most) = by_line.into_iter().max_by(|(a, of_a), (b, of_b)| (of_a, b).cmp(&(of_b, a)))?;
+    let (line, most) = by_line.into_iter().rev().max_by_key(|(_, bytes)| *bytes)?;
     is_worth(older, device.peak.total()).then(|| {
         format!(
             "At the last refusal, {} were older than the first one, most of it from {line}: {}.",

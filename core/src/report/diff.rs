@@ -1,9 +1,9 @@
 //! The report of a difference: the changes between two recordings, or between two moments of one.
 
-use super::diff_rows::{COLUMNS, change_of, fill};
+use super::diff_rows::{COLUMNS, fill};
 use super::section::Section;
 use super::{Report, pairs};
-use crate::analysis::{Diff, DiffRow, Key, LiveSet, Moment, OperatorPairs};
+use crate::analysis::{Diff, DiffRow, Key, LiveSet, Moment, OperatorPairs, difference};
 use crate::error::Error;
 use crate::recording::Recording;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
@@ -137,7 +137,7 @@ fn change(before: u64, after: u64) -> String {
 
 /// A change, with a word about each side, such as which rank it belongs to.
 pub(super) fn change_of_two((before, of_before): (u64, &str), (after, of_after): (u64, &str)) -> String {
-    let change = change_of(before, after);
+    let change = difference(before, after);
     let percent = format!("{:+.1} %", 100.0 * change as f64 / before.max(1) as f64);
     let percent = match percent.as_str() {
         _ if before == 0 || change == 0 => String::new(),

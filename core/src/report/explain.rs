@@ -1,13 +1,14 @@
 //! The report of one line, operator or address: how much it held, when, and the lifetimes of its blocks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::rows::{BlockRow, NamedRows};
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
-use crate::analysis::{Breakdown, Explained, Subject, explain, line_and_callers};
+use crate::analysis::{Breakdown, Explained, Subject, explain, line_and_callers, line_label};
+use crate::hashed::summed;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{DeviceSnapshot, Lifetime, SnapshotData, StackId, Weight};
 use crate::units::{Bytes, grouped};
@@ -99,16 +100,10 @@ fn by(
 
 /// The stacks that allocated most.
 fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
-    let mut by_stack: HashMap<StackId, Weight> = HashMap::new();
-    for life in &found.blocks {
-        *by_stack.entry(life.block.stack).or_default() += device.weight(life.block.size);
-    }
+    let by_stack = summed(found.blocks.iter().map(|life| (life.block.stack, device.weight(life.block.size))));
     // Stacks may differ only in frames that are not shown.
-    let mut by_lines: BTreeMap<Vec<String>, Weight> = BTreeMap::new();
-    for (stack, weight) in by_stack {
-        *by_lines.entry(line_and_callers(device.data(), stack, FRAMES)).or_default() += weight;
-    }
-    let mut sums: Vec<(Vec<String>, Weight)> = by_lines.into_iter().collect();
+    let shown = |(stack, weight)| (line_and_callers(device.data(), stack, FRAMES), weight);
+    let mut sums = Vec::from_iter(BTreeMap::from_iter(summed(by_stack.into_iter().map(shown))));
     sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
     let mut lines = Vec::new();
     for (frames, weight) in sums.iter().take(STACKS) {
@@ -140,7 +135,7 @@ fn lives(device: &DeviceView<'_>, found: &Explained, rows: usize) -> Section {
             name: device.name(block.seq).map(str::to_owned),
             category: categories.label(block.seq).to_owned(),
             scope: Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
-            freed_at: freed_at.and_then(|stack| line_and_callers(data, stack, 0).pop()),
+            freed_at: freed_at.map(|stack| line_label(data, stack.0)),
         }
     };
     let named: Vec<BlockRow> = blocks.iter().take(rows).map(named).collect();

@@ -151,7 +151,7 @@ pub(super) fn scopes(device: &DeviceView<'_>, options: &ReportOptions) -> Option
 /// as `rows` are shown. Scopes whose names differ only in a number are merged.
 pub(crate) fn shown_scopes(device: &DeviceView<'_>, rows: usize) -> (Vec<ScopeRow>, Vec<ScopeRow>, u64) {
     let all = scopes_by_pattern(analysis::scopes(device));
-    let least = smallest_shown(&all, 2 * rows);
+    let least = smallest_shown(all.iter().map(|row| row.own_peak), 2 * rows);
     let (shown, hidden) = all.into_iter().partition(|row| row.own_peak >= least);
     (shown, hidden, least)
 }
@@ -161,13 +161,13 @@ fn scope_cells(row: &ScopeRow) -> Vec<Cell> {
     vec![Cell::Sum(row.own_peak), total, Cell::Count(row.calls), Cell::Count(row.allocations)]
 }
 
-/// The smallest own peak that is shown, chosen so that about `most` scopes are shown. A scope's own peak is at least
-/// that of its nested scopes, so a shown scope always follows its parents.
-fn smallest_shown(rows: &[ScopeRow], most: usize) -> u64 {
-    let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
-    own.sort_unstable_by(|a, b| b.cmp(a));
-    // Scopes equal to the first that does not fit are hidden as well.
-    own.get(most).map_or(0, |first_out| first_out + 1)
+/// The smallest peak that is shown, chosen so that about `most` rows are shown. A scope's own peak is at least that of
+/// its nested scopes, so a shown scope always follows its parents.
+fn smallest_shown(peaks: impl Iterator<Item = u64>, most: usize) -> u64 {
+    let mut peaks: Vec<u64> = peaks.collect();
+    peaks.sort_unstable_by(|a, b| b.cmp(a));
+    // Rows equal to the first that does not fit are hidden as well.
+    peaks.get(most).map_or(0, |first_out| first_out + 1)
 }
 
 pub(super) fn temporaries(device: &DeviceView<'_>, options: &ReportOptions) -> Option<Section> {
@@ -220,22 +220,16 @@ pub(super) fn older_times(device: &DeviceView<'_>, options: &ReportOptions) -> O
             .to_owned(),
         "line that held most then; `--json` has all lines. Blocks below the threshold are not included.".to_owned(),
     ];
-    let mut totals: Vec<u64> = times.iter().map(|time| time.bytes).collect();
-    totals.sort_unstable_by(|a, b| b.cmp(a));
-    let least = totals.get(options.rows).map_or(0, |first_out| first_out + 1);
-    let mut hidden = 0;
-    for time in &times {
-        if time.bytes < least {
-            hidden += 1;
-            continue;
-        }
+    let least = smallest_shown(times.iter().map(|time| time.bytes), options.rows);
+    let (shown, hidden): (Vec<_>, Vec<_>) = times.iter().partition(|time| time.bytes >= least);
+    for time in shown {
         let (bytes, label) =
             time.by_line.first().map_or((Cell::Unknown, ""), |line| (Cell::Sum(line.bytes), &line.label));
         let cells = [Cell::Time(time.from_ns), Cell::Time(time.to_ns), Cell::Sum(time.bytes), Cell::Time(time.time_ns)];
         section.rows.push([&cells[..], &[bytes, Cell::Text(label.to_owned())]].concat());
     }
-    if hidden > 0 {
-        section.partial_row(Vec::new(), more(hidden));
+    if !hidden.is_empty() {
+        section.partial_row(Vec::new(), more(hidden.len()));
     }
     if times.iter().any(|time| time.lacks_records) {
         section.notes =
@@ -320,12 +314,9 @@ mod tests {
 
     #[test]
     fn the_largest_scopes_are_shown_and_never_one_without_its_parents() {
-        let rows = |own_peaks: &[u64]| -> Vec<ScopeRow> {
-            own_peaks.iter().map(|&own_peak| ScopeRow { own_peak, ..ScopeRow::default() }).collect()
-        };
-        assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
-        assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
-        assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+        assert_eq!(smallest_shown([9, 5, 5].into_iter(), 3), 0, "all of them");
+        assert_eq!(smallest_shown([9, 8, 5, 7].into_iter(), 3), 6);
+        assert_eq!(smallest_shown([9, 5, 7, 7].into_iter(), 2), 8, "equal ones go together");
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Lifetimes: each block that a device's recording knows, from its alloc to its free.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use foldhash::fast::RandomState;
-
 use super::{Block, DeviceSnapshot, Record, RecordKind};
+use crate::hashed::HashMap;
 
 /// A position in the log, from 1; 0 means before the log. Records beyond the largest position are ignored.
 pub type LogPosition = u32;
@@ -102,7 +100,7 @@ struct LifetimeTable {
     first: u64,
     /// The index into `lives` plus one; 0 for none.
     table: Vec<u32>,
-    others: HashMap<NonZeroU64, usize, RandomState>,
+    others: HashMap<NonZeroU64, usize>,
 }
 
 impl LifetimeTable {

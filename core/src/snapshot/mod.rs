@@ -49,45 +49,39 @@ pub use host_memory::HostMemory;
 pub use ids::{ContextId, StackId, ThreadId};
 pub use lifetimes::{Lifetime, Lifetimes, LogPosition, NEVER};
 pub use mappings::{Mapping, MappingKind, Mappings};
-#[doc(hidden)]
-pub use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
 pub use names::BlockName;
-#[doc(hidden)]
-pub use names::LONGEST_NAME;
-pub(crate) use names::NamesBySeq;
 pub use objects::LoadedObject;
-#[doc(hidden)]
-pub use objects::ObjectSpans;
 pub use older::{OlderRow, OlderTime};
 pub use oom::OutOfMemory;
 pub(crate) use open_stack::{OpenPlace, OpenStack};
 pub use process::{Launcher, Process, Thread};
 pub use record::{Block, Record, RecordKind};
-#[doc(hidden)]
-pub use refused::{Refused, leave_out, positions, refused_frees};
 pub use replay::Replay;
 pub(crate) use rules::Fact;
 pub use rules::Rules;
-#[doc(hidden)]
-pub use sampling::MAX_INTERVAL;
 pub use sampling::Sampling;
 pub use scopes::{ContextNode, Mark, ScopeStats};
 pub(crate) use scopes::{Totals, scopes_of_log};
 pub use segments::{Segment, SegmentRecord};
-#[doc(hidden)]
-pub use settings::DEFAULT_STACK_DEPTH;
 pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
-#[doc(hidden)]
-pub use stacks::FRAMES_LEFT_OUT;
 pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
-#[doc(hidden)]
-pub use symbol_name::SymbolName;
 pub use unified::{ResidentMemory, SystemMemory, UnifiedMemory};
 pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId, Operands};
 pub use weight::Weight;
 pub(crate) use words::words;
+#[doc(hidden)]
+pub use {
+    memory_kind::MADE_UP,
+    names::LONGEST_NAME,
+    objects::ObjectSpans,
+    refused::{Refused, leave_out, positions, refused_frees},
+    sampling::MAX_INTERVAL,
+    settings::DEFAULT_STACK_DEPTH,
+    stacks::FRAMES_LEFT_OUT,
+    symbol_name::SymbolName,
+};
 
 /// The high-water mark of a device: the moment at which most bytes were live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

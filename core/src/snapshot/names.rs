@@ -1,9 +1,6 @@
 //! Block names given by the program.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
-
-use foldhash::fast::RandomState;
 
 use super::{Category, DeviceSnapshot};
 
@@ -21,25 +18,10 @@ pub struct BlockName {
     pub category: Category,
 }
 
-/// Hash index of a device's names.
-pub(crate) struct NamesBySeq<'a>(HashMap<NonZeroU64, &'a str, RandomState>);
-
-impl<'a> NamesBySeq<'a> {
-    /// See [`DeviceSnapshot::name`].
-    pub(crate) fn get(&self, seq: Option<NonZeroU64>) -> Option<&'a str> {
-        self.0.get(&seq?).copied()
-    }
-}
-
 impl DeviceSnapshot {
     /// The name of the block with this number ([`Block::seq`](super::Block::seq)).
     pub fn name(&self, seq: Option<NonZeroU64>) -> Option<&str> {
         self.named(seq).map(|name| name.name.as_str())
-    }
-
-    /// All names, indexed for many look-ups.
-    pub(crate) fn names_by_seq(&self) -> NamesBySeq<'_> {
-        NamesBySeq(self.names.iter().map(|name| (name.seq, name.name.as_str())).collect())
     }
 
     /// The name and category of the block with this number.

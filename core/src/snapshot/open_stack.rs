@@ -1,10 +1,9 @@
 //! A stack whose entries can leave from any position: scopes that are entered and left in any order. Each operation
 //! takes constant time on average.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
-use foldhash::fast::RandomState;
+use crate::hashed::HashMap;
 
 /// The entries that have not left yet, in order.
 #[derive(Clone, Debug)]
@@ -12,7 +11,7 @@ pub(crate) struct OpenStack<K, V> {
     /// `None` for an entry that left while others were above it.
     entries: Vec<Option<(K, V)>>,
     /// The places of each key's entries, the innermost last.
-    places: HashMap<K, Vec<usize>, RandomState>,
+    places: HashMap<K, Vec<usize>>,
     open: usize,
 }
 

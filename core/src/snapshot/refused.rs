@@ -1,12 +1,10 @@
 //! Undo records of refused frees. The recorder logs a free before the driver answers; if the driver refuses it, the
 //! recorder logs an alloc of the same block with [`AGAIN`] set in its number. Readers drop both records.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use foldhash::fast::RandomState;
-
 use super::record::{Block, Record, RecordKind};
+use crate::hashed::HashMap;
 
 /// The bit in an alloc's number that marks the undo record of a refused free.
 const AGAIN: u64 = 1 << 61;
@@ -34,7 +32,7 @@ pub struct Refused {
 
 /// All refused frees, in no particular order.
 pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
-    let mut waiting: HashMap<(u64, Option<NonZeroU64>), Vec<usize>, RandomState> = HashMap::default();
+    let mut waiting: HashMap<(u64, Option<NonZeroU64>), Vec<usize>> = HashMap::default();
     let mut found = Vec::new();
     for (index, record) in records.iter().enumerate().rev() {
         if let Some(block) = record.refused() {

@@ -4,12 +4,9 @@
 //! PyTorch's viewers require every address of the log to lie in a segment. The heap's allocator reports no segments, so
 //! those of the CPU are estimated over the whole log and marked as such.
 
-use std::collections::HashSet;
-
-use foldhash::fast::RandomState;
-
 use super::ids::{ContextId, StackId, ThreadId};
 use super::record::{Block, Record, RecordKind};
+use crate::hashed::HashSet;
 
 /// Memory that the allocator reserved from the system in one piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +54,7 @@ pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[Segmen
     let recorded = records.iter().map(|r| (r.address, r.size));
     let living = live.iter().map(|b| (b.address, b.size));
     // Allocators reuse addresses, so a log has few distinct address ranges.
-    let different: HashSet<(u64, u64), RandomState> =
-        recorded.chain(living).map(|(address, size)| range(address, size)).collect();
+    let different: HashSet<(u64, u64)> = recorded.chain(living).map(|(address, size)| range(address, size)).collect();
     let known = known(told, log);
     let ranges = different.into_iter().filter(|&(start, end)| !is_within(&known, start, end)).collect();
     let estimated =
@@ -95,7 +91,7 @@ fn known(told: &[Segment], log: &[SegmentRecord]) -> Vec<(u64, u64)> {
 }
 
 /// Sorts ranges and joins those at most `gap` apart.
-fn merged(mut ranges: Vec<(u64, u64)>, gap: u64) -> Vec<(u64, u64)> {
+pub(crate) fn merged(mut ranges: Vec<(u64, u64)>, gap: u64) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (start, end) in ranges {

@@ -5,16 +5,15 @@
 //! the program releases segments (`torch.cuda.empty_cache`). Its own decisions are compared: the address of each block,
 //! and the reserved bytes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
-
-use foldhash::fast::RandomState;
 
 use super::super::reserved::{Reserved, at_log_start};
 use super::allocator::Allocator;
 use super::model::AllocatorModel;
 use super::pytorch::{PyTorchAllocator, TorchSegment};
 use super::settings::PyTorchSettings;
+use crate::hashed::HashMap;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, SegmentRecord};
 
@@ -60,7 +59,7 @@ impl DeviceView<'_> {
 struct Comparison {
     model: PyTorchAllocator,
     /// Addresses in the model, by block number.
-    places: HashMap<u64, u64, RandomState>,
+    places: HashMap<u64, u64>,
     /// Segments that the driver returns next.
     given: VecDeque<SegmentRecord>,
     /// The model's next own address, for segments that the file does not have.

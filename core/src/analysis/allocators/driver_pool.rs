@@ -2,12 +2,11 @@
 //! steps of 32 MiB, and release of empty segments when the program waits for the GPU. The rules are assumptions; they
 //! have not been compared with a GPU.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::allocator::Allocator;
 use super::gaps::{Gap, Gaps};
+use crate::hashed::HashMap;
 
 /// Block sizes are multiples of this.
 const GRAIN: u64 = 512;
@@ -20,7 +19,7 @@ const BASE: u64 = LEAST_STEP;
 /// Size of the address space if memory is unlimited.
 const UNLIMITED: u64 = 1 << 60;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DriverPool {
     /// Bytes that a synchronization leaves reserved.
     threshold: u64,
@@ -35,7 +34,7 @@ pub(super) struct DriverPool {
     empty: BTreeSet<u64>,
     gaps: Gaps,
     /// Size by address.
-    blocks: HashMap<u64, u64, RandomState>,
+    blocks: HashMap<u64, u64>,
     reserved: u64,
     used: u64,
 }
@@ -46,18 +45,7 @@ impl DriverPool {
         let span = memory.map_or(UNLIMITED, |memory| {
             memory.saturating_mul(4).min(UNLIMITED).next_multiple_of(LEAST_STEP) + (64 << 30)
         });
-        Self {
-            threshold,
-            end: BASE + span,
-            next_segment: BASE,
-            next: 0,
-            segments: BTreeMap::new(),
-            empty: BTreeSet::new(),
-            gaps: Gaps::default(),
-            blocks: HashMap::default(),
-            reserved: 0,
-            used: 0,
-        }
+        Self { threshold, end: BASE + span, next_segment: BASE, ..Self::default() }
     }
 
     fn place(&mut self, size: u64) -> Option<u64> {

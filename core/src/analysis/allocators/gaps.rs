@@ -91,16 +91,6 @@ impl Gaps {
         chunk.gaps.get(after.checked_sub(1)?).copied()
     }
 
-    /// Takes `size` bytes from the front of the first piece that is large enough.
-    pub(super) fn take_first(&mut self, size: u64) -> Option<u64> {
-        let address = self.first_from(0, size)?;
-        let gap = self.remove(address)?;
-        if gap.size > size {
-            self.insert(Gap { address: address + size, size: gap.size - size });
-        }
-        Some(address)
-    }
-
     /// Adds a piece and joins it with its neighbours within these addresses. Returns the joined piece.
     pub(super) fn give_back(&mut self, gap: Gap, within: Range<u64>) -> Gap {
         let (mut from, mut to) = (gap.address, gap.end());

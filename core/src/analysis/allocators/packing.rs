@@ -148,10 +148,15 @@ trait Arena {
     fn give(&mut self, gap: Gap);
 }
 
-/// First fit.
+/// First fit: takes the front of the first piece that is large enough.
 impl Arena for Gaps {
     fn take(&mut self, size: u64) -> Option<u64> {
-        self.take_first(size)
+        let address = self.first_from(0, size)?;
+        let gap = self.remove(address)?;
+        if gap.size > size {
+            self.insert(Gap { address: address + size, size: gap.size - size });
+        }
+        Some(address)
     }
 
     fn give(&mut self, gap: Gap) {

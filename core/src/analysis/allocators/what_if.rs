@@ -1,9 +1,5 @@
 //! Replays the log's requests with a model: what the model reserves over time, and where memory runs out.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::super::columns::Columns;
 use super::super::{LiveSet, moment};
 use super::allocator::Allocator;
@@ -12,6 +8,7 @@ use super::requests::{self, Request};
 use super::settings::PyTorchSettings;
 use crate::attribute::is_python;
 use crate::error::Error;
+use crate::hashed::HashMap;
 use crate::recording::DeviceView;
 use crate::snapshot::Block;
 
@@ -109,7 +106,7 @@ impl DeviceView<'_> {
 struct ModelReplay {
     allocator: Box<dyn Allocator>,
     /// Address and size of live blocks, by block number.
-    places: HashMap<u64, (u64, u64), RandomState>,
+    places: HashMap<u64, (u64, u64)>,
     memory: u64,
     /// Live bytes that do not come from the allocator.
     besides: i64,
@@ -136,16 +133,9 @@ impl ModelReplay {
             columns: vec![0; columns],
             runs_out: None,
         };
-        Self {
-            allocator: model.build(memory),
-            places: HashMap::default(),
-            memory: memory.unwrap_or(u64::MAX),
-            besides: 0,
-            live: 0,
-            time: Columns::of(device, columns),
-            column: 0,
-            found,
-        }
+        let (allocator, time) = (model.build(memory), Columns::of(device, columns));
+        let (places, besides, live, column) = Default::default();
+        Self { allocator, places, memory: memory.unwrap_or(u64::MAX), besides, live, time, column, found }
     }
 
     /// Returns false if memory runs out.

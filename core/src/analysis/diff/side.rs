@@ -1,7 +1,7 @@
 //! One side of a difference: its rows, with the data by which they are matched. A side needs no recording, and sides of
 //! several recordings can be added up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::DiffRow;
 use crate::analysis::rows::Row;
@@ -80,14 +80,11 @@ impl DiffSide {
 
     /// The rows of this side and of a later one, by label.
     pub(super) fn matched_by_label(&self, after: &Self) -> Vec<MatchedRow> {
-        let mut rows: BTreeMap<&String, MatchedRow> = BTreeMap::new();
-        for (label, row) in &self.rows {
-            rows.entry(label).or_default().before = Some((label.clone(), row.clone()));
-        }
-        for (label, row) in &after.rows {
-            rows.entry(label).or_default().after = Some((label.clone(), row.clone()));
-        }
-        rows.into_iter().map(|(label, row)| MatchedRow { label: label.clone(), ..row }).collect()
+        let labels: BTreeSet<&String> = self.rows.keys().chain(after.rows.keys()).collect();
+        let of = |side: &Self, label: &String| side.rows.get(label).map(|row| (label.clone(), row.clone()));
+        let matched =
+            |label: &String| MatchedRow { label: label.clone(), before: of(self, label), after: of(after, label) };
+        labels.into_iter().map(matched).collect()
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn rows(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> Option<[N
     let pinned = pinned(recording, gpu);
     let at_peak = gpu.peak.total().saturating_add(pinned.low);
     let process = match process(recording, most) {
-        Some(AtReading { high, at_least }) => {
+        Some((high, at_least)) => {
             let low = at_least.saturating_sub(at_peak).min(high);
             NeedRow::new(PROCESS, low, high, "resident, without GPU and memtrace")
         }
@@ -71,16 +71,10 @@ fn most(device: &DeviceView<'_>) -> u64 {
     most
 }
 
-/// The process's memory, from the reading with most resident memory.
-struct AtReading {
-    /// The most of the process's own memory, at any time.
-    high: u64,
-    /// All memory that the process needed at the reading, without pages of files, which Linux gives back.
-    at_least: u64,
-}
-
-/// `None` if it is not known which parts are the process's own.
-fn process(recording: &Recording<'_>, most: u64) -> Option<AtReading> {
+/// The process's memory, from the reading with most resident memory: the most of its own memory, at any time, and all
+/// memory that it needed at the reading, without pages of files, which Linux gives back. `None` if it is not known which
+/// parts are the process's own.
+fn process(recording: &Recording<'_>, most: u64) -> Option<(u64, u64)> {
     let heap = recording.device(Device::Cpu)?;
     let (mappings, then) = at_reading(heap)?;
     let others = recording.devices().iter().filter(|device| device.device != Device::Cpu);
@@ -98,10 +92,7 @@ fn process(recording: &Recording<'_>, most: u64) -> Option<AtReading> {
     let later = most.saturating_sub(resident).saturating_add(heap.peak.total().saturating_sub(live));
     let files = resident_in(MappingKind::File).saturating_add(resident_in(MappingKind::Code));
     let beside = others.iter().filter(|live| is_needed(live.device.device)).map(taken).fold(0, u64::saturating_add);
-    Some(AtReading {
-        high: process.saturating_add(later).min(most),
-        at_least: process.saturating_sub(files).saturating_add(beside),
-    })
+    Some((process.saturating_add(later).min(most), process.saturating_sub(files).saturating_add(beside)))
 }
 
 /// Whether the process needs this memory. Imported memory is another process's.

@@ -2,7 +2,7 @@
 
 use super::intervals::Intervals;
 use super::judge::INTERVALS;
-use crate::analysis::key_timeline::{BlockNumbers, add, at_start};
+use crate::analysis::key_timeline::{add, at_start, numbers};
 use crate::analysis::labels::{BEFORE_RECORDING, Labels};
 use crate::analysis::{Key, log, older};
 use crate::recording::DeviceView;
@@ -50,9 +50,7 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) ->
         RowOverTime { floors, at_end: bytes, least: bytes, ..RowOverTime::default() }
     };
     let mut rows: Vec<RowOverTime> = (0..labels.names().count()).map(row).collect();
-    let mut numbers = BlockNumbers::default();
-    for entry in log::entries(device) {
-        let number = numbers.of(entry.record, |block| labels.number(block));
+    for (number, entry) in numbers(device, |block| labels.number(block)).zip(log::entries(device)) {
         (rows.len()..=number).for_each(|number| rows.push(row(number)));
         let row = &mut rows[number];
         row.change(time.place(entry.record.time_ns), entry.change);

@@ -10,7 +10,7 @@ use super::sites::{Site, Sites};
 use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, Mark, Record, RecordKind, StackId, ThreadId, Totals, Weight};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Call<'a> {
     pub(crate) operator: &'a str,
     pub(crate) is_backward: bool,
@@ -65,17 +65,10 @@ struct Open {
     /// The number of its first block.
     oldest: Option<NonZeroU64>,
     stacks: HashSet<StackId>,
-    newest: Newest,
+    /// The alloc of its newest block, and the block's weight in bytes.
+    newest: (Record, u64),
     /// Bytes freed from the free of its newest block on. They count if the call continues.
     dropped: Option<i64>,
-}
-
-struct Newest {
-    seq: Option<NonZeroU64>,
-    size: u64,
-    /// Its weight in bytes.
-    bytes: u64,
-    stack: StackId,
 }
 
 impl Open {
@@ -85,8 +78,8 @@ impl Open {
 
     /// Whether this record is the second half of a reallocation that enlarges the newest block.
     fn moves(&self, record: &Record) -> bool {
-        let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.bytes);
-        freed && record.stack == self.newest.stack && record.size > self.newest.size
+        let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.1);
+        freed && record.stack == self.newest.0.stack && record.size > self.newest.0.size
     }
 }
 
@@ -102,14 +95,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn of(device: &'a DeviceView<'a>) -> Self {
-        Self {
-            sites: Sites::of(device.data()),
-            calls: Vec::new(),
-            open: HashMap::new(),
-            makers: HashMap::new(),
-            totals: Totals::default(),
-            reserved: Reserved::of(device),
-        }
+        let (calls, open, makers, totals) = Default::default();
+        Self { sites: Sites::of(device.data()), calls, open, makers, totals, reserved: Reserved::of(device) }
     }
 
     fn mark(&mut self, mark: &Mark) {
@@ -142,8 +129,7 @@ impl<'a> Walk<'a> {
         };
         stacks.insert(record.stack);
         self.makers.insert(record.alloc_seq, call);
-        let Record { alloc_seq: seq, size, stack, .. } = *record;
-        let newest = Newest { seq, size, bytes: entry.weight.bytes, stack };
+        let newest = (*record, entry.weight.bytes);
         self.open.insert(record.thread, Open { call, site: site.number, oldest, stacks, newest, dropped: None });
         if let Some(call) = self.calls.get_mut(call) {
             call.allocations += entry.weight;
@@ -156,20 +142,15 @@ impl<'a> Walk<'a> {
         self.calls.push(Call {
             operator: site.operator,
             is_backward: site.is_backward,
-            number: 0,
             records: at..at,
             stack: record.stack,
             context: record.context,
             thread: record.thread,
             begin_ns: record.time_ns,
             end_ns: record.time_ns,
-            allocations: Weight::default(),
-            added: 0,
             before: entry.allocated.saturating_add_signed(-entry.change),
-            peak: 0,
             peak_at: at,
-            allocated: 0,
-            reserved: 0,
+            ..Call::default()
         });
         self.calls.len() - 1
     }
@@ -188,7 +169,8 @@ impl<'a> Walk<'a> {
             // Without a stack, frees of blocks that other calls allocated in the meantime tell nothing.
             record.alloc_seq >= open.oldest
         } else {
-            if is_dropped(&open, record) {
+            // Such a free is probably the program's, not the operator's.
+            if open.dropped.is_some() || record.alloc_seq == open.newest.0.alloc_seq {
                 open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(entry.change));
             } else {
                 self.belongs(open.call, at, entry);
@@ -217,9 +199,4 @@ impl<'a> Walk<'a> {
             call.added = call.added.saturating_add(bytes);
         }
     }
-}
-
-/// Whether this free is probably the program's, not the operator's.
-fn is_dropped(open: &Open, record: &Record) -> bool {
-    open.dropped.is_some() || record.alloc_seq == open.newest.seq
 }

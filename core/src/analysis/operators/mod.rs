@@ -33,10 +33,13 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::attribute::Attribution;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
+use crate::snapshot::StackId;
 
 pub(crate) use calls::{Call, calls};
 pub use markers::{Marker, MarkerKind};
@@ -157,12 +160,14 @@ pub fn operators(device: &DeviceView<'_>) -> OperatorSeries {
 
 fn described(data: &Attribution<'_>, calls: &[Call<'_>]) -> Vec<OperatorCall> {
     let mut texts = Texts::default();
+    let mut scopes = Memo::of(|context| data.context_path(context).into());
+    let mut lines = Memo::of(|stack: StackId| line_label(data, stack.0).into());
     let describe = |call: &Call<'_>| OperatorCall {
         operator: texts.kept(call.operator),
         is_backward: call.is_backward,
         number: call.number,
-        scope: texts.made(0, call.context.0, || data.context_path(call.context)),
-        line: texts.made(1, call.stack.0, || line_label(data, call.stack.0)),
+        scope: scopes.get(call.context),
+        line: lines.get(call.stack),
         thread: call.thread.number(),
         begin_ns: call.begin_ns,
         end_ns: call.end_ns,
@@ -179,27 +184,15 @@ fn described(data: &Attribution<'_>, calls: &[Call<'_>]) -> Vec<OperatorCall> {
 
 /// Interned texts, which calls share.
 #[derive(Default)]
-pub(crate) struct Texts {
-    kept: std::collections::HashSet<Arc<str>>,
-    made: std::collections::HashMap<(u8, u32), Arc<str>>,
-}
+pub(crate) struct Texts(HashSet<Arc<str>>);
 
 impl Texts {
     pub(crate) fn kept(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.kept.get(text) {
+        if let Some(known) = self.0.get(text) {
             return known.clone();
         }
         let text: Arc<str> = text.into();
-        self.kept.insert(text.clone());
-        text
-    }
-
-    fn made(&mut self, kind: u8, key: u32, make: impl FnOnce() -> String) -> Arc<str> {
-        if let Some(known) = self.made.get(&(kind, key)) {
-            return known.clone();
-        }
-        let text = self.kept(&make());
-        self.made.insert((kind, key), text.clone());
+        self.0.insert(text.clone());
         text
     }
 }

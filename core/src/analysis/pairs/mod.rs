@@ -16,6 +16,8 @@ use super::live::LiveSet;
 use crate::attribute::is_python;
 use crate::snapshot::Weight;
 
+use crate::hashed::summed;
+
 /// The most operators of a program that a label lists.
 const LISTED: usize = 3;
 
@@ -117,11 +119,8 @@ impl PairRow<'_> {
 
 /// The operators of one program. Those with most memory at the peak come first.
 fn listed(kinds: &[&WorkKind]) -> String {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for kind in kinds {
-        *sums.entry(&kind.operator).or_default() += kind.at_peak.bytes;
-    }
-    let mut names: Vec<(&str, u64)> = sums.into_iter().collect();
+    let sums = summed(kinds.iter().map(|kind| (&*kind.operator, kind.at_peak.bytes)));
+    let mut names = Vec::from_iter(BTreeMap::from_iter(sums));
     names.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let shown: Vec<&str> = names.iter().take(LISTED).map(|(name, _)| *name).collect();
     let more = if names.len() > LISTED { ", …" } else { "" };

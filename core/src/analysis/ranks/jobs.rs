@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 
 use super::summary::RankSummary;
+use crate::numbered::Numbered;
 use crate::snapshot::{Launcher, Process};
 
 /// The ranks of a job begin within a minute.
@@ -57,14 +58,9 @@ fn ran_together(one: &RankSummary, other: &RankSummary) -> bool {
 }
 
 fn of_programs(all: &[RankSummary], snapshots: Vec<usize>) -> Vec<Vec<usize>> {
-    let mut jobs: Vec<Vec<usize>> = Vec::new();
-    let mut known: HashMap<&str, usize> = HashMap::new();
-    for at in snapshots {
-        let job = *known.entry(&all[at].process.program).or_insert(jobs.len());
-        jobs.resize(jobs.len().max(job + 1), Vec::new());
-        jobs[job].push(at);
-    }
-    jobs
+    let mut jobs: Numbered<&str, Vec<usize>> = Numbered::default();
+    snapshots.into_iter().for_each(|at| jobs.update(&all[at].process.program, |job| job.push(at)));
+    jobs.rows().iter().map(|(_, job)| job.clone()).collect()
 }
 
 fn of_processes(all: &[RankSummary], mut processes: Vec<usize>) -> Vec<Vec<usize>> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::summary::RankSummary;
+use crate::hashed::by_key;
 
 /// Bytes of one line, function or other key on all ranks, each at its own peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,12 +50,9 @@ impl SpreadRow {
 
 /// The rows of the ranks' tables at this position: the largest imbalance first, then the largest row, then by label.
 pub(super) fn spread(ranks: &[RankSummary], table: usize) -> Vec<SpreadRow> {
-    let mut held: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
-    for (at, rank) in ranks.iter().enumerate() {
-        for row in rank.tables.get(table).iter().flat_map(|table| &table.rows) {
-            held.entry(&row.label).or_default().push((at, row.bytes));
-        }
-    }
+    let tables = ranks.iter().enumerate().filter_map(|(at, rank)| Some((at, rank.tables.get(table)?)));
+    let rows = tables.flat_map(|(at, table)| table.rows.iter().map(move |row| (&*row.label, (at, row.bytes))));
+    let held = BTreeMap::from_iter(by_key(rows));
     let mut rows: Vec<SpreadRow> =
         held.into_iter().map(|(label, held)| SpreadRow::of(label, &held, ranks.len())).collect();
     // Stable: equal rows stay in the order of their labels.

@@ -4,7 +4,7 @@
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diff::{DiffRow, DiffSide, MatchedRow, difference};
 use super::ranks::{RankSummary, Ranks};
@@ -83,15 +83,10 @@ impl RanksDiff {
     }
 
     fn by_number(&self) -> Vec<RankChange<'_>> {
-        let mut all: BTreeMap<u32, RankChange<'_>> = BTreeMap::new();
-        let none = |rank| RankChange { rank, before: None, after: None };
-        for (number, rank) in numbered(&self.before) {
-            all.entry(number).or_insert(none(number)).before = Some(rank);
-        }
-        for (number, rank) in numbered(&self.after) {
-            all.entry(number).or_insert(none(number)).after = Some(rank);
-        }
-        all.into_values().collect()
+        let [before, after] = [&self.before, &self.after].map(|ranks| BTreeMap::from_iter(numbered(ranks)));
+        let all: BTreeSet<u32> = before.keys().chain(after.keys()).copied().collect();
+        let change = |rank| RankChange { rank, before: before.get(&rank).copied(), after: after.get(&rank).copied() };
+        all.into_iter().map(change).collect()
     }
 }
 

@@ -65,7 +65,8 @@ struct LifeSpan<'a> {
 /// Whether the scopes of a device leave more memory behind the more often they run.
 pub fn left_by_scopes(device: &DeviceView<'_>) -> LeakVerdict {
     let data = device.data();
-    let paths: Vec<String> = (0..data.contexts.len()).map(|id| pattern_of(data, ContextId(id as u32))).collect();
+    let paths: Vec<String> =
+        (0..data.contexts.len() as u32).map(|id| name_pattern(&data.context_path(ContextId(id)))).collect();
     let scopes = repeated(device, &paths);
     if let Some(why) = what_is_missing(device, &scopes) {
         return LeakVerdict::Undecided(why);
@@ -98,10 +99,6 @@ fn worst(verdicts: Vec<LeakVerdict>) -> Option<LeakVerdict> {
     });
     let undecided = || verdicts.iter().find(|verdict| matches!(verdict, LeakVerdict::Undecided(_)));
     largest.max_by_key(|(bytes, _)| *bytes).map(|(_, verdict)| verdict).or_else(undecided).cloned()
-}
-
-fn pattern_of(data: &Attribution<'_>, context: ContextId) -> String {
-    name_pattern(&data.context_path(context))
 }
 
 fn repeated(device: &DeviceView<'_>, paths: &[String]) -> HashMap<String, RepeatedScope> {

@@ -5,14 +5,14 @@
 //! the result, because a graph is dropped from its result on. The temporary is needed until the end of the first
 //! backward pass that begins while it is live, if there is one.
 
-use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::replay::LogReplay;
 use super::statements::{BackwardPass, Computed, Statement, StatementWalk};
-use crate::analysis::absence::{Absence, LogChange};
+use crate::analysis::absence::Absence;
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_of_optimizer, operator};
+use crate::hashed::{HashMap, HashSet, by_key};
 use crate::snapshot::{DeviceSnapshot, Lifetimes, Record, RecordKind, StackId, ThreadId};
 
 /// Smaller blocks are ignored.
@@ -21,30 +21,13 @@ const LEAST: u64 = 1024;
 /// A block that a graph keeps from one record to another although nothing needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeptByGraph {
-    pub(crate) seq: NonZeroU64,
-    pub(crate) size: u64,
-    pub(crate) stack: StackId,
+    pub(super) absence: Absence,
+    pub(super) stack: StackId,
     /// Whether no variable can hold it.
     pub(super) is_temporary: bool,
     alloc: usize,
-    from: usize,
-    until: usize,
     /// The number of the backward pass that needed it.
     pub(super) pass: Option<usize>,
-}
-
-impl KeptByGraph {
-    pub(super) fn absence(&self) -> Absence {
-        Absence { seq: self.seq, from: self.from, until: self.until, size: self.size }
-    }
-
-    pub(super) fn changes(&self) -> [LogChange; 2] {
-        self.absence().changes()
-    }
-
-    pub(super) fn is_at(&self, at: usize) -> bool {
-        (self.from..self.until).contains(&at)
-    }
 }
 
 /// Blocks that graphs keep although nothing needs them, and the log.
@@ -71,11 +54,8 @@ impl Graphs {
         if !has_variables(data) && walk.passes.is_empty() {
             return Self::default();
         }
-        let mut found = Self { has_any: true, ..Self::default() };
-        for (number, pass) in walk.passes.iter().enumerate() {
-            found.by_thread.entry(pass.thread).or_default().push(number);
-        }
-        found.passes = walk.passes;
+        let by_thread = by_key(walk.passes.iter().enumerate().map(|(number, pass)| (pass.thread, number)));
+        let mut found = Self { has_any: true, passes: walk.passes, by_thread, ..Self::default() };
         let mut kept = Vec::new();
         for statement in &walk.done {
             // Temporaries of earlier iterations accumulate.
@@ -106,12 +86,14 @@ impl Graphs {
 
     /// The block; nothing needs it from `from` on.
     fn until_needed(&self, thread: ThreadId, block: KeptByGraph) -> Option<KeptByGraph> {
-        let pass = self.pass_in(thread, block.alloc, block.until);
+        let absence = block.absence;
+        let pass = self.pass_in(thread, block.alloc, absence.until);
         let from = match pass {
-            None => block.from,
-            Some(pass) => block.from.max(after(&self.forward, self.passes[pass].end)?),
+            None => absence.from,
+            Some(pass) => absence.from.max(after(&self.forward, self.passes[pass].end)?),
         };
-        (from < block.until).then_some(KeptByGraph { from, pass, ..block })
+        let absence = Absence { from, ..absence };
+        (from < absence.until).then_some(KeptByGraph { absence, pass, ..block })
     }
 
     /// The record from which the program can do without a block, and the stack of the backward pass whose loss it must
@@ -153,7 +135,7 @@ impl Graphs {
         let (Some(log), Some(next)) = (log, later.iter().find(|next| next.thread == pass.thread)) else { return kept };
         let leaf = |stack| operator(data, stack).filter(|found| !found.is_backward).map_or("", |found| found.leaf);
         // For each operator, the nodes of the next pass that do not belong to its own forward pass.
-        let mut older: HashMap<&str, usize> = HashMap::new();
+        let mut older: HashMap<&str, usize> = HashMap::default();
         let between = device.records.get(pass.end..next.from.max(pass.end)).unwrap_or_default();
         let is_own =
             |record: &&Record| record.kind == RecordKind::Alloc && record.size >= LEAST && record.thread == next.thread;
@@ -164,11 +146,11 @@ impl Graphs {
             }
         }
         // The next pass may need the largest blocks, so these are not promised.
-        kept.sort_by_key(|kept| (std::cmp::Reverse(kept.size), kept.alloc));
+        kept.sort_by_key(|kept| (std::cmp::Reverse(kept.absence.size), kept.alloc));
         kept.retain(|kept| {
             let leaf = leaf(kept.stack);
             let nodes = older.entry(leaf).or_insert_with(|| next.nodes_of(leaf));
-            let may_need = kept.until > next.from && (leaf.is_empty() || *nodes > 0);
+            let may_need = kept.absence.until > next.from && (leaf.is_empty() || *nodes > 0);
             *nodes = nodes.saturating_sub(usize::from(may_need));
             !may_need
         });
@@ -201,15 +183,16 @@ fn kept_of(
             let record = device.records.get(block.at).filter(|record| record.size >= LEAST || !is_temporary)?;
             let (seq, size, stack) = (record.alloc_seq?, record.size, record.stack);
             let until = log.freed_at(seq).filter(|freed| *freed > again)?;
-            Some(KeptByGraph { seq, size, stack, is_temporary, alloc: block.at, from: again, until, pass: None })
+            let absence = Absence { seq, from: again, until, size };
+            Some(KeptByGraph { absence, stack, is_temporary, alloc: block.at, pass: None })
         }
     };
     let result: Vec<KeptByGraph> = result.iter().filter_map(kept(false)).collect();
-    let Some(dropped) = result.iter().map(|block| block.until).min() else { return Vec::new() };
+    let Some(dropped) = result.iter().map(|block| block.absence.until).min() else { return Vec::new() };
     let mut found: Vec<KeptByGraph> =
-        temporaries.iter().filter_map(kept(true)).filter(|block| block.until > dropped).collect();
+        temporaries.iter().filter_map(kept(true)).filter(|block| block.absence.until > dropped).collect();
     if !found.is_empty() {
-        found.extend(result.into_iter().filter(|block| block.size >= LEAST));
+        found.extend(result.into_iter().filter(|block| block.absence.size >= LEAST));
     }
     found.into_iter().map(|block| ((statement.thread, statement.site.line), block)).collect()
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::replay::LogReplay;
-use super::{LineCache, followed};
+use super::{followed, lines};
 use crate::analysis::absence::{Absence, changes_of};
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockIdle, BlockUses, IdleTime};
 
 /// Blocks of one allocation site that are used before and after the peak, but not for a long time around it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdleMemory {
     /// The line that allocates the blocks.
     pub line: String,
@@ -50,19 +50,8 @@ impl IdleMemory {
     const MOST_SITES: usize = 24;
 
     fn of((line, use_line, kernel): (String, String, String)) -> Self {
-        Self {
-            line,
-            use_line,
-            kernel,
-            bytes: 0,
-            blocks: 0,
-            operations: u64::MAX,
-            idle_ns: u64::MAX,
-            from_ns: 0,
-            until_ns: u64::MAX,
-            saves: 0,
-            peak_without: 0,
-        }
+        let [operations, idle_ns, until_ns] = [u64::MAX; 3];
+        Self { line, use_line, kernel, operations, idle_ns, until_ns, ..Self::default() }
     }
 
     /// Merges another site of the same line into this one.
@@ -115,17 +104,17 @@ pub(super) fn sites(
     log: &LogReplay,
     is_gap: impl Fn(Range<usize>) -> bool,
 ) -> Vec<(IdleMemory, Vec<Absence>)> {
-    let mut lines = LineCache::of_data(device.data());
+    let mut lines = lines(device.data());
     let mut sites: BTreeMap<_, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for uses in &device.uses {
         let Some(record) = log.allocated_at(uses.seq).and_then(|at| device.records.get(at)) else { continue };
         for (idle, from, until) in gaps(device, log, uses).filter(|(_, from, until)| is_gap(*from..*until)) {
             // Only the first and the last use of a block have a stack.
             let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
-            let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
+            let use_line = end.map_or(String::new(), |last| lines.get(last.stack));
             let work = device.data().gpu_work.as_ref();
             let kernel = end.and_then(|last| Some(work?.kernel(last.kernel))).unwrap_or_default();
-            let key = (lines.of(record.stack), use_line, kernel.to_owned());
+            let key = (lines.get(record.stack), use_line, kernel.to_owned());
             let (row, absences) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
             row.add(record.size, &idle);
             absences.push(Absence { seq: uses.seq, from, until, size: record.size });

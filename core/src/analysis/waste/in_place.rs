@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::replay::LogReplay;
-use super::{LineCache, MovedBlocks, WasteKind, followed};
-use crate::analysis::StackTest;
+use super::{MovedBlocks, WasteKind, followed, lines};
 use crate::analysis::absence::{Absence, changes_of};
 use crate::attribute::{Attribution, Elementwise, elementwise, operator};
+use crate::memo::Memo;
 use crate::recording::DeviceView;
-use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind, StackId};
+use crate::snapshot::{BlockUse, BlockUses, Record, RecordKind};
 
 /// Outputs of an element-wise operator, called by one line, that do not need their own memory.
 ///
@@ -65,7 +65,7 @@ pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
         return Vec::new();
     }
     let (_, needed, moved) = followed(device, &log);
-    let mut sites = sites(device, &MovedLives { log: &log, moved }, pairs);
+    let mut sites = sites(device, &log, &moved, pairs);
     sites.retain(|(row, _)| row.bytes > 0);
     sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
     sites.truncate(InPlace::MOST_SITES);
@@ -80,7 +80,7 @@ pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
 pub(super) fn all(device: &DeviceView<'_>, log: &LogReplay) -> Vec<(InPlace, Vec<Absence>)> {
     let mut pairs = pairs(device, log);
     pairs.retain(|pair| log.early(pair.output.0).is_none());
-    sites(device, &MovedLives { log, moved: MovedBlocks::new() }, pairs)
+    sites(device, log, &MovedBlocks::new(), pairs)
 }
 
 /// A block and the record of its allocation.
@@ -103,14 +103,14 @@ fn pairs<'a>(device: &'a DeviceView<'a>, log: &LogReplay) -> Vec<Pair<'a>> {
             ended.extend((ended.len() < MOST_INPUTS).then_some((uses, record)));
         }
     }
-    let mut known: HashMap<StackId, Option<Elementwise<'a>>> = HashMap::new();
+    let mut elementwise = Memo::of(|stack| elementwise(device.data(), stack));
     let pair = |(uses, record): Allocated<'a>| {
         let first = uses.known_first().filter(|first| is_kernel(device.data(), first))?;
         let is_input = |(input, _): &&Allocated<'a>| {
             input.seq < uses.seq && input.first.is_some_and(|used| used.operation < first.operation)
         };
         let inputs: Vec<_> = ended.get(&(first.operation, record.size))?.iter().filter(is_input).copied().collect();
-        let elementwise = (*known.entry(record.stack).or_insert_with(|| elementwise(device.data(), record.stack)))?;
+        let elementwise = elementwise.get(record.stack)?;
         (!inputs.is_empty()).then_some(Pair { output: (uses, record), elementwise, inputs })
     };
     device.uses.iter().filter_map(with_record).filter_map(pair).collect()
@@ -124,9 +124,9 @@ fn is_kernel(data: &Attribution<'_>, used: &BlockUse) -> bool {
 
 /// The records of a backward pass's allocations.
 fn backward_allocs(device: &DeviceView<'_>) -> Vec<usize> {
-    let mut backward = StackTest::that(|stack| operator(device.data(), stack).is_some_and(|found| found.is_backward));
+    let mut backward = Memo::of(|stack| operator(device.data(), stack).is_some_and(|found| found.is_backward));
     let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
-    allocs.filter(|(_, record)| backward.has(record.stack)).map(|(at, _)| at).collect()
+    allocs.filter(|(_, record)| backward.get(record.stack)).map(|(at, _)| at).collect()
 }
 
 /// Whether an input may be needed. A block that lives to the end may be used later. One that lives during a backward
@@ -137,43 +137,33 @@ fn may_be_needed(log: &LogReplay, passes: &[usize], uses: &BlockUses) -> bool {
     passes.get(next).is_some_and(|at| *at < until)
 }
 
-/// Records between which blocks are live, if the advice of [`waste`](super::waste) is followed.
-struct MovedLives<'a> {
-    log: &'a LogReplay,
-    moved: MovedBlocks,
-}
-
-impl MovedLives<'_> {
-    fn start(&self, uses: &BlockUses) -> Option<usize> {
-        self.moved.get(&(uses.seq, WasteKind::Early)).copied().or_else(|| self.log.allocated_at(uses.seq))
-    }
-
-    fn end(&self, uses: &BlockUses) -> usize {
-        let moved = self.moved.get(&(uses.seq, WasteKind::PastLastUse)).copied();
-        moved.or_else(|| self.log.freed_at(uses.seq)).unwrap_or(usize::MAX)
-    }
-
-    fn both(&self, input: &BlockUses, output: &BlockUses) -> Option<(usize, usize)> {
-        let from = self.start(input)?.max(self.start(output)?);
-        let until = self.end(input).min(self.end(output));
-        (from < until).then_some((from, until))
-    }
-}
-
 /// Groups pairs by site. An input is absent once its output is allocated.
-fn sites(device: &DeviceView<'_>, lives: &MovedLives<'_>, pairs: Vec<Pair<'_>>) -> Vec<(InPlace, Vec<Absence>)> {
-    let Some(peak) = device.peak.seq.and_then(|seq| lives.log.allocated_at(seq)) else { return Vec::new() };
-    let mut lines = LineCache::of_data(device.data());
+fn sites(
+    device: &DeviceView<'_>,
+    log: &LogReplay,
+    moved: &MovedBlocks,
+    pairs: Vec<Pair<'_>>,
+) -> Vec<(InPlace, Vec<Absence>)> {
+    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated_at(seq)) else { return Vec::new() };
+    let moved = |uses: &BlockUses, kind| moved.get(&(uses.seq, kind)).copied();
+    let start = |uses: &BlockUses| moved(uses, WasteKind::Early).or_else(|| log.allocated_at(uses.seq));
+    let freed = |uses: &BlockUses| moved(uses, WasteKind::PastLastUse).or_else(|| log.freed_at(uses.seq));
+    let both = |input: &BlockUses, output: &BlockUses| {
+        let from = start(input)?.max(start(output)?);
+        let until = freed(input).unwrap_or(usize::MAX).min(freed(output).unwrap_or(usize::MAX));
+        (from < until).then_some((from, until))
+    };
+    let mut lines = lines(device.data());
     let mut sites: BTreeMap<InPlaceKey<'_>, (InPlace, Vec<Absence>)> = BTreeMap::new();
     // Each input takes at most one output.
     let mut taken: HashSet<NonZeroU64> = HashSet::new();
     for Pair { output: (uses, record), elementwise, inputs } in pairs {
         let free = inputs.into_iter().filter(|(input, _)| !taken.contains(&input.seq));
-        let both = free.filter_map(|(input, of)| Some((lives.both(input, uses)?, input, of)));
+        let both = free.filter_map(|(input, of)| Some((both(input, uses)?, input, of)));
         let Some(((from, until), input, of)) = both.max_by_key(|((_, until), ..)| *until) else { continue };
         taken.insert(input.seq);
         let Elementwise { operator, operands } = elementwise;
-        let key = (lines.of(record.stack), lines.of(of.stack), operator, operands);
+        let key = (lines.get(record.stack), lines.get(of.stack), operator, operands);
         let (row, absences) = sites.entry(key).or_insert_with_key(|key| (InPlace::of(key.clone()), Vec::new()));
         if (from..until).contains(&peak) {
             row.bytes = row.bytes.saturating_add(record.size);

@@ -25,8 +25,9 @@ use std::num::NonZeroU64;
 
 use self::replay::LogReplay;
 use super::absence::{Absence, LogChange, changes_of};
-use super::labels::line_and_callers;
+use super::labels::line_label;
 use crate::attribute::{AllocationSite, Attribution, allocation_site};
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::StackId;
 pub use checkpoint::{Checkpoint, checkpoints};
@@ -42,9 +43,10 @@ pub use temporaries::{OperatorTemporaries, operator_temporaries};
 pub(crate) use ungraphed::{Ungraphed, is_left_by_a_pass, past_their_pass, peak_without_graphs, without_a_pass};
 
 /// Why a block is wasted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WasteKind {
     /// At the peak, its last use was over.
+    #[default]
     PastLastUse,
     /// Nothing ever used it.
     NeverUsed,
@@ -53,7 +55,7 @@ pub enum WasteKind {
 }
 
 /// Wasted blocks of one allocation site, and the peak without the waste.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waste {
     /// Why the blocks are wasted.
     pub kind: WasteKind,
@@ -117,6 +119,7 @@ fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogCha
 }
 
 /// A site's blocks, and their absences if their allocs or frees moved.
+#[derive(Default)]
 struct WastingSite {
     waste: Waste,
     absences: Vec<Absence>,
@@ -130,7 +133,7 @@ type SiteKey = (WasteKind, String, String, String);
 /// Wasted blocks by site. With `graphs`, only those that the program can free or allocate at another time.
 fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> Vec<WastingSite> {
     let data = device.data();
-    let mut lines = LineCache::of_data(data);
+    let mut lines = lines(data);
     let mut sites: BTreeMap<SiteKey, WastingSite> = BTreeMap::new();
     let peak_at = device.peak.seq.and_then(|seq| log.allocated_at(seq));
     for uses in &device.uses {
@@ -151,10 +154,10 @@ fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> V
             else {
                 continue;
             };
-            let (line, use_line) = (lines.of(record.stack), used.map_or(String::new(), |used| lines.of(used.stack)));
+            let (line, use_line) = (lines.get(record.stack), used.map_or(String::new(), |used| lines.get(used.stack)));
             let kernel = used.map_or("", |used| data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel)));
             let key = (kind, line, use_line, kernel.to_owned());
-            let pass_line = pass.map_or(String::new(), |pass| lines.of(pass));
+            let pass_line = pass.map_or(String::new(), |pass| lines.get(pass));
             let site = sites.entry(key).or_insert_with_key(WastingSite::of);
             site.waste.pass_line = pass_line;
             site.waste.in_one_function = used.is_some_and(|used| in_one_function(data, record.stack, used.stack));
@@ -193,41 +196,15 @@ fn in_one_function(data: &Attribution<'_>, one: StackId, other: StackId) -> bool
 
 impl WastingSite {
     fn of((kind, line, use_line, kernel): &SiteKey) -> Self {
-        let waste = Waste {
-            kind: *kind,
-            line: line.clone(),
-            use_line: use_line.clone(),
-            kernel: kernel.clone(),
-            pass_line: String::new(),
-            in_one_function: false,
-            bytes: 0,
-            blocks: 0,
-            idle_ns: 0,
-            from_ns: 0,
-            until_ns: u64::MAX,
-            saves: 0,
-            peak_without: 0,
-        };
-        Self { waste, absences: Vec::new(), moved: Vec::new(), longest_ns: 0 }
+        let (line, use_line, kernel) = (line.clone(), use_line.clone(), kernel.clone());
+        let waste = Waste { kind: *kind, line, use_line, kernel, until_ns: u64::MAX, ..Waste::default() };
+        Self { waste, ..Self::default() }
     }
 }
 
-struct LineCache<'a> {
-    data: &'a Attribution<'a>,
-    known: HashMap<StackId, String>,
-}
-
-impl<'a> LineCache<'a> {
-    fn of_data(data: &'a Attribution<'a>) -> Self {
-        Self { data, known: HashMap::new() }
-    }
-
-    fn of(&mut self, stack: StackId) -> String {
-        if stack == StackId::NONE {
-            return String::new();
-        }
-        self.known.entry(stack).or_insert_with(|| line_and_callers(self.data, stack, 0).concat()).clone()
-    }
+/// The line of each stack; no text for none.
+fn lines<'a>(data: &'a Attribution<'_>) -> Memo<'a, StackId, String> {
+    Memo::of(move |stack: StackId| if stack == StackId::NONE { String::new() } else { line_label(data, stack.0) })
 }
 
 /// All blocks at the device's peak that are past their last use or never used, by site, largest first. No site is too

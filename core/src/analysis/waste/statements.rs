@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::analysis::line_label;
 use crate::attribute::{AllocationSite, Attribution, allocation_site, is_made_anew, is_of_optimizer, operator};
+use crate::numbered::Numbered;
 use crate::snapshot::{ContextId, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
 /// A backward pass, and everything that its thread does at the same line.
@@ -72,8 +73,8 @@ enum Place<'a> {
 pub(super) struct StatementWalk<'a> {
     data: &'a Attribution<'a>,
     places: HashMap<(StackId, ContextId), Place<'a>>,
-    numbers: HashMap<String, usize>,
-    ways: HashMap<Vec<usize>, usize>,
+    numbers: Numbered<String>,
+    ways: Numbered<Vec<usize>>,
     open: HashMap<ThreadId, Statement>,
     pub(super) done: Vec<Statement>,
     /// Where the statements of each line begin.
@@ -84,38 +85,19 @@ pub(super) struct StatementWalk<'a> {
 }
 
 impl<'a> StatementWalk<'a> {
-    fn of(data: &'a Attribution<'a>) -> Self {
-        Self {
-            data,
-            places: HashMap::new(),
-            numbers: HashMap::new(),
-            ways: HashMap::new(),
-            open: HashMap::new(),
-            done: Vec::new(),
-            starts: HashMap::new(),
-            passes: Vec::new(),
-            open_passes: HashMap::new(),
-        }
-    }
-
-    fn number(&mut self, name: &str) -> usize {
-        let next = self.numbers.len();
-        *self.numbers.entry(name.to_owned()).or_insert(next)
-    }
-
     fn place(&mut self, record: &Record) -> Place<'a> {
         let key = (record.stack, record.context);
         if let Some(place) = self.places.get(&key) {
             return *place;
         }
-        let line = self.number(&line_label(self.data, record.stack.0));
+        let line = self.numbers.number(line_label(self.data, record.stack.0));
         let place = match operator(self.data, record.stack) {
             Some(found) if found.is_backward => Place::Backward { line, of: found.backward_of.unwrap_or_default() },
             Some(found)
                 if !is_made_anew(self.data, record.stack)
                     && !is_of_optimizer(self.data, record.stack, record.context) =>
             {
-                let operator = self.number(found.leaf);
+                let operator = self.numbers.number(found.leaf.to_owned());
                 Place::Operator { site: StatementSite { line, way: self.way(record.stack) }, operator }
             }
             _ => Place::Other { line },
@@ -132,13 +114,13 @@ impl<'a> StatementWalk<'a> {
             _ => None,
         };
         let callers = frames.get(user.map_or(0, |at| at + 1)..).unwrap_or_default().to_vec();
-        let next = self.ways.len();
-        *self.ways.entry(callers).or_insert(next)
+        self.ways.number(callers)
     }
 
     /// All statements and passes of the log.
     pub(super) fn over(data: &'a Attribution<'a>, device: &DeviceSnapshot) -> Self {
-        let mut walk = Self::of(data);
+        let (places, numbers, ways, open, done, starts, passes, open_passes) = Default::default();
+        let mut walk = Self { data, places, numbers, ways, open, done, starts, passes, open_passes };
         let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
         allocs.for_each(|(at, record)| walk.alloc(at, record));
         let open = std::mem::take(&mut walk.open);

@@ -1,13 +1,14 @@
 //! Replays of a device's log: the peak if the program behaved differently.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::replay::LogReplay;
-use crate::analysis::StackTest;
 use crate::analysis::absence::LogChange;
+use crate::hashed::by_key;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, Record, RecordKind, StackId};
+use crate::snapshot::{Block, Category, Record, RecordKind};
 
 impl LogReplay {
     /// `None` if the log does not reproduce the peak.
@@ -23,10 +24,8 @@ impl LogReplay {
 /// The peak if each of these blocks were freed before its stack allocates again. `None` if the log has lost records.
 pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterator<Item = &'a Block>) -> Option<u64> {
     let log = LogReplay::of(device)?;
-    let mut by_stack: HashMap<StackId, Vec<usize>> = HashMap::new();
-    for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc) {
-        by_stack.entry(record.stack).or_default().push(at);
-    }
+    let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
+    let by_stack = by_key(allocs.map(|(at, record)| (record.stack, at)));
     let changes = |block: &Block| {
         let (at, size) = (log.allocated_at(block.seq?)?, i64::try_from(block.size).ok()?);
         let of_stack = by_stack.get(&block.stack)?;
@@ -46,10 +45,10 @@ pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Bl
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
     let steps: Vec<bool> = data.stacks.frames.iter().map(|frame| is_step(frame.function_or_empty())).collect();
     let mut in_step =
-        StackTest::that(move |stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
+        Memo::of(move |stack| data.stacks.frame_numbers(stack).any(|frame| steps.get(frame) == Some(&true)));
     let categories = device.categories();
     let is_transient = move |block: &Block| {
-        in_step.has(block.stack)
+        in_step.get(block.stack)
             && !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
             && device.name(block.seq).is_none()
     };

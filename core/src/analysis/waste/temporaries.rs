@@ -1,14 +1,16 @@
 //! Workspace of an operator: blocks that a call allocates and frees again, many times larger than its inputs and
 //! outputs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::LineCache;
+use super::lines;
 use super::replay::LogReplay;
 use crate::analysis::absence::LogChange;
-use crate::analysis::{Call, StackTest, calls, line_and_callers};
+use crate::analysis::{Call, calls, line_label, log};
 use crate::attribute::{Attribution, operator, squared_by};
+use crate::hashed::{HashMap, by_key};
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockUses, DeviceSnapshot, Record, RecordKind, StackId, ThreadId};
 
@@ -70,7 +72,7 @@ pub(crate) fn peak_in_parts(device: &DeviceView<'_>) -> Option<u64> {
 
 fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     let data = device.data();
-    let at = device.records.iter().position(|record| is_peak(device, record))?;
+    let at = log::peak_record(device)?;
     if !may_have_temporaries(device, at) {
         return None;
     }
@@ -79,10 +81,10 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     let thread = device.records.get(at)?.thread;
     let is_here = |call: &&Call<'_>| call.thread == thread && call.records.contains(&at);
     let call = calls.iter().find(|call| is_here(call) && !call.is_backward)?;
-    let line = line_and_callers(data, call.stack, 0).concat();
-    let mut is_line = StackTest::that(|stack| line_and_callers(data, stack, 0).concat() == line);
+    let line = line_label(data, call.stack.0);
+    let mut is_line = Memo::of(|stack: StackId| line_label(data, stack.0) == line);
     let allocs = AllocsByThread::of(device, call.operator);
-    let same = calls.iter().filter(|other| other.operator == call.operator && is_line.has(other.stack));
+    let same = calls.iter().filter(|other| other.operator == call.operator && is_line.get(other.stack));
     let parts = parts(data, call.stack);
     let changes = same.flat_map(|call| Workspace::of(device, &log, &allocs, call).in_parts(call.records.start, parts));
     let without = log.peak_with(changes);
@@ -92,7 +94,7 @@ fn at_peak(device: &DeviceView<'_>) -> Option<OperatorTemporaries> {
     let (bytes, blocks) = live.fold((0u64, 0), |(bytes, blocks), (.., size)| (bytes.saturating_add(*size), blocks + 1));
     Some(OperatorTemporaries {
         operator: call.operator.to_owned(),
-        line,
+        line: line.clone(),
         bytes,
         blocks,
         outputs: workspace.bytes_of_outputs(),
@@ -115,12 +117,10 @@ pub(super) struct InParts {
 /// `bytes` and `blocks` of a row are all temporaries of its largest call.
 pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> Vec<InParts> {
     let calls = calls(device);
-    let mut lines = LineCache::of_data(device.data());
-    let mut sites: BTreeMap<(&str, String), Vec<&Call<'_>>> = BTreeMap::new();
-    for call in calls.iter().filter(|call| !call.is_backward) {
-        sites.entry((call.operator, lines.of(call.stack))).or_default().push(call);
-    }
-    let (mut allocs, mut found) = (HashMap::new(), Vec::new());
+    let mut lines = lines(device.data());
+    let forward = calls.iter().filter(|call| !call.is_backward);
+    let sites = BTreeMap::from_iter(by_key(forward.map(|call| ((call.operator, lines.get(call.stack)), call))));
+    let (mut allocs, mut found) = (HashMap::default(), Vec::new());
     for ((operator, line), calls) in sites {
         let allocs = allocs.entry(operator).or_insert_with(|| AllocsByThread::of(device, operator));
         found.extend(of_site(device, log, allocs, least.max(1), (operator, line, &calls)));
@@ -170,10 +170,6 @@ fn parts(data: &Attribution<'_>, stack: StackId) -> u64 {
     OperatorTemporaries::PARTS.pow(if squared_by(data, stack).is_some() { 2 } else { 1 })
 }
 
-fn is_peak(device: &DeviceSnapshot, record: &Record) -> bool {
-    record.kind == RecordKind::Alloc && record.alloc_seq.is_some() && record.alloc_seq == device.peak.seq
-}
-
 /// A cheap test before the log is split into calls: whether blocks of the operator at the peak are large and freed
 /// soon.
 fn may_have_temporaries(device: &DeviceView<'_>, at: usize) -> bool {
@@ -185,14 +181,14 @@ fn may_have_temporaries(device: &DeviceView<'_>, at: usize) -> bool {
     }
     let mut is_own = of_operator(device.data(), root.root);
     let soon = device.records.iter().skip(at).take(SOON).filter(|record| record.kind == RecordKind::Free);
-    let of_root = soon.filter(|record| is_own.has(record.alloc_stack));
+    let of_root = soon.filter(|record| is_own.get(record.alloc_stack));
     let bytes = of_root.fold(0u64, |sum, record| sum.saturating_add(record.size));
     bytes > 0 && bytes >= device.peak.bytes / OperatorTemporaries::LEAST_PART
 }
 
 /// Tests whether a stack belongs to this operator.
-fn of_operator<'a>(data: &'a Attribution<'a>, root: &'a str) -> StackTest<impl Fn(StackId) -> bool + 'a> {
-    StackTest::that(move |stack| operator(data, stack).is_some_and(|found| found.root == root))
+fn of_operator<'a>(data: &'a Attribution<'a>, root: &'a str) -> Memo<'a, StackId, bool> {
+    Memo::of(move |stack| operator(data, stack).is_some_and(|found| found.root == root))
 }
 
 /// Blocks that a call allocates.
@@ -214,15 +210,10 @@ struct AllocsByThread {
 impl AllocsByThread {
     fn of(device: &DeviceView<'_>, root: &str) -> Self {
         let mut is_own = of_operator(device.data(), root);
-        let mut found = Self { all: HashMap::new(), foreign: HashMap::new() };
-        let allocs = device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
-        for (at, record) in allocs {
-            found.all.entry(record.thread).or_default().push(at);
-            if !is_own.has(record.stack) {
-                found.foreign.entry(record.thread).or_default().push(at);
-            }
-        }
-        found
+        let allocs = || device.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Alloc);
+        let of_thread = |(at, record): (usize, &Record)| (record.thread, at);
+        let foreign = by_key(allocs().filter(|(_, record)| !is_own.get(record.stack)).map(of_thread));
+        Self { all: by_key(allocs().map(of_thread)), foreign }
     }
 
     /// The allocs of a call's thread between its first and its last record.

@@ -1,17 +1,17 @@
 //! Memory that only graphs keep, at the end and at the peak, and the peak without it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use super::graph::KeptByGraph;
 use super::replay::LogReplay;
-use crate::analysis::{line_and_callers, line_label};
+use crate::analysis::log::peak_record;
+use crate::analysis::{bytes_by_line, line_label};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind};
+use crate::snapshot::Block;
 
 /// Blocks that a graph keeps at the peak, and the peak without them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ungraphed {
     pub(crate) blocks: u64,
     pub(crate) bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> b
 
 /// Intermediate results that no backward pass needs.
 pub(crate) fn without_a_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
-    let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
+    let (log, at) = device.graphs().log.as_ref().zip(peak_record(device))?;
     ungraphed(device.data(), log, &kept_without_a_pass(device), at, String::new())
 }
 
@@ -41,16 +41,16 @@ pub(super) fn kept_without_a_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Kep
 /// Blocks that a graph keeps after their backward pass and up to the peak, and such blocks of other iterations. The
 /// next pass does not need them: it has fewer nodes than there are results.
 pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
-    let (log, at) = device.graphs().log.as_ref().zip(peak_at(device))?;
+    let (log, at) = device.graphs().log.as_ref().zip(peak_record(device))?;
     let kept = kept_past_their_pass(device);
-    let pass = pass_of(device, kept.iter().find(|kept| kept.is_at(at))?)?;
+    let pass = pass_of(device, kept.iter().find(|kept| kept.absence.is_at(at))?)?;
     ungraphed(device.data(), log, &kept, at, pass)
 }
 
 /// The line of the backward pass that needed a block.
 pub(super) fn pass_of(device: &DeviceView<'_>, kept: &KeptByGraph) -> Option<String> {
     let pass = device.graphs().passes.get(kept.pass?)?;
-    Some(line_and_callers(device.data(), pass.stack, 0).concat())
+    Some(line_label(device.data(), pass.stack.0))
 }
 
 pub(super) fn kept_past_their_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a KeptByGraph> {
@@ -66,9 +66,10 @@ pub(super) fn kept_past_their_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Ke
 /// The bytes of those of these blocks that graphs keep too long, and the peak without them.
 pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZeroU64) -> bool) -> Option<(u64, u64)> {
     let graphs = device.graphs();
-    let kept: Vec<&KeptByGraph> = graphs.blocks.iter().filter(|kept| kept.is_temporary && is_one(kept.seq)).collect();
-    let bytes = kept.iter().map(|kept| kept.size).sum();
-    Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.changes()))))
+    let kept: Vec<&KeptByGraph> =
+        graphs.blocks.iter().filter(|kept| kept.is_temporary && is_one(kept.absence.seq)).collect();
+    let bytes = kept.iter().map(|kept| kept.absence.size).sum();
+    Some((bytes, graphs.log.as_ref()?.peak_with(kept.iter().flat_map(|kept| kept.absence.changes()))))
 }
 
 fn ungraphed(
@@ -78,22 +79,14 @@ fn ungraphed(
     at: usize,
     pass: String,
 ) -> Option<Ungraphed> {
-    let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.is_at(at)).collect();
-    let (mut by_stack, mut by_line) = (HashMap::new(), BTreeMap::new());
-    at_peak.iter().for_each(|kept| *by_stack.entry(kept.stack).or_insert(0u64) += kept.size);
-    by_stack.into_iter().for_each(|(stack, bytes)| *by_line.entry(line_label(data, stack.0)).or_insert(0) += bytes);
+    let at_peak: Vec<&&KeptByGraph> = kept.iter().filter(|kept| kept.absence.is_at(at)).collect();
+    let by_line = bytes_by_line(data, at_peak.iter().map(|kept| (kept.stack, kept.absence.size)));
     let (line, _) = by_line.into_iter().max_by_key(|(_, bytes)| *bytes)?;
     Some(Ungraphed {
         blocks: at_peak.len() as u64,
-        bytes: at_peak.iter().map(|kept| kept.size).sum(),
+        bytes: at_peak.iter().map(|kept| kept.absence.size).sum(),
         line,
         pass,
-        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.changes())),
-    })
-}
-
-fn peak_at(device: &DeviceSnapshot) -> Option<usize> {
-    device.records.iter().position(|record| {
-        record.kind == RecordKind::Alloc && record.alloc_seq.is_some() && record.alloc_seq == device.peak.seq
+        peak_without: log.peak_with(kept.iter().flat_map(|kept| kept.absence.changes())),
     })
 }

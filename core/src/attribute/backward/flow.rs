@@ -93,7 +93,7 @@ struct Within<'s, 'a> {
 
 impl<'a> Within<'_, 'a> {
     fn site(&mut self, life: Option<&Lifetime>) -> Option<Site<'a>> {
-        self.sites.at(life?.block.stack)
+        self.sites.get(life?.block.stack)
     }
 
     fn is_zero_fill(&mut self, life: Option<&Lifetime>) -> bool {
@@ -279,16 +279,4 @@ enum Call {
         owner: Owner,
         of: Option<NonZeroU64>,
     },
-}
-
-/// Blocks of steps, by thread, in order.
-pub(super) fn lives_by_thread<'l>(
-    lives: impl Iterator<Item = &'l Lifetime>,
-    sites: &mut Sites<'_>,
-) -> Vec<Vec<&'l Lifetime>> {
-    let mut by_thread: HashMap<_, Vec<&Lifetime>> = HashMap::default();
-    for life in lives.filter(|life| life.from > 0 && sites.at(life.block.stack).is_some()) {
-        by_thread.entry(life.block.thread).or_default().push(life);
-    }
-    by_thread.into_values().collect()
 }

@@ -36,12 +36,12 @@ use std::num::NonZeroU64;
 
 use super::operator::has_backward_pass;
 use super::{Attribution, operator};
-use crate::hashed::HashMap;
+use crate::hashed::{HashMap, by_key};
 use crate::snapshot::{DeviceSnapshot, GraphNode, GraphNodeKind, Lifetime, Lifetimes, ThreadId, words};
 use flow::Flow;
 use operands::Operands;
 use pending::PendingGradients;
-use sites::Sites;
+use sites::{Sites, site};
 use steps::{Step, steps};
 
 words! {
@@ -79,7 +79,7 @@ impl Pairings {
         if device.sampling.is_on() || !has_backward_pass(data) {
             return found;
         }
-        let mut sites = Sites::of(data);
+        let mut sites = Sites::of(move |stack| site(data, stack));
         if !device.graph_nodes.is_empty() {
             found.add_ordered(data, device, lifetimes, &mut sites);
         }
@@ -116,7 +116,9 @@ impl Pairings {
     ) {
         let mut flow = Flow::of(Operands::of(data, device, lifetimes));
         let mut all: Vec<Step<'_>> = Vec::new();
-        flow::lives_by_thread(lifetimes.iter(), sites).iter().for_each(|lives| all.extend(steps(lives, sites)));
+        let of_steps = lifetimes.iter().filter(|life| life.from > 0 && sites.get(life.block.stack).is_some());
+        let by_thread = by_key(of_steps.map(|life| (life.block.thread, life)));
+        by_thread.values().for_each(|lives| all.extend(steps(lives, sites)));
         all.sort_by_key(|step| step.from);
         for step in &all {
             let owner = flow.owner(step, sites);
@@ -210,7 +212,7 @@ impl Orders {
             let Some(time_ns) = life.alloc(device).map(|alloc| alloc.time_ns) else { continue };
             let Some((begin, order)) = self.0.range(..=(life.block.thread, time_ns)).next_back() else { continue };
             let is_within = begin.0 == life.block.thread && time_ns <= order.end_ns;
-            if is_within && sites.at(life.block.stack).is_some() {
+            if is_within && sites.get(life.block.stack).is_some() {
                 found.entry(*begin).or_default().push(life);
             }
         }

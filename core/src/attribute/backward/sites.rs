@@ -4,7 +4,7 @@ use super::super::frame_place::FramePlace;
 use super::super::matched_frame::matched_frames;
 use super::super::operator::allocates_once;
 use super::super::{Attribution, Origin, operator};
-use crate::hashed::HashMap;
+use crate::memo::Memo;
 use crate::snapshot::{Fact, StackId};
 
 /// The function that begins the sum of a tensor's gradients.
@@ -25,26 +25,11 @@ pub(super) struct Site<'a> {
 }
 
 /// The sites of stacks, computed on demand.
-pub(super) struct Sites<'a> {
-    data: &'a Attribution<'a>,
-    known: HashMap<StackId, Option<Site<'a>>>,
-}
+pub(super) type Sites<'a> = Memo<'a, StackId, Option<Site<'a>>>;
 
-impl<'a> Sites<'a> {
-    pub(super) fn of(data: &'a Attribution<'a>) -> Self {
-        Self { data, known: HashMap::default() }
-    }
-
-    /// The site of a stack. `None` if the stack is not in an arm of the backward pass's `match` on operators (like that
-    /// of the loss's gradient, which is made before the `match`), or if the block is a list or a table and not a
-    /// tensor's data.
-    pub(super) fn at(&mut self, stack: StackId) -> Option<Site<'a>> {
-        let data = self.data;
-        *self.known.entry(stack).or_insert_with(|| site(data, stack))
-    }
-}
-
-fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
+/// The site of a stack. `None` if the stack is not in an arm of the backward pass's `match` on operators (like that of the
+/// loss's gradient, which is made before the `match`), or if the block is a list or a table and not a tensor's data.
+pub(super) fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site<'a>> {
     let mut within = Vec::new();
     let pass = matched_frames(data, stack).find(|frame| {
         within.push(*frame);

@@ -78,7 +78,7 @@ impl<'a> Step<'a> {
 pub(super) fn steps<'a>(lives: &[&Lifetime], sites: &mut Sites<'a>) -> Vec<Step<'a>> {
     let (mut steps, mut last): (Vec<Step<'a>>, Option<&Lifetime>) = (Vec::new(), None);
     for life in lives {
-        let Some(site) = sites.at(life.block.stack) else { continue };
+        let Some(site) = sites.get(life.block.stack) else { continue };
         let open = steps.last().zip(last).is_some_and(|(step, last)| step.goes_on(site, life, last));
         if !open {
             steps.push(Step::new(site, life));

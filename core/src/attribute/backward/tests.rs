@@ -139,8 +139,7 @@ fn rows_by_line_of_the_forward_pass_have_both_passes_of_a_line() {
     let layers: Vec<_> = layers.into_iter().map(|row| (row.label, row.bytes)).collect();
     assert_eq!(layers, [("fc".to_owned(), 20_000)]);
     assert_eq!(rows(&story.build()), [(train.to_owned(), 16_000), (forward.to_owned(), 4000)]);
-    let holder =
-        |data: &SnapshotData| crate::report::holders(&DeviceView::of(data, &data.devices[0]), 1)[0].label.clone();
+    let holder = |data: &SnapshotData| crate::report::holders(&DeviceView::of(data, &data.devices[0]), 1)[0].0.clone();
     assert_eq!(
         [holder(&with_order), holder(&story.build())],
         [forward, train],

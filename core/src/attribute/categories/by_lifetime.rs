@@ -6,7 +6,7 @@ use super::work::Work;
 use crate::attribute::gradients::outlives;
 use crate::attribute::hint::Hint;
 use crate::attribute::lifetimes::HintedLifetime;
-use crate::attribute::passes::{Pass, pass_at, passes_after};
+use crate::attribute::passes::{pass_at, passes_after};
 use crate::attribute::workers::PartOf;
 use crate::snapshot::{Category, NEVER};
 
@@ -49,7 +49,8 @@ impl Work {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
         // The pass's own blocks are freed when it ends. Its gradients are also freed then if the program does not take
         // them.
-        let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
+        let has_result = |next| self.history.outlive(life.thread, pass.from, pass.to, next);
+        let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some_and(has_result);
         let may_be_gradient = life.of_stack.is_gradient || self.is_python && (life.to == NEVER || outlives(life, pass));
         let is_detail = in_pass || pass.has_gradients || !may_be_gradient;
         if is_detail || self.counted.details.contains(&life.seq) {
@@ -61,10 +62,6 @@ impl Work {
         } else {
             Verdict::Kept(Some(Either::GradientOrGraph))
         }
-    }
-
-    fn has_result(&self, life: &HintedLifetime, pass: &Pass) -> bool {
-        self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(NEVER))
     }
 
     fn in_step(&self, life: &HintedLifetime) -> Verdict {

@@ -43,7 +43,8 @@ impl Work {
         let is_activation = (next.from..=next.to).contains(&last.at) && !site.outlasts && !may_be_input && is_of_pass;
         let is_replaced = next.to < last.at && self.history.allocates_between(life.stack, next.from, life.to);
         // Averages of weights also pause, but no gradient flows into them.
-        let is_state = is_replaced && site.is_fed && !site.ends && flow.pauses(next.from, next.to);
+        let pauses = flow.pause.is_some_and(|[begin, end]| begin.at < next.from && next.to < end.at);
+        let is_state = is_replaced && site.is_fed && !site.ends && pauses;
         // A model's function replaces its statistics one by one. Its results may be collected.
         let may_be_parameter = !life.of_stack.in_forward || self.history.is_replaced(life.stack, life.from, life.to);
         let category = if is_activation {

@@ -52,7 +52,9 @@ impl Work {
         let is_python = is_python(data);
         let can_count = !data.health.no_line_numbers;
         let counted = match () {
-            () if is_python => GradientCounts::of_torch(torch_gradients::gradients(lives, &backward)),
+            () if is_python => {
+                GradientCounts { gradients: torch_gradients::gradients(lives, &backward), ..GradientCounts::default() }
+            }
             () if can_count => gradients::count(lives, &backward, are_all_known),
             () => GradientCounts::default(),
         };

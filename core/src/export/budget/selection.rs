@@ -1,17 +1,14 @@
 //! Selection of records and marks, by the order in which a budget leaves them out.
 
-use std::collections::HashSet;
-
-use foldhash::fast::RandomState;
-
 use super::left_out::LeftOut;
+use crate::hashed::HashSet;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// Sort key of allocations in the order in which they are left out: the smallest first, then by device and age.
 type Rank = (u64, Device, u64);
 
 /// Allocations that stay whatever their size, by device and `seq`.
-type Kept = HashSet<(Device, u64), RandomState>;
+type Kept = HashSet<(Device, u64)>;
 
 #[derive(Debug, Default)]
 pub(in crate::export) struct Selection<'a> {

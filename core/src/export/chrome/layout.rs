@@ -14,6 +14,7 @@ use crate::attribute::Attribution;
 use crate::error::Error;
 use crate::export::{Export, LeftOut, budget};
 use crate::report::sampled;
+use crate::snapshot::segments::merged;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
@@ -105,18 +106,18 @@ impl Layout<'_, '_> {
         let space = Track::process(number);
         let labels = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
         self.trace.process(&space, &format!("{} memory", device.device), labels, number.into())?;
-        let addresses = AddressMap::of(device);
+        let ranges = ranges(device);
         let peak = peak_position(device);
         if peak.is_none() {
             let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
             let blocks = device.peak.blocks.clone();
-            self.row(device, 0, &label, device.peak.not_recorded, blocks, &addresses)?;
+            self.row(device, 0, &label, device.peak.not_recorded, blocks, &ranges)?;
         }
         if device.records.is_empty() && device.overwritten == 0 && peak.is_none() {
             // A recording without history has only its peak.
             return Ok(());
         }
-        self.steps(device, plan, peak, &addresses)
+        self.steps(device, plan, peak, &ranges)
     }
 
     /// Writes the rows of all steps in one replay of the log.
@@ -125,7 +126,7 @@ impl Layout<'_, '_> {
         device: &DeviceSnapshot,
         plan: &Plan,
         peak: Option<usize>,
-        addresses: &AddressMap,
+        ranges: &[(u64, u64)],
     ) -> io::Result<()> {
         let (mut state, mut applied) = (Replay::at_log_start(device), 0);
         for (number, step) in (1u64..).zip(&plan.steps) {
@@ -138,7 +139,7 @@ impl Layout<'_, '_> {
             blocks.retain(|block| holds_peak || self.left_out.blocks_up_to.is_none_or(|size| block.size > size));
             let peak = Some(device.peak.not_recorded).filter(|_| holds_peak);
             let not_recorded = peak.unwrap_or_else(|| step.allocated.saturating_sub(state.bytes()));
-            self.row(device, number, &label, not_recorded, blocks, addresses)?;
+            self.row(device, number, &label, not_recorded, blocks, ranges)?;
         }
         Ok(())
     }
@@ -165,7 +166,7 @@ impl Layout<'_, '_> {
         label: &str,
         not_recorded: u64,
         mut blocks: Vec<Block>,
-        addresses: &AddressMap,
+        ranges: &[(u64, u64)],
     ) -> io::Result<()> {
         // Viewers ignore thread 0.
         let space = memory_space(device.device);
@@ -174,7 +175,7 @@ impl Layout<'_, '_> {
         self.trace.thread(&row, if not_recorded > 0 { &outside } else { label }, number)?;
         blocks.sort_unstable_by_key(|block| (block.address, block.seq));
         let mut blocks = blocks.iter();
-        blocks.try_for_each(|block| self.block((space, &row), block, device.name(block.seq), addresses.offset(block)))
+        blocks.try_for_each(|block| self.block((space, &row), block, device.name(block.seq), offset(ranges, block)))
     }
 
     fn block(&mut self, (space, row): (u32, &Track), block: &Block, name: Option<&str>, offset: u64) -> io::Result<()> {
@@ -246,34 +247,22 @@ fn memory_space(device: Device) -> u32 {
     }
 }
 
-/// Maps addresses to offsets: the used ranges of memory lie end to end.
-struct AddressMap {
-    /// Start, end, and the offset of the start.
-    ranges: Vec<(u64, u64, u64)>,
+/// The start of each used range of memory, and its offset: the ranges lie end to end. They are the device's segments, and
+/// the blocks of the peak outside of them, whose records may be overwritten.
+fn ranges(device: &DeviceSnapshot) -> Vec<(u64, u64)> {
+    let segments = device.segments.iter().map(|segment| (segment.address, segment.size));
+    let blocks = device.peak.blocks.iter().map(|block| (block.address, block.size));
+    let known = segments.chain(blocks).map(|(start, size)| (start, start.saturating_add(size))).collect();
+    let place = |next: &mut u64, (start, end): (u64, u64)| {
+        let offset = *next;
+        *next += end - start;
+        Some((start, offset))
+    };
+    merged(known, 0).into_iter().scan(0, place).collect()
 }
 
-impl AddressMap {
-    /// Maps the device's segments, and the blocks of the peak outside of them, whose records may be overwritten.
-    fn of(device: &DeviceSnapshot) -> Self {
-        let segments = device.segments.iter().map(|segment| (segment.address, segment.size));
-        let blocks = device.peak.blocks.iter().map(|block| (block.address, block.size));
-        let mut known: Vec<(u64, u64)> =
-            segments.chain(blocks).map(|(start, size)| (start, start.saturating_add(size))).collect();
-        known.sort_unstable();
-        let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
-        for (start, end) in known {
-            match ranges.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                Some(&mut (from, to, offset)) => ranges.push((start, end, offset + (to - from))),
-                None => ranges.push((start, end, 0)),
-            }
-        }
-        Self { ranges }
-    }
-
-    fn offset(&self, block: &Block) -> u64 {
-        let after = self.ranges.partition_point(|(start, ..)| *start <= block.address);
-        let range = after.checked_sub(1).and_then(|at| self.ranges.get(at));
-        range.map_or(block.address, |(start, _, offset)| offset + (block.address - start))
-    }
+fn offset(ranges: &[(u64, u64)], block: &Block) -> u64 {
+    let after = ranges.partition_point(|(start, _)| *start <= block.address);
+    let range = after.checked_sub(1).and_then(|at| ranges.get(at));
+    range.map_or(block.address, |(start, offset)| offset + (block.address - start))
 }

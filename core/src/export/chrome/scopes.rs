@@ -46,10 +46,6 @@ impl OpenByThread {
         self.threads.values().find_map(OpenStack::innermost).map_or(ContextId::ROOT, |(context, _)| context)
     }
 
-    fn is_far(&self, mark: &Mark) -> bool {
-        self.threads.get(&mark.thread).is_some_and(|open| open.distance(mark.context) > FARTHEST)
-    }
-
     /// The scopes inside of the one that the thread has just left.
     fn inside(&self, thread: ThreadId, at: OpenPlace) -> impl DoubleEndedIterator<Item = (ThreadId, ContextId)> {
         self.threads
@@ -107,7 +103,7 @@ pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let edge = |time_ns, (thread, context), enter| Mark { time_ns, context, thread, enter };
     let mut edges: Vec<Mark> = open.all().map(|scope| edge(start, scope, true)).collect();
     for mark in marks {
-        if !mark.enter && open.is_far(mark) {
+        if !mark.enter && open.threads.get(&mark.thread).is_some_and(|open| open.distance(mark.context) > FARTHEST) {
             continue;
         }
         let inside: Vec<_> = match open.apply(mark) {

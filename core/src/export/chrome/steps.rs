@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::scopes::OpenByThread;
-use crate::analysis::log::{allocated_at_start, entries};
+use crate::analysis::log::{allocated_at_start, entries, peak_record};
 use crate::analysis::{Call, call_name, calls};
 use crate::recording::DeviceView;
-use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
 
 /// The events that begin a new step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &LogTotals) ->
         records: call.records.clone(),
         context: call.context,
         call: Some(call_name(call.operator, call.number, call.is_backward)),
-        highest: totals.after(call.peak_at + 1).map(|total| (call.peak_at + 1, total)),
+        highest: totals.0.get(call.peak_at + 1).map(|total| (call.peak_at + 1, *total)),
     };
     let mut parts: Vec<Part> = calls.iter().map(named).collect();
     let (at, peak) = totals.highest_of(0..device.records.len());
@@ -147,8 +147,7 @@ pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
     if device.peak.seq.is_none() || device.peak.time_ns == 0 {
         return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
     }
-    let made_peak = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
-    device.records.iter().position(made_peak).map(|at| at + 1)
+    peak_record(device).map(|at| at + 1)
 }
 
 /// The device's total before each record and after the last. In a sample, estimates are clamped to the counted peak:
@@ -167,10 +166,6 @@ impl LogTotals {
             }
         }
         Self(totals)
-    }
-
-    fn after(&self, records: usize) -> Option<u64> {
-        self.0.get(records).copied()
     }
 
     /// The first highest moment of a range of records.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::{LiveSet, NO_STACK, log_start_ns, shorten_path};
+use crate::analysis::{LiveSet, NO_STACK, log_start_ns, place};
 use crate::export::viewers::{ShownFrames, frame_name};
 use crate::numbered::Numbered;
 use crate::recording::DeviceView;
@@ -136,10 +136,8 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
 /// `0x1234: net::Net::forward (src/model.rs:7)`, as DHAT writes frames.
 fn frame_text(address: u64, frame: &Frame, working_dir: &str) -> String {
     let name = frame_name(frame);
-    let Some(file) = frame.known_file() else { return format!("{address:#x}: {name}") };
-    let file = shorten_path(file, working_dir);
-    match frame.line {
-        Some(line) => format!("{address:#x}: {name} ({file}:{line})"),
-        None => format!("{address:#x}: {name} ({file})"),
+    match frame.known_file() {
+        Some(_) => format!("{address:#x}: {name} ({})", place(frame, working_dir)),
+        None => format!("{address:#x}: {name}"),
     }
 }

@@ -61,10 +61,8 @@ struct FixedPart {
     /// The report as text.
     report: Value,
     calls: usize,
-    calls_left_out: usize,
-    spans_left_out: usize,
-    segments_left_out: usize,
-    sources_left_out: usize,
+    /// Sentences on what was left out.
+    left_out: Vec<String>,
 }
 
 impl FixedPart {
@@ -88,29 +86,22 @@ impl FixedPart {
         let links = wanted.links.map(|form| links(data, stacks, form));
         let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts, "sources": sources.by_place, "links": links });
         columns.json("texts", &texts);
-        let sources_left_out = sources.left_out;
-        Ok(Self { columns, report, calls, calls_left_out, spans_left_out, segments_left_out, sources_left_out })
+        let many = |count: usize, words: &str| (count > 0).then(|| format!("{} {words}", grouped(count as u64)));
+        let without_text = (sources.left_out > 0).then(|| {
+            let files = grouped(sources.left_out as u64);
+            format!("Source files without text here, because they are missing or newer than the recording: {files}.")
+        });
+        let left_out = [
+            many(calls_left_out, "operator calls that changed little are not listed."),
+            many(spans_left_out, "inner or short scopes are not on the time axis."),
+            many(segments_left_out, "small segments are not shown."),
+            without_text,
+        ];
+        Ok(Self { columns, report, calls, left_out: left_out.into_iter().flatten().collect() })
     }
 
     fn size(&self) -> usize {
         self.columns.html.len() + self.report.to_string().len() + OTHER_WORDS
-    }
-
-    fn left_out_words(&self, left_out: &LeftOut) -> Vec<String> {
-        let many = |count: usize, words: &str| (count > 0).then(|| format!("{} {words}", grouped(count as u64)));
-        let allocations = (left_out.allocations > 0).then(|| format!("{left_out}. The curves hold all blocks."));
-        let sources = (self.sources_left_out > 0).then(|| {
-            let files = grouped(self.sources_left_out as u64);
-            format!("Source files without text here, because they are missing or newer than the recording: {files}.")
-        });
-        let parts = [
-            allocations,
-            many(self.calls_left_out, "operator calls that changed little are not listed."),
-            many(self.spans_left_out, "inner or short scopes are not on the time axis."),
-            many(self.segments_left_out, "small segments are not shown."),
-            sources,
-        ];
-        parts.into_iter().flatten().collect()
     }
 }
 
@@ -145,12 +136,13 @@ pub(super) fn part(
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
     let early: u64 = history.rows.iter().take(history.early).filter(|row| !row.is_gone).map(|row| row.weight).sum();
+    let allocations = (left_out.allocations > 0).then(|| format!("{left_out}. The curves hold all blocks."));
     let head = json!({
         "name": device.device.to_string(),
         "prefix": prefix,
         "report": fixed_part.report,
         "holder_key": line_key(device).word(),
-        "holders": holders.iter().map(|holder| json!([holder.label, holder.sentence])).collect::<Vec<_>>(),
+        "holders": holders,
         "start_ns": start_ns,
         "end_ns": end_ns,
         "records": device.records.len(),
@@ -176,7 +168,7 @@ pub(super) fn part(
         "keys": series,
         "levels": scales.iter().map(|scale| json!([scale.each_ns, scale.buckets])).collect::<Vec<_>>(),
         "is_reduced": left_out.allocations > 0,
-        "left_out": fixed_part.left_out_words(&left_out),
+        "left_out": allocations.into_iter().chain(fixed_part.left_out).collect::<Vec<_>>(),
         "threads": threads(data, &history),
     });
     let columns = others.html + &fixed_part.columns.html + &blocks.columns.html;

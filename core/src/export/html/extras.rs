@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
 use super::keys::UsedStacks;
-use crate::analysis::{OperatorCall, operators, shorten_path};
+use crate::analysis::{OperatorCall, operators, place};
 use crate::attribute::Origin;
 use crate::numbered::Numbered;
 use crate::recording::DeviceView;
@@ -57,12 +57,6 @@ pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut Colum
 
 fn named(frame: &Frame, working_dir: &str) -> (String, String) {
     (SymbolName(frame.function_or_empty()).short(), place(frame, working_dir))
-}
-
-/// `src/main.rs:42`; only the file if the line is unknown.
-pub(super) fn place(frame: &Frame, working_dir: &str) -> String {
-    let file = frame.file.as_deref().map_or("", |file| shorten_path(file, working_dir));
-    frame.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
 /// 0 for the user's code, 1 for a library's, 2 for a framework's, 3 for anything else.

@@ -1,11 +1,9 @@
 //! Block history: one row per block with its lifetime, and the log as steps that refer to these rows.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use foldhash::fast::RandomState;
-
 use crate::analysis::log;
+use crate::hashed::HashMap;
 use crate::snapshot::{
     Block, DeviceSnapshot, Lifetime, Lifetimes, LogPosition, NEVER, Record, RecordKind, StackId, Weight,
 };
@@ -59,7 +57,10 @@ impl PageHistory {
         };
         let mut history = Self {
             steps: log::entries(device).map(step).collect(),
-            peak_step: peak_step(device),
+            peak_step: match device.peak.seq {
+                Some(_) => log::peak_record(device).map(|at| at + 1),
+                None => (device.overwritten == 0).then_some(0),
+            },
             at_start: log::allocated_at_start(device),
             ..Self::default()
         };
@@ -108,16 +109,8 @@ impl PageHistory {
 
     fn add_peak(&mut self, device: &DeviceSnapshot) {
         let seq = |(row, at): (&HistoryRow, u32)| Some((row.block.seq?, at));
-        let rows: HashMap<NonZeroU64, u32, RandomState> = self.rows.iter().zip(0..).filter_map(seq).collect();
+        let rows: HashMap<NonZeroU64, u32> = self.rows.iter().zip(0..).filter_map(seq).collect();
         let row = |(block, then): (&Block, Weight)| Some((*rows.get(&block.seq?)?, then.bytes));
         self.peak = device.peak_weights().filter_map(row).collect();
-    }
-}
-
-fn peak_step(device: &DeviceSnapshot) -> Option<usize> {
-    let made = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
-    match device.peak.seq {
-        Some(_) => device.records.iter().position(made).map(|at| at + 1),
-        None => (device.overwritten == 0).then_some(0),
     }
 }

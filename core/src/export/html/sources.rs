@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::extras::place;
 use super::keys::UsedStacks;
+use crate::analysis::place;
 use crate::attribute::Origin;
 use crate::export::LinkForm;
 use crate::input::bytes_of;

@@ -46,7 +46,7 @@ impl Shared<'_> {
 
     /// The log and the events, in the order of time.
     fn entries(&mut self, p: &mut Pickler<'_>, list: &mut List, device: &DeviceSnapshot) {
-        let (selection, names) = (self.selection, device.names_by_seq());
+        let selection = self.selection;
         let [allocs, frees] = [RecordKind::Alloc, RecordKind::Free].map(|kind| self.actions(kind));
         let mut events = events(device).peekable();
         for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
@@ -58,7 +58,7 @@ impl Shared<'_> {
                 p.next_item(list);
                 p.dict(|p| {
                     self.entry(p, *action, (words::ADDR, record.address), record.size, record.stream, record.time_ns);
-                    self.origin(p, record.context, names.get(record.alloc_seq), record.stack)
+                    self.origin(p, record.context, device.name(record.alloc_seq), record.stack)
                 });
             }
             if p.has_failed() {

@@ -2,12 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
-
 use super::placed::PlacedSegment;
 use crate::export::budget::Selection;
 use crate::export::pickle::{Memo, Pickler};
+use crate::hashed::HashMap;
 use crate::pytorch_words as words;
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
@@ -24,22 +22,31 @@ fn extent(block: &Block) -> u64 {
 pub(super) struct Shared<'a> {
     pub(super) data: &'a SnapshotData,
     pub(super) selection: &'a Selection<'a>,
-    names: HashMap<&'a str, Memo, RandomState>,
-    frames: HashMap<(&'a str, &'a str, u32), Memo, RandomState>,
-    stacks: Vec<Option<Memo>>,
-    contexts: Vec<Option<Memo>>,
+    known: HashMap<Once<'a>, Memo>,
+}
+
+/// An object that is written once.
+#[derive(PartialEq, Eq, Hash)]
+enum Once<'a> {
+    Name(&'a str),
+    Frame(&'a str, &'a str, u32),
+    Stack(StackId),
+    Context(ContextId),
 }
 
 impl<'a> Shared<'a> {
     pub(super) fn new(data: &'a SnapshotData, selection: &'a Selection<'a>) -> Self {
-        Self {
-            data,
-            selection,
-            names: HashMap::default(),
-            frames: HashMap::default(),
-            stacks: vec![None; data.stacks.len()],
-            contexts: vec![None; data.contexts.len()],
+        Self { data, selection, known: HashMap::default() }
+    }
+
+    /// Writes an object, or a reference to it if it was written before.
+    fn once(&mut self, p: &mut Pickler<'_>, object: Once<'a>, write: impl FnOnce(&mut Self, &mut Pickler<'_>)) {
+        if let Some(&memo) = self.known.get(&object) {
+            return p.get(memo);
         }
+        write(self, p);
+        let memo = p.remember();
+        self.known.insert(object, memo);
     }
 
     pub(super) fn segment(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
@@ -104,54 +111,30 @@ impl<'a> Shared<'a> {
     }
 
     pub(super) fn context(&mut self, p: &mut Pickler<'_>, context: ContextId) {
-        let number = context.0 as usize;
-        if let Some(&Some(memo)) = self.contexts.get(number) {
-            return p.get(memo);
-        }
-        p.text(&self.data.context_path(context));
-        let memo = p.remember();
-        if let Some(known) = self.contexts.get_mut(number) {
-            *known = Some(memo);
-        }
+        self.once(p, Once::Context(context), |this, p| p.text(&this.data.context_path(context)));
     }
 
     pub(super) fn stack(&mut self, p: &mut Pickler<'_>, stack: StackId) {
-        let number = stack.0 as usize;
-        if let Some(&Some(memo)) = self.stacks.get(number) {
-            return p.get(memo);
-        }
-        let data = self.data;
-        p.list(data.stacks.frames(stack), |p, frame| self.frame(p, frame));
-        let memo = p.remember();
-        if let Some(known) = self.stacks.get_mut(number) {
-            *known = Some(memo);
-        }
+        let frames = self.data.stacks.frames(stack);
+        self.once(p, Once::Stack(stack), |this, p| p.list(frames, |p, frame| this.frame(p, frame)));
     }
 
     fn frame(&mut self, p: &mut Pickler<'_>, frame: &'a Frame) {
         let line = frame.line.map_or(0, NonZeroU32::get);
-        let key = (frame.function_or_empty(), frame.file_or_empty(), line);
-        if let Some(&memo) = self.frames.get(&key) {
-            return p.get(memo);
-        }
-        p.dict(|p| {
-            p.word(words::NAME);
-            self.name(p, key.0);
-            p.word(words::FILENAME);
-            self.name(p, frame.file.as_deref().unwrap_or("??"));
-            p.int_of(words::LINE, u64::from(line))
+        let name = frame.function_or_empty();
+        self.once(p, Once::Frame(name, frame.file_or_empty(), line), |this, p| {
+            p.dict(|p| {
+                p.word(words::NAME);
+                this.name(p, name);
+                p.word(words::FILENAME);
+                this.name(p, frame.file.as_deref().unwrap_or("??"));
+                p.int_of(words::LINE, u64::from(line))
+            });
         });
-        let memo = p.remember();
-        self.frames.insert(key, memo);
     }
 
     fn name(&mut self, p: &mut Pickler<'_>, name: &'a str) {
-        if let Some(&memo) = self.names.get(name) {
-            return p.get(memo);
-        }
         // Viewers' flamegraphs split at semicolons, which Rust's array types contain.
-        p.text(&name.replace(';', ","));
-        let memo = p.remember();
-        self.names.insert(name, memo);
+        self.once(p, Once::Name(name), |_, p| p.text(&name.replace(';', ",")));
     }
 }

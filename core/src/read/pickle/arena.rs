@@ -2,12 +2,10 @@
 //! are interned.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
 
 use super::limits::{DEEPEST, PickleBudget, Refusal};
 use super::value::{Content, PickleValue};
+use crate::numbered::Numbered;
 
 /// The index of a container that never had items.
 const EMPTY: u32 = u32::MAX;
@@ -59,8 +57,7 @@ pub(in crate::read) struct Values<'a, S> {
     items: Vec<Vec<PickleValue>>,
     /// Unused elements of `items`.
     free: Vec<u32>,
-    texts: Vec<Cow<'a, str>>,
-    text_ids: HashMap<Cow<'a, str>, u32, RandomState>,
+    texts: Numbered<Cow<'a, str>>,
     bytes: Vec<&'a [u8]>,
     longs: Vec<i128>,
     pub(super) budget: PickleBudget,
@@ -69,34 +66,20 @@ pub(in crate::read) struct Values<'a, S> {
 impl<'a, S: Copy> Values<'a, S> {
     /// `words` become the first strings, so their indices are known in advance.
     pub(super) fn new(length: usize, words: &[&'static str]) -> Self {
-        let mut values = Self {
-            objects: Vec::new(),
-            items: Vec::new(),
-            free: Vec::new(),
-            texts: Vec::new(),
-            text_ids: HashMap::default(),
-            bytes: Vec::new(),
-            longs: Vec::new(),
-            budget: PickleBudget::of(length),
-        };
-        for word in words {
-            values.text_ids.insert(Cow::Borrowed(*word), values.texts.len() as u32);
-            values.texts.push(Cow::Borrowed(*word));
-        }
-        values
+        let (objects, items, free, bytes, longs) = Default::default();
+        let mut texts = Numbered::default();
+        words.iter().for_each(|word| _ = texts.number(Cow::Borrowed(*word)));
+        Self { objects, items, free, texts, bytes, longs, budget: PickleBudget::of(length) }
     }
 
     #[inline]
     pub(super) fn add_text(&mut self, text: Cow<'a, str>) -> Result<PickleValue, Refusal> {
-        if let Some(id) = self.text_ids.get(&text) {
-            return Ok(PickleValue::Text(*id));
+        if let Some(id) = self.texts.get(&text) {
+            return Ok(PickleValue::Text(id as u32));
         }
         let owned = if let Cow::Owned(text) = &text { 2 * text.len() } else { 0 };
         self.budget.take(TEXT + owned)?;
-        let id = self.texts.len() as u32;
-        self.texts.push(text.clone());
-        self.text_ids.insert(text, id);
-        Ok(PickleValue::Text(id))
+        Ok(PickleValue::Text(self.texts.number(text) as u32))
     }
 
     pub(super) fn add_bytes(&mut self, bytes: &'a [u8]) -> Result<PickleValue, Refusal> {
@@ -189,7 +172,7 @@ impl<'a, S: Copy> Values<'a, S> {
 
     pub(in crate::read) fn text(&self, value: PickleValue) -> Option<&str> {
         let PickleValue::Text(id) = value else { return None };
-        self.texts.get(id as usize).map(|text| &**text)
+        self.texts.rows().get(id as usize).map(|(text, ())| &**text)
     }
 
     #[cfg(test)]

@@ -17,14 +17,9 @@ pub(in crate::read) fn read<'a, K: Shapes>(
     if u32::try_from(bytes.len()).is_err() {
         return Err(Refusal::new("it is larger than 4 GiB"));
     }
-    let mut machine = Unpickler {
-        input: Input::new(bytes),
-        values: Values::new(length.min(bytes.len()), words),
-        shapes,
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: Vec::new(),
-    };
+    let (input, values) = (Input::new(bytes), Values::new(length.min(bytes.len()), words));
+    let (stack, marks, memo) = Default::default();
+    let mut machine = Unpickler { input, values, shapes, stack, marks, memo };
     loop {
         let offset = machine.input.offset();
         if machine.step().map_err(|refusal| refusal.at(offset))? {
@@ -48,13 +43,8 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
     fn step(&mut self) -> Result<bool, Refusal> {
         let opcode = self.input.byte()?;
         match opcode {
-            op::BINGET => self.get_from(1)?,
-            op::LONG_BINGET => self.get_from(4)?,
-            op::GET => self.get_line()?,
-            op::MEMOIZE => self.put(self.memo.len() as u64)?,
-            op::BINPUT => self.put_at(1)?,
-            op::LONG_BINPUT => self.put_at(4)?,
-            op::PUT => self.put_line()?,
+            op::BINGET | op::LONG_BINGET | op::GET => self.get(opcode)?,
+            op::MEMOIZE | op::BINPUT | op::LONG_BINPUT | op::PUT => self.put(opcode)?,
             op::MARK => self.mark()?,
             op::STOP => return self.stop(),
             op::PROTO => self.protocol()?,

@@ -3,37 +3,31 @@
 use super::arena::Shapes;
 use super::limits::Refusal;
 use super::machine::Unpickler;
+use super::opcodes as op;
 use super::value::PickleValue;
 
 impl<K: Shapes> Unpickler<'_, '_, K> {
-    pub(super) fn get_from(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let number = self.input.number(bytes)?;
-        self.get(number)
-    }
-
-    pub(super) fn get_line(&mut self) -> Result<(), Refusal> {
-        let number = self.input.parsed("")?;
-        self.get(number)
+    /// The number of the object of an opcode.
+    #[inline]
+    fn number(&mut self, opcode: u8) -> Result<u64, Refusal> {
+        match opcode {
+            op::MEMOIZE => Ok(self.memo.len() as u64),
+            op::BINGET | op::BINPUT => self.input.number(1),
+            op::LONG_BINGET | op::LONG_BINPUT => self.input.number(4),
+            _ => self.input.parsed(""),
+        }
     }
 
     #[inline]
-    pub(super) fn get(&mut self, number: u64) -> Result<(), Refusal> {
+    pub(super) fn get(&mut self, opcode: u8) -> Result<(), Refusal> {
+        let number = self.number(opcode)?;
         let value = usize::try_from(number).ok().and_then(|number| self.memo.get(number)).copied().flatten();
         self.push(value.ok_or_else(|| Refusal::new("it refers to an object that was not remembered"))?)
     }
 
-    pub(super) fn put_at(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let number = self.input.number(bytes)?;
-        self.put(number)
-    }
-
-    pub(super) fn put_line(&mut self) -> Result<(), Refusal> {
-        let number = self.input.parsed("")?;
-        self.put(number)
-    }
-
     #[inline]
-    pub(super) fn put(&mut self, number: u64) -> Result<(), Refusal> {
+    pub(super) fn put(&mut self, opcode: u8) -> Result<(), Refusal> {
+        let number = self.number(opcode)?;
         let value = self.top()?;
         let number =
             u32::try_from(number).map_err(|_| Refusal::new("a number of an object that is far too large"))? as usize;

@@ -4,6 +4,7 @@ use super::fields::{DictFields, number};
 use super::rows::{SnapshotValues, stack_number};
 use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal};
+use crate::snapshot::RecordKind;
 
 /// The action of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +12,11 @@ pub(super) enum TraceAction {
     Alloc,
     FreeRequested,
     FreeCompleted,
-    SegmentAlloc,
-    SegmentFree,
-    /// A range of an expandable segment was mapped.
-    SegmentMap,
-    /// A range of an expandable segment was unmapped.
-    SegmentUnmap,
+    /// A segment, or a range of an expandable segment, was reserved or released.
+    Segment {
+        kind: RecordKind,
+        is_range: bool,
+    },
     OutOfMemory,
     /// Any action that does not change memory: a snapshot, an annotation, or something unknown.
     Other,
@@ -41,14 +41,15 @@ pub(super) struct TraceEntry {
 
 impl TraceEntry {
     pub(super) fn of(fields: &DictFields<'_>, values: &SnapshotValues<'_>) -> Result<Self, Refusal> {
+        let segment = |kind, is_range| TraceAction::Segment { kind, is_range };
         let action = match fields.find(words::ACTION) {
             Some(PickleValue::Text(words::ALLOC)) => TraceAction::Alloc,
             Some(PickleValue::Text(words::FREE_REQUESTED)) => TraceAction::FreeRequested,
             Some(PickleValue::Text(words::FREE_COMPLETED | words::FREE)) => TraceAction::FreeCompleted,
-            Some(PickleValue::Text(words::SEGMENT_ALLOC)) => TraceAction::SegmentAlloc,
-            Some(PickleValue::Text(words::SEGMENT_MAP)) => TraceAction::SegmentMap,
-            Some(PickleValue::Text(words::SEGMENT_FREE)) => TraceAction::SegmentFree,
-            Some(PickleValue::Text(words::SEGMENT_UNMAP)) => TraceAction::SegmentUnmap,
+            Some(PickleValue::Text(words::SEGMENT_ALLOC)) => segment(RecordKind::Alloc, false),
+            Some(PickleValue::Text(words::SEGMENT_MAP)) => segment(RecordKind::Alloc, true),
+            Some(PickleValue::Text(words::SEGMENT_FREE)) => segment(RecordKind::Free, false),
+            Some(PickleValue::Text(words::SEGMENT_UNMAP)) => segment(RecordKind::Free, true),
             Some(PickleValue::Text(words::OOM)) => TraceAction::OutOfMemory,
             _ => TraceAction::Other,
         };

@@ -72,8 +72,7 @@ fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     let frees_are_requests = !completes && holds("free_requested");
     let mut tables = SnapshotTables::new(frees_are_requests);
     let (values, top) = pickle::read(bytes, length, words::WORDS, &mut tables)?;
-    let (fields, only_segments) = (DictFields(values.dict(top)), values.list(top));
-    let data = SnapshotRoot { top: fields, only_segments, root: top, values: &values }.read(tables)?;
+    let data = SnapshotRoot { top: DictFields(values.dict(top)), root: top, values: &values }.read(tables)?;
     check_texts(&data, length).map_err(Refusal::new)?;
     check_sizes(&data)?;
     Ok(data)
@@ -100,7 +99,6 @@ fn check_sizes(data: &SnapshotData) -> Result<(), Refusal> {
 /// The root of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` returns.
 struct SnapshotRoot<'v, 'a> {
     top: DictFields<'v>,
-    only_segments: &'v [PickleValue],
     root: PickleValue,
     values: &'v SnapshotValues<'a>,
 }
@@ -167,15 +165,14 @@ impl SnapshotRoot<'_, '_> {
             devices,
             stacks,
             contexts: contexts.nodes,
-            objects: Vec::new(),
             health: Health { cuda, import_notes: notes, ..Health::default() },
-            gpu_work: None,
+            ..SnapshotData::default()
         })
     }
 
     /// The list of segments. Every snapshot has one.
     fn segments(&self) -> Result<PickleValue, Refusal> {
-        let is_list = !self.only_segments.is_empty();
+        let is_list = !self.values.list(self.root).is_empty();
         let found = if is_list { Some(self.root) } else { self.top.find(words::SEGMENTS) };
         found.ok_or_else(|| Refusal::new("it holds no `segments`: it is no memory snapshot"))
     }

@@ -19,6 +19,7 @@ pub(super) struct Reconciled {
 /// Completes a log so that it ends in exactly the live blocks. `active` is `None` if the file has no segments.
 pub(super) fn reconcile(trace: &mut DeviceTrace, active: Option<&[ActiveBlock]>) -> Reconciled {
     let is_before = |record: &&Record| record.raw_seq() & BEFORE != 0;
+    let freed_later = |free: &Record| Block { thread: ThreadId::default(), ..free.block() };
     let mut before: Vec<Block> = trace.records.iter().filter(is_before).map(freed_later).collect();
     let freed = before.len();
     if let Some(active) = active {
@@ -36,10 +37,6 @@ pub(super) fn reconcile(trace: &mut DeviceTrace, active: Option<&[ActiveBlock]>)
     let mut live: Vec<u32> = trace.addresses.values().filter_map(position).collect();
     live.sort_unstable();
     Reconciled { still_live: before.len() - freed, before, live }
-}
-
-fn freed_later(free: &Record) -> Block {
-    Block { thread: ThreadId::default(), ..free.block() }
 }
 
 fn there_before(block: &ActiveBlock) -> Block {

@@ -1,14 +1,13 @@
 //! Compact forms of the most frequent objects of a snapshot: frames, stacks, blocks, and entries of traces. Entries are
 //! taken from their list as they arrive.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
+use std::rc::Rc;
 
 use super::entry::TraceEntry;
 use super::fields::DictFields;
 use super::rows::{BlockRow, BlockState, FrameRow, Shape, SnapshotValues, stack_number};
 use super::trace::DeviceTrace;
+use crate::numbered::Numbered;
 use crate::pytorch_words as words;
 use crate::read::pickle::{PickleValue, Refusal, Shapes};
 use crate::snapshot::Record;
@@ -16,9 +15,8 @@ use crate::snapshot::Record;
 /// All objects in compact form.
 #[derive(Default)]
 pub(super) struct SnapshotTables {
-    pub(super) frames: Vec<FrameRow>,
-    frame_ids: HashMap<FrameRow, u32, RandomState>,
-    stack_ids: HashMap<Box<[u32]>, u32, RandomState>,
+    pub(super) frames: Numbered<FrameRow>,
+    stacks: Numbered<Rc<[u32]>>,
     pub(super) blocks: Vec<BlockRow>,
     /// The size and the stack of each earlier use of a block.
     uses: Vec<(u64, u32)>,
@@ -40,11 +38,7 @@ impl SnapshotTables {
 
     /// The frames of every stack, by its number; the first is empty.
     pub(super) fn stacks(&self) -> Vec<&[u32]> {
-        let mut stacks: Vec<&[u32]> = vec![&[]; self.stack_ids.len() + 1];
-        for (frames, id) in &self.stack_ids {
-            stacks.get_mut(*id as usize).into_iter().for_each(|stack| *stack = frames);
-        }
-        stacks
+        std::iter::once(&[][..]).chain(self.stacks.keys().map(|frames| &**frames)).collect()
     }
 
     /// Removes a trace from the table; each trace belongs to one device.
@@ -62,13 +56,10 @@ impl SnapshotTables {
         let line = fields.find(words::LINE).and_then(|line| values.integer(line));
         let line = line.and_then(|line| line.try_into().ok()).unwrap_or(0);
         let row = FrameRow { name, file: text(words::FILENAME), line };
-        let next = self.frames.len() as u32;
-        let id = *self.frame_ids.entry(row).or_insert(next);
-        if id == next {
+        if self.frames.get(&row).is_none() {
             values.budget().take(ROW)?;
-            self.frames.push(row);
         }
-        Ok(Some(Shape::Frame(id)))
+        Ok(Some(Shape::Frame(self.frames.number(row) as u32)))
     }
 
     fn block(&mut self, fields: &DictFields<'_>, values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
@@ -129,13 +120,12 @@ impl Shapes for SnapshotTables {
         if frames.is_empty() {
             return Ok(None);
         }
-        if let Some(id) = self.stack_ids.get(frames.as_slice()) {
-            return Ok(Some(Shape::Stack(*id)));
+        let known = self.stacks.get(frames.as_slice());
+        if known.is_none() {
+            values.budget().take(ROW + 4 * frames.len())?;
         }
-        values.budget().take(ROW + 4 * frames.len())?;
-        let id = self.stack_ids.len() as u32 + 1;
-        self.stack_ids.insert(frames.into(), id);
-        Ok(Some(Shape::Stack(id)))
+        let number = known.unwrap_or_else(|| self.stacks.number(frames.into()));
+        Ok(Some(Shape::Stack(number as u32 + 1)))
     }
 
     fn stream(

@@ -15,7 +15,7 @@ const FIRST_ADDRESS: u64 = 1 << 32;
 const UNKNOWN_FILE: &str = "??";
 
 struct Numbering<'t> {
-    frames: &'t [FrameRow],
+    frames: &'t [(FrameRow, ())],
     old: Vec<&'t [u32]>,
     /// Indexed by the old numbers.
     new_stacks: Vec<Option<StackId>>,
@@ -41,7 +41,7 @@ pub(super) fn number_stacks(
     stacks.starts.push(0);
     let (new_frames, by_frame) = Default::default();
     let by_calls = HashMap::from([(Vec::new(), StackId::NONE)]);
-    let frames = &tables.frames;
+    let frames = tables.frames.rows();
     let mut numbering = Numbering { frames, old, new_stacks, new_frames, by_calls, by_frame, stacks, before: None };
     for device in devices {
         let before = device.overwritten;
@@ -89,7 +89,8 @@ impl Numbering<'_> {
         if let Some(new) = self.new_frames.get(&old) {
             return *new;
         }
-        let row = self.frames.get(old as usize).copied().unwrap_or(FrameRow { name: 0, file: None, line: 0 });
+        let none = FrameRow { name: 0, file: None, line: 0 };
+        let row = self.frames.get(old as usize).map_or(none, |(row, ())| *row);
         let text = |id| values.text(PickleValue::Text(id)).unwrap_or_default();
         let file = row.file.map(text).filter(|file| !file.is_empty()).unwrap_or(UNKNOWN_FILE);
         let function = without_arguments(text(row.name), file).to_owned();

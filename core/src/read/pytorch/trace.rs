@@ -1,12 +1,10 @@
 //! The log of a device, which is built while the entries of its trace arrive.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
-
-use foldhash::fast::RandomState;
 
 use super::entry::{TraceAction, TraceEntry};
 use super::fields::LARGEST;
+use crate::hashed::HashMap;
 use crate::read::pickle::Refusal;
 use crate::snapshot::{ContextId, MemoryKind, OutOfMemory, Record, RecordKind, SegmentRecord, StackId, ThreadId};
 
@@ -31,7 +29,7 @@ pub(super) enum AtAddress {
 #[derive(Default)]
 pub(super) struct DeviceTrace {
     pub(super) records: Vec<Record>,
-    pub(super) addresses: HashMap<u64, AtAddress, RandomState>,
+    pub(super) addresses: HashMap<u64, AtAddress>,
     /// Number of blocks from before the log that the log frees.
     pub(super) before: u64,
     pub(super) segment_records: Vec<SegmentRecord>,
@@ -65,8 +63,7 @@ impl DeviceTrace {
             TraceAction::Alloc => self.alloc(entry),
             TraceAction::FreeRequested if is_free(true) => self.free(entry),
             TraceAction::FreeCompleted if is_free(false) => self.free(entry),
-            TraceAction::SegmentAlloc | TraceAction::SegmentMap => self.segment(entry, RecordKind::Alloc),
-            TraceAction::SegmentFree | TraceAction::SegmentUnmap => self.segment(entry, RecordKind::Free),
+            TraceAction::Segment { kind, is_range } => self.segment(entry, kind, is_range),
             TraceAction::OutOfMemory => self.oom(entry),
             TraceAction::FreeRequested | TraceAction::FreeCompleted | TraceAction::Other => {}
         }
@@ -118,13 +115,13 @@ impl DeviceTrace {
         self.records.push(Record { time_ns: self.last_us, stack, kind: RecordKind::Free, ..alloc });
     }
 
-    fn segment(&mut self, entry: &TraceEntry, kind: RecordKind) {
+    fn segment(&mut self, entry: &TraceEntry, kind: RecordKind, estimated: bool) {
         self.segment_records.push(SegmentRecord {
             time_ns: self.last_us,
             address: entry.address,
             size: entry.size,
             kind,
-            estimated: matches!(entry.action, TraceAction::SegmentMap | TraceAction::SegmentUnmap),
+            estimated,
             stack: StackId(entry.stack),
             context: context(entry),
             thread: ThreadId::default(),
@@ -140,10 +137,9 @@ impl DeviceTrace {
             time_ns: self.last_us,
             size: entry.size,
             device_free: entry.device_free,
-            device_total: None,
             stack: StackId(entry.stack),
             context: context(entry),
-            thread: ThreadId::default(),
+            ..OutOfMemory::default()
         });
     }
 

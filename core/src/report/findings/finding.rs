@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::analysis::line_and_callers;
 use crate::attribute::{Attribution, is_python};
 use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, Weight, words};
@@ -199,8 +198,4 @@ pub(super) fn large<'a>(
     let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
     let (largest, _) = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device))?;
     Some((blocks.len() as u64, bytes, largest))
-}
-
-pub(super) fn line_of(data: &Attribution<'_>, block: &Block) -> String {
-    line_and_callers(data, block.stack, 0).concat()
 }

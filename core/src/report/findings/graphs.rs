@@ -1,13 +1,15 @@
 //! Findings on what candle's autograd graph keeps alive.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, large, line_of, lines, then_at_most};
+use super::finding::{Confidence, Cost, Finding, FindingKind, in_its_language, large, lines, then_at_most};
 use super::growth::growth;
-use crate::analysis::{StackTest, Ungraphed, is_left_by_a_pass, past_their_pass, without_a_pass};
+use crate::analysis::{Ungraphed, is_left_by_a_pass, line_label, past_their_pass, without_a_pass};
 use crate::attribute::{has_backward_pass, has_variables, operator};
+use crate::hashed::by_key;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, StackId};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Fact};
 use crate::units::grouped;
 
 /// Results of a forward pass are live at the end.
@@ -16,10 +18,10 @@ pub(super) fn kept_graph(device: &DeviceView<'_>) -> Vec<Finding> {
     let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
     let is_left = is_left_by_a_pass(device);
     let kept = large(device.live_weights().filter(|(block, _)| of_graph(block) || is_left(block)), device);
-    let finding = |(count, bytes, largest)| Finding {
+    let finding = |(count, bytes, largest): (u64, u64, &Block)| Finding {
         kind: FindingKind::KeptGraph,
         what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
-        line: Some(line_of(device.data(), largest)),
+        line: Some(line_label(device.data(), largest.stack.0)),
         cost: Cost::AtEnd(bytes),
         confidence: Confidence::Likely,
         why: "they are live; a graph that is still needed is no mistake.",
@@ -54,11 +56,9 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
         return None;
     }
     let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
-    let mut joins = StackTest::that(is_join);
-    let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
-    for block in device.peak.blocks.iter().filter(|block| joins.has(block.stack)) {
-        by_stack.entry(block.stack).or_default().push(block);
-    }
+    let mut joins = Memo::of(is_join);
+    let joined = device.peak.blocks.iter().filter(|block| joins.get(block.stack));
+    let by_stack = by_key(joined.map(|block| (block.stack, block)));
     let sizes = |blocks: &[&Block]| blocks.iter().map(|block| block.size).collect::<HashSet<_>>().len();
     let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
     let bytes: u64 = kept.iter().map(|block| block.size).sum();
@@ -71,7 +71,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
             "{} joined tensors are live besides the newest, left by a growing cache",
             grouped(kept.len() as u64)
         ),
-        line: Some(line_of(data, last)),
+        line: Some(line_label(data, last.stack.0)),
         cost: Cost::OfPeak(bytes),
         confidence: Confidence::Likely,
         why: "no backward pass was seen that would need them.",

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use super::finding::{
-    Confidence, Cost, Finding, FindingKind, exactly, in_its_language, is_large, line_of, lines, then_at_most,
-};
-use crate::analysis::{accumulation, name_pattern, peak_if_replaced, peak_without_graphs};
+use super::finding::{Confidence, Cost, Finding, FindingKind, exactly, in_its_language, is_large, lines, then_at_most};
+use crate::analysis::{accumulation, bytes_by_line, name_pattern, peak_if_replaced, peak_without_graphs};
 use crate::attribute::{Attribution, has_backward_pass, has_variables, is_native};
 use crate::numbered::Numbered;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, Category, ContextId, ContextNode, StackId, ThreadId};
+use crate::snapshot::{Block, Category, ContextId, ContextNode, ThreadId};
 use crate::units::{Bytes, grouped};
 
 const STEPS: usize = 4;
@@ -124,17 +122,14 @@ fn cause_of<'a>(
 fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Option<(u64, &'a LoopSteps)> {
     let block = stays.get(stays.len() / 2)?;
     let left = |steps: &LoopSteps| {
-        let step_of = |block: &Block| {
-            let at = steps.times.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1)?;
-            steps.times.get(at).is_some_and(|(_, to)| block.time_ns <= *to).then_some(at)
-        };
-        let steps: Vec<usize> = stays.iter().filter_map(step_of).collect();
+        let steps: Vec<usize> = stays.iter().filter_map(|block| step_at(&steps.times, block)).collect();
         // Blocks and iterations are both in order of time.
         steps.chunk_by(|a, b| a == b).count() as u64
     };
     let parent = |at: &ContextId| data.contexts.get(at.0 as usize).map(|node| node.parent).filter(|up| up != at);
     let around = std::iter::successors(Some(block.context), parent).take(MOST_SCOPES);
-    let steps = around.filter_map(|context| loops.of.get(&(block.thread, loops.patterns.number(context)?)));
+    let pattern = |context: ContextId| loops.patterns.get(context.0 as usize).copied().flatten();
+    let steps = around.filter_map(|context| loops.of.get(&(block.thread, pattern(context)?)));
     let found = steps.map(|steps| (left(steps), steps)).filter(|(left, _)| *left as usize >= STEPS);
     found.max_by_key(|(left, _)| *left)
 }
@@ -143,18 +138,18 @@ fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Op
 fn left_by_steps(device: &DeviceView<'_>, loops: Loops) -> Option<Finding> {
     let live = LiveByTime::of(no_state(device));
     let found = loops.of.into_values().filter_map(|steps| Some((live.left_by(&steps.times)?, steps)));
-    let (left, LoopSteps { of, times }) = found
-        .max_by(|(a, of_a), (b, of_b)| (a.bytes, &of_a.of).cmp(&(b.bytes, &of_b.of)))
-        .filter(|(left, _)| is_large(left.bytes, device))?;
+    let ((bytes, steps), LoopSteps { of, times }) = found
+        .max_by(|((a, _), of_a), ((b, _), of_b)| (a, &of_a.of).cmp(&(b, &of_b.of)))
+        .filter(|((bytes, _), _)| is_large(*bytes, device))?;
     Some(Finding {
         kind: FindingKind::Growth,
         what: format!(
             "{} of {of} left live blocks, at least {} each on average",
-            grouped(left.steps as u64),
-            Bytes(left.bytes / left.steps.max(1) as u64)
+            grouped(steps as u64),
+            Bytes(bytes / steps.max(1) as u64)
         ),
         line: live.fullest_line(device.data(), &times),
-        cost: Cost::AtEnd(left.bytes),
+        cost: Cost::AtEnd(bytes),
         confidence: Confidence::Likely,
         why: "a list of results or a cache grows like this as well.",
         advice: release(device.data()),
@@ -171,17 +166,21 @@ fn no_state<'a>(device: &'a DeviceView<'_>) -> Vec<(&'a Block, u64)> {
 
 /// Loops: scopes that one thread opened repeatedly in one context. Numbers in their names are ignored.
 struct Loops {
-    patterns: ScopePatterns,
+    /// By context; `None` for modules. Scopes of one parent whose names differ only in numbers have the same number.
+    patterns: Vec<Option<usize>>,
     of: HashMap<(ThreadId, usize), LoopSteps>,
 }
 
 impl Loops {
     fn of(device: &DeviceView<'_>) -> Self {
-        let patterns = ScopePatterns::of(device.data());
+        let mut names = Numbered::<(ContextId, String)>::default();
+        let mut number = |node: &ContextNode| names.number((node.parent, name_pattern(&node.name)));
+        let contexts = device.data().contexts.iter();
+        let patterns: Vec<_> = contexts.map(|node| (!node.module).then(|| number(node))).collect();
         let mut times: HashMap<(ThreadId, usize), Vec<(u64, u64)>> = HashMap::new();
         let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
         for mark in &device.marks {
-            let Some(pattern) = patterns.number(mark.context) else { continue };
+            let Some(&Some(pattern)) = patterns.get(mark.context.0 as usize) else { continue };
             match entered.remove(&(mark.thread, mark.context)) {
                 Some(since) if !mark.enter => {
                     times.entry((mark.thread, pattern)).or_default().push((since, mark.time_ns));
@@ -192,36 +191,11 @@ impl Loops {
         }
         let long = times.into_iter().filter(|(_, times)| times.len() >= STEPS);
         let of = long.map(|((thread, pattern), times)| {
-            let of = format!("{} scopes `{}`", grouped(times.len() as u64), patterns.names.rows()[pattern].0.1);
+            let of = format!("{} scopes `{}`", grouped(times.len() as u64), names.rows()[pattern].0.1);
             ((thread, pattern), LoopSteps { of, times })
         });
         Self { of: of.collect(), patterns }
     }
-}
-
-/// Numbers the scopes. Scopes of one parent whose names differ only in numbers have the same number.
-struct ScopePatterns {
-    /// Indexed by context; `None` for modules.
-    numbers: Vec<Option<usize>>,
-    names: Numbered<(ContextId, String)>,
-}
-
-impl ScopePatterns {
-    fn of(data: &Attribution<'_>) -> Self {
-        let mut names = Numbered::default();
-        let mut number = |node: &ContextNode| names.number((node.parent, name_pattern(&node.name)));
-        let numbers = data.contexts.iter().map(|node| (!node.module).then(|| number(node))).collect();
-        Self { numbers, names }
-    }
-
-    fn number(&self, context: ContextId) -> Option<usize> {
-        self.numbers.get(context.0 as usize).copied().flatten()
-    }
-}
-
-struct Left {
-    steps: usize,
-    bytes: u64,
 }
 
 /// Live blocks by time. There may be as many loops as blocks, so the bytes that an iteration left are a difference of
@@ -255,28 +229,26 @@ impl<'a> LiveByTime<'a> {
 
     /// The bytes that the iterations left. The first iteration is excluded, because it may set up what all need; so is
     /// the largest amount.
-    fn left_by(&self, steps: &[(u64, u64)]) -> Option<Left> {
+    fn left_by(&self, steps: &[(u64, u64)]) -> Option<(u64, usize)> {
         let left: Vec<u64> = parts(steps).map(|(from_ns, to_ns)| self.between(from_ns, to_ns)).collect();
         let steps = left.iter().filter(|bytes| **bytes > 0).count();
         let bytes = left.iter().sum::<u64>() - left.iter().max()?;
         let nearly_all = left.len() * 3 / 4;
-        (steps >= nearly_all && steps > 0).then_some(Left { steps, bytes })
+        (steps >= nearly_all && steps > 0).then_some((bytes, steps))
     }
 
     /// The line with the most bytes of what the iterations left.
     fn fullest_line(&self, data: &Attribution<'_>, steps: &[(u64, u64)]) -> Option<String> {
-        let is_left = |block: &Block| {
-            let at = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1);
-            at.filter(|at| *at > 0).and_then(|at| steps.get(at)).is_some_and(|(_, to)| block.time_ns <= *to)
-        };
-        let mut by_stack: HashMap<StackId, (u64, &Block)> = HashMap::new();
-        for (block, bytes) in self.blocks.iter().filter(|(block, _)| is_left(block)) {
-            by_stack.entry(block.stack).or_insert((0, block)).0 += bytes;
-        }
-        let mut by_line: HashMap<String, u64> = HashMap::new();
-        by_stack.values().for_each(|(bytes, block)| *by_line.entry(line_of(data, block)).or_default() += bytes);
-        by_line.into_iter().max_by(|(a, of_a), (b, of_b)| (of_a, b).cmp(&(of_b, a))).map(|(line, _)| line)
+        let is_left = |block: &Block| step_at(steps, block).is_some_and(|at| at > 0);
+        let left = self.blocks.iter().filter(|(block, _)| is_left(block)).map(|(block, bytes)| (block.stack, *bytes));
+        bytes_by_line(data, left).into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line)
     }
+}
+
+/// The iteration in which a block was allocated.
+fn step_at(steps: &[(u64, u64)], block: &Block) -> Option<usize> {
+    let at = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1)?;
+    steps.get(at).is_some_and(|(_, to)| block.time_ns <= *to).then_some(at)
 }
 
 /// All iterations but the first, each cut off where the next one begins.

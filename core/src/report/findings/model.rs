@@ -1,13 +1,13 @@
 //! Findings on the tensors of models and of training.
 
 use super::finding::{
-    Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, line_of, lines, then, then_about,
-    then_at_most,
+    Confidence, Cost, Finding, FindingKind, in_its_language, is_large, large, lines, then, then_about, then_at_most,
 };
 use crate::analysis::{
-    Checkpoint, LiveTwice, StackTest, checkpoints, peak_in_parts, peak_with_own_step, step_temporaries,
+    Checkpoint, LiveTwice, checkpoints, line_label, peak_in_parts, peak_with_own_step, step_temporaries,
 };
 use crate::attribute::squared_by;
+use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::report::device_memory::time;
 use crate::report::tables::first_lines;
@@ -65,7 +65,7 @@ pub(super) fn own_step(device: &DeviceView<'_>, bytes: u64, largest: &Block, own
     Finding {
         kind: FindingKind::OptimizerTransient,
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
-        line: Some(line_of(device.data(), largest)),
+        line: Some(line_label(device.data(), largest.stack.0)),
         cost: Cost::OfPeak(bytes),
         confidence: Confidence::Certain,
         why: "these blocks were allocated by the step and are live at the peak.",
@@ -110,14 +110,14 @@ pub(super) fn checkpointed(row: &Checkpoint) -> Finding {
 /// An operator computes a square matrix from a row.
 pub(super) fn square(device: &DeviceView<'_>) -> Vec<Finding> {
     let data = device.data();
-    let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
-    let found = large(device.peak_weights().filter(|(block, _)| squares.has(block.stack)), device);
+    let mut squares = Memo::of(|stack| squared_by(data, stack).is_some());
+    let found = large(device.peak_weights().filter(|(block, _)| squares.get(block.stack)), device);
     let finding = |(_, bytes, largest): (u64, u64, &Block)| Finding {
         kind: FindingKind::Square,
         what: squared_by(data, largest.stack).map_or_else(String::new, |operator| {
             format!("{operator} makes a square matrix as wide as the tensor is long")
         }),
-        line: Some(line_of(data, largest)),
+        line: Some(line_label(data, largest.stack.0)),
         cost: Cost::OfPeak(bytes),
         confidence: Confidence::Certain,
         why: "these blocks were allocated inside it and are live at the peak.",

@@ -6,7 +6,7 @@ use super::finding::{Confidence, Cost, Finding, FindingKind, exactly, lines, the
 use super::graphs::after_a_pass;
 use super::model::{optimizer_transient, square};
 use crate::analysis::{
-    IdleMemory, InPlace, OperatorTemporaries, Waste, WasteKind, idle_memory, in_place, line_and_callers,
+    IdleMemory, InPlace, OperatorTemporaries, Waste, WasteKind, idle_memory, in_place, line_label,
     operator_temporaries, waste,
 };
 use crate::attribute::operator;
@@ -213,7 +213,7 @@ pub(super) fn written_twice(device: &DeviceView<'_>) -> Vec<Finding> {
                 name(first),
                 name(second)
             ),
-            line: Some(line_and_callers(data, stack, 0).concat()),
+            line: Some(line_label(data, stack.0)),
             cost: Cost::Written(bytes),
             confidence: Confidence::Likely,
             why: "no operation in between gets the address.",

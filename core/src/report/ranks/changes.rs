@@ -2,7 +2,7 @@
 //! side.
 
 use super::super::diff::{change_of_two, fill_large, largest, sampled};
-use super::super::diff_rows::change_of;
+use super::super::diff_rows::front;
 use super::super::rows::{self, ChangeRow, NamedRows};
 use super::super::{Cell, DiffOptions, Report, Section};
 use super::missing::{counted, missing_ranks};
@@ -127,15 +127,11 @@ fn ranks_section(diff: &RanksDiff, ranks: &[RankChange<'_>], rows: usize) -> Sec
     section.rows = shown.iter().map(|rank| cells(rank, absence(diff, rank))).collect();
     if !hidden.is_empty() {
         let sum = |of: fn(&RankChange<'_>) -> u64| hidden.iter().map(of).fold(0, u64::saturating_add);
-        let front = sums(sum(|rank| rank.bytes().0), sum(|rank| rank.bytes().1));
-        section.partial_row(front, format!("({} more)", counted(hidden.len())));
+        let sums = front(sum(|rank| rank.bytes().0), sum(|rank| rank.bytes().1));
+        section.partial_row(sums, format!("({} more)", counted(hidden.len())));
     }
     section.named = Some(NamedRows::RankChanges(ranks.iter().map(RankChangeRow::of).collect()));
     section
-}
-
-fn sums(before: u64, after: u64) -> Vec<Cell> {
-    vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)]
 }
 
 fn cells(rank: &RankChange<'_>, absence: Option<&str>) -> Vec<Cell> {
@@ -146,7 +142,7 @@ fn cells(rank: &RankChange<'_>, absence: Option<&str>) -> Vec<Cell> {
     };
     let absence = absence.map_or(String::new(), |absence| format!(" ({absence})"));
     let (before, after) = rank.bytes();
-    let mut cells = sums(before, after);
+    let mut cells = front(before, after);
     if rank.before.is_none() {
         cells[1] = Cell::Nothing;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::Section;
 use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
+use crate::hashed::by_key;
 use crate::units::{capitalized, grouped};
 
 /// Whether a statement applies to a rank.
@@ -44,8 +45,7 @@ fn at_moment(ranks: &Ranks) -> Vec<String> {
     let unknown = ranks.without.iter().filter_map(|rank| Some((rank, rank.moment_unknown.clone()?)));
     let unknown = unknown.map(|(rank, why)| (why, rank));
     let lacks = ranks.ranks.iter().flat_map(|rank| rank.moment_notes.iter().map(move |note| (note.clone(), rank)));
-    let mut of: BTreeMap<String, Vec<&RankSummary>> = BTreeMap::new();
-    unknown.chain(lacks).for_each(|(sentence, rank)| of.entry(sentence).or_default().push(rank));
+    let of = BTreeMap::from_iter(by_key(unknown.chain(lacks)));
     of.into_iter().map(|(sentence, some)| said_of(&some, ranks.all().count(), &sentence)).collect()
 }
 

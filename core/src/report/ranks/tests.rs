@@ -201,7 +201,7 @@ fn ranks_are_compared_at_a_step_and_those_that_lack_it_count_for_nothing() {
         [
             "2 ranks compared by what was live at the peak of step 1. Worst: rank 1, 70 B on cuda:0. Least headroom: \
              rank 1, 930 B of 1000 B on cuda:0. Median: rank 0, 40 B on cuda:0.",
-            "Most on rank 1: src/model.rs:7 (Net::forward), 50 B (71 %).",
+            "Largest row on rank 1: src/model.rs:7 (Net::forward), 50 B (71 %).",
         ]
     );
     assert_eq!(spread(&ranks, "model.rs:7"), [20, 30, 30, 50, 0, 80]);

@@ -1,10 +1,11 @@
 //! The steps of backward passes, with their calls. A *step* is what a pass does for one node of the graph.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::details::{is_detail, is_sum};
+use crate::hashed::{HashMap, by_key};
 use crate::recording::DeviceView;
 use crate::snapshot::Lifetime;
 
@@ -25,8 +26,7 @@ impl Steps {
             Some((life.from.checked_sub(1)? as usize, forward))
         };
         let all: Vec<(usize, NonZeroU64)> = device.lifetimes().iter().filter_map(place).collect();
-        let mut by_forward: HashMap<NonZeroU64, Vec<usize>> = HashMap::new();
-        all.iter().for_each(|(at, forward)| by_forward.entry(*forward).or_default().push(*at));
+        let by_forward = by_key(all.iter().map(|(at, forward)| (*forward, *at)));
         Self { by_forward, all }
     }
 

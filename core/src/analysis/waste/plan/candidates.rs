@@ -1,6 +1,6 @@
 //! The changes that a plan can choose from. Each change combines all findings of one kind for one line, at any moment.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::super::graph::KeptByGraph;
@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::change::PlannedChange;
 use crate::analysis::absence::{Absence, LogChange};
-use crate::analysis::{LiveTwice, line_label, twice};
+use crate::analysis::{LiveTwice, bytes_by_line, twice};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Record, RecordKind, StackId};
 
@@ -69,29 +69,18 @@ impl Candidate {
         lowest.unsigned_abs()
     }
 
-    /// Bytes and number of blocks that are absent at a record.
-    fn gone_at(&self, at: usize) -> (u64, u64) {
-        let gone = self.absences.iter().filter(|absence| absence.is_at(at));
-        gone.fold((0, 0), |(bytes, blocks), absence| (bytes + absence.size, blocks + 1))
-    }
-
     /// The line with most absent bytes.
     fn line_at(&self, device: &DeviceView<'_>, at: usize) -> String {
-        let mut by_stack: HashMap<StackId, u64> = HashMap::new();
-        for absence in self.absences.iter().filter(|absence| absence.is_at(at)) {
-            let stack = device.lifetimes().get(absence.seq).map_or(StackId::NONE, |life| life.block.stack);
-            *by_stack.entry(stack).or_default() += absence.size;
-        }
-        let mut by_line: BTreeMap<String, u64> = BTreeMap::new();
-        for (stack, bytes) in by_stack {
-            *by_line.entry(line_label(device.data(), stack.0)).or_default() += bytes;
-        }
+        let stack = |seq| device.lifetimes().get(seq).map_or(StackId::NONE, |life| life.block.stack);
+        let gone = self.absences.iter().filter(|absence| absence.is_at(at));
+        let by_line = bytes_by_line(device.data(), gone.map(|absence| (stack(absence.seq), absence.size)));
         by_line.into_iter().max_by_key(|(_, bytes)| *bytes).map_or(String::new(), |(line, _)| line)
     }
 
     /// The change, described at the record for which it is made.
     pub(super) fn at(&self, device: &DeviceView<'_>, at: usize, (saves, peak_without): (u64, u64)) -> PlannedChange {
-        let (bytes, blocks) = self.gone_at(at);
+        let gone = self.absences.iter().filter(|absence| absence.is_at(at));
+        let (bytes, blocks) = gone.fold((0, 0), |(bytes, blocks), absence| (bytes + absence.size, blocks + 1));
         let of_graph =
             |row: Ungraphed| Ungraphed { blocks, bytes, peak_without, line: self.line_at(device, at), ..row };
         match self.change.clone() {
@@ -208,7 +197,7 @@ fn moved(log: &LogReplay, absences: &[Absence]) -> u64 {
 }
 
 fn of_pass(pass: String) -> Ungraphed {
-    Ungraphed { blocks: 0, bytes: 0, line: String::new(), pass, peak_without: 0 }
+    Ungraphed { pass, ..Ungraphed::default() }
 }
 
 /// If uses are known, they decide, and this finds nothing.
@@ -221,9 +210,9 @@ fn by_variables(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
 }
 
 fn by_graphs(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
-    let absences = |kept: &[&KeptByGraph]| kept.iter().map(|kept| kept.absence()).collect();
+    let absences = |kept: &[&KeptByGraph]| kept.iter().map(|kept| kept.absence).collect();
     let kept = kept_without_a_pass(device);
-    let never = Candidate::of(PlannedChange::KeptByVariables(of_pass(String::new())), absences(&kept));
+    let never = Candidate::of(PlannedChange::KeptByVariables(Ungraphed::default()), absences(&kept));
     let kept = if device.uses.is_empty() { kept_past_their_pass(device) } else { Vec::new() };
     let pass = kept.first().and_then(|kept| pass_of(device, kept)).unwrap_or_default();
     vec![never, Candidate::of(PlannedChange::KeptLoss(of_pass(pass)), absences(&kept))]

@@ -1,14 +1,12 @@
 //! The search for a plan's changes: greedily takes the one that removes most of the excess over the budget, then drops
 //! those that are not needed.
 
-use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
-
-use foldhash::fast::RandomState;
 
 use super::super::replay::LogReplay;
 use super::candidates::Candidate;
 use crate::analysis::absence::{Absence, LogChange};
+use crate::hashed::{HashMap, HashSet};
 
 /// Indices of the chosen changes; those that move nothing to the host come first. If the budget cannot be reached, all
 /// that reduce the excess are chosen.
@@ -71,9 +69,9 @@ pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
 /// Blocks that earlier changes affect.
 #[derive(Clone, Default)]
 struct Taken {
-    gone: HashMap<NonZeroU64, Vec<Absence>, RandomState>,
+    gone: HashMap<NonZeroU64, Vec<Absence>>,
     /// Blocks that only one change may affect.
-    owned: HashSet<NonZeroU64, RandomState>,
+    owned: HashSet<NonZeroU64>,
 }
 
 impl Taken {

@@ -12,7 +12,7 @@ use crate::export::chrome::names::Name;
 use crate::export::chrome::scopes;
 use crate::export::gathered::quoted;
 use crate::report::sampled;
-use crate::snapshot::{BlockUse, Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
+use crate::snapshot::{BlockUse, Device, DeviceSnapshot, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 
 const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
@@ -25,7 +25,6 @@ struct OnDevice<'a> {
     /// Names of its counters, as JSON.
     allocated: String,
     reserved: String,
-    names: NamesBySeq<'a>,
     snapshot: &'a DeviceSnapshot,
 }
 
@@ -36,7 +35,7 @@ impl<'a> OnDevice<'a> {
         let name = |what: &str| quoted(&format!("{device} {what}{estimated}"));
         let (allocated, reserved) = (name("allocated"), name("reserved"));
         let args = device_args(device);
-        Self { device, args, allocated, reserved, names: snapshot.names_by_seq(), snapshot }
+        Self { device, args, allocated, reserved, snapshot }
     }
 }
 
@@ -96,7 +95,7 @@ impl Timeline<'_, '_> {
                 args.number("Total Allocated", allocated);
                 args.number("Total Reserved", reserved);
                 args.members(&here.args);
-                if let Some(name) = here.names.get(record.alloc_seq).filter(|name| !name.is_empty()) {
+                if let Some(name) = here.snapshot.name(record.alloc_seq).filter(|name| !name.is_empty()) {
                     args.text("block", name);
                 }
                 add_name(args, "scope", names.path(record.context));

@@ -1,4 +1,11 @@
-//! The two JSON forms of `export_memory_timeline`, with PyTorch's numbers of categories and actions.
+//! Category timeline in the two JSON forms of torch.profiler's `export_memory_timeline`, with PyTorch's numbers of
+//! categories and actions. The picture is [`TimelineSvg`](super::TimelineSvg).
+//!
+//! Readers of PyTorch's JSON expect its eight categories, so KV_CACHE counts there as ACTIVATION and WORKSPACE as
+//! TEMPORARY. The picture shows all ten.
+
+#[cfg(test)]
+mod tests;
 
 use std::io::{BufWriter, Write};
 
