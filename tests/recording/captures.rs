@@ -345,7 +345,8 @@ fn what_a_mapped_file_held_is_read_while_nothing_is_recorded() {
     let least = (63 * MIB as u64).saturating_sub(mappings.resident() / 10);
     assert!(row.size == 64 * MIB as u64 && (least..=row.size).contains(&row.resident), "{row:?}");
     let memory = process.memory.unwrap();
-    assert!(memory.files + 63 * (MIB as u64) < memory.files_high, "{memory:?}");
+    // The program's own files may become resident meanwhile.
+    assert!(memory.files + 32 * (MIB as u64) < memory.files_high, "{memory:?}");
 }
 
 #[test]
