@@ -558,6 +558,6 @@ fn without_a_threshold_every_size_is_sampled() {
         let snapshot = session.snapshot();
         assert!(cpu(&snapshot).live.len() < COUNT / 100);
         check_sums(&snapshot);
-        assert!(snapshot.report().to_string().contains("one in 64 KiB"));
+        assert!(snapshot.report().to_string().contains("one per 64 KiB"));
     });
 }
