@@ -138,10 +138,10 @@ fn a_name_that_says_another_kind_is_refused_and_output_is_the_long_name() {
     fs::copy(recording(), &file).unwrap();
     let (file, path) = (file.to_str().unwrap(), |name: &str| folder.path().join(name).to_str().unwrap().to_owned());
     for command in ["flamegraph", "timeline"] {
-        assert!(fails(2, &[command, file, "-o", &path("x.png")]).contains("kind .svg"), "{command}");
+        assert!(fails(2, &[command, file, "-o", &path("x.png")]).contains("ends in .svg"), "{command}");
         prints(&[command, file, "--output", &path(&format!("{command}.svg"))]);
     }
-    assert!(fails(2, &["view", file, "-o", &path("x.svg")]).contains("kind .html"));
+    assert!(fails(2, &["view", file, "-o", &path("x.svg")]).contains("ends in .html"));
     prints(&["view", file, "--output", &path("x.htm.html")]);
     for (format, name) in [("pytorch", "run-1.pickle"), ("folded", "run-1.folded"), ("csv", "run-1.csv")] {
         prints(&["export", file, "--to", format]);
