@@ -64,6 +64,8 @@ pub struct Config {
     pub others: [u64; MAX_DEVICES],
     /// Bytes that each live context takes of its GPU.
     pub context: u64,
+    /// Whether contexts take memory for the stacks of kernels.
+    pub stacks: bool,
     /// Bytes that each loaded module or library takes.
     pub module: u64,
     /// Whether `cuMemAllocAsync` works.
@@ -87,6 +89,7 @@ impl Default for Config {
             page_cache: None,
             others: [0; MAX_DEVICES],
             context: 0,
+            stacks: false,
             module: 0,
             pools: true,
             fill: Fill::Zeros,
@@ -119,6 +122,7 @@ impl Config {
         read(c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| size(text).filter(|memory| *memory > 0))?;
         read(c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
         read(c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
+        read(c"MEMTRACE_CUSIM_STACKS", &mut config.stacks, |text| one_of(text, &SWITCH))?;
         read(c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
         read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| one_of(text, &SWITCH))?;
         read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, |text| one_of(text, &FILLS))?;

@@ -43,7 +43,7 @@ pub enum Op {
 
 /// The kind of memory.
 #[repr(u32)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockKind {
     /// Unknown, for a refused free.
     #[default]
@@ -66,6 +66,25 @@ pub enum BlockKind {
     Graph = 8,
     /// Memory of another process or another library.
     Imported = 9,
+    /// Stream-ordered, from a pool of host memory.
+    HostPool = 10,
+    /// Stream-ordered, from a pool of managed memory.
+    ManagedPool = 11,
+}
+
+impl BlockKind {
+    pub(crate) fn is_pooled(self) -> bool {
+        matches!(self, Self::Pool | Self::HostPool | Self::ManagedPool)
+    }
+
+    /// Whether its memory is that of a device.
+    pub(crate) fn is_on_device(self) -> bool {
+        !matches!(self, Self::Managed | Self::HostPool | Self::ManagedPool)
+    }
+
+    pub(crate) fn is_managed(self) -> bool {
+        matches!(self, Self::Managed | Self::ManagedPool)
+    }
 }
 
 /// A record of the log. C programs depend on the order of the fields.

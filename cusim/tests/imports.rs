@@ -131,7 +131,52 @@ fn pools_are_chosen_by_location() {
         assert_eq!((driver.pool_at(&mut chosen, &device, 1), chosen), (0, default));
         assert_eq!((driver.pool_choose_at(&device, 1, own), driver.pool_at(&mut chosen, &device, 1)), (0, 0));
         assert_eq!((chosen, driver.pool_default_at(&mut chosen, &device, 1)), (own, 0));
-        assert_eq!((chosen, driver.pool_at(&mut chosen, &device, 2)), (default, NOT_SUPPORTED));
-        assert_eq!(driver.pool_at(&mut chosen, &[9, 0], 1), INVALID_VALUE);
+        assert_eq!((chosen, driver.pool_at(&mut chosen, &[9, 0], 1)), (default, INVALID_VALUE));
+    });
+}
+
+/// Allocation type, location type, id.
+const PLACES: [[u32; 3]; 6] = [[1, 2, 0], [1, 3, 0], [2, 0, 0], [2, 1, 0], [2, 2, 0], [2, 3, 1]];
+
+#[test]
+fn pools_of_the_host_and_of_managed_memory_take_nothing_of_a_device() {
+    in_child("pools_of_the_host_and_of_managed_memory_take_nothing_of_a_device", &[], || {
+        let driver = Driver::start();
+        let free = || {
+            let (mut free, mut all) = (0, 0);
+            assert_eq!(driver.memory(&mut free, &mut all), 0);
+            free
+        };
+        let whole = free();
+        for [allocation, kind, id] in PLACES {
+            let (mut properties, mut pool, mut address, mut default, mut chosen) = ([0; 22], 0, 0, 0, 0);
+            (properties[0], properties[2], properties[3]) = (allocation, kind, id);
+            let place = [kind, id];
+            assert_eq!(driver.pool_create(&mut pool, &properties), 0);
+            assert_eq!(driver.pool_default_at(&mut default, &place, allocation), 0);
+            assert_eq!((driver.pool_at(&mut chosen, &place, allocation), chosen), (0, default));
+            assert_eq!(driver.pool_choose_at(&place, allocation, pool), 0);
+            assert_eq!((driver.pool_at(&mut chosen, &place, allocation), chosen), (0, pool));
+            assert_eq!(driver.pool_choose_at(&[1, 0], 1, pool), INVALID_VALUE, "of another place");
+            for pool in [pool, default] {
+                assert_eq!(driver.alloc_from_pool(&mut address, 3 << 20, pool, 0), 0);
+                let [host, managed, of_pool] = [2, 8, 17].map(|attribute| {
+                    let mut value = 0;
+                    assert_eq!(driver.pointer_attribute(&mut value, attribute, address), 0);
+                    value
+                });
+                let is_host = allocation == 1;
+                assert_eq!((host, managed, of_pool), (if is_host { 1 } else { 2 }, u64::from(!is_host), pool));
+                assert_eq!((free(), driver.free_async(address, 0)), (whole, 0));
+            }
+            assert_eq!((driver.pool_destroy(pool), driver.pool_destroy(default)), (0, INVALID_VALUE));
+            assert_eq!((driver.pool_at(&mut chosen, &place, allocation), chosen), (0, default));
+            properties[1] = 1;
+            assert_eq!(driver.pool_create(&mut pool, &properties), INVALID_VALUE, "it cannot be shared");
+        }
+        let mut properties = [0; 22];
+        // `CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT`
+        properties[..3].copy_from_slice(&[1, 0, 4]);
+        assert_eq!(driver.pool_create(&mut 0, &properties), INVALID_VALUE);
     });
 }

@@ -168,6 +168,11 @@ fn enter(device: Device, ledger: &mut Ledger, new: NewBlock, grew: bool) {
     recorder::keep_counters(device, ledger);
 }
 
+/// Whether a device has a block at this address.
+pub(crate) fn has(device: Device, address: u64) -> bool {
+    recorder::with_ledger_there(device, |ledger| ledger.live.get(address).is_some()).unwrap_or(false)
+}
+
 /// Takes a block out before the driver is called, because the driver may give its address to another thread at once.
 /// Pinned memory has host addresses; no two other devices share an address.
 pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {

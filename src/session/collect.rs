@@ -30,12 +30,11 @@ pub(super) struct Copied {
 
 impl Copied {
     pub(super) fn finish(self) -> SnapshotData {
-        let mut data = assemble(&self.settings, self.copies, self.process, self.health);
+        let mut data = assemble(&self.settings, self.copies, self.process, self.gpu_work, self.health);
         for (device, Driver { pool, memory }) in data.devices.iter_mut().zip(self.drivers) {
             (device.pool, device.memory) = (pool, memory);
             device.total_at_first = recorder::total_at_first(device.device);
         }
-        data.gpu_work = self.gpu_work;
         data
     }
 }
@@ -47,18 +46,20 @@ pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
     settings.rules.set_own_folder(own_folder());
     let copy = |on: &MeasuredCopy| (on.device, DeviceCopy { ledger: on.ledger.clone(), ..DeviceCopy::default() });
     let copies = devices.iter().map(copy).collect();
-    assemble(&settings, copies, Process { duration_ns, ..this_process() }, missed::since(&missed::so_far()))
+    assemble(&settings, copies, Process { duration_ns, ..this_process() }, None, missed::since(&missed::so_far()))
 }
 
 fn assemble(
     settings: &Settings,
     copies: Vec<(Device, DeviceCopy)>,
     mut process: Process,
+    mut gpu_work: Option<GpuWork>,
     mut health: Health,
 ) -> SnapshotData {
     let known = ObjectMap::now();
     let mut numbers = DenseStacks::default();
     process.mappings.iter_mut().for_each(|mappings| numbers.renumber_mappings(mappings));
+    gpu_work.iter_mut().for_each(|work| numbers.renumber_work(work));
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;
@@ -76,6 +77,7 @@ fn assemble(
     (data.process, data.settings, data.devices, data.health) = (process, settings.clone(), devices, health);
     learn_backward_pass(&mut data.settings.rules, &data.stacks);
     data.contexts = CONTEXTS.nodes();
+    data.gpu_work = gpu_work;
     data
 }
 

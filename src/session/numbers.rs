@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use foldhash::fast::RandomState;
-use memtrace_core::snapshot::{BlockUses, Mappings, OlderTime, Record, SegmentRecord, StackId};
+use memtrace_core::snapshot::{BlockUses, GpuWork, Mappings, OlderTime, Record, SegmentRecord, StackId};
 
 use crate::record::unwind::ObjectMap;
 use crate::record::{DeviceCopy, STACKS};
@@ -92,6 +92,10 @@ impl DenseStacks {
             uses.first.iter_mut().chain(&mut uses.last).for_each(|used| self.renumber(&mut used.stack));
             uses.dead_write.iter_mut().for_each(|dead| self.renumber(&mut dead.stack));
         }
+    }
+
+    pub(super) fn renumber_work(&mut self, work: &mut GpuWork) {
+        work.local.iter_mut().for_each(|local| self.renumber(&mut local.stack));
     }
 
     pub(super) fn has_new(&self) -> bool {

@@ -25,10 +25,12 @@ mod modules;
 mod older_forms;
 mod other_layers;
 mod physical;
+mod pools;
 mod raw;
 #[path = "../support/schema.rs"]
 mod schema;
 mod sparse_arrays;
+mod stacks;
 mod support;
 mod threads;
 mod truth;

@@ -111,6 +111,10 @@ described! {
     fn deep_array(words) -> sys::CUarray = std::ptr::null_mut(), cuArray3DCreate_v2;
     fn mipmapped_array(words levels: u32) -> sys::CUmipmappedArray = std::ptr::null_mut(), cuMipmappedArrayCreate;
     fn pool_create(words) -> sys::CUmemoryPool = std::ptr::null_mut(), cuMemPoolCreate;
+    fn default_pool_at(words allocation: sys::CUmemAllocationType) -> sys::CUmemoryPool = std::ptr::null_mut(),
+        cuMemGetDefaultMemPool;
+    fn pool_at(words allocation: sys::CUmemAllocationType) -> sys::CUmemoryPool = std::ptr::null_mut(),
+        cuMemGetMemPool;
     fn external(words) -> sys::CUexternalMemory = std::ptr::null_mut(), cuImportExternalMemory;
 }
 

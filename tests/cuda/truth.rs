@@ -56,8 +56,13 @@ pub(crate) fn truth() -> Vec<Event> {
     records
 }
 
+const HOST_POOL: u32 = 10;
+const MANAGED_POOL: u32 = 11;
+
 pub(crate) fn device_of(record: &Event) -> Device {
     match kind_of(record) {
+        _ if record.kind == HOST_POOL => Device::Pinned,
+        _ if record.kind == MANAGED_POOL => Device::Managed,
         MemoryKind::Pinned | MemoryKind::Registered => Device::Pinned,
         MemoryKind::Managed => Device::Managed,
         MemoryKind::Imported => Device::Imported,
@@ -67,7 +72,7 @@ pub(crate) fn device_of(record: &Event) -> Device {
 
 fn kind_of(record: &Event) -> MemoryKind {
     use MemoryKind::{Array, Classic, Graph, Imported, Managed, Pinned, Pool, Registered, Virtual};
-    [Pool, Classic, Managed, Pinned, Registered, Virtual, Array, Graph, Imported][record.kind as usize - 1]
+    [Pool, Classic, Managed, Pinned, Registered, Virtual, Array, Graph, Imported, Pool, Pool][record.kind as usize - 1]
 }
 
 /// Memory with a handle and without an address: the simulator logs the handle, memtrace makes up an address.

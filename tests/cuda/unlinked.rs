@@ -67,6 +67,15 @@ fn what_is_not_there_stays_away_and_variables_stay_the_programs() {
     });
 }
 
+/// Runs `body` with a driver that is built from this C source.
+fn on_driver(source: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let built = build_c(folder.path(), "driver", source, &["-Wl,-soname,libcuda.so.1"]);
+    std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();
+    let path = ("LD_LIBRARY_PATH", folder.path().to_str().unwrap());
+    on_gpu(&[&[path], variables].concat(), body)
+}
+
 /// A driver whose stream 0x10 is being captured. The simulated driver refuses to allocate there.
 #[test]
 fn memory_of_graphs_is_counted_and_not_recorded() {
@@ -79,10 +88,7 @@ fn memory_of_graphs_is_counted_and_not_recorded() {
         int cuStreamBeginCapture_v2(void *s, int mode) { captures = 1; return 0; }
         int cuStreamEndCapture(void *s, void **graph) { captures = 0; return 0; }
         int cuStreamIsCapturing(void *s, int *status) { *status = captures && s == (void *)0x10; return 0; }";
-    let folder = tempfile::tempdir().unwrap();
-    let built = build_c(folder.path(), "driver", DRIVER, &["-Wl,-soname,libcuda.so.1"]);
-    std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();
-    on_gpu(&[("LD_LIBRARY_PATH", folder.path().to_str().unwrap())], || {
+    on_driver(DRIVER, &[], || {
         let session = memtrace::start().unwrap();
         let driver = open("libcuda.so.1");
         let alloc = function::<extern "C" fn(*mut u64, usize, usize) -> i32>(driver, "cuMemAllocAsync");
@@ -131,10 +137,8 @@ fn a_driver_that_passes_calls_on_to_another_library_is_recorded_once() {
         int cuMemFree_v2(unsigned long p) { return ((int (*)(unsigned long))find(\"cuMemFree_v2\"))(p); }";
     let folder = tempfile::tempdir().unwrap();
     let inner = build_c(folder.path(), "inner", INNER, &["-Wl,-soname,libcuda.so.1.inner"]);
-    let outer = build_c(folder.path(), "outer", OUTER, &["-Wl,-soname,libcuda.so.1"]);
-    std::fs::rename(outer, folder.path().join("libcuda.so.1")).unwrap();
-    let (inner, path) = (inner.to_str().unwrap().to_owned(), folder.path().to_str().unwrap().to_owned());
-    on_gpu(&[("LD_LIBRARY_PATH", &path), ("TEST_INNER", &inner)], || {
+    let inner = inner.to_str().unwrap().to_owned();
+    on_driver(OUTER, &[("TEST_INNER", &inner)], || {
         let session = memtrace::start().unwrap();
         let driver = open("libcuda.so.1");
         assert_eq!(function::<extern "C" fn(u32) -> c_int>(driver, "cuInit")(0), 0);
@@ -160,10 +164,7 @@ fn functions_that_an_old_driver_does_not_have_stay_away() {
             *found = 0;
             return 500;
         }";
-    let folder = tempfile::tempdir().unwrap();
-    let built = build_c(folder.path(), "old", OLD, &["-Wl,-soname,libcuda.so.1"]);
-    std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();
-    on_gpu(&[("LD_LIBRARY_PATH", folder.path().to_str().unwrap())], || {
+    on_driver(OLD, &[], || {
         let session = memtrace::start().unwrap();
         let driver = open("libcuda.so.1");
         for name in [c"cuMemAllocAsync", c"cuGetProcAddress_v2", c"cuCtxDestroy_v2", c"cuMemMapArrayAsync"] {
@@ -176,4 +177,48 @@ fn functions_that_an_old_driver_does_not_have_stay_away() {
         assert_eq!(function::<Alloc>(driver, "cuMemAlloc_v2")(&mut 0, 1000), 0);
         assert_eq!(live(&session), [1000]);
     });
+}
+
+/// The first images of this file are compressed with LZ4.
+const COMPRESSED: &[u8] = include_bytes!("cubins/lz4.fatbin");
+
+/// Loads compressed images on a driver with these functions, too, and prints how many launches had known parameters.
+fn launches_from_compressed_images(more: &str) -> String {
+    const DRIVER: &str = "
+        int cuInit(unsigned flags) { return 0; }
+        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+        int cuMemAlloc_v2(unsigned long *p, unsigned long n) { *p = 0x7f0000000000; return 0; }
+        int cuModuleLoadData(void **module, const void *image) { *module = (void *)0x10; return 0; }
+        int cuModuleGetFunction(void **f, void *module, const char *name) { *f = (void *)0x20; return 0; }
+        int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c,
+            unsigned shared, void *stream, void **arguments, void **extra) { return 0; }";
+    on_driver(&format!("{DRIVER}{more}"), &[], || {
+        let session = memtrace::builder().uses(true).start().unwrap();
+        let driver = open("libcuda.so.1");
+        let (mut block, mut module, mut kernel) = (0_u64, 0_usize, 0_usize);
+        assert_eq!(function::<Alloc>(driver, "cuMemAlloc_v2")(&mut block, 1000), 0);
+        type Load = extern "C" fn(*mut usize, *const u8) -> c_int;
+        assert_eq!(function::<Load>(driver, "cuModuleLoadData")(&mut module, COMPRESSED.as_ptr()), 0);
+        type Get = extern "C" fn(*mut usize, usize, *const c_char) -> c_int;
+        assert_eq!(function::<Get>(driver, "cuModuleGetFunction")(&mut kernel, module, c"add".as_ptr()), 0);
+        type Launch = extern "C" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *const *const u64, usize) -> c_int;
+        let values = [block, 0, 0, 5];
+        let arguments = values.each_ref().map(std::ptr::from_ref);
+        let launch = function::<Launch>(driver, "cuLaunchKernel");
+        assert_eq!(launch(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments.as_ptr(), 0), 0);
+        let totals = session.snapshot().gpu_work.as_ref().unwrap().totals;
+        eprintln!("{} of {} launches", totals.laid_out, totals.launches);
+    })
+}
+
+#[test]
+fn compressed_images_are_read_if_the_driver_does_not_tell_parameters() {
+    assert!(launches_from_compressed_images("").contains("1 of 1 launches"));
+}
+
+#[test]
+fn compressed_images_are_not_read_if_the_driver_tells_parameters() {
+    const TELLS: &str = "
+        int cuFuncGetParamInfo(void *f, unsigned long i, unsigned long *offset, unsigned long *size) { return 1; }";
+    assert!(launches_from_compressed_images(TELLS).contains("0 of 1 launches"));
 }

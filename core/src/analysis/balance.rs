@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fit::{NeedRow, of_recorded};
 use super::fragmentation::{by_address, with_blocks};
 use super::pool::pool_balance;
 use crate::attribute::library;
@@ -75,6 +76,10 @@ pub struct Balance {
     pub available: Option<u64>,
     /// The rows; they add up to `used`.
     pub rows: Vec<BalanceRow>,
+    /// What may be in the row [`BalanceItem::Unexplained`], each as a range. The last one is what is left, such as the
+    /// memory of other processes. Empty if the device's threads are not known, or if less is unexplained than CUDA is
+    /// assumed to take, as on most simulated GPUs.
+    pub unexplained: Vec<NeedRow>,
 }
 
 /// The balance of a CUDA device; `None` if the query failed.
@@ -95,9 +100,24 @@ pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     }
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
-    rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
+    let left = i128::from(used) - explained;
+    rows.push(row(BalanceItem::Unexplained, left));
     let available = memory.unified.and_then(|unified| unified.system).map(|system| system.available);
-    Some(Balance { total: Some(memory.total), used, available, rows })
+    let unexplained = parts(device, u64::try_from(left).unwrap_or(0));
+    Some(Balance { total: Some(memory.total), used, available, rows, unexplained })
+}
+
+/// Splits the unexplained bytes.
+fn parts(device: &DeviceView<'_>, unexplained: u64) -> Vec<NeedRow> {
+    let mut parts = of_recorded(device);
+    let sum = |of: fn(&NeedRow) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
+    let (low, high) = (sum(|part| part.low), sum(|part| part.high));
+    if parts.is_empty() || unexplained < low {
+        return Vec::new();
+    }
+    let (least, most) = (unexplained.saturating_sub(high), unexplained - low);
+    parts.push(NeedRow::new("what is left", least, most, "the rest: other processes, the display, graphs, NCCL"));
+    parts
 }
 
 pub(super) fn row(item: BalanceItem, bytes: i128) -> BalanceRow {
@@ -165,8 +185,9 @@ fn shares(unified: UnifiedMemory, free: u64, left: i128) -> [i128; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::fit::STACKS;
     use crate::snapshot::testing::Story;
-    use crate::snapshot::{DeviceMemory, GraphMemory, Pool, SystemMemory};
+    use crate::snapshot::{DeviceMemory, DeviceThreads, GpuWork, GraphMemory, LocalMemory, Pool, SystemMemory};
 
     fn item(balance: &Balance, item: &BalanceItem) -> i64 {
         balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
@@ -244,6 +265,66 @@ mod tests {
         // No memory reading is available.
         let unknown = integrated(2 * GIB, None, None);
         assert_eq!((of(&unknown), unknown.available), ([0, 0, 88], None));
+    }
+
+    fn with_threads(unexplained: u64, threads: Option<DeviceThreads>, local: Option<u64>) -> Balance {
+        let mut trace = Story::cuda(0);
+        trace.alloc("a block", GIB).memory(MemoryKind::Classic);
+        let memory = DeviceMemory { free: 0, total: GIB + unexplained, threads, ..DeviceMemory::default() };
+        let mut data = trace.memory_of_device(memory).build();
+        let work = |bytes| GpuWork {
+            kernels: vec!["k".into()],
+            local: vec![LocalMemory { bytes, ..LocalMemory::default() }],
+            ..GpuWork::default()
+        };
+        data.gpu_work = local.map(work);
+        device_balance(&DeviceView::of(&data, &trace.device())).unwrap()
+    }
+
+    /// The low and the high end of a part, in MiB.
+    fn part(balance: &Balance, what: &str) -> Option<(u64, u64)> {
+        let part = balance.unexplained.iter().find(|part| part.what == what)?;
+        Some((part.low >> 20, part.high >> 20))
+    }
+
+    #[test]
+    fn the_unexplained_bytes_are_split_into_ranges_that_hold_them() {
+        // 2^18 threads: 256 MiB at 1 KiB each.
+        let threads = |stack| Some(DeviceThreads { count: 1 << 18, stack });
+        let of = |local| with_threads(GIB, threads(1024), local);
+        assert_eq!(part(&of(None), STACKS), Some((256, 512)), "launches were not seen");
+        assert_eq!(part(&of(Some(8)), STACKS), Some((256, 256)));
+        assert_eq!(part(&of(Some(4096)), STACKS), None, "that is more than is unexplained");
+        let balance = with_threads(4 * GIB, threads(1024), Some(4096));
+        assert_eq!(part(&balance, STACKS), Some((1024, 1024)));
+        assert_eq!(part(&with_threads(4 * GIB, threads(8192), None), STACKS), Some((2048, 2048)));
+        // The rest of the context has 0.9 to 1.3 KiB a thread, modules up to 64 MiB.
+        assert_eq!(part(&of(Some(8)), "what is left"), Some((1024 - 256 - 332 - 64 - 1, 1024 - 256 - 230 - 1)));
+        for (unexplained, threads) in [(GIB, None), (256 << 20, threads(1024)), (0, threads(1024))] {
+            assert_eq!(with_threads(unexplained, threads, None).unexplained, []);
+        }
+        let huge = Some(DeviceThreads { count: u64::MAX, stack: u64::MAX });
+        assert_eq!(with_threads(GIB, huge, Some(u64::MAX)).unexplained, []);
+    }
+
+    /// Contexts without libraries, in MiB, and the threads of each card: see `docs/fit.md` for where they were published.
+    const CONTEXTS: [(u64, u64); 5] =
+        [(107, 34 * 1536), (256, 82 * 1536), (426, 142 * 1536), (555, 188 * 1536), (612, 148 * 2048)];
+
+    #[test]
+    fn each_published_context_is_within_the_range_that_the_others_give() {
+        for (left_out, (mib, count)) in CONTEXTS.iter().enumerate() {
+            let others = CONTEXTS.iter().enumerate().filter(|(at, _)| *at != left_out);
+            // Bytes for each thread beyond the stacks of 1 KiB.
+            let rest = others.map(|(_, (mib, count))| (mib << 20) as f64 / *count as f64 - 1024.0);
+            let (low, high) = rest.fold((f64::MAX, 0.0_f64), |(low, high), rest| (low.min(rest), high.max(rest)));
+            // As wide as the rule: 0.9 to 1.3 KiB, from readings of 0.97 to 1.1 KiB.
+            let (low, high) = ((low * 0.93 + 1024.0) * *count as f64, (high * 1.18 + 1024.0) * *count as f64);
+            let bytes = (mib << 20) as f64;
+            assert!((low..high).contains(&bytes), "{mib} MiB: {low} to {high}");
+            let balance = with_threads(mib << 20, Some(DeviceThreads { count: *count, stack: 1024 }), Some(8));
+            assert_eq!(part(&balance, "what is left").map(|(least, _)| least), Some(0), "{mib} MiB");
+        }
     }
 
     /// Assigns the remaining bytes one by one, for small numbers.

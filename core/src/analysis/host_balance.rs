@@ -62,7 +62,7 @@ pub fn host_balance(mappings: &Mappings, then: &LiveSet<'_>) -> Balance {
     rows.retain(|row| row.bytes != 0);
     let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
     rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
-    Balance { total: None, used, available: None, rows }
+    Balance { total: None, used, available: None, rows, unexplained: Vec::new() }
 }
 
 fn sum(bytes: impl Iterator<Item = u64>) -> i128 {

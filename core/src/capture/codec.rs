@@ -10,11 +10,11 @@ use super::part::LogStart;
 use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool, StreamPart};
 use crate::snapshot::{
     Action, Block, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks,
-    CudaState, DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, GraphNode, GraphNodeKind, Health,
-    HostMemory, IdleTime, KernelId, Launcher, LoadedObject, Mapping, MappingKind, Mappings, Mark, MemoryKind,
-    MemoryStats, OlderRow, OlderTime, Operands, OutOfMemory, Peak, Pool, Process, Record, RecordKind, ResidentMemory,
-    Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, SystemMemory,
-    Thread, ThreadId, UnifiedMemory, UnseenCalls,
+    CudaState, DeadWrite, Device, DeviceMemory, DeviceThreads, Enabled, Gap, GpuTotals, GraphMemory, GraphNode,
+    GraphNodeKind, Health, HostMemory, IdleTime, KernelId, Launcher, LoadedObject, LocalMemory, Mapping, MappingKind,
+    Mappings, Mark, MemoryKind, MemoryStats, OlderRow, OlderTime, Operands, OutOfMemory, Peak, Pool, Process, Record,
+    RecordKind, ResidentMemory, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId,
+    StackKind, Stat, SystemMemory, Thread, ThreadId, UnifiedMemory, UnseenCalls,
 };
 use crate::symbol::AddressKind;
 
@@ -73,6 +73,8 @@ coded! {
     Pool { used, used_high, reserved, reserved_high, release_threshold: raw, used_before }
     DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs, ..Self::default() }
     UnifiedMemory { system, process }
+    DeviceThreads { count, stack }
+    LocalMemory { kernel, bytes, stack }
     SystemMemory { total, available, free }
     ResidentMemory { resident, files }
     GraphMemory { used, used_high, reserved, reserved_high }

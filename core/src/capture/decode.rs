@@ -164,6 +164,7 @@ impl Reading {
                 (work.totals, work.opaque) = (r.get()?, r.get()?);
                 data.settings.uses = true;
             }
+            Tag::Local => data.gpu_work.get_or_insert_default().local = r.get()?,
             Tag::ImportNotes => data.health.import_notes = r.get()?,
             Tag::HostMemory => {
                 data.process.memory = Some(r.get::<HostMemory>()?.after(data.process.memory));
@@ -265,6 +266,10 @@ impl Reading {
             Tag::Unified => {
                 let memory = parts.device.memory.as_mut().ok_or(Damage("the host's memory without the device's"))?;
                 memory.unified = Some(r.get()?);
+            }
+            Tag::DeviceThreads => {
+                let memory = parts.device.memory.as_mut().ok_or(Damage("a device's threads without its memory"))?;
+                memory.threads = Some(r.get()?);
             }
             Tag::SegmentRecords => {
                 let ends = |record: &SegmentRecord| in_range(record.address + record.size);

@@ -303,7 +303,8 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::GpuWork, |p| {
             p.put(&work.totals);
             p.list(&work.opaque);
-        })
+        })?;
+        if work.local.is_empty() { Ok(()) } else { self.chunk(Tag::Local, |p| p.list(&work.local)) }
     }
 
     /// Writes the numbers that do not follow from records.
@@ -321,7 +322,9 @@ impl<W: Write> Encoder<W> {
         driver.pool.map_or(Ok(()), |pool| self.of_device(Tag::Pool, device, &pool))?;
         driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))?;
         let unified = driver.memory.and_then(|memory| memory.unified);
-        unified.map_or(Ok(()), |unified| self.of_device(Tag::Unified, device, &unified))
+        unified.map_or(Ok(()), |unified| self.of_device(Tag::Unified, device, &unified))?;
+        let threads = driver.memory.and_then(|memory| memory.threads);
+        threads.map_or(Ok(()), |threads| self.of_device(Tag::DeviceThreads, device, &threads))
     }
 
     fn device(&mut self, snapshot: &DeviceSnapshot, records: usize) -> io::Result<()> {

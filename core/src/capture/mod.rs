@@ -68,6 +68,8 @@
 //! | 46 older | device count:n (from_ns:step to_ns:step records:n lacks_records:n highest:n highest_ns:step count:n (stack least:n at_highest:n)*)*; the time spans before this part, whose records may be deleted, see `snapshot::OlderTime`; ignored if the part with the records still exists |
 //! | 47 total at first | device total; bytes that the device has, as the driver reported when its first block was recorded; the driver's *memory* comes only at the end |
 //! | 48 older scopes | device count:n (count:n (context least:n at_highest:n)*)*; for each of the *older* times, after them |
+//! | 49 local | count:n (kernel:n bytes stack)*; local memory of a thread, by kernel; replaces earlier ones |
+//! | 50 device threads | device count stack; see `snapshot::DeviceThreads`; after the device's *memory* |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -150,6 +152,7 @@ tags! {
     Kernels = 33, GpuWork = 34, Uses = 35, Kinds = 36, OwnFolder = 37,
     Mappings = 39, GraphNodes = 40, Launcher = 41, Idle = 42, Unified = 43,
     Part = 44, LogStart = 45, Older = 46, TotalAtFirst = 47, OlderScopes = 48,
+    Local = 49, DeviceThreads = 50,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

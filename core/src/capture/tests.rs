@@ -6,9 +6,9 @@ use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     Action, BlockIdle, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite,
-    Device, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime, KernelId, Mapping,
-    MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Operands, Process, ResidentMemory, SnapshotData, Spans,
-    StackId, SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
+    Device, DeviceThreads, Gap, GpuTotals, GpuWork, GraphMemory, GraphNode, GraphNodeKind, HostMemory, IdleTime,
+    KernelId, LocalMemory, Mapping, MappingKind, Mappings, MemoryKind, OlderRow, OlderTime, Operands, Process,
+    ResidentMemory, SnapshotData, Spans, StackId, SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -124,7 +124,8 @@ fn with_uses() -> SnapshotData {
     data.settings.uses = true;
     let totals = GpuTotals { operations: 9, launches: 8, laid_out: 7, copies: 1, last_opaque: 0, ..Default::default() };
     let kernels = vec!["add".to_owned(), "cuMemcpyDtoH_v2".to_owned()];
-    data.gpu_work = Some(GpuWork { kernels, totals, opaque: vec![(KernelId(0), 1)] });
+    let local = vec![LocalMemory { kernel: KernelId(0), bytes: 1168, stack: LINE_9 }];
+    data.gpu_work = Some(GpuWork { kernels, totals, opaque: vec![(KernelId(0), 1)], local });
     data
 }
 
@@ -175,14 +176,16 @@ fn the_hosts_memory_is_read_again_whatever_of_it_is_known() {
         for process in [None, Some(process)] {
             let mut data = sample();
             let unified = Some(UnifiedMemory { system, process });
-            data.devices[0].memory = Some(DeviceMemory { unified, ..Default::default() });
+            let threads = Some(DeviceThreads { count: 270_336, stack: 1168 });
+            data.devices[0].memory = Some(DeviceMemory { unified, threads, ..Default::default() });
             assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
         }
     }
     let mut data = sample();
     data.devices[0].memory = Some(DeviceMemory::default());
     let bytes = bytes_of(&data);
-    assert_eq!(read(&bytes).unwrap().data.devices[0].memory.unwrap().unified, None, "as in older captures");
+    let memory = read(&bytes).unwrap().data.devices[0].memory.unwrap();
+    assert_eq!((memory.unified, memory.threads), (None, None), "as in older captures");
 }
 
 #[test]
@@ -258,6 +261,7 @@ fn impossible_content_is_refused() {
     let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257], &[7]].concat());
     let no_category = chunk(Tag::Names, &[0, 0, 1, 2, 1, b'a', 10]);
     let unified_without_memory = chunk(Tag::Unified, &[1, 0, 0]);
+    let threads_without_memory = chunk(Tag::DeviceThreads, &[1, 0, 0]);
     let no_rule = chunk(Tag::Settings, &[0, 0, 0, 0, 0, 0, 0, 0, 3, b'n', b'o', b'x']);
     for (bad, word) in [
         (&no_interval, "interval"),
@@ -267,6 +271,7 @@ fn impossible_content_is_refused() {
         (&no_category, "category"),
         (&no_rule, "rules"),
         (&unified_without_memory, "without the device's"),
+        (&threads_without_memory, "without its memory"),
         (&context_before_its_parent, "parent context"),
         (&stack_of_no_address, "address number"),
         (&record_of_no_stack, "stack number"),

@@ -2,34 +2,65 @@
 
 use super::{Cell, Section};
 use crate::analysis::{
-    Balance, BalanceItem, BalanceRow, Churn, Fragmentation, TimeRow, balance, churn, fragmentation,
-    fragmentation_by_pool, time_by_line, time_by_scope, time_in_driver,
+    Balance, BalanceItem, BalanceRow, Churn, Fragmentation, NeedRow, TimeRow, balance, churn, fragmentation,
+    fragmentation_by_pool, line_label, time_by_line, time_by_scope, time_in_driver,
 };
 use crate::attribute::is_python;
 use crate::recording::DeviceView;
-use crate::snapshot::{Device, MemoryKind, UnifiedMemory};
+use crate::snapshot::{Device, MemoryKind, StackId, UnifiedMemory};
 use crate::units::{Bytes, grouped};
 
-pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
+pub(super) const KEYS: [&str; 5] = ["balance", "unexplained", "segments", "driver_time", "driver_time_by_scope"];
 
 const ROWS: usize = 5;
 
 /// The sections of a CUDA device; none for other memory.
 pub(super) fn sections(device: &DeviceView<'_>) -> Vec<Section> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
-    let mut sections: Vec<Section> = balance_section(device).into_iter().chain(segments_section(device)).collect();
+    let mut sections = balance(device).map_or_else(Vec::new, |balance| balance_sections(device, &balance));
+    sections.extend(segments_section(device));
     sections.extend(time_sections(device));
     sections
 }
 
-fn balance_section(device: &DeviceView<'_>) -> Option<Section> {
-    let balance = balance(device)?;
+fn balance_sections(device: &DeviceView<'_>, balance: &Balance) -> Vec<Section> {
+    [balance_section(device, balance)].into_iter().chain(unexplained_section(device, balance)).collect()
+}
+
+/// What may be in the memory that the balance does not explain.
+fn unexplained_section(device: &DeviceView<'_>, balance: &Balance) -> Option<Section> {
+    let bytes = balance.rows.iter().find(|row| row.item == BalanceItem::Unexplained)?.bytes;
+    let title = format!("What may be in the unexplained {}", Bytes(u64::try_from(bytes).unwrap_or(0)));
+    let mut section = Section::of_columns("unexplained", title, &["Low", "High", "What"]);
+    let cells = |part: &NeedRow| {
+        vec![Cell::Sum(part.low), Cell::Sum(part.high), Cell::Text(format!("{}: {}", part.what, part.known_by))]
+    };
+    section.rows = balance.unexplained.iter().map(cells).collect();
+    section.notes = largest_kernel(device).into_iter().collect();
+    (!section.rows.is_empty()).then_some(section)
+}
+
+/// The kernel because of which each thread has the stack that it has, if it needs more than the default.
+fn largest_kernel(device: &DeviceView<'_>) -> Option<String> {
+    const DEFAULT: u64 = 1 << 10;
+    let work = device.data().gpu_work.as_ref()?;
+    let local = work.most_local().filter(|local| local.bytes > DEFAULT)?;
+    let line = || format!(", launched at {}", line_label(device.data(), local.stack.0));
+    let at = if local.stack == StackId::NONE { String::new() } else { line() };
+    Some(format!(
+        "A thread of `{}` needs {} bytes of local memory{at}. Its first launch raised the stacks of all threads to this.",
+        work.kernel(local.kernel),
+        grouped(local.bytes)
+    ))
+}
+
+fn balance_section(device: &DeviceView<'_>, balance: &Balance) -> Section {
     let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
-    let mut section = balance_table(&balance, heading, sentence);
+    let mut section = balance_table(balance, heading, sentence);
     section.about =
-        device.memory.and_then(|memory| memory.unified).map_or_else(Vec::new, |unified| of_host(&balance, unified));
-    Some(section)
+        device.memory.and_then(|memory| memory.unified).map_or_else(Vec::new, |unified| of_host(balance, unified));
+    section
 }
 
 /// How much of an integrated device's memory programs can still get, which the driver does not report.
@@ -268,8 +299,8 @@ fn churn_notes(churn: &Churn) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
-    use crate::snapshot::{CallTime, DeviceMemory, Pool, SystemMemory};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, two_lines_and_a_temporary};
+    use crate::snapshot::{CallTime, DeviceMemory, DeviceThreads, GpuWork, KernelId, LocalMemory, Pool, SystemMemory};
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
@@ -299,7 +330,7 @@ mod tests {
                 ..DeviceMemory::default()
             });
             let data = trace.build();
-            balance_section(&DeviceView::of(&data, &data.devices[0])).unwrap()
+            sections(&DeviceView::of(&data, &data.devices[0])).swap_remove(0)
         };
         let system = Some(SystemMemory { total: 121 << 30, available: 90 << 30, free: 1 << 30 });
         let read = of(Some(UnifiedMemory { system, process: None }));
@@ -310,6 +341,28 @@ mod tests {
         assert!(read.notes[0].starts_with("page cache that Linux gives back: files"), "{:?}", read.notes);
         assert!(of(Some(UnifiedMemory::default())).about[1].contains("was not read"));
         assert!(of(None).about.is_empty());
+    }
+
+    #[test]
+    fn the_unexplained_has_parts_and_the_kernel_that_needs_most() {
+        let of = |bytes| {
+            let mut trace = Story::cuda(0);
+            let threads = Some(DeviceThreads { count: 1 << 18, stack: 1 << 10 });
+            trace.memory_of_device(DeviceMemory { free: 0, total: 8 << 30, threads, ..DeviceMemory::default() });
+            trace.alloc("input", 2000).on(LINE_7);
+            let mut data = trace.build();
+            let kernels = vec!["small".into(), "large".into()];
+            let local = vec![LocalMemory { kernel: KernelId(1), bytes, stack: LINE_9 }];
+            data.gpu_work = Some(GpuWork { kernels, local, ..GpuWork::default() });
+            sections(&DeviceView::of(&data, &data.devices[0])).swap_remove(1)
+        };
+        let section = of(4096);
+        assert_eq!((&*section.key, section.rows.len()), ("unexplained", 4));
+        assert_eq!(section.title, "What may be in the unexplained 8.000 GiB");
+        let note = "A thread of `large` needs 4,096 bytes of local memory, launched at ";
+        assert!(section.notes[0].starts_with(note) && section.notes[0].contains(":9"), "{:?}", section.notes);
+        assert_eq!(section.rows[0][..2], [Cell::Sum(1 << 30), Cell::Sum(1 << 30)]);
+        assert_eq!(of(1024).notes, Vec::<String>::new(), "not more than the default");
     }
 
     #[test]

@@ -100,6 +100,18 @@ pub struct DeviceMemory {
     /// The host's memory at the same moment, if the device is integrated (`CU_DEVICE_ATTRIBUTE_INTEGRATED`) and so
     /// shares that memory.
     pub unified: Option<UnifiedMemory>,
+    /// The threads for which the driver reserves kernel stacks, if the query succeeded.
+    pub threads: Option<DeviceThreads>,
+}
+
+/// The threads that a device can run at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceThreads {
+    /// Multiprocessors, times the threads of each (`CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`,
+    /// `…_MAX_THREADS_PER_MULTIPROCESSOR`).
+    pub count: u64,
+    /// Bytes of stack that each thread has in the context (`CU_LIMIT_STACK_SIZE`).
+    pub stack: u64,
 }
 
 /// The driver's statistics of a device's graph memory, in bytes.

@@ -41,7 +41,7 @@ mod words;
 
 pub use calls::CallTime;
 pub use category::Category;
-pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
+pub use cuda::{CudaHooks, CudaState, DeviceMemory, DeviceThreads, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use graph_node::{GraphNode, GraphNodeKind};
 pub use health::{Health, Spans};
@@ -68,7 +68,9 @@ pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 pub use unified::{ResidentMemory, SystemMemory, UnifiedMemory};
-pub use uses::{BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId, Operands};
+pub use uses::{
+    BlockIdle, BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId, LocalMemory, Operands,
+};
 pub use weight::Weight;
 pub(crate) use words::words;
 #[doc(hidden)]

@@ -203,6 +203,19 @@ pub struct GpuWork {
     pub totals: GpuTotals,
     /// Opaque operations by kernel.
     pub opaque: Vec<(KernelId, u64)>,
+    /// The local memory of launched kernels that need any.
+    pub local: Vec<LocalMemory>,
+}
+
+/// The local memory of a kernel: registers that are spilled, arrays, the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalMemory {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// Bytes that each thread needs (`CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`).
+    pub bytes: u64,
+    /// The stack that launched it first, if a thread needs more than a context's default of 1 KiB.
+    pub stack: StackId,
 }
 
 /// Counts of GPU operations.
@@ -230,6 +243,11 @@ impl GpuWork {
     /// The name of a kernel or driver function.
     pub fn kernel(&self, id: KernelId) -> &str {
         self.kernels.get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The launched kernel that needs the most local memory for each thread.
+    pub fn most_local(&self) -> Option<LocalMemory> {
+        self.local.iter().copied().max_by_key(|local| (local.bytes, std::cmp::Reverse(local.kernel)))
     }
 
     /// Opaque operations.

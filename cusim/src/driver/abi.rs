@@ -49,6 +49,8 @@ pub(super) const ALLOCATION_PINNED: u32 = 1;
 pub(super) const ALLOCATION_MANAGED: u32 = 2;
 /// `CUmemLocationType`.
 pub(super) const LOCATION_DEVICE: u32 = 1;
+pub(super) const LOCATION_HOST: u32 = 2;
+pub(super) const LOCATION_HOST_NUMA: u32 = 3;
 pub(super) const LOCATION_LAST: u32 = 4;
 
 pub(super) fn code(answer: Answer) -> Code {

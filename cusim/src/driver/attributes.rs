@@ -1,6 +1,7 @@
 //! Device attributes: values of a GPU of the Hopper generation, in the order of `CUdevice_attribute`.
 
 use crate::Config;
+use crate::machine::{MULTIPROCESSORS, THREADS_OF_EACH};
 
 /// An attribute's value; 0 for those that are not simulated.
 pub(super) fn attribute(config: &Config, device: usize, number: i32) -> i32 {
@@ -21,28 +22,28 @@ const MINOR: i32 = 76;
 const POOLS_SUPPORTED: i32 = 115;
 
 const FIXED: [(i32, i32); 43] = [
-    (1, 1024),        // threads a block
-    (2, 1024),        // block x
-    (3, 1024),        // block y
-    (4, 64),          // block z
-    (5, i32::MAX),    // grid x
-    (6, 65_535),      // grid y
-    (7, 65_535),      // grid z
-    (8, 48 << 10),    // shared memory a block
-    (9, 64 << 10),    // constant memory
-    (10, 32),         // warp
-    (11, i32::MAX),   // pitch
-    (12, 64 << 10),   // registers a block
-    (13, 1_980_000),  // clock, kHz
-    (14, 512),        // texture alignment
-    (16, 132),        // multiprocessors
-    (19, 1),          // maps host memory
-    (31, 1),          // concurrent kernels
-    (32, 1),          // ECC
-    (36, 2_619_000),  // memory clock, kHz
-    (37, 5120),       // memory bus, bits
-    (38, 50 << 20),   // L2 cache
-    (39, 2048),       // threads a multiprocessor
+    (1, 1024),       // threads a block
+    (2, 1024),       // block x
+    (3, 1024),       // block y
+    (4, 64),         // block z
+    (5, i32::MAX),   // grid x
+    (6, 65_535),     // grid y
+    (7, 65_535),     // grid z
+    (8, 48 << 10),   // shared memory a block
+    (9, 64 << 10),   // constant memory
+    (10, 32),        // warp
+    (11, i32::MAX),  // pitch
+    (12, 64 << 10),  // registers a block
+    (13, 1_980_000), // clock, kHz
+    (14, 512),       // texture alignment
+    (16, MULTIPROCESSORS),
+    (19, 1),         // maps host memory
+    (31, 1),         // concurrent kernels
+    (32, 1),         // ECC
+    (36, 2_619_000), // memory clock, kHz
+    (37, 5120),      // memory bus, bits
+    (38, 50 << 20),  // L2 cache
+    (39, THREADS_OF_EACH),
     (40, 3),          // copy engines
     (41, 1),          // unified addresses
     (51, 512),        // texture pitch alignment

@@ -83,8 +83,16 @@ driver! {
         Ok(())
     }
 
-    fn cuCtxGetLimit(value: Out<usize>, limit: u32) => in_context(|| value.set(default_limit(limit)?));
-    fn cuCtxSetLimit(limit: u32, _value: usize) => in_context(|| default_limit(limit).map(|_| ()));
+    fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
+        let context = current()?;
+        value.set(if limit == STACK { known(context)?.stack as usize } else { default_limit(limit)? })
+    }
+
+    fn cuCtxSetLimit(limit: u32, value: usize) {
+        let context = current()?;
+        if limit == STACK { with(|machine| machine.set_stack(context, value as u64)) } else { default_limit(limit).map(drop) }
+    }
+
 
     fn cuCtxGetCacheConfig(config: Out<u32>) => in_context(|| config.set(0));
     fn cuCtxSetCacheConfig(_config: u32) => current().map(|_| ());
@@ -96,9 +104,16 @@ driver! {
         answer(cuCtxCreate_v2(context, flags, device));
 }
 
-/// Limits of the stack, the printf buffer and the heap of kernels.
+/// `CU_LIMIT_STACK_SIZE`
+const STACK: u32 = 0;
+
+/// Limits of the printf buffer and the heap of kernels.
 fn default_limit(limit: u32) -> Answer<usize> {
-    [1024, 1 << 20, 8 << 20].get(limit as usize).copied().ok_or(INVALID_VALUE)
+    match limit {
+        1 => Ok(1 << 20),
+        2 => Ok(8 << 20),
+        _ => Err(INVALID_VALUE),
+    }
 }
 
 fn synchronize(context: u64) -> Answer {

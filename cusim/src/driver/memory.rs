@@ -5,7 +5,7 @@ use super::call::{allocating, freeing};
 use super::process::{pause, with};
 use super::thread::{current, mode, number};
 use crate::AllocationRequest;
-use crate::code::{Answer, INVALID_VALUE, demand};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
 use crate::faults::CallKind;
 use crate::history::BlockKind;
 
@@ -39,8 +39,8 @@ driver! {
 
     fn cuMemAllocFromPoolAsync(address: Out<u64>, size: usize, pool: u64, stream: u64)
     | cuMemAllocFromPoolAsync_ptsz(stream) {
-        let device = with(|machine| Ok(machine.pool_data(pool)?.device))?;
-        let request = AllocationRequest { device, pool, stream, ..AllocationRequest::new(BlockKind::Pool, size as u64) };
+        let (device, kind) = with(|machine| machine.pool_data(pool).map(|pool| (pool.device, pool.kind)))?;
+        let request = AllocationRequest { device, pool, stream, ..AllocationRequest::new(kind, size as u64) };
         allocate_on_stream(address, request)
     }
 
@@ -100,6 +100,9 @@ fn allocate_on_stream(address: Out<u64>, request: AllocationRequest) -> Answer {
     address.set_with(|machine| {
         let context = machine.context_of(request.stream, current())?;
         let device = if request.pool == 0 { machine.context(context)?.device } else { request.device };
+        // Nodes for host or managed memory are not simulated.
+        let is_captured = machine.captured_graph(request.stream)?.is_some();
+        demand_or(!is_captured || request.kind == BlockKind::Pool, NOT_SUPPORTED)?;
         if let Some(address) = machine.captures_allocation(request.stream, device, request.size)? {
             return Ok(address);
         }

@@ -4,6 +4,7 @@ use super::abi::{CallerText, Out, answer};
 use super::call::unless_captured;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
+use crate::SimMachine;
 use crate::code::{Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, demand};
 use crate::faults::CallKind;
 use crate::machine::node_type;
@@ -47,6 +48,7 @@ driver! {
         check_function(function)?;
         value.set(match attribute {
             0 => 1024,
+            3 => with(|machine| machine.local_size(function))? as i32,
             4 => 32,
             5 | 6 => with(|machine| Ok(machine.config.capability.0 * 10 + machine.config.capability.1))?,
             _ => 0,
@@ -110,10 +112,16 @@ driver! {
 
 fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
     begin(CallKind::Launch)?;
-    check_function(function)?;
+    let local = with(|machine| machine.local_size(function))?;
     let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
     demand(!grid.contains(&0) && (1..=1024).contains(&threads))?;
-    unless_captured(stream, node_type::KERNEL, || Ok(()))
+    unless_captured(stream, node_type::KERNEL, || with(|machine| raise_stacks(machine, stream, local)))
+}
+
+/// The driver makes stacks as large as the launched kernel needs, and never smaller.
+fn raise_stacks(machine: &mut SimMachine, stream: u64, local: u64) -> Answer {
+    let context = machine.context_of(stream, current())?;
+    if machine.context(context)?.stack < local { machine.set_stack(context, local) } else { Ok(()) }
 }
 
 pub(super) fn check_function(function: u64) -> Answer {

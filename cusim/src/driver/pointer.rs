@@ -47,18 +47,21 @@ fn attribute_of(machine: &SimMachine, value: Out<u64>, attribute: u32, address: 
     };
     let (base, length, pool) = machine.segment_around(address).ok_or(INVALID_VALUE)?;
     let device = machine.device_of(address).ok_or(INVALID_VALUE)? as u32;
+    let is_host = block.kind == BlockKind::HostPool;
     match attribute {
         CONTEXT => value.set(block.context),
-        MEMORY_TYPE => value.cast().set(DEVICE_MEMORY),
+        MEMORY_TYPE => value.cast().set(if is_host { HOST_MEMORY } else { DEVICE_MEMORY }),
         DEVICE_POINTER => value.set(address),
-        HOST_POINTER if block.kind == BlockKind::Managed => value.set(address),
+        HOST_POINTER if is_host || block.kind.is_managed() => value.set(address),
         BUFFER_ID | BLOCK_ID => value.set(block.id),
-        IS_MANAGED => value.cast().set(u32::from(block.kind == BlockKind::Managed)),
+        IS_MANAGED => value.cast().set(u32::from(block.kind.is_managed())),
+        // `CU_DEVICE_CPU`
+        DEVICE_ORDINAL if is_host => value.cast().set(-1_i32),
         DEVICE_ORDINAL => value.cast().set(device),
         RANGE_START => value.set(block.address),
         RANGE_SIZE => value.set(block.size),
         MAPPED => value.cast().set(1_u32),
-        POOL if block.kind == BlockKind::Pool => value.set(pool),
+        POOL if block.kind.is_pooled() => value.set(pool),
         MAPPING_SIZE => value.set(length),
         MAPPING_BASE => value.set(base),
         _ => Err(INVALID_VALUE),

@@ -1,11 +1,13 @@
 //! Memory pools (stream-ordered allocation).
 
-use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out};
+use super::abi::{ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, Out};
 use super::process::{with, with_device};
 use super::thread::{mode, number};
+use super::virtual_memory::Location;
 use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
-use crate::memory::SimPool;
+use crate::history::BlockKind;
+use crate::memory::{PoolPlace, SimPool};
 
 /// The first fields of `CUmemPoolProps`.
 #[repr(C)]
@@ -27,9 +29,15 @@ driver! {
 
     fn cuMemPoolCreate(pool: Out<u64>, properties: Out<PoolProperties>) {
         let PoolProperties { allocation, handles, location, device } = properties.get()?;
+        if let Some(place) = place_of(allocation, Location { kind: location, device })? {
+            demand(handles == 0)?;
+            return with(|machine| {
+                demand_or(machine.config.pools, NOT_SUPPORTED)?;
+                pool.set(machine.create_pool_at(place))
+            });
+        }
         with_device(device, |machine, device| {
             demand_or(machine.config.pools, NOT_SUPPORTED)?;
-            demand((allocation, location) == (ALLOCATION_PINNED, LOCATION_DEVICE))?;
             pool.set(machine.create_pool(device, handles, false))
         })
     }
@@ -51,6 +59,18 @@ driver! {
     fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, _location: usize) {
         with(|machine| machine.pool_data(pool).map(|_| ()))?;
         flags.set(READ_AND_WRITE)
+    }
+}
+
+/// Where the memory of a pool is; `None` for the memory of the location's device. For a location that pools cannot have,
+/// the documentation of `cuMemPoolCreate` states an invalid value.
+pub(super) fn place_of(allocation: u32, Location { kind, device }: Location) -> Answer<Option<PoolPlace>> {
+    let place = |of| Ok(Some(PoolPlace { kind: of, location: (kind, if kind == LOCATION_HOST { 0 } else { device }) }));
+    match (allocation, kind) {
+        (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(None),
+        (ALLOCATION_PINNED, LOCATION_HOST | LOCATION_HOST_NUMA) => place(BlockKind::HostPool),
+        (ALLOCATION_MANAGED, ..=LOCATION_HOST_NUMA) => place(BlockKind::ManagedPool),
+        _ => Err(INVALID_VALUE),
     }
 }
 

@@ -1,14 +1,16 @@
 //! Sharing of pools between processes, and pools by location.
 
-use super::abi::{ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_LAST, Out, answer};
+use super::abi::{Out, answer};
 use super::call::allocating;
-use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool};
+use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool, place_of};
 use super::process::with;
 use super::shareable;
 use super::thread::current;
 use super::virtual_memory::Location;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand, demand_or};
+use crate::SimMachine;
+use crate::code::{Answer, Code, NOT_SUPPORTED, demand, demand_or};
 use crate::machine::Ticket;
+use crate::memory::PoolPlace;
 use crate::own::PAGE;
 
 driver! {
@@ -38,19 +40,31 @@ driver! {
     fn cuMemPoolImportPointer(address: Out<u64>, pool: u64, data: Out<Ticket>) =>
         allocating(address, |machine, context| machine.import_pointer(pool, data.get()?, context));
     fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>
-        answer(cuDeviceGetDefaultMemPool(pool, device_of(location, allocation)?));
+        at_location((location, allocation), |device| cuDeviceGetDefaultMemPool(pool, device), |machine, place| {
+            pool.set(machine.pools_at(place)[0])
+        });
     fn cuMemGetMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>
-        answer(cuDeviceGetMemPool(pool, device_of(location, allocation)?));
+        at_location((location, allocation), |device| cuDeviceGetMemPool(pool, device), |machine, place| {
+            pool.set(machine.pools_at(place)[1])
+        });
     fn cuMemSetMemPool(location: Out<Location>, allocation: u32, pool: u64) =>
-        answer(cuDeviceSetMemPool(device_of(location, allocation)?, pool));
+        at_location((location, allocation), |device| cuDeviceSetMemPool(device, pool), |machine, place| {
+            machine.set_current_pool_at(place, pool)
+        });
 }
 
-/// The device of a location. Pools of managed and of host memory are not simulated.
-fn device_of(location: Out<Location>, allocation: u32) -> Answer<i32> {
-    let Location { kind, device } = location.get()?;
-    match (allocation, kind) {
-        (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(device),
-        (ALLOCATION_PINNED, 1..=LOCATION_LAST) | (ALLOCATION_MANAGED, ..=LOCATION_LAST) => Err(NOT_SUPPORTED),
-        _ => Err(INVALID_VALUE),
+/// Acts on the pools of a device, or of another place.
+fn at_location(
+    (location, allocation): (Out<Location>, u32),
+    of_device: impl FnOnce(i32) -> Code,
+    elsewhere: impl FnOnce(&mut SimMachine, PoolPlace) -> Answer,
+) -> Answer {
+    let location = location.get()?;
+    match place_of(allocation, location)? {
+        Some(place) => with(|machine| {
+            demand_or(machine.config.pools, NOT_SUPPORTED)?;
+            elsewhere(machine, place)
+        }),
+        None => answer(of_device(location.device)),
     }
 }

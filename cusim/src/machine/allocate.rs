@@ -55,7 +55,7 @@ impl SimMachine {
     fn allocate_in(&mut self, request: &AllocationRequest, index: usize) -> Answer<u64> {
         self.script.check(CallKind::Alloc, request.size)?;
         let pool = self.pool_at(index)?;
-        let is_pool = request.kind == BlockKind::Pool;
+        let is_pool = request.kind.is_pooled();
         demand(!(is_pool && pool.is_imported))?;
         demand_or(!is_pool || self.config.pools, NOT_SUPPORTED)?;
         demand(request.size > 0 || is_pool)?;
@@ -86,10 +86,13 @@ impl SimMachine {
     }
 
     fn grow_and_place(&mut self, request: &AllocationRequest, index: usize, taken: u64) -> Answer<u64> {
-        let SimPool { device, on_device, step, .. } = *self.pool_at(index)?;
+        let SimPool { device, kind, step, .. } = *self.pool_at(index)?;
         let (wanted, least) = (round_up(taken, step)?, round_up(taken, LEAST_STEP)?);
-        let length =
-            if on_device { self.make_room(device, wanted).or_else(|_| self.make_room(device, least))? } else { wanted };
+        let length = if kind.is_on_device() {
+            self.make_room(device, wanted).or_else(|_| self.make_room(device, least))?
+        } else {
+            wanted
+        };
         self.devices.get_mut(device).ok_or(INVALID_VALUE)?.grow(index, length)?;
         self.pool_at_mut(index)?.reserve(length);
         self.place(request, index, taken)

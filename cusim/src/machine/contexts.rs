@@ -11,11 +11,21 @@ pub(crate) struct SimContext {
     /// Its references; 0 if it is not active.
     pub(crate) count: u32,
     pub(crate) flags: u32,
+    /// Bytes of stack of each thread.
+    pub(crate) stack: u64,
 }
+
+/// Multiprocessors of each GPU, and the threads that each of them can run at once.
+pub(crate) const MULTIPROCESSORS: i32 = 132;
+pub(crate) const THREADS_OF_EACH: i32 = 2048;
+const THREADS: u64 = (MULTIPROCESSORS * THREADS_OF_EACH) as u64;
+
+/// The driver's default.
+const STACK: u64 = 1 << 10;
 
 impl SimContext {
     pub(crate) fn primary(handle: u64, device: usize) -> Self {
-        Self { handle, device, is_primary: true, count: 0, flags: 0 }
+        Self { handle, device, is_primary: true, count: 0, flags: 0, stack: STACK }
     }
 }
 
@@ -39,7 +49,8 @@ impl SimMachine {
 
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
         if self.primary(device)?.count == 0 {
-            self.make_room(device, self.config.context)?;
+            self.make_room(device, self.size_of_context(STACK))?;
+            self.primary(device)?.stack = STACK;
         }
         let context = self.primary(device)?;
         context.count += 1;
@@ -64,10 +75,24 @@ impl SimMachine {
     }
 
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
-        self.make_room(device, self.config.context)?;
+        self.make_room(device, self.size_of_context(STACK))?;
         let handle = self.new_handle();
-        self.contexts.push(SimContext { handle, device, is_primary: false, count: 1, flags });
+        self.contexts.push(SimContext { handle, device, is_primary: false, count: 1, flags, stack: STACK });
         Ok(handle)
+    }
+
+    /// Bytes of a context whose threads have stacks of this size.
+    pub(super) fn size_of_context(&self, stack: u64) -> u64 {
+        self.config.context + if self.config.stacks { THREADS.saturating_mul(stack) } else { 0 }
+    }
+
+    /// Sets the stack size of each thread, if there is room.
+    pub(crate) fn set_stack(&mut self, context: u64, stack: u64) -> Answer {
+        let SimContext { device, stack: before, .. } = self.context(context)?;
+        let more = self.size_of_context(stack).saturating_sub(self.size_of_context(before));
+        self.make_room(device, more)?;
+        self.context_mut(context)?.stack = stack;
+        Ok(())
     }
 
     pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {

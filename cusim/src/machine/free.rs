@@ -47,7 +47,7 @@ impl SimMachine {
         if self.config.reuses_at_once() {
             pool.note_freed(block.address, block.taken);
         }
-        if block.kind != BlockKind::Pool {
+        if !block.kind.is_pooled() {
             device.shrink(index, pool, 0);
         }
         Ok(Some(index))

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::faults::{CallKind, Script};
 use crate::history::{BlockKind, History, HistoryRecord};
 use crate::meminfo;
-use crate::memory::{PoolCounters, SimDevice, SimPool};
+use crate::memory::{PoolCounters, PoolPlace, SimDevice, SimPool};
 use crate::own::{MmapMap, MmapVec, mmap_map, mmap_vec};
 
 pub(crate) use access::Access;
@@ -36,7 +36,7 @@ pub use allocate::AllocationRequest;
 use array_tiles::Tile;
 pub(crate) use array_tiles::{TileOperation, TilePart};
 use arrays::Array;
-pub(crate) use contexts::SimContext;
+pub(crate) use contexts::{MULTIPROCESSORS, SimContext, THREADS_OF_EACH};
 use externals::ExternalMemory;
 pub(crate) use formats::Descriptor;
 pub(crate) use graphs::node_type;
@@ -59,6 +59,8 @@ pub struct SimMachine {
     devices: MmapVec<SimDevice>,
     /// First the pools of each device, as [`pool_index`] numbers them, then those that programs created.
     pools: MmapVec<SimPool>,
+    /// The default and the current pool of each place that is no device's own memory.
+    place_pools: MmapMap<PoolPlace, [u64; 2]>,
     /// For each device, the index of the pool that `cuMemAllocAsync` uses.
     current_pools: MmapVec<usize>,
     pub(crate) contexts: MmapVec<SimContext>,
@@ -104,6 +106,7 @@ impl SimMachine {
             history: History::new(),
             devices: mmap_vec(),
             pools: mmap_vec(),
+            place_pools: mmap_map(),
             current_pools: mmap_vec(),
             contexts: mmap_vec(),
             streams: mmap_map(),
@@ -203,7 +206,7 @@ impl SimMachine {
     /// Bytes of the device that are not free: those of pools, other allocations, contexts, modules and other processes.
     #[must_use]
     pub fn taken(&self, device: usize) -> u64 {
-        let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.on_device);
+        let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.kind.is_on_device());
         let reserved: u64 = of_device.map(|pool| pool.counters.reserved).sum();
         reserved + self.overhead(device) + self.config.others.get(device).copied().unwrap_or(0)
     }
@@ -213,7 +216,8 @@ impl SimMachine {
     pub fn overhead(&self, device: usize) -> u64 {
         let contexts = self.contexts.iter().filter(|context| context.device == device && context.count > 0);
         let modules = self.modules.values().filter(|module| module.device == Some(device));
-        contexts.count() as u64 * self.config.context + modules.count() as u64 * self.config.module
+        let contexts: u64 = contexts.map(|context| self.size_of_context(context.stack)).sum();
+        contexts + modules.count() as u64 * self.config.module
     }
 
     /// Allocates something that is not a block of a pool. It asks the fault script, runs `take`, which returns an

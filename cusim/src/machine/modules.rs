@@ -27,6 +27,8 @@ struct SimKernel {
     name: u64,
     /// Its parameters, as a range of the module's sizes; `None` if they are not known.
     parameters: Option<(usize, usize)>,
+    /// Bytes of local memory that each thread needs.
+    local: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +91,13 @@ impl SimMachine {
         Ok(self.kernel_names.get(&function).ok_or(INVALID_HANDLE)?.as_ptr() as u64)
     }
 
+    /// Bytes of local memory that each thread of a kernel needs; 0 for a module without PTX.
+    pub(crate) fn local_size(&self, function: u64) -> Answer<u64> {
+        let KernelFunction { module, name, .. } = *self.functions.get(&function).ok_or(INVALID_HANDLE)?;
+        let module = self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        Ok(module.kernels.iter().find(|kernel| kernel.name == name).map_or(0, |kernel| kernel.local))
+    }
+
     /// Offset and size of a kernel's parameter, in bytes. A module without PTX has no known parameters (a GPU knows
     /// them).
     pub(crate) fn parameter(&self, function: u64, index: usize) -> Answer<(usize, usize)> {
@@ -120,9 +129,21 @@ fn kernels(ptx: &[u8]) -> (MmapVec<SimKernel>, MmapVec<usize>) {
             let mut parts = list.split(|byte| *byte == b',').filter(|part| !part.trim_ascii().is_empty());
             parts.all(|part| parameter_size(part).map(|size| sizes.push(size)).is_some())
         });
-        kernels.push(SimKernel { name, parameters: known.then(|| (first, sizes.len() - first)) });
+        let body = rest.windows(ENTRY.len()).position(|window| window == ENTRY).map_or(rest, |next| &rest[..next]);
+        kernels.push(SimKernel { name, parameters: known.then(|| (first, sizes.len() - first)), local: local(body) });
     }
     (kernels, sizes)
+}
+
+/// The sum of variables such as `.local .align 16 .b8 __local_depot0[1168];`.
+fn local(body: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(body);
+    let size = |rest: &str| {
+        let (kind, count) = rest.split(';').next()?.split_once('[')?;
+        let count = count.split(']').next()?;
+        parameter_size(format!("{kind}[{count}]").as_bytes())
+    };
+    text.split(".local").skip(1).filter_map(size).sum::<usize>() as u64
 }
 
 /// The size of a parameter such as `.param .u64 a` or `.param .align 8 .b8 b[24]`.
@@ -160,11 +181,12 @@ mod tests {
     #[test]
     fn entries_are_found_in_ptx() {
         let ptx = b".visible .entry add_f32(\n.param .u64 .ptr .global .align 4 a,\n.param .u8 b,\n\
-            .param .align 8 .b8 c[24])\n{}\n.entry\n  mul$1 (.param .what d)\n.entry none {}";
+            .param .align 8 .b8 c[24])\n{ .local .align 16 .b8 depot[1168]; .local .f64 x[4];\n ld.local.f64 y, [z]; }\n.entry\n  mul$1 (.param .what d)\n.entry none {}";
         let (found, sizes) = kernels(ptx);
         let names: Vec<u64> = found.iter().map(|kernel| kernel.name).collect();
         assert_eq!(names, [&b"add_f32"[..], b"mul$1", b"none"].map(hash));
         assert_eq!((sizes.as_slice(), found[1].parameters, found[2].parameters), (&[8, 1, 24][..], None, Some((3, 0))));
+        assert_eq!(found.iter().map(|kernel| kernel.local).collect::<Vec<_>>(), [1168 + 32, 0, 0]);
         assert!(kernels(b".version 9.0\n.target sm_80\n").0.is_empty());
         let mut machine = SimMachine::new(crate::Config::default()).unwrap();
         let library = machine.load_module(0, 0, ptx).unwrap();

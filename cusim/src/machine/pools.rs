@@ -3,7 +3,7 @@
 use super::{POOLS, SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, demand};
 use crate::history::{BlockKind, HistoryRecord, Op};
-use crate::memory::SimPool;
+use crate::memory::{PoolPlace, SimPool};
 
 impl SimMachine {
     /// The index of the pool with that handle.
@@ -30,7 +30,8 @@ impl SimMachine {
 
     pub(crate) fn set_current_pool(&mut self, device: usize, handle: u64) -> Answer {
         let index = self.pool(handle)?;
-        demand(self.pools.get(index).is_some_and(|pool| pool.device == device && !pool.is_imported))?;
+        let is_local = |pool: &SimPool| pool.device == device && !pool.is_imported && pool.place.is_none();
+        demand(self.pools.get(index).is_some_and(is_local))?;
         *self.current_pools.get_mut(device).ok_or(INVALID_VALUE)? = index;
         Ok(())
     }
@@ -44,11 +45,39 @@ impl SimMachine {
         handle
     }
 
+    /// Creates a pool of host or managed memory. It is listed under device 0, and takes nothing of it.
+    pub(crate) fn create_pool_at(&mut self, place: PoolPlace) -> u64 {
+        let handle = self.new_handle();
+        let mut pool = SimPool::new(0, handle, place.kind);
+        pool.place = Some(place);
+        self.pools.push(pool);
+        handle
+    }
+
+    /// The default and the current pool of a place. The default pool is created when it is first needed.
+    pub(crate) fn pools_at(&mut self, place: PoolPlace) -> &mut [u64; 2] {
+        if !self.place_pools.contains_key(&place) {
+            let handle = self.create_pool_at(place);
+            self.place_pools.insert(place, [handle; 2]);
+        }
+        self.place_pools.entry(place).or_default()
+    }
+
+    pub(crate) fn set_current_pool_at(&mut self, place: PoolPlace, handle: u64) -> Answer {
+        demand(self.pool_data(handle)?.place == Some(place))?;
+        self.pools_at(place)[1] = handle;
+        Ok(())
+    }
+
     /// Destroys a pool. Its handle becomes invalid, but live blocks can still be freed. If it was the current pool, the
     /// default pool replaces it.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let index = self.pool(handle)?;
-        demand(index >= self.devices.len() * POOLS.len())?;
+        let is_default = index < self.devices.len() * POOLS.len();
+        demand(!is_default && !self.place_pools.values().any(|[default, _]| *default == handle))?;
+        for [default, current] in self.place_pools.values_mut().filter(|[_, current]| *current == handle) {
+            *current = *default;
+        }
         for (device, current) in self.current_pools.iter_mut().enumerate() {
             if *current == index {
                 *current = pool_index(device, BlockKind::Pool);
@@ -102,15 +131,13 @@ impl SimMachine {
         let Some(pool) = self.pools.get_mut(index) else { return };
         let Some(device) = self.devices.get_mut(pool.device) else { return };
         let before = pool.counters.reserved;
-        let is_graphs = index == pool_index(pool.device, BlockKind::Graph);
-        if is_graphs {
+        if pool.kind == BlockKind::Graph {
             pool.shrink(keep);
         } else {
             device.shrink(index, pool, keep);
         }
-        let (device, size) = (pool.device, before - pool.counters.reserved);
+        let (device, kind, size) = (pool.device, pool.kind, before - pool.counters.reserved);
         if size > 0 {
-            let kind = if is_graphs { BlockKind::Graph } else { BlockKind::Pool };
             let record = HistoryRecord { size, ..HistoryRecord::new(Op::Release, kind, device) };
             self.record(record, Ok(()), Some(index));
         }

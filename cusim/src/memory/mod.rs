@@ -7,6 +7,6 @@ mod span;
 
 pub(crate) use device::SimDevice;
 pub use pool::PoolCounters;
-pub(crate) use pool::SimPool;
+pub(crate) use pool::{PoolPlace, SimPool};
 pub(crate) use segment::{SimBlock, SimSegment};
 pub(crate) use span::Span;

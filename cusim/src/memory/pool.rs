@@ -16,11 +16,21 @@ pub struct PoolCounters {
     pub reserved_high: u64,
 }
 
+/// Where the memory of a pool is, if not on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolPlace {
+    pub(crate) kind: BlockKind,
+    /// The type and the id of the location. For managed memory, the preferred one.
+    pub(crate) location: (u32, i32),
+}
+
 #[derive(Debug)]
 pub(crate) struct SimPool {
     pub(crate) device: usize,
     /// 0 once the pool is destroyed.
     pub(crate) handle: u64,
+    /// `None` for a device's own memory.
+    pub(crate) place: Option<PoolPlace>,
     /// Handle types as which it can be exported.
     pub(crate) handles: u32,
     /// The pool belongs to another process; nothing can be allocated from it.
@@ -29,8 +39,8 @@ pub(crate) struct SimPool {
     pub(crate) grain: u64,
     /// Segments are multiples of this.
     pub(crate) step: u64,
-    /// Whether its memory is the device's, unlike managed memory.
-    pub(crate) on_device: bool,
+    /// The kind of its blocks.
+    pub(crate) kind: BlockKind,
     /// The release threshold: the bytes that a synchronization leaves reserved.
     pub(crate) threshold: u64,
     /// Where the search for a gap continues (next fit).
@@ -45,7 +55,7 @@ impl SimPool {
     /// listed, memory is only counted.
     pub(crate) fn new(device: usize, handle: u64, kind: BlockKind) -> Self {
         let (grain, step) = match kind {
-            BlockKind::Pool => (512, 32 << 20),
+            kind if kind.is_pooled() => (512, 32 << 20),
             BlockKind::Classic | BlockKind::Managed => (256, 2 << 20),
             BlockKind::Graph => (512, 2 << 20),
             _ => (1, 1),
@@ -53,11 +63,12 @@ impl SimPool {
         Self {
             device,
             handle,
+            place: None,
             handles: 0,
             is_imported: false,
             grain,
             step,
-            on_device: kind != BlockKind::Managed,
+            kind,
             threshold: if kind == BlockKind::Graph { u64::MAX } else { 0 },
             cursor: 0,
             counters: PoolCounters::default(),

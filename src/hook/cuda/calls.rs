@@ -108,6 +108,8 @@ hooks! {
         free(FreeRequest { class: Class::Pool, address, stream: at(stream) });
     cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) => pools::created(out, properties);
     cuMemPoolDestroy(pool: Handle) => both(pools::destroyed(pool), segments::settle);
+    cuMemGetDefaultMemPool(out: CallerPtr<u64>, location: CallerPtr<[c_int; 2]>, allocation: c_int) | cuMemGetMemPool =>
+        pools::at_location(out, location, allocation);
     cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
     cuMemAlloc_v2(out: CallerPtr<u64>, size: usize) => alloc(classic(Class::Classic, out, Size::Plain(size)));

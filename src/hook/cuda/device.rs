@@ -44,7 +44,7 @@ impl Place {
             Class::Managed => Some(Device::Managed),
             Class::Imported => Some(Device::Imported),
             class if class.is_pinned() => Some(Device::Pinned),
-            _ => pool.flatten().or_else(|| ordinal_of(context, hint)).map(Device::Cuda),
+            _ => pool.flatten().or_else(|| ordinal_of(context, hint).map(Device::Cuda)),
         };
         Self { device, asks_address: pool == Some(None), context, ended }
     }

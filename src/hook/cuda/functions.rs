@@ -38,6 +38,7 @@ functions! {
     cuDevicePrimaryCtxRelease_v2(device: c_int);
     cuCtxGetCurrent(context: &mut DriverObject);
     cuCtxGetDevice(device: &mut c_int);
+    cuCtxGetLimit(value: &mut usize, limit: c_int);
     cuCtxPushCurrent_v2(context: DriverObject);
     cuCtxPopCurrent_v2(context: &mut DriverObject);
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
@@ -47,6 +48,8 @@ functions! {
     // The `usize` is a pointer to text.
     cuFuncGetName(name: &mut usize, function: DriverObject);
     cuKernelGetName(name: &mut usize, kernel: DriverObject);
+    cuFuncGetAttribute(value: &mut c_int, attribute: c_int, function: DriverObject);
+    cuKernelGetAttribute(value: &mut c_int, attribute: c_int, kernel: DriverObject, device: c_int);
     cuFuncGetParamInfo(function: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
     cuKernelGetParamInfo(kernel: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
     cuStreamGetCtx(stream: DriverObject, context: &mut DriverObject);

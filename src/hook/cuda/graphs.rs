@@ -98,7 +98,7 @@ pub(super) struct AllocNode {
 pub(super) fn added_alloc(graph: Handle, parameters: CallerPtr<AllocNode>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(AllocNode { location, size, address, .. }) = parameters.written(result) {
-            let device = location.ordinal().map(Device::Cuda);
+            let device = location.device();
             add(graph.addr(), 0, Node::Alloc { address, size: size as u64, device, site: site() });
         }
     }

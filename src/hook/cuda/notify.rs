@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{Device, OutOfMemory};
 use super::attention::is_recording;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::types::{Class, FreeRequest, Outcome, Stream};
-use super::{device, gone, query, segments, streams};
+use super::{device, gone, pools, query, segments, streams};
 use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, AskedSegment, DeviceFree};
 use crate::record::measure::{self, Space};
@@ -105,24 +105,27 @@ pub(super) fn notify_free(request: FreeRequest) -> PendingFree {
 
 fn take(request: &FreeRequest) -> (DeviceFree, Option<measure::MeasuredFree>) {
     let _own = guard::own_work();
-    let take = || {
-        let pinned = request.class.is_pinned();
-        match device_memory::before_free(pinned, request.address) {
-            DeviceFree::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(request.address)
-                .map_or(DeviceFree::Unknown, |(ordinal, size)| {
-                    device_memory::before_free_from_pool(Device::Cuda(ordinal), request.address, size)
-                }),
-            taking => taking,
-        }
+    let is_pinned = request.class.is_pinned() || is_of_host_pool(request.address);
+    let take = || match device_memory::before_free(is_pinned, request.address) {
+        DeviceFree::Unknown if recorder::had_blocks_before() && !is_pinned => query::pool_block(request.address)
+            .map_or(DeviceFree::Unknown, |(ordinal, size)| {
+                device_memory::before_free_from_pool(Device::Cuda(ordinal), request.address, size)
+            }),
+        taking => taking,
     };
     let taking = catch_unwind(take).unwrap_or(DeviceFree::Unknown);
-    let measured = || gates::any_measurement().then(|| take_measured(request, taking.known())).flatten();
+    let measured =
+        || gates::any_measurement().then(|| take_measured(request.address, is_pinned, taking.known())).flatten();
     (taking, catch_unwind(measured).unwrap_or(None))
 }
 
-fn take_measured(request: &FreeRequest, known: Option<(Device, u64)>) -> Option<measure::MeasuredFree> {
-    let address = request.address;
-    let space = if request.class.is_pinned() { Space::Pinned } else { Space::Device };
+/// Whether a pool of host memory has the block. The calls that free it are those for device memory.
+fn is_of_host_pool(address: u64) -> bool {
+    pools::has_host_pools() && (device_memory::has(Device::Pinned, address) || measure::knows(Space::Pinned, address))
+}
+
+fn take_measured(address: u64, is_pinned: bool, known: Option<(Device, u64)>) -> Option<measure::MeasuredFree> {
+    let space = if is_pinned { Space::Pinned } else { Space::Device };
     let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
     // Query the driver only if a measurement is active here and nothing knows the block.
     let must_query = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);

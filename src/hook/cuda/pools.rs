@@ -1,6 +1,9 @@
-//! Memory pools that the program created (`cuMemPoolCreate`).
+//! Memory pools that the program created (`cuMemPoolCreate`), and those that the driver has for host and managed memory.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memtrace_core::snapshot::Device;
 
 use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
@@ -9,18 +12,43 @@ use super::types::{Handle, PoolLocation};
 use crate::record::memory::OwnVec;
 
 #[derive(Clone, Copy, Debug)]
-struct OwnPool {
-    /// The device's ordinal; `None` for host memory.
-    device: Option<u32>,
+struct KnownPool {
+    /// The device of its blocks, if it is known.
+    device: Option<Device>,
     is_destroyed: bool,
 }
 
-static POOLS: HandleTable<u64, OwnPool> = HandleTable::new();
+static POOLS: HandleTable<u64, KnownPool> = HandleTable::new();
+/// Whether there ever was a pool of host memory.
+static HAS_HOST_POOLS: AtomicBool = AtomicBool::new(false);
+
+fn enter(handle: u64, device: Option<Device>) {
+    if device == Some(Device::Pinned) {
+        HAS_HOST_POOLS.store(true, Ordering::Release);
+    }
+    POOLS.insert(handle, KnownPool { device, is_destroyed: false });
+}
 
 pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) -> impl FnOnce(c_int) {
     move |result| {
         if let (Some(handle), Some(properties)) = (out.written(result), properties.written(result)) {
-            POOLS.insert(handle, OwnPool { device: properties.ordinal(), is_destroyed: false });
+            enter(handle, properties.device());
+        }
+    }
+}
+
+/// The program asked for the pool of a location: `cuMemGetDefaultMemPool`, `cuMemGetMemPool`. A device's pools are not
+/// entered, because they are not the program's own.
+pub(super) fn at_location(
+    out: CallerPtr<u64>,
+    location: CallerPtr<[c_int; 2]>,
+    allocation: c_int,
+) -> impl FnOnce(c_int) {
+    move |result| {
+        let (Some(handle), Some(location)) = (out.written(result), location.written(result)) else { return };
+        let device = PoolLocation::of_location(location, allocation).device();
+        if matches!(device, Some(Device::Pinned | Device::Managed)) {
+            enter(handle, device);
         }
     }
 }
@@ -44,13 +72,17 @@ pub(super) fn was_destroyed(handle: u64) -> bool {
     POOLS.get(handle).is_some_and(|pool| pool.is_destroyed)
 }
 
-/// The device of a pool that the program created.
-pub(super) fn device_of(handle: u64) -> Option<u32> {
+pub(super) fn has_host_pools() -> bool {
+    HAS_HOST_POOLS.load(Ordering::Acquire)
+}
+
+/// The device of a pool's blocks.
+pub(super) fn device_of(handle: u64) -> Option<Device> {
     POOLS.get(handle).filter(|pool| !pool.is_destroyed)?.device
 }
 
 pub(super) fn of_device(ordinal: u32) -> OwnVec<u64> {
-    POOLS.pick(|handle, pool| (!pool.is_destroyed && pool.device == Some(ordinal)).then_some(handle))
+    POOLS.pick(|handle, pool| (!pool.is_destroyed && pool.device == Some(Device::Cuda(ordinal))).then_some(handle))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 
 use memtrace_core::capture::Driver;
-use memtrace_core::snapshot::{Device, DeviceMemory, GraphMemory, MADE_UP, Pool};
+use memtrace_core::snapshot::{Device, DeviceMemory, DeviceThreads, GraphMemory, MADE_UP, Pool};
 
 use super::driver::{self, SUCCESS};
 use super::functions::*;
@@ -96,9 +96,11 @@ fn device_memory() -> Option<(u64, u64)> {
 fn memory(ordinal: u32) -> Option<DeviceMemory> {
     let _relaxed = RelaxedCapture::enter()?;
     let device = device_at(ordinal)?;
-    let (free, total) = with_context(device, device_memory)??;
+    let ((free, total), stack) = with_context(device, || Some((device_memory()?, stack_limit())))??;
     let unified = is_integrated(device).then(host::now);
-    let mut memory = DeviceMemory { free, total, graphs: graphs_of(device), unified, ..DeviceMemory::default() };
+    let threads = stack.zip(threads_of(device)).map(|(stack, count)| DeviceThreads { count, stack });
+    let mut memory =
+        DeviceMemory { free, total, graphs: graphs_of(device), unified, threads, ..DeviceMemory::default() };
     for pool in pools::of_device(ordinal) {
         let pool = pool as usize;
         memory.own_pools += 1;
@@ -111,7 +113,25 @@ fn memory(ordinal: u32) -> Option<DeviceMemory> {
 /// Whether the device uses the host's memory.
 fn is_integrated(device: c_int) -> bool {
     const INTEGRATED: c_int = 18;
-    answer(|value| cuDeviceGetAttribute(value, INTEGRATED, device)).is_some_and(|value| value != 0)
+    device_attribute(device, INTEGRATED).is_some_and(|value| value != 0)
+}
+
+/// The threads that the device can run at once.
+fn threads_of(device: c_int) -> Option<u64> {
+    const MULTIPROCESSORS: c_int = 16;
+    const THREADS_OF_EACH: c_int = 39;
+    let [count, of_each] = [MULTIPROCESSORS, THREADS_OF_EACH].map(|attribute| device_attribute(device, attribute));
+    count?.checked_mul(of_each?)
+}
+
+fn device_attribute(device: c_int, attribute: c_int) -> Option<u64> {
+    answer(|value| cuDeviceGetAttribute(value, attribute, device))?.try_into().ok()
+}
+
+/// Bytes of stack of each thread in the current context.
+fn stack_limit() -> Option<u64> {
+    const STACK_SIZE: c_int = 0;
+    answer(|value| cuCtxGetLimit(value, STACK_SIZE)).map(|bytes| bytes as u64)
 }
 
 /// Runs a closure in a context of the device, if it has one. Does not create a context.
@@ -184,11 +204,16 @@ pub(super) fn range_size(address: u64) -> Option<u64> {
     of_address(address, RANGE_SIZE)
 }
 
-/// The device and the size of a pool's block. The size is rounded up as the pool counts it: to 512 bytes, as far as is
+/// Whether a pool has host or managed memory.
+fn is_elsewhere(pool: u64) -> bool {
+    matches!(pools::device_of(pool), Some(Device::Pinned | Device::Managed))
+}
+
+/// The device and the size of a device pool's block. The size is rounded up as the pool counts it: to 512 bytes, as far as is
 /// known.
 pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
     const POOL: c_int = 17;
-    of_address(address, POOL).filter(|pool| *pool != 0)?;
+    of_address(address, POOL).filter(|pool| *pool != 0 && !is_elsewhere(*pool))?;
     Some((device::owner(address)?, range_size(address)?.checked_next_multiple_of(512)?))
 }
 

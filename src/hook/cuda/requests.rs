@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use memtrace_core::snapshot::Device;
+
 use super::device;
 use super::handles::{HandleKind, NewHandle};
 use super::pointers::CallerPtr;
@@ -30,9 +32,9 @@ pub(super) fn registered(pointer: Handle, size: usize) -> Request {
 
 /// `cuMemCreate`. `CUmemAllocationProp` begins like `CUmemPoolProps`.
 pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>) -> NewHandle {
-    let (class, hint) = match properties.read().and_then(PoolLocation::ordinal) {
-        Some(ordinal) => (Class::Virtual, DeviceHint::Ordinal(ordinal)),
-        None => (Class::VirtualHost, DeviceHint::Stream),
+    let (class, hint) = match properties.read().and_then(PoolLocation::device) {
+        Some(Device::Cuda(ordinal)) => (Class::Virtual, DeviceHint::Ordinal(ordinal)),
+        _ => (Class::VirtualHost, DeviceHint::Stream),
     };
     NewHandle { kind: HandleKind::Physical, class, out, size: size as u64, hint, context: 0 }
 }

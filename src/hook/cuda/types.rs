@@ -169,16 +169,30 @@ pub(super) struct PoolLocation {
 }
 
 impl PoolLocation {
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    /// `CU_MEM_ALLOCATION_TYPE_MANAGED`.
+    const MANAGED: c_int = 2;
+    /// `CU_MEM_LOCATION_TYPE_…`.
     const DEVICE: c_int = 1;
+    const HOST: c_int = 2;
+    const HOST_NUMA_CURRENT: c_int = 4;
 
     #[cfg(test)]
     pub(super) fn on_device(id: c_int) -> Self {
         Self { allocation: 1, handles: 0, kind: Self::DEVICE, id }
     }
 
-    /// The device's ordinal, unless the pool is in host memory.
-    pub(super) fn ordinal(self) -> Option<u32> {
-        if self.kind == Self::DEVICE { self.id.try_into().ok() } else { None }
+    /// Properties of a pool at a location (the first fields of `CUmemLocation`).
+    pub(super) fn of_location([kind, id]: [c_int; 2], allocation: c_int) -> Self {
+        Self { allocation, handles: 0, kind, id }
+    }
+
+    /// The device in whose account the memory is. `None` for locations that are newer than CUDA 13.0.
+    pub(super) fn device(self) -> Option<Device> {
+        match (self.allocation, self.kind) {
+            (Self::MANAGED, _) => Some(Device::Managed),
+            (_, Self::DEVICE) => self.id.try_into().ok().map(Device::Cuda),
+            (_, Self::HOST..=Self::HOST_NUMA_CURRENT) => Some(Device::Pinned),
+            _ => None,
+        }
     }
 }

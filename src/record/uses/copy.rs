@@ -46,6 +46,7 @@ impl UseTable {
     pub(super) fn work(&self, from: usize) -> GpuWork {
         let mut totals = self.totals;
         totals.lost = self.finished.overwritten();
-        GpuWork { kernels: self.kernels.names_from(from), totals, opaque: self.kernels.opaque() }
+        let (opaque, local) = (self.kernels.opaque(), self.kernels.local());
+        GpuWork { kernels: self.kernels.names_from(from), totals, opaque, local }
     }
 }

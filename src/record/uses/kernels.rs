@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use memtrace_core::snapshot::KernelId;
+use memtrace_core::snapshot::{KernelId, LocalMemory, StackId};
 
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_copy, try_push};
 
@@ -48,13 +48,16 @@ pub(crate) struct KernelTable {
     ids: OwnMap<u64, u32>,
     /// Opaque operations by kernel.
     opaque: OwnVec<u64>,
+    /// Local memory of a thread, and the stack of the first launch, by kernel.
+    local: OwnVec<(u64, StackId)>,
     functions: OwnMap<usize, KnownKernel>,
 }
 
 impl KernelTable {
     pub(super) fn new() -> Self {
         let list = OwnVec::new_in(System);
-        Self { names: list, ids: own_map(), opaque: OwnVec::new_in(System), functions: own_map() }
+        let (opaque, local) = (OwnVec::new_in(System), OwnVec::new_in(System));
+        Self { names: list, ids: own_map(), opaque, local, functions: own_map() }
     }
 
     /// The id of a name. If there is no room, the id of the first name.
@@ -68,10 +71,12 @@ impl KernelTable {
         let has_room = next < MAX_KERNELS
             && self.ids.try_reserve(1).is_ok()
             && self.opaque.try_reserve(1).is_ok()
+            && self.local.try_reserve(1).is_ok()
             && self.names.try_reserve(1).is_ok();
         let Some(copy) = try_copy(name).filter(|_| has_room) else { return KernelId::default() };
         try_push(&mut self.names, copy);
         try_push(&mut self.opaque, 0);
+        try_push(&mut self.local, (0, StackId::NONE));
         self.ids.insert(hash, next as u32);
         KernelId(next as u32)
     }
@@ -89,8 +94,11 @@ impl KernelTable {
         Some((known.id, known.layout.as_ref().map(OwnVec::as_slice)))
     }
 
-    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) {
+    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>, local: (u64, StackId)) {
         let id = self.id(name);
+        if let Some(most) = self.local.get_mut(id.0 as usize) {
+            *most = if local.0 > most.0 { local } else { *most };
+        }
         if self.functions.try_reserve(1).is_ok() {
             self.functions.insert(handle, KnownKernel { id, layout });
         }
@@ -109,5 +117,12 @@ impl KernelTable {
     pub(super) fn opaque(&self) -> Vec<(KernelId, u64)> {
         let counted = self.opaque.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(id, count)| (KernelId(id as u32), *count)).collect()
+    }
+
+    pub(super) fn local(&self) -> Vec<LocalMemory> {
+        let known = self.local.iter().enumerate().filter(|(_, (bytes, _))| *bytes > 0);
+        known
+            .map(|(id, (bytes, stack))| LocalMemory { kernel: KernelId(id as u32), bytes: *bytes, stack: *stack })
+            .collect()
     }
 }

@@ -84,8 +84,9 @@ impl CaptureStream {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.uses = until;
-        let Some(work) = uses::work(self.kernels) else { return Ok(()) };
+        let Some(mut work) = uses::work(self.kernels) else { return Ok(()) };
         self.numbers.renumber_uses(&mut uses.blocks);
+        self.numbers.renumber_work(&mut work);
         self.append_tables()?;
         self.encoder.kernels(&work.kernels)?;
         self.kernels += work.kernels.len();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use memtrace::analysis::{Balance, BalanceItem, balance};
+use memtrace::analysis::{Balance, BalanceItem, NeedRow, balance};
 use memtrace::{Device, DeviceView, Session};
 
 use crate::gpu::Gpu;
@@ -93,6 +93,11 @@ fn add(name: &str, balance: &Balance, taken: u64, table: &mut Table) {
     let rows: Vec<String> = balance.rows.iter().map(|row| format!("{}: {}", words(&row.item), row.bytes)).collect();
     let lines: Vec<String> = rows.chunks(4).map(|few| few.join(", ")).collect();
     table.check(name, right, format!("rows sum to {sum}, cuMemGetInfo says {taken} taken\n{}", lines.join("\n")));
+    let part = |part: &NeedRow| format!("{}: {} to {}", part.what, part.low, part.high);
+    let parts: Vec<String> = balance.unexplained.iter().map(part).collect();
+    let none = "no parts: less than a context is assumed to take";
+    let text = if parts.is_empty() { none.to_owned() } else { parts.join(", ") };
+    table.info(&format!("{name}: the unexplained {unexplained}"), text);
 }
 
 fn words(item: &BalanceItem) -> String {

@@ -27,6 +27,8 @@ calls! {
     fn module_unload(module: sys::CUmodule), cuModuleUnload;
     fn stream(flags: u32) -> Stream = std::ptr::null_mut(), cuStreamCreate;
     fn stream_destroy(stream: Stream), cuStreamDestroy_v2;
+    fn stack_limit_of(limit: sys::CUlimit) -> usize = 0, cuCtxGetLimit;
+    fn set_limit(limit: sys::CUlimit, bytes: usize), cuCtxSetLimit;
     fn event(flags: u32) -> sys::CUevent = std::ptr::null_mut(), cuEventCreate;
     fn event_record(event: sys::CUevent, stream: Stream), cuEventRecord;
     fn event_synchronise(event: sys::CUevent), cuEventSynchronize;
@@ -145,6 +147,33 @@ pub(crate) fn kernels() -> Outcome<sys::CUmodule> {
         .visible .entry four(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\nret;\n}\n\
         .visible .entry scattered(.param .u64 a, .param .u32 n, .param .u64 b, .param .align 8 .b8 c[24])\n{\nret;\n}\n",
     )
+}
+
+/// Loads a module with a kernel `deep`, each thread of which needs 8 KiB of local memory.
+pub(crate) fn deep_kernel() -> Outcome<sys::CUmodule> {
+    load(
+        c".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry deep(.param .u64 a)\n{\n\
+        .local .align 16 .b8 depot[8192];\n.reg .b64 %d<7>;\n.reg .b32 %r<3>;\n.reg .pred %p<2>;\n\
+        ld.param.u64 %d1, [a];\nmov.u64 %d2, depot;\ncvta.local.u64 %d3, %d2;\nand.b64 %d4, %d1, 8188;\n\
+        add.s64 %d5, %d3, %d4;\nmov.u32 %r1, %tid.x;\nst.u32 [%d5], %r1;\nxor.b64 %d4, %d4, 64;\n\
+        add.s64 %d6, %d3, %d4;\nld.u32 %r2, [%d6];\nsetp.eq.u32 %p1, %r2, 7;\n@%p1 trap;\nret;\n}\n",
+    )
+}
+
+/// Bytes of stack of each thread in the current context.
+pub(crate) fn stack_limit() -> Outcome<u64> {
+    stack_limit_of(sys::CUlimit::CU_LIMIT_STACK_SIZE).map(|bytes| bytes as u64)
+}
+
+pub(crate) fn set_stack_limit(bytes: usize) -> Outcome<()> {
+    set_limit(sys::CUlimit::CU_LIMIT_STACK_SIZE, bytes)
+}
+
+/// The threads that the first device can run at once.
+pub(crate) fn threads() -> Outcome<u64> {
+    let count = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)?;
+    let of_each = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0)?;
+    Ok((count * of_each) as u64)
 }
 
 fn load(text: &CStr) -> Outcome<sys::CUmodule> {

@@ -1,7 +1,7 @@
 /* Asks for driver functions in every way that C has, or searches memory for their addresses, and prints what it finds. It
  * judges nothing: `cargo xtask driver` compares what several runs print.
  *
- *     probe lookups NAMES local|global    one line for each look-up of each name in the file
+ *     probe lookups NAMES local|global    one line for each look-up of each name in the file, and the tables of functions without names
  *     probe tables LIBRARY...             loads the libraries, calls them, and lists words that lead to the driver or to memtrace
  *
  * An address is printed as FILE+OFFSET, with the offset from where the file is loaded. */
@@ -67,6 +67,22 @@ static void by_version(first_form first, second_form second, const char *name) {
         }
 }
 
+/* Tables of functions without names, by number; each begins with its size. CUDA's run-time library asks for them. */
+static void export_tables(void *driver) {
+    static const unsigned char TABLES[][16] = {
+        {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+        {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
+        {0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc}};
+    int (*get)(const uintptr_t **, const void *) = dlsym(driver, "cuGetExportTable");
+    for (unsigned i = 0; get && i < sizeof TABLES / sizeof *TABLES; i++) {
+        const uintptr_t *table = 0;
+        int result = get(&table, TABLES[i]);
+        uintptr_t count = table ? table[0] / sizeof *table : 0;
+        printf("table-%u all %s %d %lu\n", i, place(table), result, (unsigned long)count);
+        for (uintptr_t at = 1; at < count; at++) printf("table-%u %lu %s fine\n", i, (unsigned long)at, place((void *)table[at]));
+    }
+}
+
 static int lookups(const char *names, int flags) {
     char name[256];
     void *driver = dlopen(DRIVER, RTLD_NOW | flags);
@@ -77,6 +93,7 @@ static int lookups(const char *names, int flags) {
     second_form second = dlsym(driver, "cuGetProcAddress_v2");
     if (!init || !first || !second) return fprintf(stderr, "the driver is too old\n"), 1;
     printf("cuInit - - %d\n", init(0));
+    export_tables(driver);
     while (fscanf(list, "%255s", name) == 1) {
         by_name(driver, name);
         by_version(first, second, name);

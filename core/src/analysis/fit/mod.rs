@@ -9,6 +9,9 @@ mod unified;
 
 pub use cards::{Card, cards};
 pub use drift::{DriftRow, drift};
+#[cfg(test)]
+pub(super) use need::STACKS;
+pub(super) use need::of_recorded;
 pub(crate) use room::least as least_room;
 
 use crate::attribute::is_python;
@@ -30,7 +33,7 @@ pub struct NeedRow {
 }
 
 impl NeedRow {
-    fn new(what: &'static str, low: u64, high: u64, known_by: &str) -> Self {
+    pub(super) fn new(what: &'static str, low: u64, high: u64, known_by: &str) -> Self {
         Self { what, low, high, known_by: known_by.to_owned() }
     }
 }

@@ -4,7 +4,7 @@ use super::room::{self, STEP, has_pool};
 use super::{Card, NeedRow};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{CudaState, DeviceSnapshot, StackId};
+use crate::snapshot::{CudaState, DeviceSnapshot, GpuWork, StackId};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -16,6 +16,8 @@ const MODULES: u64 = 64 * MIB;
 pub(super) const LIVE: &str = "live at the peak";
 /// Memory that cuBLAS takes for itself.
 pub(super) const WORKSPACE: &str = "cuBLAS workspace";
+/// Local memory of all threads that the card can run at once.
+pub(in crate::analysis) const STACKS: &str = "kernel stacks";
 /// Memory that pools take beyond the live bytes.
 pub(super) const POOLS: &str = "rounding and growth of pools";
 
@@ -64,16 +66,49 @@ pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
 
 /// Memory that CUDA takes for the process.
 fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
-    let (fewest, most) = card.threads();
+    let local = most_local(device);
+    let known_by = if local > MOST_STACK { "what a kernel needs" } else { "1 to 2 KiB per thread of the card" };
+    let stacks = [KIB.max(local), MOST_STACK.max(local)];
+    rows_of_process(device, card.threads(), stacks, known_by)
+}
+
+/// The most local memory that a thread of a launched kernel needs, in bytes.
+fn most_local(device: &DeviceView<'_>) -> u64 {
+    device.data().gpu_work.as_ref().and_then(GpuWork::most_local).map_or(0, |local| local.bytes)
+}
+
+/// The memory that CUDA takes for the recorded process, besides what the balance of its device has in other rows; empty
+/// if the device's threads are not known.
+pub(in crate::analysis) fn of_recorded(device: &DeviceView<'_>) -> Vec<NeedRow> {
+    let Some(threads) = device.memory.and_then(|memory| memory.threads) else { return Vec::new() };
+    let local = most_local(device);
+    let low = threads.stack.max(local);
+    let sees_launches = device.data().gpu_work.is_some();
+    let (high, known_by) = match () {
+        () if !sees_launches => (low.max(MOST_STACK), "the context's limit, to 2 KiB per thread of the GPU"),
+        () if local > threads.stack => (low, "the largest kernel's local memory per thread of the GPU"),
+        () => (low, "the context's limit per thread of the GPU"),
+    };
+    let rows = rows_of_process(device, (threads.count, threads.count), [low, high], known_by);
+    rows.into_iter().filter(|row| row.high > 0).collect()
+}
+
+/// `threads` and `stacks` are the least and the most.
+fn rows_of_process(
+    device: &DeviceView<'_>,
+    (fewest, most): (u64, u64),
+    stacks: [u64; 2],
+    known_by: &'static str,
+) -> Vec<NeedRow> {
     let has_cublas = has_library(device, "libcublas");
     let recorded = device.live.iter().chain(&device.peak.blocks).any(|block| is_cublas(device.data(), block.stack));
     let row = NeedRow::new;
     vec![
-        row("kernel stacks", KIB * fewest, MOST_STACK * most, "1 to 2 KiB per thread of the card"),
+        row(STACKS, stacks[0].saturating_mul(fewest), stacks[1].saturating_mul(most), known_by),
         row(
             "rest of the context",
-            KIB * fewest * 9 / 10,
-            KIB * most * 13 / 10,
+            (KIB * 9).saturating_mul(fewest) / 10,
+            (KIB * 13).saturating_mul(most) / 10,
             "0.9 to 1.3 KiB per thread of the card",
         ),
         row(WORKSPACE, 0, if has_cublas && !recorded { 32 * MIB } else { 0 }, "default: 4 MiB, 32 MiB from Hopper on"),

@@ -36,6 +36,21 @@ figures! {
         #[serde(skip_serializing_if = "Option::is_none")]
         unified: Option<UnifiedMemory> = device.memory.and_then(|memory| memory.unified),
         rows: Vec<BalanceRow> = balance.rows.iter().map(BalanceRow::of).collect(),
+        /// What may be in the unexplained memory, each as a range. The last one is what is left. Absent if it is not known.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unexplained: Vec<UnexplainedPart> = balance.unexplained.iter().map(UnexplainedPart::of).collect(),
+    }
+
+    /// A part of the unexplained memory.
+    struct UnexplainedPart(part: &analysis::NeedRow) {
+        /// Name of the part.
+        label: String = part.what.to_owned(),
+        /// The lower end of the range.
+        low_bytes: u64 = part.low,
+        /// The upper end of the range.
+        high_bytes: u64 = part.high,
+        /// How the range is known.
+        known_by: String = part.known_by.clone(),
     }
 
     /// A part of the memory in use.

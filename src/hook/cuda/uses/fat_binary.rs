@@ -1,8 +1,10 @@
 //! Parser of fat binaries: files with the same code for several GPUs, as cubins and PTX.
 //!
-//! NVIDIA does not document the format. This parser follows what `fatbinary` 13.0 writes. By default it compresses PTX
-//! and cubins with debug information, and leaves other cubins as they are. Compressed images (LZ4 or zstd) are not
-//! read.
+//! NVIDIA does not document the format. This parser follows what `fatbinary` 13.0 writes, and what is in the libraries
+//! of CUDA 12 and 13. Images that are compressed with LZ4 are read, those with zstd are not: drivers that know zstd tell
+//! the parameters of kernels themselves.
+
+use crate::record::memory::{OwnVec, with_room};
 
 pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
 /// Offset of the size of a header, in a fat binary and in an image in it.
@@ -11,11 +13,43 @@ const IMAGE_HEADER_SIZE: usize = 4;
 const IMAGE_SIZE: usize = 8;
 /// 0 for an image that is not compressed.
 const COMPRESSED_SIZE: usize = 16;
+const FLAGS: usize = 40;
+const IS_LZ4: u64 = 0x2000;
+/// Size of a compressed image without compression.
+const WHOLE_SIZE: usize = 56;
+/// A larger image is not read.
+const MOST: usize = 64 << 20;
 const PTX: u16 = 1;
 const CUBIN: u16 = 2;
 
-/// The images that are PTX or cubins and are not compressed.
-pub(super) fn plain_images(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// A PTX or a cubin.
+pub(super) enum Image<'a> {
+    Plain(&'a [u8]),
+    /// Compressed with LZ4, and the size without compression.
+    Lz4(&'a [u8], usize),
+    /// Compressed otherwise. Not read.
+    Other(#[cfg_attr(not(test), expect(dead_code, reason = "a test reads it"))] &'a [u8]),
+}
+
+impl Image<'_> {
+    /// Runs a closure on the image's bytes, which are in memory of memtrace's own if the image is compressed. `None` if
+    /// the image cannot be read or there is no memory.
+    pub(super) fn with_bytes<T>(&self, act: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        match *self {
+            Self::Plain(bytes) => Some(act(bytes)),
+            Self::Lz4(bytes, size) => {
+                let mut whole: OwnVec<u8> = with_room(size)?;
+                whole.resize(size, 0);
+                let written = lz4_flex::block::decompress_into(bytes, &mut whole).ok()?;
+                (written == size).then(|| act(&whole))
+            }
+            Self::Other(_) => None,
+        }
+    }
+}
+
+/// The cubins and PTX.
+pub(super) fn images(file: &[u8]) -> impl Iterator<Item = Image<'_>> {
     let mut rest = number(file, HEADER_SIZE).and_then(|size| file.get(usize::from(u16::from_le_bytes(size))..));
     std::iter::from_fn(move || {
         let (image, after) = next(rest.filter(|rest| !rest.is_empty())?)?;
@@ -25,15 +59,24 @@ pub(super) fn plain_images(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     .flatten()
 }
 
-/// The next image, if it is to be read, and the bytes after it.
-fn next(list: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+/// The next image, if it is a cubin or PTX, and the bytes after it.
+fn next(list: &[u8]) -> Option<(Option<Image<'_>>, &[u8])> {
     let header = u32::from_le_bytes(number(list, IMAGE_HEADER_SIZE)?) as usize;
     let size = usize::try_from(u64::from_le_bytes(number(list, IMAGE_SIZE)?)).ok()?;
     let end = header.checked_add(size).filter(|end| *end > 0)?;
+    let (head, body) = list.get(..end)?.split_at_checked(header)?;
     let is_read = matches!(u16::from_le_bytes(number(list, 0)?), PTX | CUBIN);
-    let is_plain = u32::from_le_bytes(number(list, COMPRESSED_SIZE)?) == 0;
-    let image = list.get(header..end)?;
-    Some(((is_read && is_plain).then_some(image), list.get(end..)?))
+    let image = match u32::from_le_bytes(number(list, COMPRESSED_SIZE)?) {
+        0 => Some(Image::Plain(body)),
+        size => body.get(..size as usize).map(|packed| lz4(head, packed).unwrap_or(Image::Other(packed))),
+    };
+    Some((image.filter(|_| is_read), list.get(end..)?))
+}
+
+fn lz4<'a>(head: &[u8], packed: &'a [u8]) -> Option<Image<'a>> {
+    let is_lz4 = u64::from_le_bytes(number(head, FLAGS)?) & IS_LZ4 != 0;
+    let whole = usize::try_from(u64::from_le_bytes(number(head, WHOLE_SIZE)?)).ok()?;
+    (is_lz4 && whole <= MOST).then_some(Image::Lz4(packed, whole))
 }
 
 fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {

@@ -2,7 +2,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use super::{cubin, fat_binary, ptx};
+use super::fat_binary::{self, Image};
+use super::{cubin, ptx};
+use crate::hook::cuda::driver;
 use crate::hook::cuda::pointers::{self, CallerPtr};
 use crate::record::memory::{OwnVec, own_vec};
 use crate::record::uses::KernelEntry;
@@ -13,6 +15,16 @@ const WRAPPER: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
 /// The kernels in an image that the driver has accepted.
 pub(super) fn in_memory(image: *const c_char) -> OwnVec<KernelEntry> {
     entries(whole(image).unwrap_or_default())
+}
+
+/// The kernels in a whole file. Compressed images take time, so they are read only if the driver does not tell the
+/// parameters itself, as those before 12.4.
+pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
+    entries_of(file, !driver::has(c"cuFuncGetParamInfo"))
+}
+
+fn entries_of(file: &[u8], reads_compressed: bool) -> OwnVec<KernelEntry> {
+    if file.starts_with(&fat_binary::MAGIC) { of_fat_binary(file, reads_compressed) } else { of_one(file) }
 }
 
 fn whole<'a>(image: *const c_char) -> Option<&'a [u8]> {
@@ -32,19 +44,15 @@ fn start(image: *const c_char) -> Option<[u8; 4]> {
     CallerPtr::<[u8; 4]>::from_raw(image.cast()).read()
 }
 
-/// The kernels in a whole file.
-pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
-    if file.starts_with(&fat_binary::MAGIC) { of_fat_binary(file) } else { of_one(file) }
-}
-
 fn of_one(file: &[u8]) -> OwnVec<KernelEntry> {
     if file.starts_with(&cubin::MAGIC) { cubin::entries(file) } else { ptx::entries(file) }
 }
 
 /// It is not known which image the driver chose, but all have the same code. A kernel on whose layout they disagree has
 /// none.
-fn of_fat_binary(file: &[u8]) -> OwnVec<KernelEntry> {
-    let mut entries = own_vec(fat_binary::plain_images(file).flat_map(of_one));
+fn of_fat_binary(file: &[u8], reads_compressed: bool) -> OwnVec<KernelEntry> {
+    let images = fat_binary::images(file).filter(|image| reads_compressed || matches!(image, Image::Plain(_)));
+    let mut entries = own_vec(images.filter_map(|image| image.with_bytes(of_one)).flatten());
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     entries.dedup_by(|one, kept| {
         let is_same = one.name == kept.name;
@@ -62,8 +70,12 @@ mod tests {
 
     const PTX: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.ptx");
     const CUBIN: &[u8] = include_bytes!("../../../../tests/cuda/cubins/sm_52.cubin");
-    /// Made of this cubin and the compressed PTX by NVIDIA's tool.
+    const LARGER: &[u8] = include_bytes!("../../../../tests/cuda/cubins/sm_90.cubin");
+    /// Made by NVIDIA's `fatbinary` 13.0: of the first cubin and the compressed PTX; of all three, compressed with LZ4; of
+    /// the second cubin, compressed with zstd.
     const FAT_BINARY: &[u8] = include_bytes!("../../../../tests/cuda/cubins/kernels.fatbin");
+    const LZ4: &[u8] = include_bytes!("../../../../tests/cuda/cubins/lz4.fatbin");
+    const ZSTD: &[u8] = include_bytes!("../../../../tests/cuda/cubins/zstd.fatbin");
 
     fn known(entries: &OwnVec<KernelEntry>) -> Vec<(String, Option<Vec<u32>>)> {
         let sizes = |entry: &KernelEntry| Some(entry.layout.as_ref()?.iter().map(|known| known.size).collect());
@@ -102,6 +114,29 @@ mod tests {
     }
 
     #[test]
+    fn images_that_are_compressed_with_lz4_are_as_if_they_were_not() {
+        let expected = known(&entries(&fat_binary_of(&[(2, CUBIN), (2, LARGER), (1, PTX)])));
+        assert!(expected.len() >= 4);
+        assert_eq!(known(&entries_of(LZ4, true)), expected);
+        assert_eq!(known(&entries_of(LZ4, false)), []);
+        assert_eq!(known(&entries_of(ZSTD, true)), []);
+    }
+
+    #[test]
+    fn a_compressed_image_is_as_large_as_it_says_or_is_not_read() {
+        let first = 16..1264;
+        let size = (first.len() as u64).to_le_bytes();
+        let alone = [&LZ4[..8], &size, &LZ4[first]].concat();
+        assert_eq!(known(&entries(&alone)), known(&entries(CUBIN)));
+        let length = CUBIN.len() as u64;
+        for size in [0, 1, length - 1, length + 1, 64 << 20, (64 << 20) + 1, 1 << 40, u64::MAX] {
+            let mut other = alone.clone();
+            other[16 + 56..][..8].copy_from_slice(&size.to_le_bytes());
+            assert_eq!(known(&entries(&other)), [], "{size}");
+        }
+    }
+
+    #[test]
     fn images_that_do_not_agree_leave_a_kernel_without_a_layout() {
         let other = b".visible .entry add(.param .u64 a) {}\n.visible .entry only(.param .u32 n) {}\n";
         let found = known(&entries(&fat_binary_of(&[(2, CUBIN), (1, PTX), (1, other)])));
@@ -113,14 +148,52 @@ mod tests {
 
     #[test]
     fn damaged_fat_binaries_have_fewer_kernels_or_none() {
-        let whole = known(&entries(FAT_BINARY));
-        for end in 0..FAT_BINARY.len() {
-            assert!(entries(&FAT_BINARY[..end]).len() <= whole.len(), "{end} bytes");
+        for file in [FAT_BINARY, LZ4] {
+            let whole = known(&entries(file)).len();
+            for end in 0..file.len() {
+                assert!(entries(&file[..end]).len() <= whole, "{end} bytes");
+            }
+            for at in 0..file.len() {
+                let mut damaged = file.to_vec();
+                damaged[at] ^= 0xff;
+                assert!(entries(&damaged).len() <= whole + 4, "byte {at}");
+            }
         }
-        for at in 0..FAT_BINARY.len() {
-            let mut damaged = FAT_BINARY.to_vec();
-            damaged[at] ^= 0xff;
-            assert!(entries(&damaged).len() <= whole.len() + 1, "byte {at}");
+    }
+
+    /// `MEMTRACE_TEST_HOURS=1` goes on for an hour.
+    #[test]
+    fn whatever_is_damaged_the_reader_ends() {
+        let hours: f64 = std::env::var("MEMTRACE_TEST_HOURS").map_or(0.0, |hours| hours.parse().unwrap());
+        let (began, mut cases, mut draw) = (std::time::Instant::now(), 0_u64, Draw(1));
+        while cases < 2000 || began.elapsed().as_secs_f64() < hours * 3600.0 {
+            let files = [FAT_BINARY, LZ4, ZSTD, CUBIN, LARGER, PTX];
+            let mut file = files[draw.below(files.len())].to_vec();
+            for _ in 0..=draw.below(8) {
+                let (at, other) = (draw.below(file.len()), files[draw.below(files.len())]);
+                match draw.below(5) {
+                    0 => file[at] = draw.below(256) as u8,
+                    1 => file[at] ^= 1 << draw.below(8),
+                    2 => file.truncate(at.max(1)),
+                    3 => _ = file.splice(at.., other[draw.below(other.len())..].iter().copied()),
+                    _ => file.iter_mut().skip(at).take(8).for_each(|byte| *byte = 0xff),
+                }
+            }
+            entries(&file);
+            cases += 1;
+        }
+        println!("{cases} damaged files");
+    }
+
+    /// Random numbers (xorshift).
+    struct Draw(u64);
+
+    impl Draw {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) as usize % end
         }
     }
 }

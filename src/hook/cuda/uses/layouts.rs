@@ -3,10 +3,16 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use memtrace_core::snapshot::StackId;
+
 use super::images;
 use super::submit::is_wanted;
 use crate::hook::cuda::driver::SUCCESS;
-use crate::hook::cuda::functions::{answer, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetName, cuKernelGetParamInfo};
+use crate::hook::cuda::functions::{
+    answer, cuCtxGetDevice, cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetAttribute,
+    cuKernelGetName, cuKernelGetParamInfo,
+};
+use crate::hook::cuda::notify;
 use crate::hook::cuda::pointers::{CallerPtr, text};
 use crate::hook::cuda::table::HandleTable;
 use crate::hook::cuda::types::Handle;
@@ -14,6 +20,9 @@ use crate::hook::files::NamedFile;
 use crate::record::memory::{OwnVec, System, try_copy};
 use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 use crate::record::{guard, uses};
+
+/// Bytes of stack that each thread of a new context has.
+const DEFAULT_STACK: u64 = 1 << 10;
 
 /// A function's name, and its parameters if they are known.
 type Signature = (OwnVec<u8>, Option<ArgumentLayout>);
@@ -117,7 +126,20 @@ pub(super) fn learn(function: Handle) {
     } else {
         known.as_slice()
     };
-    uses::with(|table| table.kernels.learn(handle, name, layout));
+    let local = local_size(handle);
+    let stack = if local > DEFAULT_STACK { notify::site_here().stack } else { StackId::NONE };
+    uses::with(|table| table.kernels.learn(handle, name, layout, (local, stack)));
+}
+
+/// Bytes of local memory that a thread of the kernel needs; 0 if the driver does not tell.
+fn local_size(handle: usize) -> u64 {
+    const LOCAL_SIZE_BYTES: c_int = 3;
+    let of_function = || answer(|bytes| cuFuncGetAttribute(bytes, LOCAL_SIZE_BYTES, handle));
+    let of_kernel = || {
+        let device = answer(cuCtxGetDevice)?;
+        answer(|bytes| cuKernelGetAttribute(bytes, LOCAL_SIZE_BYTES, handle, device))
+    };
+    of_function().or_else(of_kernel).and_then(|bytes| bytes.try_into().ok()).unwrap_or(0)
 }
 
 fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CStr> {

@@ -13,6 +13,8 @@ mod images;
 mod launches;
 mod layouts;
 mod nodes;
+#[cfg(test)]
+mod oracle;
 mod ptx;
 mod regions;
 mod scan;

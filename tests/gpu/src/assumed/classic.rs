@@ -70,11 +70,6 @@ pub(super) const ROWS: &[Assumption] = &[
         calls::module_unload(module)?;
         Ok(size(bytes))
     }),
-    row("a second context takes", "0 MiB", |_| {
-        let (bytes, context) = takes(|| raw::context_create(std::ptr::null_mut(), 0, 0))?;
-        raw::context_destroy(context)?;
-        Ok(size(bytes))
-    }),
 ];
 
 fn array(_gpu: &Gpu) -> Outcome<String> {

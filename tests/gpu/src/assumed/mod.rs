@@ -12,6 +12,7 @@ mod others;
 mod pool;
 mod replayed;
 mod segments;
+mod stacks;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -52,6 +53,7 @@ pub(crate) fn print(gpu: &Gpu) -> bool {
         replayed::ROWS,
         segments::ROWS,
         classic::ROWS,
+        stacks::ROWS,
         graphs::ROWS,
         captures::ROWS,
         frees::ROWS,

@@ -55,7 +55,7 @@ impl Driver {
     }
 }
 
-/// A folder of CUDA's libraries; `None` if it is neither in the cache nor available.
+/// A folder with the files of a list of wheels; `None` if it is neither in the cache nor available.
 pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
     cached(run, &Path::new("driver").join(name), |new| {
         let (list, shell) = (run.root.join(format!("xtask/driver/{name}.txt")), &run.shell);
@@ -69,8 +69,9 @@ pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
             return Ok(false);
         }
         for wheel in shell.read_dir(new)? {
-            // A wheel may lack the header. `unzip` then returns 11, because a pattern matched nothing.
-            let unpacked = output(cmd!(shell, "unzip -q -o -j {wheel} */lib/*.so.* */include/cuda.h -d {new}"))?;
+            // A wheel may lack some of these. `unzip` then returns 11, because a pattern matched nothing.
+            let unpacked =
+                output(cmd!(shell, "unzip -q -o -j {wheel} */lib/*.so.* */include/cuda.h */bin/cuobjdump -d {new}"))?;
             ensure!(matches!(unpacked.status.code(), Some(0 | 11)), "{} cannot be unpacked", wheel.display());
             shell.remove_path(wheel)?;
         }

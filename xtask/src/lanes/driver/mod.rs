@@ -3,6 +3,7 @@
 
 mod exports;
 mod files;
+mod kernels;
 mod lookups;
 mod probe;
 mod symbols;
@@ -71,6 +72,9 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     }
     if let Some(cuda) = files::cuda(run, "cuda13")? {
         check_header(run, &mut checks, &table, &cuda)?;
+    }
+    if !kernels::check(run, &mut checks)? {
+        not_had.push("cuobjdump");
     }
     not_had.sort_unstable();
     not_had.dedup();

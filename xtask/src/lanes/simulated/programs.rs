@@ -180,7 +180,10 @@ impl<'r> SimulatedLane<'r> {
     fn gpu_check(&mut self) -> Result<()> {
         let said = self.ends(
             "gpu-check",
-            &self.loaded("gpu-check").variable("MEMTRACE_CUSIM_FAULTS", "reuse=immediate"),
+            &self
+                .loaded("gpu-check")
+                .variable("MEMTRACE_CUSIM_FAULTS", "reuse=immediate")
+                .variable("MEMTRACE_CUSIM_STACKS", 1),
             true,
         )?;
         self.checks.number("gpu-check", &said, 56..=59, " ok, 0 FAIL");
