@@ -22,6 +22,7 @@
 //! * A pool grows in steps of 32 MiB (of 2 MiB if there is no room for more; assumed). A synchronization releases the
 //!   pool's unused memory, down to its release threshold. Blocks are multiples of 512 bytes (assumed). `cuMemAlloc`
 //!   takes 2 MiB at a time.
+//! * Pools of host and of managed memory behave like a device's, without a limit (assumed). A stream capture refuses them.
 //! * An allocation node of a graph has an address of its own. A launch runs the nodes in the order in which they were
 //!   added. It takes memory then (assumed), 2 MiB at a time, from the memory that the device reserves for graphs.
 //!   `cuDeviceGraphMemTrim` releases that memory, and so does a device that runs out of other memory.

@@ -116,7 +116,7 @@ fn parts(device: &DeviceView<'_>, unexplained: u64) -> Vec<NeedRow> {
         return Vec::new();
     }
     let (least, most) = (unexplained.saturating_sub(high), unexplained - low);
-    parts.push(NeedRow::new("what is left", least, most, "the rest: other processes, the display, graphs, NCCL"));
+    parts.push(NeedRow::new("what is left", least, most, "other processes, the display, graphs, NCCL"));
     parts
 }
 

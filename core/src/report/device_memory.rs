@@ -57,7 +57,11 @@ fn largest_kernel(device: &DeviceView<'_>) -> Option<String> {
 fn balance_section(device: &DeviceView<'_>, balance: &Balance) -> Section {
     let (used, total) = (Bytes(balance.used), Bytes(balance.total.unwrap_or(0)));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
-    let mut section = balance_table(balance, heading, sentence);
+    let has_parts = !balance.unexplained.is_empty();
+    let mut section = balance_table(balance, heading, |row| match row.item {
+        BalanceItem::Unexplained if has_parts => Some("the next table says what may be in it."),
+        _ => sentence(row),
+    });
     section.about =
         device.memory.and_then(|memory| memory.unified).map_or_else(Vec::new, |unified| of_host(balance, unified));
     section
@@ -78,7 +82,7 @@ fn of_host(balance: &Balance, unified: UnifiedMemory) -> Vec<String> {
 pub(super) fn balance_table(
     balance: &Balance,
     heading: String,
-    sentence: fn(&BalanceRow) -> Option<&'static str>,
+    sentence: impl Fn(&BalanceRow) -> Option<&'static str>,
 ) -> Section {
     let mut section = Section::of_columns("balance", heading, &["Mem", "Bytes", "What"]);
     let all = ("= all that is used".to_owned(), i64::try_from(balance.used).unwrap_or(i64::MAX));

@@ -1,8 +1,11 @@
-//! Contexts and the stacks of kernels, each in a second context, whose end gives the memory back.
+//! What CUDA takes for itself: contexts, stacks of kernels, executable graphs, cuBLAS. Contexts and stacks are those of a
+//! second context, whose end gives the memory back.
 
-use cudarc::driver::sys::{CUmodule, CUresult};
+use cudarc::driver::sys::{CUgraph, CUmodule, CUresult, CUstreamCaptureMode};
 
+use super::held::Made;
 use super::{Assumption, row, size, takes};
+use crate::blas::Library;
 use crate::calls;
 use crate::gpu::is_simulated;
 use crate::raw::{self, LEGACY, Outcome};
@@ -38,7 +41,34 @@ pub(super) const ROWS: &[Assumption] = &[
             })
         })
     }),
+    row("an executable graph of 1000 kernels takes", "0 MiB", |_| {
+        let module = calls::kernels()?;
+        let graph = captured(module)?;
+        let (bytes, program) = takes(|| {
+            let program = raw::instantiate(graph, 0)?;
+            calls::upload(program, LEGACY).and_then(|()| calls::synchronise_all()).map(|()| program)
+        })?;
+        raw::program_destroy(program)?;
+        raw::graph_destroy(graph)?;
+        calls::module_unload(module)?;
+        Ok(size(bytes))
+    }),
+    row("a handle of cuBLAS takes", "0 MiB", |_| {
+        takes(|| Library::cublas().map_err(|_| CUresult::CUDA_ERROR_NOT_SUPPORTED)).map(|(bytes, _)| size(bytes))
+    }),
 ];
+
+/// A graph of 1000 launches.
+fn captured(module: CUmodule) -> Outcome<CUgraph> {
+    let (function, other) = (calls::function(module, c"four")?, Made::new(Made::APART)?);
+    raw::begin_capture(other.0, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+    let mut pointers = [0_u64; 4];
+    for _ in 0..1000 {
+        let mut arguments = pointers.each_mut().map(|pointer| std::ptr::from_mut(pointer).cast());
+        calls::launch_kernel(function, &mut arguments, other.0)?;
+    }
+    raw::end_capture(other.0)
+}
 
 /// Runs an action in a second context, which is current meanwhile.
 fn in_another(act: impl FnOnce() -> Outcome<String>) -> Outcome<String> {
