@@ -322,7 +322,13 @@ mod tests {
             let (low, high) = ((low * 0.93 + 1024.0) * *count as f64, (high * 1.18 + 1024.0) * *count as f64);
             let bytes = (mib << 20) as f64;
             assert!((low..high).contains(&bytes), "{mib} MiB: {low} to {high}");
-            let balance = with_threads(mib << 20, Some(DeviceThreads { count: *count, stack: 1024 }), Some(8));
+            let with_local = |local| with_threads(mib << 20, Some(DeviceThreads { count: *count, stack: 1024 }), local);
+            let balance = with_local(Some(8));
+            let wide = |balance: &Balance| -> u64 {
+                let parts = balance.unexplained.iter().filter(|part| part.what != "what is left");
+                parts.map(|part| part.high - part.low).sum::<u64>() >> 20
+            };
+            println!("{mib} MiB: {} MiB wide, {} without uses", wide(&balance), wide(&with_local(None)));
             assert_eq!(part(&balance, "what is left").map(|(least, _)| least), Some(0), "{mib} MiB");
         }
     }

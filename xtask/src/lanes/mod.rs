@@ -217,6 +217,13 @@ pub(crate) const LANES: &[Lane] = &[
         run: driver::run,
     },
     Lane {
+        name: "kernels",
+        tier: Tier::Full,
+        holds: "the parameters of cuBLAS's kernels are those that NVIDIA's tool prints",
+        owns: &[],
+        run: driver::kernels::run,
+    },
+    Lane {
         name: "emulated",
         tier: Tier::Quick,
         holds: "on aarch64, emulated, the tests pass, stacks are libgcc's, and recordings those of x86-64",

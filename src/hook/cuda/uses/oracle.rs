@@ -1,6 +1,6 @@
 //! The parameters of all kernels in libraries, as the readers here find them and as NVIDIA's `cuobjdump` prints them.
 //!
-//! `cargo xtask driver` runs this on cuBLAS and cuBLASLt.
+//! `cargo xtask kernels` runs this on cuBLAS.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -107,7 +107,7 @@ fn number(line: &[u8], name: &str) -> u32 {
 
 /// `MEMTRACE_TEST_LIBRARIES` has the tool's path and the libraries', separated by colons.
 #[test]
-#[ignore = "needs NVIDIA's files; `cargo xtask driver` has them"]
+#[ignore = "needs NVIDIA's files; `cargo xtask kernels` has them"]
 fn kernels_of_libraries_are_as_nvidias_tool_prints_them() {
     let paths = std::env::var("MEMTRACE_TEST_LIBRARIES").unwrap();
     let (tool, libraries) = paths.split_once(':').unwrap();

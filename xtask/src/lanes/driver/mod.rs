@@ -3,9 +3,10 @@
 
 mod exports;
 mod files;
-mod kernels;
+pub(crate) mod kernels;
 mod lookups;
 mod probe;
+mod programs;
 mod symbols;
 mod tables;
 
@@ -63,6 +64,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         };
         check_exports(&mut checks, &table, &driver);
         check_lookups(&mut checks, &table, &driver, probe)?;
+        programs::check(run, &mut checks, driver.version, &driver.folder, probe)?;
         for (name, major) in CUDAS {
             match files::cuda(run, name)? {
                 Some(cuda) => check_tables(&mut checks, &table, &driver, probe, &cuda, major)?,
@@ -72,9 +74,6 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     }
     if let Some(cuda) = files::cuda(run, "cuda13")? {
         check_header(run, &mut checks, &table, &cuda)?;
-    }
-    if !kernels::check(run, &mut checks)? {
-        not_had.push("cuobjdump");
     }
     not_had.sort_unstable();
     not_had.dedup();

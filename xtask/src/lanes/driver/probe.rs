@@ -57,6 +57,11 @@ impl<'r> Probe<'r> {
         Ok(Self { run, folder, linked, preload, preload_hooks, linked_hooks })
     }
 
+    /// The preload library.
+    pub(super) fn preload(&self) -> &Path {
+        &self.preload
+    }
+
     /// The file that contains memtrace, and its hooks.
     pub(super) fn hooks(&self, host: Host) -> (&str, &Names) {
         match host {
