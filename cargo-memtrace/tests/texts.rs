@@ -62,7 +62,8 @@ fn recording(evil: &str) -> SnapshotData {
     data.health.unreadable_objects.push(evil.to_owned());
     data.health.cuda.unseen_calls.push(UnseenCalls { function: evil.to_owned(), calls: 1 });
     let totals = GpuTotals { operations: 1, launches: 1, last_opaque: 1, ..GpuTotals::default() };
-    data.gpu_work = Some(GpuWork { kernels: vec![evil.to_owned()], totals, opaque: vec![(KernelId(0), 1)] });
+    data.gpu_work =
+        Some(GpuWork { kernels: vec![evil.to_owned()], totals, opaque: vec![(KernelId(0), 1)], local: Vec::new() });
     data
 }
 

@@ -56,7 +56,7 @@
 //! | `PAGE_CACHE` | the host's | bytes that an integrated GPU counts as used for the page cache |
 //! | `OTHERS` | `0` | memory of each GPU that other processes use; or a list with one size for each: `1GiB,0` |
 //! | `CONTEXT` | `0` | memory of each active context; a context that does not fit is refused |
-//! | `STACKS` | `0` | `1`: each active context also takes the stacks of all threads that the GPU can run at once; a launch makes them larger if its kernel needs more local memory (`.local` in PTX), and nothing makes them smaller |
+//! | `STACKS` | `0` | `1`: each active context also takes the stacks of all threads that the GPU can run at once; a launch makes them larger if its kernel needs more local memory (`.local` in PTX), but not the launch of a graph; only `cuCtxSetLimit` makes them smaller |
 //! | `MODULE` | `0` | memory of each module or library, until it is unloaded or its context ends |
 //! | `POOLS` | `1` | `0`: no stream-ordered memory |
 //! | `FILL` | `zeros` | contents of new memory: `zeros`, `ones` (0xFF), `random` (the same in each run) |

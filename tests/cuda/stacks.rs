@@ -60,10 +60,10 @@ fn stacks_are_as_large_as_the_largest_kernel_that_was_launched() {
         launch(kernel("later", 2048), block);
         assert_eq!(part(&session, "kernel stacks"), exactly(4096));
         let report = ReportOptions { device: Some(Device::Cuda(0)), ..ReportOptions::default() };
-        let text = Text { report, ..Text::default() }.render(&session.snapshot()).unwrap();
+        let text = Text { report: report.clone(), ..Text::default() }.render(&session.snapshot()).unwrap();
         for expected in [
             "What may be in the unexplained 1.324 GiB",
-            "kernel stacks: the context's limit per thread of the GPU",
+            "kernel stacks: the context's limit per thread of the card",
             "A thread of `large` needs 4,096 bytes of local memory, launched at tests/cuda/kernels.rs:",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
@@ -71,6 +71,8 @@ fn stacks_are_as_large_as_the_largest_kernel_that_was_launched() {
         // SAFETY: takes two numbers.
         kernels::check(unsafe { sys::cuCtxSetLimit(sys::CUlimit::CU_LIMIT_STACK_SIZE, 6000) });
         assert_eq!(part(&session, "kernel stacks"), exactly(6000), "the limit, which the program set");
+        let text = Text { report, ..Text::default() }.render(&session.snapshot()).unwrap();
+        assert!(!text.contains("A thread of `large`"), "it is not why stacks are that large: {text}");
     });
 }
 
@@ -86,12 +88,11 @@ fn without_recorded_uses_stacks_are_a_range() {
 }
 
 #[test]
-fn a_launch_whose_stacks_do_not_fit_is_refused_and_nothing_is_said_of_a_context_of_no_bytes() {
-    on_gpu(&[STACKS, ("MEMTRACE_CUSIM_MEMORY", "1GiB")], || {
+fn a_launch_that_was_refused_is_in_the_range_only() {
+    on_gpu(&[STACKS, ("MEMTRACE_CUSIM_MEMORY", "1GiB"), ("MEMTRACE_CUSIM_CONTEXT", "300MiB")], || {
         let session = memtrace::builder().uses(true).start().unwrap();
         let _context = CudaContext::new(0).unwrap();
         let block = raw::alloc_async(100, raw::PER_THREAD).unwrap();
-        assert_eq!(unexplained(&session.snapshot()), [], "a real context takes more than stacks");
         let function = kernel("large", 4096);
         let mut argument = std::ptr::from_ref(&block).cast_mut().cast();
         // SAFETY: the kernel has one argument.
@@ -99,10 +100,11 @@ fn a_launch_whose_stacks_do_not_fit_is_refused_and_nothing_is_said_of_a_context_
             sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, raw::PER_THREAD, &mut argument, std::ptr::null_mut())
         };
         assert_eq!(refused, sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        assert_eq!(part(&session, "kernel stacks"), (THREADS << 10, THREADS << 12), "the stacks are not that large");
     });
 }
 
-/// Sizes that the simulator takes and the analysis does not know: within the rows that `docs/fit.md` has for them.
+/// Sizes that the test draws from the ranges that `docs/fit.md` has, and of which the analysis knows nothing else.
 #[test]
 fn what_the_simulator_takes_is_within_every_range() {
     for seed in 1..=6_u64 {

@@ -40,15 +40,16 @@ fn unexplained_section(device: &DeviceView<'_>, balance: &Balance) -> Option<Sec
     (!section.rows.is_empty()).then_some(section)
 }
 
-/// The kernel because of which each thread has the stack that it has, if it needs more than the default.
+/// The kernel that needs the largest stacks, unless the context's stacks are larger anyway.
 fn largest_kernel(device: &DeviceView<'_>) -> Option<String> {
     const DEFAULT: u64 = 1 << 10;
     let work = device.data().gpu_work.as_ref()?;
-    let local = work.most_local().filter(|local| local.bytes > DEFAULT)?;
+    let stack = device.memory?.threads?.stack;
+    let local = work.most_local().filter(|local| local.bytes > DEFAULT && local.bytes >= stack)?;
     let line = || format!(", launched at {}", line_label(device.data(), local.stack.0));
     let at = if local.stack == StackId::NONE { String::new() } else { line() };
     Some(format!(
-        "A thread of `{}` needs {} bytes of local memory{at}. Its first launch raised the stacks of all threads to this.",
+        "A thread of `{}` needs {} bytes of local memory{at}. A launch of it makes the stacks of all threads that large.",
         work.kernel(local.kernel),
         grouped(local.bytes)
     ))
@@ -59,7 +60,7 @@ fn balance_section(device: &DeviceView<'_>, balance: &Balance) -> Section {
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
     let has_parts = !balance.unexplained.is_empty();
     let mut section = balance_table(balance, heading, |row| match row.item {
-        BalanceItem::Unexplained if has_parts => Some("the next table says what may be in it."),
+        BalanceItem::Unexplained if has_parts => Some("the section `unexplained` says what may be in it."),
         _ => sentence(row),
     });
     section.about =
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(section.title, "What may be in the unexplained 8.000 GiB");
         let note = "A thread of `large` needs 4,096 bytes of local memory, launched at ";
         assert!(section.notes[0].starts_with(note) && section.notes[0].contains(":9"), "{:?}", section.notes);
-        assert_eq!(section.rows[0][..2], [Cell::Sum(1 << 30), Cell::Sum(1 << 30)]);
+        assert_eq!(section.rows[0][..2], [Cell::Sum(1 << 28), Cell::Sum(1 << 30)]);
         assert_eq!(of(1024).notes, Vec::<String>::new(), "not more than the default");
     }
 

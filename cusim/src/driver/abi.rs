@@ -48,6 +48,7 @@ macro_rules! driver_alias {
 pub(super) const ALLOCATION_PINNED: u32 = 1;
 pub(super) const ALLOCATION_MANAGED: u32 = 2;
 /// `CUmemLocationType`.
+pub(super) const LOCATION_NONE: u32 = 0;
 pub(super) const LOCATION_DEVICE: u32 = 1;
 pub(super) const LOCATION_HOST: u32 = 2;
 pub(super) const LOCATION_HOST_NUMA: u32 = 3;

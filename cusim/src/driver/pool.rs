@@ -1,6 +1,8 @@
 //! Memory pools (stream-ordered allocation).
 
-use super::abi::{ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, Out};
+use super::abi::{
+    ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_NONE, Out,
+};
 use super::process::{with, with_device};
 use super::thread::{mode, number};
 use super::virtual_memory::Location;
@@ -30,10 +32,11 @@ driver! {
     fn cuMemPoolCreate(pool: Out<u64>, properties: Out<PoolProperties>) {
         let PoolProperties { allocation, handles, location, device } = properties.get()?;
         if let Some(place) = place_of(allocation, Location { kind: location, device })? {
-            demand(handles == 0)?;
+            // Only pools of the host without a node cannot be shared.
+            demand(handles == 0 || location != LOCATION_HOST)?;
             return with(|machine| {
                 demand_or(machine.config.pools, NOT_SUPPORTED)?;
-                pool.set(machine.create_pool_at(place))
+                pool.set(machine.create_pool_at(place, handles))
             });
         }
         with_device(device, |machine, device| {
@@ -65,7 +68,12 @@ driver! {
 /// Where the memory of a pool is; `None` for the memory of the location's device. For a location that pools cannot have,
 /// the documentation of `cuMemPoolCreate` states an invalid value.
 pub(super) fn place_of(allocation: u32, Location { kind, device }: Location) -> Answer<Option<PoolPlace>> {
-    let place = |of| Ok(Some(PoolPlace { kind: of, location: (kind, if kind == LOCATION_HOST { 0 } else { device }) }));
+    let place = |of| {
+        Ok(Some(PoolPlace {
+            kind: of,
+            location: (kind, if matches!(kind, LOCATION_NONE | LOCATION_HOST) { 0 } else { device }),
+        }))
+    };
     match (allocation, kind) {
         (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(None),
         (ALLOCATION_PINNED, LOCATION_HOST | LOCATION_HOST_NUMA) => place(BlockKind::HostPool),

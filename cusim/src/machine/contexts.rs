@@ -83,7 +83,7 @@ impl SimMachine {
 
     /// Bytes of a context whose threads have stacks of this size.
     pub(super) fn size_of_context(&self, stack: u64) -> u64 {
-        self.config.context + if self.config.stacks { THREADS.saturating_mul(stack) } else { 0 }
+        self.config.context.saturating_add(if self.config.stacks { THREADS.saturating_mul(stack) } else { 0 })
     }
 
     /// Sets the stack size of each thread, if there is room.

@@ -137,13 +137,14 @@ fn kernels(ptx: &[u8]) -> (MmapVec<SimKernel>, MmapVec<usize>) {
 
 /// The sum of variables such as `.local .align 16 .b8 __local_depot0[1168];`.
 fn local(body: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(body);
-    let size = |rest: &str| {
-        let (kind, count) = rest.split(';').next()?.split_once('[')?;
-        let count = count.split(']').next()?;
-        parameter_size(format!("{kind}[{count}]").as_bytes())
-    };
-    text.split(".local").skip(1).filter_map(size).sum::<usize>() as u64
+    const LOCAL: &[u8] = b".local";
+    let (mut rest, mut sum) = (body, 0);
+    while let Some(at) = rest.windows(LOCAL.len()).position(|window| window == LOCAL) {
+        rest = &rest[at + LOCAL.len()..];
+        let declaration = rest.split(|byte| *byte == b';').next().filter(|text| text.contains(&b'['));
+        sum += declaration.and_then(parameter_size).unwrap_or(0) as u64;
+    }
+    sum
 }
 
 /// The size of a parameter such as `.param .u64 a` or `.param .align 8 .b8 b[24]`.

@@ -46,10 +46,10 @@ impl SimMachine {
     }
 
     /// Creates a pool of host or managed memory. It is listed under device 0, and takes nothing of it.
-    pub(crate) fn create_pool_at(&mut self, place: PoolPlace) -> u64 {
+    pub(crate) fn create_pool_at(&mut self, place: PoolPlace, handles: u32) -> u64 {
         let handle = self.new_handle();
         let mut pool = SimPool::new(0, handle, place.kind);
-        pool.place = Some(place);
+        (pool.place, pool.handles) = (Some(place), handles);
         self.pools.push(pool);
         handle
     }
@@ -57,7 +57,7 @@ impl SimMachine {
     /// The default and the current pool of a place. The default pool is created when it is first needed.
     pub(crate) fn pools_at(&mut self, place: PoolPlace) -> &mut [u64; 2] {
         if !self.place_pools.contains_key(&place) {
-            let handle = self.create_pool_at(place);
+            let handle = self.create_pool_at(place, 0);
             self.place_pools.insert(place, [handle; 2]);
         }
         self.place_pools.entry(place).or_default()

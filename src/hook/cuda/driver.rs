@@ -79,12 +79,7 @@ pub(super) fn find(name: &CStr) -> Option<usize> {
 }
 
 pub(super) fn is_simulated() -> bool {
-    has(c"memtrace_cusim_event_count")
-}
-
-/// Whether the driver is loaded and has a function.
-pub(super) fn has(name: &CStr) -> bool {
-    let found = find(name).is_some();
+    let found = find(c"memtrace_cusim_event_count").is_some();
     loader::forget_error();
     found
 }

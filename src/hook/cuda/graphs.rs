@@ -14,6 +14,7 @@ use super::attention::is_recording;
 use super::driver::SUCCESS;
 use super::notify;
 use super::pointers::CallerPtr;
+use super::pools;
 use super::table::HandleTable;
 use super::types::{Handle, PoolLocation};
 use crate::record::memory::{OwnVec, System, own_vec, try_push};
@@ -98,7 +99,7 @@ pub(super) struct AllocNode {
 pub(super) fn added_alloc(graph: Handle, parameters: CallerPtr<AllocNode>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(AllocNode { location, size, address, .. }) = parameters.written(result) {
-            let device = location.device();
+            let device = pools::noted(location.device());
             add(graph.addr(), 0, Node::Alloc { address, size: size as u64, device, site: site() });
         }
     }

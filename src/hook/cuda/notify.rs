@@ -105,7 +105,8 @@ pub(super) fn notify_free(request: FreeRequest) -> PendingFree {
 
 fn take(request: &FreeRequest) -> (DeviceFree, Option<measure::MeasuredFree>) {
     let _own = guard::own_work();
-    let is_pinned = request.class.is_pinned() || is_of_host_pool(request.address);
+    let of_pool = || catch_unwind(|| is_of_host_pool(request.address)).unwrap_or(false);
+    let is_pinned = request.class.is_pinned() || of_pool();
     let take = || match device_memory::before_free(is_pinned, request.address) {
         DeviceFree::Unknown if recorder::had_blocks_before() && !is_pinned => query::pool_block(request.address)
             .map_or(DeviceFree::Unknown, |(ordinal, size)| {

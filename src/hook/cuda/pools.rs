@@ -19,14 +19,19 @@ struct KnownPool {
 }
 
 static POOLS: HandleTable<u64, KnownPool> = HandleTable::new();
-/// Whether there ever was a pool of host memory.
+/// Whether there ever was a pool of host memory, or a graph's node with such memory.
 static HAS_HOST_POOLS: AtomicBool = AtomicBool::new(false);
 
 fn enter(handle: u64, device: Option<Device>) {
+    POOLS.insert(handle, KnownPool { device: noted(device), is_destroyed: false });
+}
+
+/// Notes that a pool, or a graph's node, has memory of this device.
+pub(super) fn noted(device: Option<Device>) -> Option<Device> {
     if device == Some(Device::Pinned) {
         HAS_HOST_POOLS.store(true, Ordering::Release);
     }
-    POOLS.insert(handle, KnownPool { device, is_destroyed: false });
+    device
 }
 
 pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) -> impl FnOnce(c_int) {

@@ -96,7 +96,9 @@ impl KernelTable {
 
     pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>, local: (u64, StackId)) {
         let id = self.id(name);
-        if let Some(most) = self.local.get_mut(id.0 as usize) {
+        // Without room for the name, the id is another kernel's.
+        let is_own = self.ids.get(&HASHER.hash_one(name.get(..LONGEST).unwrap_or(name))).is_some();
+        if let Some(most) = self.local.get_mut(id.0 as usize).filter(|_| is_own) {
             *most = if local.0 > most.0 { local } else { *most };
         }
         if self.functions.try_reserve(1).is_ok() {

@@ -67,12 +67,17 @@ pub(super) fn on_a_roomy_card(device: &DeviceSnapshot) -> u64 {
 /// Memory that CUDA takes for the process.
 fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     let local = most_local(device);
-    let known_by = if local > MOST_STACK { "what a kernel needs" } else { "1 to 2 KiB per thread of the card" };
-    let stacks = [KIB.max(local), MOST_STACK.max(local)];
+    let known_by = if local > MOST_STACK {
+        "1 KiB per thread of the card, to what the largest kernel needs"
+    } else {
+        "1 to 2 KiB per thread of the card"
+    };
+    let stacks = [KIB, MOST_STACK.max(local)];
     rows_of_process(device, card.threads(), stacks, known_by)
 }
 
-/// The most local memory that a thread of a launched kernel needs, in bytes.
+/// The most local memory that a thread of a kernel needs, in bytes. The kernel may have been launched on another device,
+/// captured only, or refused.
 fn most_local(device: &DeviceView<'_>) -> u64 {
     device.data().gpu_work.as_ref().and_then(GpuWork::most_local).map_or(0, |local| local.bytes)
 }
@@ -81,15 +86,13 @@ fn most_local(device: &DeviceView<'_>) -> u64 {
 /// if the device's threads are not known.
 pub(in crate::analysis) fn of_recorded(device: &DeviceView<'_>) -> Vec<NeedRow> {
     let Some(threads) = device.memory.and_then(|memory| memory.threads) else { return Vec::new() };
-    let local = most_local(device);
-    let low = threads.stack.max(local);
-    let sees_launches = device.data().gpu_work.is_some();
+    let (low, local) = (threads.stack, most_local(device));
     let (high, known_by) = match () {
-        () if !sees_launches => (low.max(MOST_STACK), "the context's limit, to 2 KiB per thread of the GPU"),
-        () if local > threads.stack => (low, "the largest kernel's local memory per thread of the GPU"),
-        () => (low, "the context's limit per thread of the GPU"),
+        () if device.data().gpu_work.is_none() => (MOST_STACK, "the context's limit, to 2 KiB, per thread of the card"),
+        () if local > low => (local, "the context's limit, to what the largest kernel needs, per thread of the card"),
+        () => (low, "the context's limit per thread of the card"),
     };
-    let rows = rows_of_process(device, (threads.count, threads.count), [low, high], known_by);
+    let rows = rows_of_process(device, (threads.count, threads.count), [low, high.max(low)], known_by);
     rows.into_iter().filter(|row| row.high > 0).collect()
 }
 

@@ -36,7 +36,8 @@ figures! {
         #[serde(skip_serializing_if = "Option::is_none")]
         unified: Option<UnifiedMemory> = device.memory.and_then(|memory| memory.unified),
         rows: Vec<BalanceRow> = balance.rows.iter().map(BalanceRow::of).collect(),
-        /// What may be in the unexplained memory, each as a range. The last one is what is left. Absent if it is not known.
+        /// What may be in the unexplained memory, each as a range. The last one is what is left. Absent if it
+        /// is not known, or if less is unexplained than CUDA is assumed to take.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         unexplained: Vec<UnexplainedPart> = balance.unexplained.iter().map(UnexplainedPart::of).collect(),
     }
@@ -49,7 +50,7 @@ figures! {
         low_bytes: u64 = part.low,
         /// The upper end of the range.
         high_bytes: u64 = part.high,
-        /// How the range is known.
+        /// How the range is known; of the last one, what it may be.
         known_by: String = part.known_by.clone(),
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::fat_binary::{self, Image};
 use super::{cubin, ptx};
-use crate::hook::cuda::driver;
+use crate::hook::cuda::driver::Function;
 use crate::hook::cuda::pointers::{self, CallerPtr};
 use crate::record::memory::{OwnVec, own_vec};
 use crate::record::uses::KernelEntry;
@@ -17,13 +17,19 @@ pub(super) fn in_memory(image: *const c_char) -> OwnVec<KernelEntry> {
     entries(whole(image).unwrap_or_default())
 }
 
-/// The kernels in a whole file. Compressed images take time, so they are read only if the driver does not tell the
-/// parameters itself, as those before 12.4.
+/// The kernels in a whole file.
 pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
-    entries_of(file, !driver::has(c"cuFuncGetParamInfo"))
+    entries_of(file, driver_tells_no_parameters)
 }
 
-fn entries_of(file: &[u8], reads_compressed: bool) -> OwnVec<KernelEntry> {
+/// Compressed images take time, so they are read only if the driver does not tell the parameters itself, as those before
+/// 12.4.
+fn driver_tells_no_parameters() -> bool {
+    static TELLS: Function = Function::named("cuFuncGetParamInfo\0");
+    TELLS.address().is_none()
+}
+
+fn entries_of(file: &[u8], reads_compressed: fn() -> bool) -> OwnVec<KernelEntry> {
     if file.starts_with(&fat_binary::MAGIC) { of_fat_binary(file, reads_compressed) } else { of_one(file) }
 }
 
@@ -50,8 +56,8 @@ fn of_one(file: &[u8]) -> OwnVec<KernelEntry> {
 
 /// It is not known which image the driver chose, but all have the same code. A kernel on whose layout they disagree has
 /// none.
-fn of_fat_binary(file: &[u8], reads_compressed: bool) -> OwnVec<KernelEntry> {
-    let images = fat_binary::images(file).filter(|image| reads_compressed || matches!(image, Image::Plain(_)));
+fn of_fat_binary(file: &[u8], reads_compressed: fn() -> bool) -> OwnVec<KernelEntry> {
+    let images = fat_binary::images(file).filter(|image| matches!(image, Image::Plain(_)) || reads_compressed());
     let mut entries = own_vec(images.filter_map(|image| image.with_bytes(of_one)).flatten());
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     entries.dedup_by(|one, kept| {
@@ -117,9 +123,9 @@ mod tests {
     fn images_that_are_compressed_with_lz4_are_as_if_they_were_not() {
         let expected = known(&entries(&fat_binary_of(&[(2, CUBIN), (2, LARGER), (1, PTX)])));
         assert!(expected.len() >= 4);
-        assert_eq!(known(&entries_of(LZ4, true)), expected);
-        assert_eq!(known(&entries_of(LZ4, false)), []);
-        assert_eq!(known(&entries_of(ZSTD, true)), []);
+        assert_eq!(known(&entries_of(LZ4, || true)), expected);
+        assert_eq!(known(&entries_of(LZ4, || false)), []);
+        assert_eq!(known(&entries_of(ZSTD, || true)), []);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The simulated GPU's assumptions about a real one, row by row: a table of differences.
 //!
-//! It is printed in Markdown, for docs/gpu-results.md. On the simulated GPU every row says `same`. If a real GPU says
+//! It is printed in Markdown, for docs/gpu-results.md. On the simulated GPU no row says `differs`. If a real GPU says
 //! `differs`, correct the simulator in `cusim/`, and then the row here.
 
 mod captures;

@@ -230,8 +230,7 @@ impl<'r> SimulatedLane<'r> {
         self.checks.line(name, &said, "\"memory of …candle-recorded on cuda:0, a simulated GPU\"", is_heading);
         self.checks.says(name, &said, "uses: the arguments of 100.0 % of ");
         self.checks.says(name, &said, "the last use of 100.0 % of the bytes allocated on GPUs is known");
-        let is_explained =
-            |line: &str| line.trim_start().starts_with("0 bytes not recorded") || line.contains("rounding explains");
+        let is_explained = |line: &str| line.ends_with(", 0 bytes not recorded") || line.contains("rounding explains");
         self.checks.line(name, &said, "that explains the driver's additional bytes", is_explained);
         Ok(())
     }
