@@ -64,7 +64,8 @@ fn stacks_are_as_large_as_the_largest_kernel_that_was_launched() {
         for expected in [
             "What may be in the unexplained 1.324 GiB",
             "kernel stacks: the context's limit per thread of the card",
-            "A thread of `large` needs 4,096 bytes of local memory, launched at tests/cuda/kernels.rs:",
+            "A thread of `large` needs 4,096 bytes of local memory, launched at ",
+            "cuda/kernels.rs:",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
