@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use memtrace_core::Bytes;
-use memtrace_core::analysis::{Card, Fit, FitVerdict, NeedRow};
+use memtrace_core::analysis::{Card, Fit, FitVerdict};
 use memtrace_core::report::{Report, fit_line, fit_section};
 use serde_json::{Value, json};
 
@@ -105,7 +105,6 @@ fn of_card(fit: &Fit) -> Value {
         FitVerdict::DoesNotFit(least, most) => ("does not fit", -i128::from(most), -i128::from(least)),
         FitVerdict::Undecided(spare, short) => ("undecided", -i128::from(short), i128::from(spare)),
     };
-    let row = |row: &NeedRow| json!({ "what": row.what, "low_bytes": row.low, "high_bytes": row.high, "known_by": row.known_by });
     json!({
         "card": fit.card.name,
         "memory_bytes": fit.card.memory,
@@ -113,6 +112,6 @@ fn of_card(fit: &Fit) -> Value {
         "verdict": verdict,
         "doubt": fit.doubt,
         "spare_bytes": [least as i64, most as i64],
-        "rows": fit.rows.iter().map(row).collect::<Vec<_>>(),
+        "rows": fit.rows,
     })
 }

@@ -19,16 +19,19 @@ use crate::recording::{DeviceView, Recording};
 use crate::snapshot::Device;
 use crate::units::Bytes;
 
-/// A part of what a program needs on a card.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A part of what a program needs on a card, or of what it takes there.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NeedRow {
     /// The name of the part.
     pub what: &'static str,
     /// Lower end, in bytes.
+    #[serde(rename = "low_bytes")]
     pub low: u64,
     /// Upper end, in bytes.
+    #[serde(rename = "high_bytes")]
     pub high: u64,
-    /// How the range is known.
+    /// How the range is known; of the last part of a balance, what it may be.
     pub known_by: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::{self, Fragmentation, TimeRow};
+use crate::analysis::{self, Fragmentation, NeedRow, TimeRow};
 use crate::figures::figures;
 use crate::recording::DeviceView;
 use crate::report::{Finding, device_memory, sampled};
@@ -39,19 +39,7 @@ figures! {
         /// What may be in the unexplained memory, each as a range. The last one is what is left. Absent if it
         /// is not known, or if less is unexplained than CUDA is assumed to take.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        unexplained: Vec<UnexplainedPart> = balance.unexplained.iter().map(UnexplainedPart::of).collect(),
-    }
-
-    /// A part of the unexplained memory.
-    struct UnexplainedPart(part: &analysis::NeedRow) {
-        /// Name of the part.
-        label: String = part.what.to_owned(),
-        /// The lower end of the range.
-        low_bytes: u64 = part.low,
-        /// The upper end of the range.
-        high_bytes: u64 = part.high,
-        /// How the range is known; of the last one, what it may be.
-        known_by: String = part.known_by.clone(),
+        unexplained: Vec<NeedRow> = balance.unexplained.clone(),
     }
 
     /// A part of the memory in use.
