@@ -30,7 +30,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Children without fork handlers (0: `clone`, 1: `_Fork`, 2: `fork`) use their copies of the heap.
+/// Children without fork handlers (0: `clone`, 1: `_Fork`, 2: `fork`) use their copies of the heap, and so do children
+/// that they fork.
 const CHILDREN: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -51,7 +52,10 @@ int main(int count, char **arguments) {
         int how = atoi(arguments[1]);
         pid_t child = how == 0 ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : how == 1 ? _Fork() : fork();
         if (!child) {
+            pid_t grandchild = round % 10 ? -1 : fork();
             for (int n = 0; n < 50; n++) { free(malloc(30000)); free(kept[n]); }
+            if (!grandchild) exit(0);
+            if (grandchild > 0) waitpid(grandchild, 0, 0);
             if (round % 2) _exit(7); else exit(7);
         }
         int status = 0;
@@ -70,6 +74,39 @@ fn children_without_fork_handlers_wait_for_nothing() {
         let output = run(&folder, how);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "done\n".to_owned()), "{how} {output:?}");
     }
+}
+
+/// Prints how many arenas glibc's allocator has: one for each thread that has used it.
+const ARENAS: &str = r#"
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+int main() {
+    struct timespec pause = {0, 1000000};
+    for (int round = 0; round < 500; round++) { free(malloc(20000)); nanosleep(&pause, 0); }
+    char *text;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    malloc_info(0, to);
+    fclose(to);
+    int arenas = 0;
+    for (char *at = text; (at = strstr(at, "<heap nr=")); at++) arenas++;
+    printf("%d\n", arenas);
+}
+"#;
+
+/// A child made without fork handlers would wait for a lock of the allocator that one of memtrace's threads held.
+#[test]
+fn our_threads_never_use_the_programs_allocator() {
+    let folder = folder_with(ARENAS);
+    let alone = preloaded(folder.path(), &[], "./app").output().unwrap();
+    assert_eq!((text(&run(&folder, "").stdout), text(&alone.stdout)), ("1\n".to_owned(), "1\n".to_owned()));
+    assert!(
+        open(folder.path().join("heap.memtrace")).unwrap().device(Device::Cpu).unwrap().stats.allocations.allocated
+            >= 500
+    );
 }
 
 /// Restricts itself in one way, uses the heap and makes calls that tell of other threads.

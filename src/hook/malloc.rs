@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::heap_refusal;
 use crate::errno::KeepErrno;
-pub use crate::record::glibc::System;
 use crate::record::heap::{
     HeapFree, on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_dealloc, on_watched_malloc, undo_free,
 };
+pub use crate::record::own_heap::System;
 use crate::record::untraced;
 
 /// Set before the library's other constructors run.

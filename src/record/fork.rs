@@ -19,6 +19,8 @@ struct ForkLocks {
     _no_fork: NoFork,
     loader_is_free: bool,
     _uses: uses::LockedUses,
+    #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+    heap: Option<super::own_heap::LockedHeap>,
     /// Other fork handlers may allocate on this thread, and such allocations must not wait for these locks.
     _own: guard::OwnWork,
 }
@@ -37,6 +39,9 @@ static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
 pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
 
 static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this is a stray child, or was made by one.
+static STRAY: AtomicBool = AtomicBool::new(false);
 
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
@@ -58,6 +63,11 @@ pub(crate) fn no_fork_soon() -> Option<NoFork> {
 /// locked for ever.
 pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed) || gates::are_cleared()
+}
+
+/// Whether this is a child made without the fork handlers, or comes from one: any lock may stay locked for ever.
+pub(crate) fn is_stray_child() -> bool {
+    STRAY.load(Ordering::Relaxed) || gates::are_cleared() && !FORKED.load(Ordering::Relaxed)
 }
 
 /// Registers a function that each child calls on the thread that forked, with no lock held.
@@ -90,6 +100,9 @@ fn register() {}
 
 #[cfg(unix)]
 extern "C" fn before() {
+    if is_stray_child() {
+        return STRAY.store(true, Ordering::Relaxed);
+    }
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
     let held = ForkLocks {
@@ -100,6 +113,8 @@ extern "C" fn before() {
         _no_fork: NO_FORK.lock(),
         _uses: uses::lock(),
         loader_is_free: loader::wait(),
+        #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+        heap: Some(super::own_heap::lock()),
         _own,
     };
     // SAFETY: see `Held`.
@@ -109,14 +124,14 @@ extern "C" fn before() {
 #[cfg(unix)]
 extern "C" fn in_parent() {
     loader::go_on();
-    drop(held());
+    drop(held_without_heap());
 }
 
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
     unwind::after_fork();
-    let mut held = held();
+    let mut held = held_without_heap();
     loader::go_on_in_child(held.as_ref().is_none_or(|held| held.loader_is_free));
     if let Some(held) = &mut held {
         recorder::abandon(&mut held.recorder);
@@ -128,9 +143,15 @@ extern "C" fn in_child() {
     }
 }
 
-/// Takes the locks out of [`HELD`]. They alone keep other threads from it.
+/// Takes the locks out of [`HELD`]. They alone keep other threads from it. The heap's lock is released first, because
+/// what follows frees memory.
 #[cfg(unix)]
-fn held() -> Option<ForkLocks> {
+fn held_without_heap() -> Option<ForkLocks> {
     // SAFETY: see `Held`.
-    unsafe { &mut *HELD.0.get() }.take()
+    let held = unsafe { &mut *HELD.0.get() };
+    #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+    if let Some(held) = held {
+        held.heap = None;
+    }
+    held.take()
 }

@@ -1,6 +1,7 @@
 //! The reentrancy guard and other per-thread state. The hot path reads one thread-local byte once.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 
 use memtrace_core::snapshot::ContextId;
 
@@ -8,7 +9,7 @@ use memtrace_core::snapshot::ContextId;
 pub(crate) const OWN: u8 = 1;
 /// A measurement is active on this thread.
 pub(crate) const MEASURING: u8 = 2;
-/// Set by [`allocator_is_installed`]; the hook clears it at the next allocation.
+/// Set by [`ask_the_allocator`]; the hook clears it at the next allocation.
 pub(crate) const PROBING: u8 = 4;
 /// The thread has neither allocated nor freed anything yet.
 pub(crate) const NEW: u8 = 8;
@@ -121,13 +122,18 @@ impl Drop for OwnWork {
     }
 }
 
-/// Whether memtrace's allocator is the global one.
+/// Whether memtrace's allocator is the global one. Asked once, because memtrace's threads must not use the program's.
 pub(crate) fn allocator_is_installed() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(ask_the_allocator)
+}
+
+fn ask_the_allocator() -> bool {
     let _own = own_work();
     set(PROBING, true);
     drop(std::hint::black_box(Box::new(0u8)));
     #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
-    super::glibc::touch_the_programs_memory();
+    super::own_heap::touch_the_programs_memory();
     let answered = state() & PROBING == 0;
     set(PROBING, false);
     answered

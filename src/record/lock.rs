@@ -11,6 +11,7 @@
 //! | [`NO_FORK`](rank::NO_FORK) | `fork::NO_FORK` | around one lock of the driver's tables, the span layer, candle's parameters or the current recording | held |
 //! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates are updated, with `ACTIVE` or `REGISTRY` held | free, because those are held |
 //! | [`USES`](rank::USES) | `uses::USES` | while uses of device memory are recorded or read | held |
+//! | [`HEAP`](rank::HEAP) | `own_heap::HEAP`, in the preloaded library | while a block of memtrace's own is allocated or freed | held |
 //!
 //! A session's locks are taken before all of these, and never in a forked child. The unwinder and the symbol cache only
 //! try their locks. Builds with debug assertions count violations of the order; see [`out_of_order`].
@@ -30,6 +31,8 @@ pub(crate) mod rank {
     pub(crate) const NO_FORK: u8 = 5;
     pub(crate) const GATES: u8 = 6;
     pub(crate) const USES: u8 = 7;
+    #[cfg(feature = "preload")]
+    pub(crate) const HEAP: u8 = 8;
 }
 
 /// A mutex with its rank in the lock order.
@@ -115,7 +118,7 @@ fn wait<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 thread_local! {
     /// One bit for each rank that this thread holds. Const and without a destructor, like all thread-locals of the hot
     /// path.
-    static RANKS: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+    static RANKS: std::cell::Cell<u16> = const { std::cell::Cell::new(0) };
 }
 
 static OUT_OF_ORDER: AtomicU64 = AtomicU64::new(0);

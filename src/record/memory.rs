@@ -7,15 +7,7 @@ use allocator_api2::vec::Vec;
 use foldhash::fast::FixedState;
 
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
-pub(crate) use super::glibc::System;
-
-/// Bytes of memtrace's tables in glibc's memory, in builds that count them.
-#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
-pub(crate) use super::glibc::own_bytes;
-#[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
-pub(crate) fn own_bytes() -> u64 {
-    0
-}
+pub(crate) use super::own_heap::System;
 
 pub(crate) type OwnVec<T> = Vec<T, System>;
 pub(crate) type OwnMap<K, V> = hashbrown::HashMap<K, V, FixedState, System>;

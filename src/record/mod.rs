@@ -7,8 +7,6 @@ pub(crate) mod device_memory;
 pub(crate) mod event_site;
 pub(crate) mod fork;
 pub(crate) mod gates;
-#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
-pub(crate) mod glibc;
 pub(crate) mod guard;
 pub(crate) mod heap;
 #[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "kept_elsewhere.rs")]
@@ -21,6 +19,8 @@ pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod naming;
 pub(crate) mod own;
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod own_heap;
 pub(crate) mod pages;
 mod prefetch;
 pub(crate) mod recorder;

@@ -16,7 +16,7 @@ use memtrace_core::snapshot::{LoadedObject, Mapping, MappingKind, Mappings, Stac
 use self::known::Known;
 use self::smaps::Vma;
 use super::apart;
-use crate::record::{memory, untraced};
+use crate::record::untraced;
 
 /// The least growth that counts. Programs read less than this at their start.
 const LEAST: u64 = 1 << 20;
@@ -55,7 +55,7 @@ impl MappingsReader {
     /// `None` where there is no `/proc`.
     fn read(&self, objects: &[LoadedObject], time_ns: u64) -> Option<Mappings> {
         let below_threshold = untraced::below(self.min_size);
-        let own = u64::try_from(untraced::own()).unwrap_or(0) + memory::own_bytes();
+        let own = u64::try_from(untraced::own()).unwrap_or(0);
         let rows = |smaps: &str| {
             let vmas = smaps::parse(smaps);
             Some(rows(&vmas, &known::all(&vmas, objects), known::resident))
