@@ -28,6 +28,20 @@ pub(crate) fn function(module: CUmodule, name: &str) -> CUfunction {
     function
 }
 
+/// A kernel of a library, which can be launched as it is.
+pub(crate) fn kernel_of_library(text: &str, name: &str) -> CUfunction {
+    let (mut library, mut kernel, none) = (null_mut(), null_mut(), null_mut::<c_void>());
+    let [text, name] = [text, name].map(|text| CString::new(text).unwrap());
+    // SAFETY: the output is a local variable; the image ends with a zero byte; there are no options.
+    check(unsafe {
+        let image = text.as_ptr().cast();
+        sys::cuLibraryLoadData(&mut library, image, none.cast(), none.cast(), 0, none.cast(), none.cast(), 0)
+    });
+    // SAFETY: the output is a local variable; the name ends with a zero byte.
+    check(unsafe { sys::cuLibraryGetKernel(&mut kernel, library, name.as_ptr()) });
+    kernel.cast()
+}
+
 pub(crate) fn check(result: CUresult) {
     assert_eq!(result, CUresult::CUDA_SUCCESS);
 }

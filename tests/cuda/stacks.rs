@@ -18,12 +18,15 @@ use super::truth::assert_live_equals_truth;
 const THREADS: u64 = 132 * 2048;
 const STACKS: (&str, &str) = ("MEMTRACE_CUSIM_STACKS", "1");
 
-/// A kernel whose threads need this many bytes of local memory.
-fn kernel(name: &str, local: usize) -> sys::CUfunction {
-    let text = format!(
+/// PTX of a kernel whose threads need this many bytes of local memory.
+fn text(name: &str, local: usize) -> String {
+    format!(
         ".version 9.0\n.visible .entry {name}(.param .u64 a) {{ .local .align 16 .b8 __local_depot0[{local}]; ret; }}"
-    );
-    kernels::function(kernels::load(text.as_bytes()), name)
+    )
+}
+
+fn kernel(name: &str, local: usize) -> sys::CUfunction {
+    kernels::function(kernels::load(text(name, local).as_bytes()), name)
 }
 
 fn launch(function: sys::CUfunction, block: u64) {
@@ -74,6 +77,28 @@ fn stacks_are_as_large_as_the_largest_kernel_that_was_launched() {
         assert_eq!(part(&session, "kernel stacks"), exactly(6000), "the limit, which the program set");
         let text = Text { report, ..Text::default() }.render(&session.snapshot()).unwrap();
         assert!(!text.contains("A thread of `large`"), "it is not why stacks are that large: {text}");
+    });
+}
+
+/// (`cuda.h`, `cuLaunchKernel`: `f` may be a kernel; `cuKernelGetAttribute` has its attributes on a device.)
+#[test]
+fn kernels_of_libraries_have_their_local_memory_too() {
+    on_gpu(&[STACKS, ("MEMTRACE_CUSIM_CONTEXT", "300MiB")], || {
+        let session = memtrace::builder().uses(true).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let block = raw::alloc_async(1 << 20, raw::PER_THREAD).unwrap();
+        let large = kernels::kernel_of_library(&text("large", 4096), "large");
+        let mut bytes = 0;
+        // SAFETY: the output is a local variable.
+        let as_function = unsafe {
+            sys::cuFuncGetAttribute(&mut bytes, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, large)
+        };
+        assert_eq!(as_function, sys::CUresult::CUDA_ERROR_INVALID_HANDLE, "it is no function");
+        launch(large, block);
+        assert_eq!(part(&session, "kernel stacks"), (THREADS << 12, THREADS << 12));
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert!(gpu.uses_of(gpu.live.last().unwrap().seq).unwrap().known_last().is_some(), "its parameter is known");
     });
 }
 

@@ -1,11 +1,25 @@
-//! Libraries: modules that belong to no context. A kernel and its function have the same handle.
+//! Libraries: modules that belong to no context. Their kernels can be launched, but no other call for functions accepts
+//! them. (`cuda.h`, `cuKernelGetFunction`, `cuLaunchKernel`: `f` is a function or a kernel.)
 
-use super::abi::{CallerText, Out};
-use super::module::{check_function, ptx_of, read, text_of};
+use super::abi::{CallerText, Out, answer};
+use super::module::{check_function, cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, ptx_of, read, text_of};
 use super::process::{begin, with};
 use super::thread::current;
-use crate::code::{INVALID_HANDLE, NOT_FOUND};
+use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND, demand_or};
 use crate::faults::CallKind;
+
+/// A kernel's handle is its function's with this bit.
+const KERNEL: u64 = 8;
+
+fn function_of(kernel: u64) -> Answer<u64> {
+    demand_or(kernel & KERNEL != 0, INVALID_HANDLE)?;
+    Ok(launched(kernel))
+}
+
+/// The function that a launch of this function or kernel runs.
+pub(super) fn launched(function: u64) -> u64 {
+    function & !KERNEL
+}
 
 driver! {
     fn cuLibraryLoadData(
@@ -30,7 +44,7 @@ driver! {
 
     fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: CallerText) {
         let name = name.get()?;
-        kernel.set_with(|machine| machine.function(library, name.to_bytes()))
+        kernel.set_with(|machine| Ok(machine.function(library, name.to_bytes())? | KERNEL))
     }
 
     fn cuLibraryGetModule(module: Out<u64>, library: u64) {
@@ -41,7 +55,18 @@ driver! {
     fn cuLibraryGetGlobal(_address: Out<u64>, _size: Out<usize>, _library: u64, _name: CallerText) => Err(NOT_FOUND);
 
     fn cuKernelGetFunction(function: Out<u64>, kernel: u64) {
-        check_function(kernel)?;
-        function.set(kernel)
+        let handle = function_of(kernel)?;
+        check_function(handle)?;
+        function.set(handle)
+    }
+
+    fn cuKernelGetName(name: Out<u64>, kernel: u64) => answer(cuFuncGetName(name, function_of(kernel)?));
+
+    fn cuKernelGetParamInfo(kernel: u64, index: usize, offset: Out<usize>, size: Out<usize>) =>
+        answer(cuFuncGetParamInfo(function_of(kernel)?, index, offset, size));
+
+    fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, kernel: u64, device: i32) {
+        with(|machine| machine.device(device).map(|_| ()))?;
+        answer(cuFuncGetAttribute(value, attribute, function_of(kernel)?))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::abi::{CallerText, Out, answer};
 use super::call::unless_captured;
+use super::library::launched;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
 use crate::SimMachine;
@@ -60,10 +61,10 @@ driver! {
     fn cuFuncGetModule(module: Out<u64>, function: u64) =>
         module.set(with(|machine| Ok(machine.functions.get(&function).ok_or(INVALID_HANDLE)?.module))?);
 
-    fn cuFuncGetName(name: Out<u64>, function: u64) | cuKernelGetName() =>
+    fn cuFuncGetName(name: Out<u64>, function: u64) =>
         name.set_with(|machine| machine.kernel_name(function));
 
-    fn cuFuncGetParamInfo(function: u64, index: usize, offset: Out<usize>, size: Out<usize>) | cuKernelGetParamInfo() {
+    fn cuFuncGetParamInfo(function: u64, index: usize, offset: Out<usize>, size: Out<usize>) {
         let (at, bytes) = with(|machine| machine.parameter(function, index))?;
         size.offer(bytes);
         offset.set(at)
@@ -112,7 +113,7 @@ driver! {
 
 fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
     begin(CallKind::Launch)?;
-    let local = with(|machine| machine.local_size(function))?;
+    let local = with(|machine| machine.local_size(launched(function)))?;
     let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
     demand(!grid.contains(&0) && (1..=1024).contains(&threads))?;
     unless_captured(stream, node_type::KERNEL, || with(|machine| raise_stacks(machine, stream, local)))

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use xshell::cmd;
+use xshell::{Cmd, cmd};
 
 use crate::cached::{cached, debian};
 use crate::lane::{Run, output};
@@ -55,17 +55,31 @@ impl Driver {
     }
 }
 
+/// PyTorch with the libraries that it loads, as a folder for `PYTHONPATH` (5 GB, for Python 3.11); `None` as for [`cuda`].
+pub(super) fn torch(run: &Run) -> Result<Option<PathBuf>> {
+    let target = |new: &Path| cmd!(run.shell, "python3 -m pip install --target {new}");
+    cached(run, Path::new("driver/torch"), |new| wheels(run, "torch", target(new)))
+}
+
+/// Gets the wheels of a list; false if they are not available.
+fn wheels(run: &Run, name: &str, pip: Cmd<'_>) -> Result<bool> {
+    let list = run.root.join(format!("xtask/driver/{name}.txt"));
+    let options = ["--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
+    let fetched = output(pip.args(options).arg(list))?;
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    ensure!(!said.contains("DO NOT MATCH"), "the wheels are others than they were: {said}");
+    Ok(fetched.status.success())
+}
+
 /// A folder with the files of a list of wheels; `None` if it is neither in the cache nor available.
 pub(super) fn cuda(run: &Run, name: &str) -> Result<Option<PathBuf>> {
     cached(run, &Path::new("driver").join(name), |new| {
-        let (list, shell) = (run.root.join(format!("xtask/driver/{name}.txt")), &run.shell);
-        let fetched = output(cmd!(
+        let shell = &run.shell;
+        let pip = cmd!(
             shell,
-            "python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes --python-version 3.11 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --dest {new} -r {list}"
-        ))?;
-        if !fetched.status.success() {
-            let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
-            ensure!(!said.contains("DO NOT MATCH"), "the wheels are others than they were: {said}");
+            "python3 -m pip download --python-version 3.11 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --dest {new}"
+        );
+        if !wheels(run, name, pip)? {
             return Ok(false);
         }
         for wheel in shell.read_dir(new)? {

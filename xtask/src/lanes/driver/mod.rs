@@ -53,6 +53,7 @@ pub(crate) fn emulated(run: &Run, emulated: &Emulated<'_>) -> Result<String> {
 pub(crate) fn run(run: &Run) -> Result<String> {
     let table = Exports::read(run)?;
     let (mut checks, mut probe, mut not_had) = (Checks::default(), None, Vec::new());
+    let mut programs = Vec::new();
     for driver in &DRIVERS {
         let Some(driver) = Driver::of(run, driver)? else {
             not_had.push(driver.version);
@@ -60,11 +61,16 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         };
         let probe = match &probe {
             Some(probe) => probe,
-            None => probe.insert(Probe::build(run, None)?),
+            None => {
+                programs = programs::all(run, &mut not_had)?;
+                probe.insert(Probe::build(run, None)?)
+            }
         };
         check_exports(&mut checks, &table, &driver);
         check_lookups(&mut checks, &table, &driver, probe)?;
-        programs::check(run, &mut checks, driver.version, &driver.folder, probe)?;
+        for program in &programs {
+            program.check(run, &mut checks, driver.version, &driver.folder, probe)?;
+        }
         for (name, major) in CUDAS {
             match files::cuda(run, name)? {
                 Some(cuda) => check_tables(&mut checks, &table, &driver, probe, &cuda, major)?,

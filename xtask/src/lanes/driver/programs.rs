@@ -1,36 +1,95 @@
-//! An unmodified program on cudarc: it must end as without memtrace.
+//! Unmodified programs on cudarc, candle and PyTorch: they must end as without memtrace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use xshell::cmd;
 
+use super::files;
 use super::probe::Probe;
 use crate::checks::Checks;
 use crate::lane::{Run, output};
+use crate::lanes::simulated::linked;
 use crate::programs::Programs;
 
-/// Runs the program alone, under the preload library, and recorded. The driver finds no GPU, so the program fails.
-pub(super) fn check(run: &Run, checks: &mut Checks, version: &str, driver: &Path, probe: &Probe<'_>) -> Result<()> {
+/// A program that uses its GPU, if there is one.
+pub(super) struct GpuProgram {
+    name: &'static str,
+    command: Vec<PathBuf>,
+    variables: Vec<(&'static str, PathBuf)>,
+    /// The folders of its libraries, without the driver's.
+    libraries: Vec<PathBuf>,
+    /// How it ends without a GPU: with this code and, in its output, this text.
+    end: (i32, &'static str),
+}
+
+type Ended = (Option<i32>, String, String);
+
+/// PyTorch's program is missing, and noted in `not_had`, if PyTorch is neither in the cache nor available.
+pub(super) fn all(run: &Run, not_had: &mut Vec<&'static str>) -> Result<Vec<GpuProgram>> {
     let shell = &run.shell;
-    let built = Programs::built_by(cmd!(shell, "cargo build --quiet --package cudarc-loaded"))?;
-    let (program, capture) = (built.path("cudarc-loaded")?, run.scratch("driver")?.join("cudarc.memtrace"));
-    let ends = |variables: &[(&str, &Path)]| -> Result<(Option<i32>, String, String)> {
-        let command = cmd!(shell, "{program}").env("LD_LIBRARY_PATH", driver).envs(variables.iter().copied());
-        let ended = output(command)?;
+    let cudarc = Programs::built_by(cmd!(shell, "cargo build --quiet --package cudarc-loaded"))?;
+    let candle = linked(run, &["--bin=candle-train"])?;
+    let no_device = (1, "NO_DEVICE");
+    let rust = |name, program: &Path, libraries, end| GpuProgram {
+        name,
+        command: vec![program.to_owned()],
+        variables: Vec::new(),
+        libraries,
+        end,
+    };
+    // Its cuBLAS is simulated. The driver's folder is in front, so the driver is NVIDIA's.
+    let simulated = run.simulated_gpu()?.to_run.iter().flat_map(|(_, path)| std::env::split_paths(path)).collect();
+    let mut all = vec![
+        rust("cudarc", cudarc.path("cudarc-loaded")?, Vec::new(), no_device),
+        rust("candle", candle.path("candle-train")?, simulated, no_device),
+    ];
+    match files::torch(run)? {
+        Some(torch) => all.push(GpuProgram {
+            name: "PyTorch",
+            command: vec!["python3".into(), run.root.join("tests/programs/driver-probe/torch_program.py")],
+            variables: vec![("PYTHONPATH", torch)],
+            libraries: Vec::new(),
+            end: (3, "no CUDA-capable device"),
+        }),
+        None => not_had.push("PyTorch"),
+    }
+    Ok(all)
+}
+
+impl GpuProgram {
+    /// Runs the program alone, under the preload library, and recorded.
+    pub(super) fn check(
+        &self,
+        run: &Run,
+        checks: &mut Checks,
+        version: &str,
+        driver: &Path,
+        probe: &Probe<'_>,
+    ) -> Result<()> {
+        let capture = run.scratch("driver")?.join("program.memtrace");
+        let (alone, name) = (self.ends(run, driver, &[])?, format!("{version}, {}", self.name));
+        let (code, text) = self.end;
+        let has_ended = alone.0 == Some(code) && (alone.1.contains(text) || alone.2.contains(text));
+        checks.that(&format!("{name}: the program finds no GPU"), has_ended);
+        let preload = ("LD_PRELOAD", probe.preload());
+        let ours = self.ends(run, driver, &[preload])?;
+        checks.equal(&format!("{name}: it ends so under the preload library, too"), ours, alone.clone());
+        let record = [preload, ("MEMTRACE_RUN", Path::new("all")), ("MEMTRACE_OUT", &capture)];
+        let recorded = self.ends(run, driver, &record)?;
+        checks.equal(&format!("{name}: and recorded"), (recorded.0, recorded.1), (alone.0, alone.1));
+        checks.that(&format!("{name}: there is a recording of it"), capture.exists());
+        run.shell.remove_path(capture)?;
+        Ok(())
+    }
+
+    fn ends(&self, run: &Run, driver: &Path, more: &[(&str, &Path)]) -> Result<Ended> {
+        let (program, arguments) = (&self.command[0], &self.command[1..]);
+        let libraries = std::env::join_paths([driver].into_iter().chain(self.libraries.iter().map(PathBuf::as_path)))?;
+        let command = cmd!(run.shell, "{program} {arguments...}").env("LD_LIBRARY_PATH", libraries);
+        let command = self.variables.iter().fold(command, |command, (name, value)| command.env(name, value));
+        let ended = output(command.envs(more.iter().copied()))?;
         let [said, errors] = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         Ok((ended.status.code(), said, errors))
-    };
-    let alone = ends(&[])?;
-    checks.that(
-        &format!("{version}: a program on cudarc finds no GPU"),
-        alone.0 == Some(1) && alone.2.contains("NO_DEVICE"),
-    );
-    let preload = ("LD_PRELOAD", probe.preload());
-    checks.equal(&format!("{version}: it ends so under the preload library, too"), ends(&[preload])?, alone.clone());
-    let recorded = ends(&[preload, ("MEMTRACE_RUN", Path::new("all")), ("MEMTRACE_OUT", &capture)])?;
-    checks.equal(&format!("{version}: and recorded"), (recorded.0, recorded.1), (alone.0, alone.1));
-    checks.that(&format!("{version}: there is a recording of it"), capture.exists());
-    shell.remove_path(capture)?;
-    Ok(())
+    }
 }
