@@ -18,7 +18,7 @@ pub(super) struct Driver {
     machine: &'static str,
 }
 
-pub(super) const DRIVERS: [Driver; 2] = [
+pub(super) const DRIVERS: [Driver; 3] = [
     Driver {
         version: "535.261.03",
         package: "libcuda1_535.261.03-1_amd64.deb",
@@ -29,6 +29,12 @@ pub(super) const DRIVERS: [Driver; 2] = [
         version: "550.163.01",
         package: "libcuda1_550.163.01-2_amd64.deb",
         sha256: "8feff97aac61d6f27ded96a3c25b9e68025a680476e6072ff7eaf10623509135",
+        machine: "x86_64-linux-gnu",
+    },
+    Driver {
+        version: "555.58.02",
+        package: "libcuda1_555.58.02-4_amd64.deb",
+        sha256: "3f2c5cb91c88b5f6ce05c81de553ce3ff72e0772dcd07c7e0a85b8cd408b4457",
         machine: "x86_64-linux-gnu",
     },
 ];

@@ -50,7 +50,7 @@ pub(super) fn all(run: &Run, not_had: &mut Vec<&'static str>) -> Result<Vec<GpuP
             command: vec!["python3".into(), run.root.join("tests/programs/driver-probe/torch_program.py")],
             variables: vec![("PYTHONPATH", torch)],
             libraries: Vec::new(),
-            end: (3, "no CUDA-capable device"),
+            end: (3, "No CUDA GPUs are available"),
         }),
         None => not_had.push("PyTorch"),
     }
@@ -86,7 +86,8 @@ impl GpuProgram {
     fn ends(&self, run: &Run, driver: &Path, more: &[(&str, &Path)]) -> Result<Ended> {
         let (program, arguments) = (&self.command[0], &self.command[1..]);
         let libraries = std::env::join_paths([driver].into_iter().chain(self.libraries.iter().map(PathBuf::as_path)))?;
-        let command = cmd!(run.shell, "{program} {arguments...}").env("LD_LIBRARY_PATH", libraries);
+        let command =
+            cmd!(run.shell, "{program} {arguments...}").env("LD_LIBRARY_PATH", libraries).env("RUST_BACKTRACE", "0");
         let command = self.variables.iter().fold(command, |command, (name, value)| command.env(name, value));
         let ended = output(command.envs(more.iter().copied()))?;
         let [said, errors] = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
