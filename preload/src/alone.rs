@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "functions of C")]
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{mode, next};
 
@@ -74,6 +75,7 @@ fn end_recording() {
     let _errno = memtrace::keep_errno();
     if memtrace::end_with_threads(&crate::SESSION) {
         mode::pass_on();
+        crate::MAY_RECORD.store(false, Relaxed);
         memtrace::tell("the recording ends here: the program changes what it, or one of its threads, may do");
     }
 }

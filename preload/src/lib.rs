@@ -40,7 +40,8 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 /// The session. It lasts until the process ends, and the process's exit writes the snapshot.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
-/// Set by the constructor, before any other function of this library is called.
+/// Set by the constructor, before any other function of this library is called; false again once the recording has
+/// ended for good.
 static MAY_RECORD: AtomicBool = AtomicBool::new(false);
 
 /// Whether this copy of memtrace records, now or from the first `cuInit` on. False if the program contains memtrace.
@@ -89,7 +90,7 @@ fn record_all() {
 }
 
 fn record() {
-    if SESSION.lock().is_ok_and(|session| session.is_some()) {
+    if !MAY_RECORD.load(Relaxed) || SESSION.lock().is_ok_and(|session| session.is_some()) {
         return;
     }
     match memtrace::builder().dump_at_end(true).start() {

@@ -37,6 +37,7 @@ const CHILDREN: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,8 @@ static pid_t waited_for;
 static void late(int signal) { kill(waited_for, SIGKILL); }
 static void deadline(pid_t child) { waited_for = child; signal(SIGALRM, late); alarm(10); }
 int main(int count, char **arguments) {
+    int ended;
+    if (strchr(arguments[1], 'f') && fork()) return wait(&ended) < 0 || ended;
     void *kept[200];
     for (int n = 0; n < 200; n++) kept[n] = malloc(20000);
     for (int round = 0; round < 500; round++) {
@@ -70,7 +73,7 @@ int main(int count, char **arguments) {
 #[test]
 fn children_without_fork_handlers_wait_for_nothing() {
     let folder = folder_with(CHILDREN);
-    for how in ["0", "1", "2"] {
+    for how in ["0", "1", "2", "0 of a fork", "1 of a fork"] {
         let output = run(&folder, how);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "done\n".to_owned()), "{how} {output:?}");
     }

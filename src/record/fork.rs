@@ -67,7 +67,7 @@ pub(crate) fn is_child() -> bool {
 
 /// Whether this is a child made without the fork handlers, or comes from one: any lock may stay locked for ever.
 pub(crate) fn is_stray_child() -> bool {
-    STRAY.load(Ordering::Relaxed) || gates::are_cleared() && !FORKED.load(Ordering::Relaxed)
+    STRAY.load(Ordering::Relaxed) || gates::are_cleared()
 }
 
 /// Registers a function that each child calls on the thread that forked, with no lock held.
@@ -130,9 +130,10 @@ extern "C" fn in_parent() {
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
+    gates::are_this_process();
     unwind::after_fork();
     let mut held = held_without_heap();
-    loader::go_on_in_child(held.as_ref().is_none_or(|held| held.loader_is_free));
+    loader::go_on_in_child(held.as_ref().is_some_and(|held| held.loader_is_free));
     if let Some(held) = &mut held {
         recorder::abandon(&mut held.recorder);
         measure::abandon(&mut held.measurements);
@@ -147,6 +148,9 @@ extern "C" fn in_child() {
 /// what follows frees memory.
 #[cfg(unix)]
 fn held_without_heap() -> Option<ForkLocks> {
+    if STRAY.load(Ordering::Relaxed) {
+        return None;
+    }
     // SAFETY: see `Held`.
     let held = unsafe { &mut *HELD.0.get() };
     #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]

@@ -92,6 +92,11 @@ pub(super) fn clear_in_children() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn clear_in_children() {}
 
+/// Called in a child that ran the fork handlers: [`are_cleared`] then tells of its own children.
+pub(super) fn are_this_process() {
+    GATES.is_original.store(IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
 /// Whether this is a child process in which the kernel has cleared the gates.
 pub(super) fn are_cleared() -> bool {
     IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed) && !GATES.is_original.load(Ordering::Relaxed)

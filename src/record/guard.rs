@@ -1,9 +1,10 @@
 //! The reentrancy guard and other per-thread state. The hot path reads one thread-local byte once.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 
 use memtrace_core::snapshot::ContextId;
+
+use super::answer::Answer;
 
 /// The reentrancy guard: memtrace's own code is running, and its allocations are own memory.
 pub(crate) const OWN: u8 = 1;
@@ -122,10 +123,11 @@ impl Drop for OwnWork {
     }
 }
 
-/// Whether memtrace's allocator is the global one. Asked once, because memtrace's threads must not use the program's.
+/// Whether memtrace's allocator is the global one. The answer is kept, because memtrace's threads must not use the
+/// program's. Not in a lock, which a forked child would inherit: asking twice is harmless.
 pub(crate) fn allocator_is_installed() -> bool {
-    static IS: OnceLock<bool> = OnceLock::new();
-    *IS.get_or_init(ask_the_allocator)
+    static ANSWER: Answer = Answer::new();
+    ANSWER.get_or(ask_the_allocator)
 }
 
 fn ask_the_allocator() -> bool {

@@ -11,7 +11,7 @@
 //! | [`NO_FORK`](rank::NO_FORK) | `fork::NO_FORK` | around one lock of the driver's tables, the span layer, candle's parameters or the current recording | held |
 //! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates are updated, with `ACTIVE` or `REGISTRY` held | free, because those are held |
 //! | [`USES`](rank::USES) | `uses::USES` | while uses of device memory are recorded or read | held |
-//! | [`HEAP`](rank::HEAP) | `own_heap::HEAP`, in the preloaded library | while a block of memtrace's own is allocated or freed | held |
+//! | [`HEAP`](rank::HEAP) | `own_heap::HEAP`, in the preloaded library | while a block of memtrace's own is allocated or freed | held (a stray child does not use it) |
 //!
 //! A session's locks are taken before all of these, and never in a forked child. The unwinder and the symbol cache only
 //! try their locks. Builds with debug assertions count violations of the order; see [`out_of_order`].

@@ -1,6 +1,7 @@
 //! The recorder, which runs inside the watched program on the allocating thread: takes stacks, interns them, keeps one
 //! ledger per device. Nothing here panics, formats text, reads files or resolves symbols.
 
+pub(crate) mod answer;
 mod clock;
 mod contexts;
 pub(crate) mod device_memory;

@@ -1,7 +1,8 @@
 //! memtrace's own memory in a library that interposes `malloc`: a heap in mappings of its own. Neither this library nor
-//! another allocator sees its calls, and memtrace's threads never hold a lock of the program's allocator. A child made
-//! without fork handlers would wait for such a lock for ever, though alone the program has a single thread and may
-//! allocate in such a child.
+//! another allocator sees its calls, and while memtrace's threads follow a program they hold no lock of the program's
+//! allocator. A child made without fork handlers (a *stray child*) would wait for such a lock for ever, though alone the
+//! program has a single thread and may allocate in such a child. Functions of C that allocate, such as `opendir`, are
+//! called on memtrace's threads only to write a snapshot while the program runs.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -11,6 +12,7 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use dlmalloc::Dlmalloc;
 
 use super::lock::{Lock, Locked, rank};
+use super::pages::page_size;
 use super::{fork, guard, mappings};
 use crate::errno::KeepErrno;
 
@@ -26,6 +28,8 @@ pub(super) fn touch_the_programs_memory() {
 const MAPPED: usize = 1 << 18;
 /// The other blocks lie in segments of at least this size.
 const SEGMENT: usize = 1 << 20;
+/// The alignment of every block of the heap.
+const NATURAL: usize = 2 * size_of::<usize>();
 /// The smallest page of any system.
 const PAGE: usize = 1 << 12;
 
@@ -44,8 +48,9 @@ pub(super) struct Segments;
 // SAFETY: segments are new mappings and never unmapped.
 unsafe impl dlmalloc::Allocator for Segments {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let size = size.next_multiple_of(SEGMENT);
-        (map(size), size, 0)
+        let whole = size.next_multiple_of(SEGMENT);
+        let start = map(whole);
+        if start.is_null() { (map(size), size, 0) } else { (start, whole, 0) }
     }
 
     fn remap(&self, _start: *mut u8, _old: usize, _new: usize, _may_move: bool) -> *mut u8 {
@@ -73,6 +78,11 @@ unsafe impl dlmalloc::Allocator for Segments {
     }
 }
 
+/// The size of a mapping, which has whole pages.
+fn in_pages(size: usize) -> usize {
+    size.next_multiple_of(page_size())
+}
+
 /// Null if the system refuses.
 #[cold]
 fn map(size: usize) -> *mut u8 {
@@ -83,7 +93,7 @@ fn map(size: usize) -> *mut u8 {
     if start == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    mappings::add_own(start.addr(), size);
+    mappings::add_own(start.addr(), in_pages(size));
     start.cast()
 }
 
@@ -109,7 +119,7 @@ unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     let moved = unsafe { libc::mremap(start.cast(), old, new, libc::MREMAP_MAYMOVE) };
     let is_moved = moved != libc::MAP_FAILED;
     let (now, size) = if is_moved { (moved.cast(), new) } else { (start, old) };
-    mappings::add_own(now.addr(), size);
+    mappings::add_own(now.addr(), in_pages(size));
     if is_moved { now } else { ptr::null_mut() }
 }
 
@@ -150,7 +160,8 @@ fn alloc_in_stray_child(layout: Layout) -> *mut u8 {
 pub struct System;
 
 // SAFETY: blocks of the heap and mappings have the size and alignment that are asked for, and live until they are freed
-// or reallocated. The layout alone decides where a block lies. Stray children free nothing of the heap.
+// or reallocated. The layout alone decides where a block lies, except in stray children, which free nothing and stay
+// what they are.
 unsafe impl GlobalAlloc for System {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         alloc(layout, false)
@@ -168,22 +179,23 @@ unsafe impl GlobalAlloc for System {
             // SAFETY: the layout says that the block is a mapping of this size.
             Place::Mapping => unsafe { unmap(block, layout.size()) },
             // SAFETY: the layout says that the block is one of the heap's.
-            Place::Heap => unsafe { HEAP.lock().free(block, layout.size(), layout.align()) },
+            Place::Heap => unsafe { HEAP.lock().c_free(block) },
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller promises that the size rounded up to the alignment does not overflow.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        match (place(layout), place(new)) {
-            _ if fork::is_stray_child() => {}
+        let resized = match (place(layout), place(new)) {
+            _ if fork::is_stray_child() => ptr::null_mut(),
             // SAFETY: the layout says that the block is a mapping of this size.
-            (Place::Mapping, Place::Mapping) => return unsafe { remap(block, layout.size(), size) },
+            (Place::Mapping, Place::Mapping) => unsafe { remap(block, layout.size(), size) },
             // SAFETY: the layout says that the block is one of the heap's.
-            (Place::Heap, Place::Heap) => {
-                return unsafe { HEAP.lock().realloc(block, layout.size(), layout.align(), size) };
-            }
-            _ => {}
+            (Place::Heap, Place::Heap) if layout.align() <= NATURAL => unsafe { HEAP.lock().c_realloc(block, size) },
+            _ => ptr::null_mut(),
+        };
+        if !resized.is_null() {
+            return resized;
         }
         let moved = alloc(new, false);
         if !moved.is_null() {
@@ -270,9 +282,11 @@ mod tests {
 
     #[test]
     fn mappings_are_own_memory_until_they_are_freed() {
-        let layout = Layout::from_size_align(MAPPED + 1, 8).unwrap();
+        // A size that no other test's mapping has, because its address may be given out again.
+        let layout = Layout::from_size_align(MAPPED + 77 * page_size() - 1, 8).unwrap();
         let block = System.allocate(layout).unwrap().cast::<u8>();
-        let is_own = || mappings::own().any(|range| range.contains(&block.addr().get()));
+        let pages = block.addr().get()..block.addr().get() + layout.size() + 1;
+        let is_own = || mappings::own().any(|range| range == pages);
         assert!(is_own());
         // SAFETY: the block has this layout.
         unsafe { System.deallocate(block, layout) };

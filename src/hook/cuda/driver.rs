@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::hook::interpose::{dlsym, elf, loader};
+use crate::record::answer::Answer;
 use crate::record::fork;
 
 const NAME: &CStr = c"libcuda.so.1";
@@ -78,10 +79,16 @@ pub(super) fn find(name: &CStr) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
+/// Whether the loaded driver is the simulated one. The answer is kept, because a look-up that finds nothing uses the
+/// program's allocator, which memtrace's threads must not.
 pub(super) fn is_simulated() -> bool {
-    let found = find(c"memtrace_cusim_event_count").is_some();
-    loader::forget_error();
-    found
+    static ANSWER: Answer = Answer::new();
+    let ask = || {
+        let found = find(c"memtrace_cusim_event_count").is_some();
+        loader::forget_error();
+        found
+    };
+    is_loaded() && ANSWER.get_or(ask)
 }
 
 pub(super) fn is_loaded() -> bool {

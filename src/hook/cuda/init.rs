@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::driver;
 use crate::errno::KeepErrno;
 use crate::hook::interpose::note;
 use crate::record::thread;
@@ -33,10 +34,12 @@ pub(crate) fn on_cuda_start(call: fn()) -> bool {
 /// Called after `cuInit`. While one thread runs the callback, others wait, so that their first allocations are
 /// recorded.
 pub(super) fn cuda_started(result: c_int) {
+    let _errno = KeepErrno::new();
+    // Found out on a thread of the program.
+    driver::is_simulated();
     if result != 0 {
         return;
     }
-    let _errno = KeepErrno::new();
     if !ON_CUDA_START.load(Ordering::Acquire).is_null() {
         start_once();
     }
