@@ -207,3 +207,28 @@ fn messages_that_nobody_can_read_change_no_program() {
     assert_eq!(with_messages_to(&folder, true, full), alone, "a full one");
     assert_eq!(with_messages_to(&folder, true, closed), alone, "a closed one");
 }
+
+/// Restricts itself, and begins to use a GPU only afterwards.
+const RESTRICTED_BEFORE_CUDA: &str = r#"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+int main() {
+    int (*init)(unsigned) = dlsym(dlopen("./libcuda.so.1", RTLD_NOW), "cuInit");
+    free(malloc(100000));
+    prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+    return init(0);
+}
+"#;
+
+#[test]
+fn a_recording_that_has_ended_for_good_does_not_begin_again() {
+    let folder = folder_with(RESTRICTED_BEFORE_CUDA);
+    std::fs::write(folder.path().join("cuda.c"), "int cuInit(unsigned flags) { return flags; }").unwrap();
+    compile(folder.path(), "cc", "-shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 cuda.c");
+    let output = run(&folder, "");
+    assert!(output.status.success(), "{output:?}");
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let recordings: Vec<_> = names.filter(|name| name.to_string_lossy().ends_with(".memtrace")).collect();
+    assert_eq!(recordings, ["heap.memtrace"]);
+}
