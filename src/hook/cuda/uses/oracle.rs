@@ -11,8 +11,8 @@ use object::LittleEndian as LE;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
 
-use super::cubin;
 use super::fat_binary::{self, Image};
+use super::{cubin, ptx};
 
 /// Kernels by name, with the sizes of their parameters; `None` if these are not known.
 type Kernels = BTreeMap<String, Option<Vec<u32>>>;
@@ -26,8 +26,10 @@ enum Form {
     Zstd,
 }
 
-/// Calls `act` with each cubin in a library's section of fat binaries.
-fn each_cubin(library: &[u8], mut act: impl FnMut(Form, Kernels)) {
+/// Calls `act` with each cubin in a library's section of fat binaries. Kernels in PTX must have the parameters that they
+/// have in a cubin of the same fat binary; returns how many kernels have both.
+fn each_cubin(library: &[u8], mut act: impl FnMut(Form, Kernels)) -> usize {
+    let mut in_both = 0;
     let header = FileHeader64::<LE>::parse(library).unwrap();
     let sections = header.sections(LE, library).unwrap();
     let (_, section) = sections.section_by_name(LE, b".nv_fatbin").unwrap();
@@ -36,17 +38,33 @@ fn each_cubin(library: &[u8], mut act: impl FnMut(Form, Kernels)) {
         rest = &rest[at..];
         let head = usize::from(u16::from_le_bytes([rest[6], rest[7]]));
         let (file, after) = rest.split_at(head + u64::from_le_bytes(*rest[8..].first_chunk().unwrap()) as usize);
+        let (mut native, mut portable) = (Kernels::new(), Vec::new());
         for image in fat_binary::images(file) {
-            let (form, kernels) = read(&image);
-            if let Some(kernels) = kernels {
-                act(form, kernels);
+            match read(&image) {
+                (form, Kind::Cubin(kernels)) => {
+                    native.extend(kernels.clone());
+                    act(form, kernels);
+                }
+                (_, Kind::Ptx(kernels)) => portable.extend(kernels),
+            }
+        }
+        for (name, layout) in portable {
+            if let Some(expected) = native.get(&name) {
+                assert_eq!(&layout, expected, "{name} in PTX");
+                in_both += 1;
             }
         }
         rest = after;
     }
+    in_both
 }
 
-fn read(image: &Image<'_>) -> (Form, Option<Kernels>) {
+enum Kind {
+    Cubin(Kernels),
+    Ptx(Kernels),
+}
+
+fn read(image: &Image<'_>) -> (Form, Kind) {
     let own = || image.with_bytes(kernels).expect("an image that is compressed with LZ4 can be read");
     match image {
         Image::Plain(_) => (Form::Plain, own()),
@@ -59,13 +77,15 @@ fn read(image: &Image<'_>) -> (Form, Option<Kernels>) {
     }
 }
 
-/// The kernels of a cubin; `None` for PTX.
-fn kernels(image: &[u8]) -> Option<Kernels> {
+fn kernels(image: &[u8]) -> Kind {
     let of = |entry: &crate::record::uses::KernelEntry| {
         let sizes = entry.layout.as_ref().map(|layout| layout.iter().map(|known| known.size).collect());
         (String::from_utf8(entry.name.to_vec()).unwrap(), sizes)
     };
-    image.starts_with(&cubin::MAGIC).then(|| cubin::entries(image).iter().map(of).collect())
+    match image.starts_with(&cubin::MAGIC) {
+        true => Kind::Cubin(cubin::entries(image).iter().map(of).collect()),
+        false => Kind::Ptx(ptx::entries(image).iter().map(of).collect()),
+    }
 }
 
 /// Calls `act` with each cubin as `cuobjdump` prints it.
@@ -115,7 +135,7 @@ fn kernels_of_libraries_are_as_nvidias_tool_prints_them() {
         let mut printed = Vec::new();
         each_printed(Path::new(tool), Path::new(library), |kernels| printed.push(kernels));
         let (mut counts, mut cubins) = (BTreeMap::<Form, [usize; 2]>::new(), 0);
-        each_cubin(&std::fs::read(library).unwrap(), |form, kernels| {
+        let in_both = each_cubin(&std::fs::read(library).unwrap(), |form, kernels| {
             let [images, all] = counts.entry(form).or_default();
             *images += 1;
             *all += kernels.len();
@@ -130,5 +150,6 @@ fn kernels_of_libraries_are_as_nvidias_tool_prints_them() {
         for (form, [images, kernels]) in counts {
             println!("{library}: {form:?}: {images} cubins, {kernels} kernels");
         }
+        println!("{library}: in PTX, too: {in_both} kernels");
     }
 }
