@@ -4,7 +4,7 @@
 use memtrace_core::snapshot::{Device, OutOfMemory};
 
 #[cfg(target_os = "linux")]
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 use crate::record::{EventSite, device_memory, event_site, gates, guard, heap};
 
 /// 64 TiB, more than any machine has. Such a request probes the limit or is a bug; memory is not short.

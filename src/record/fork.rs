@@ -40,9 +40,6 @@ pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this is a stray child, or was made by one.
-static STRAY: AtomicBool = AtomicBool::new(false);
-
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
 /// Prevents forks while the guard lives. A lock that [`ForkLocks`] does not list is taken only under this one, so it is
@@ -63,11 +60,6 @@ pub(crate) fn no_fork_soon() -> Option<NoFork> {
 /// locked for ever.
 pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed) || gates::are_cleared()
-}
-
-/// Whether this is a child made without the fork handlers, or comes from one: any lock may stay locked for ever.
-pub(crate) fn is_stray_child() -> bool {
-    STRAY.load(Ordering::Relaxed) || gates::are_cleared()
 }
 
 /// Registers a function that each child calls on the thread that forked, with no lock held.
@@ -100,8 +92,8 @@ fn register() {}
 
 #[cfg(unix)]
 extern "C" fn before() {
-    if is_stray_child() {
-        return STRAY.store(true, Ordering::Relaxed);
+    if gates::is_stray_child() {
+        return gates::children_are_stray();
     }
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
@@ -148,7 +140,7 @@ extern "C" fn in_child() {
 /// what follows frees memory.
 #[cfg(unix)]
 fn held_without_heap() -> Option<ForkLocks> {
-    if STRAY.load(Ordering::Relaxed) {
+    if gates::is_stray_child() {
         return None;
     }
     // SAFETY: see `Held`.

@@ -102,6 +102,18 @@ pub(super) fn are_cleared() -> bool {
     IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed) && !GATES.is_original.load(Ordering::Relaxed)
 }
 
+/// Set in a stray child before it forks: its children are stray, too.
+static IS_STRAY: AtomicBool = AtomicBool::new(false);
+
+/// Whether this is a child made without the fork handlers, or comes from one: any lock may stay locked for ever.
+pub(crate) fn is_stray_child() -> bool {
+    IS_STRAY.load(Ordering::Relaxed) || are_cleared()
+}
+
+pub(super) fn children_are_stray() {
+    IS_STRAY.store(true, Ordering::Relaxed);
+}
+
 /// Held while the gates are recomputed.
 static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 

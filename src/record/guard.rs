@@ -135,10 +135,20 @@ fn ask_the_allocator() -> bool {
     set(PROBING, true);
     drop(std::hint::black_box(Box::new(0u8)));
     #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
-    super::own_heap::touch_the_programs_memory();
+    touch_the_programs_memory();
     let answered = state() & PROBING == 0;
     set(PROBING, false);
     answered
+}
+
+/// Allocates and frees through the functions that the program calls.
+#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "functions of C")]
+fn touch_the_programs_memory() {
+    // SAFETY: no preconditions.
+    let block = unsafe { libc::malloc(1) };
+    // SAFETY: the new block.
+    unsafe { libc::free(std::hint::black_box(block)) };
 }
 
 /// A value in own memory. It is dropped as own work wherever it is dropped.

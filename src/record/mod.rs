@@ -22,6 +22,7 @@ pub(crate) mod naming;
 pub(crate) mod own;
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub(crate) mod own_heap;
+pub(crate) mod own_pages;
 pub(crate) mod pages;
 mod prefetch;
 pub(crate) mod recorder;

@@ -12,17 +12,9 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use dlmalloc::Dlmalloc;
 
 use super::lock::{Lock, Locked, rank};
-use super::pages::page_size;
-use super::{fork, guard, mappings};
+use super::own_pages::{self, page_size};
+use super::{gates, guard};
 use crate::errno::KeepErrno;
-
-/// Allocates and frees through the functions that the program calls.
-pub(super) fn touch_the_programs_memory() {
-    // SAFETY: no preconditions.
-    let block = unsafe { libc::malloc(1) };
-    // SAFETY: the new block.
-    unsafe { libc::free(std::hint::black_box(block)) };
-}
 
 /// Blocks of this size or more are mappings of their own.
 const MAPPED: usize = 1 << 18;
@@ -93,7 +85,7 @@ fn map(size: usize) -> *mut u8 {
     if start == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    mappings::add_own(start.addr(), in_pages(size));
+    own_pages::add(start.addr(), in_pages(size));
     start.cast()
 }
 
@@ -102,7 +94,7 @@ fn map(size: usize) -> *mut u8 {
 #[cold]
 unsafe fn unmap(start: *mut u8, size: usize) {
     let (_errno, _own) = (KeepErrno::new(), guard::own_work());
-    mappings::remove_own(start.addr());
+    own_pages::remove(start.addr());
     // SAFETY: as the caller promises.
     unsafe { libc::munmap(start.cast(), size) };
 }
@@ -114,12 +106,12 @@ unsafe fn unmap(start: *mut u8, size: usize) {
 #[cold]
 unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     let (_errno, _own) = (KeepErrno::new(), guard::own_work());
-    mappings::remove_own(start.addr());
+    own_pages::remove(start.addr());
     // SAFETY: as the caller promises.
     let moved = unsafe { libc::mremap(start.cast(), old, new, libc::MREMAP_MAYMOVE) };
     let is_moved = moved != libc::MAP_FAILED;
     let (now, size) = if is_moved { (moved.cast(), new) } else { (start, old) };
-    mappings::add_own(now.addr(), in_pages(size));
+    own_pages::add(now.addr(), in_pages(size));
     if is_moved { now } else { ptr::null_mut() }
 }
 
@@ -136,7 +128,7 @@ fn place(layout: Layout) -> Place {
 
 /// The memory is new or, if `zeroed` says so, zero.
 fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
-    if fork::is_stray_child() {
+    if gates::is_stray_child() {
         return alloc_in_stray_child(layout);
     }
     match (place(layout), zeroed) {
@@ -172,7 +164,7 @@ unsafe impl GlobalAlloc for System {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if fork::is_stray_child() {
+        if gates::is_stray_child() {
             return;
         }
         match place(layout) {
@@ -187,7 +179,7 @@ unsafe impl GlobalAlloc for System {
         // SAFETY: the caller promises that the size rounded up to the alignment does not overflow.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let resized = match (place(layout), place(new)) {
-            _ if fork::is_stray_child() => ptr::null_mut(),
+            _ if gates::is_stray_child() => ptr::null_mut(),
             // SAFETY: the layout says that the block is a mapping of this size.
             (Place::Mapping, Place::Mapping) => unsafe { remap(block, layout.size(), size) },
             // SAFETY: the layout says that the block is one of the heap's.
@@ -286,7 +278,7 @@ mod tests {
         let layout = Layout::from_size_align(MAPPED + 77 * page_size() - 1, 8).unwrap();
         let block = System.allocate(layout).unwrap().cast::<u8>();
         let pages = block.addr().get()..block.addr().get() + layout.size() + 1;
-        let is_own = || mappings::own().any(|range| range == pages);
+        let is_own = || own_pages::all().any(|range| range == pages);
         assert!(is_own());
         // SAFETY: the block has this layout.
         unsafe { System.deallocate(block, layout) };

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
-use super::mappings;
 use super::memory::System;
+use super::own_pages;
 use crate::errno::KeepErrno;
 
 pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
@@ -16,13 +16,6 @@ pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
 /// Layouts of 2 MiB and more are mapped; smaller ones come from the system allocator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pages;
-
-/// The size of a page of this system: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64.
-#[cfg(unix)]
-pub(crate) fn page_size() -> usize {
-    // SAFETY: returns a number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0).max(4096)
-}
 
 /// Size of a huge page.
 pub(super) const LARGE: usize = 1 << 21;
@@ -47,7 +40,7 @@ unsafe impl Allocator for Pages {
 
     unsafe fn deallocate(&self, start: NonNull<u8>, layout: Layout) {
         if is_large(layout) {
-            mappings::remove_own(start.addr().get());
+            own_pages::remove(start.addr().get());
             // SAFETY: the caller returns what `map` returned for this layout.
             unsafe { unmap(start.as_ptr(), in_small_pages(layout.size()).unwrap_or(0)) };
         } else {
@@ -75,7 +68,7 @@ fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
     unsafe { unmap(found.cast(), before) };
     // SAFETY: the part of the mapping after the memory that is returned.
     unsafe { unmap(start.wrapping_add(size), LARGE - before) };
-    mappings::add_own(start.addr(), size);
+    own_pages::add(start.addr(), size);
     // SAFETY: within the mapping. If the call fails, the pages stay small.
     unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
     NonNull::new(start).map(|start| NonNull::slice_from_raw_parts(start, size)).ok_or(AllocError)

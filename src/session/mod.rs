@@ -59,7 +59,7 @@ use stream::CaptureStream;
 use crate::device::IntoDevice;
 use crate::error::{Error, NOT_INSTALLED};
 use crate::hook::cuda;
-use crate::record::{Leaves, fork, guard, heap, own, recorder, set_sample_seed, unwind};
+use crate::record::{Leaves, gates, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::write_errors;
 
 /// An active recording. Dropping it ends the recording.
@@ -244,7 +244,7 @@ fn shared() -> Option<SharedRecording> {
 }
 
 fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Error> {
-    if recorder::was_forked() || fork::is_stray_child() {
+    if recorder::was_forked() || gates::is_stray_child() {
         let why = "cannot record in a child forked from a recording process, or made without fork handlers; fork before recording, or call exec";
         return Err(Error::wrong(why));
     }

@@ -2,23 +2,17 @@
 //! them. (`cuda.h`, `cuKernelGetFunction`, `cuLaunchKernel`: `f` is a function or a kernel.)
 
 use super::abi::{CallerText, Out, answer};
-use super::module::{check_function, cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, ptx_of, read, text_of};
+use super::module::{
+    KERNEL, check_function, cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, launched, ptx_of, read, text_of,
+};
 use super::process::{begin, with};
 use super::thread::current;
 use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND, demand_or};
 use crate::faults::CallKind;
 
-/// A kernel's handle is its function's with this bit.
-const KERNEL: u64 = 8;
-
 fn function_of(kernel: u64) -> Answer<u64> {
     demand_or(kernel & KERNEL != 0, INVALID_HANDLE)?;
     Ok(launched(kernel))
-}
-
-/// The function that a launch of this function or kernel runs.
-pub(super) fn launched(function: u64) -> u64 {
-    function & !KERNEL
 }
 
 driver! {

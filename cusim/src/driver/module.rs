@@ -2,7 +2,6 @@
 
 use super::abi::{CallerText, Out, answer};
 use super::call::unless_captured;
-use super::library::launched;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
 use crate::SimMachine;
@@ -109,6 +108,14 @@ driver! {
         stream: u64, _arguments: usize, _extra: usize,
     ) | cuLaunchKernel_ptsz(stream) | cuLaunchCooperativeKernel() | cuLaunchCooperativeKernel_ptsz(stream) =>
         start(function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], stream);
+}
+
+/// The handle of a library's kernel is its function's with this bit.
+pub(super) const KERNEL: u64 = 8;
+
+/// The function that a launch of this function or kernel runs.
+pub(super) fn launched(function: u64) -> u64 {
+    function & !KERNEL
 }
 
 fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {

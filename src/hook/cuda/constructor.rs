@@ -11,7 +11,7 @@ use crate::errno::KeepErrno;
 use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, entry, loader, note, patch};
 use crate::hook::threads;
 use crate::record::fork;
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 use crate::variable;
 
 #[used]

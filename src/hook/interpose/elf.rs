@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::slice;
 
 use crate::elf;
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 
 /// An import: the slot in which an object keeps the address of a foreign function.
 #[derive(Clone, Debug)]

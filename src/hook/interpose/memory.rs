@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use crate::errno::last_error;
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 
 /// Writes a word to a page that the loader makes read-only after relocation. Returns false on failure.
 ///

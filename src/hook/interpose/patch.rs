@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
 use super::{HookedFunction, installed, memory, tables};
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 
 /// Result of the last pass: imports that lead to hooks, and imports that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);

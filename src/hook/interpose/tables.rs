@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{Interposition, elf as imports, memory};
 use crate::elf;
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 
 /// Number of words that now lead to hooks, and of words that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);

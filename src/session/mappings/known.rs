@@ -6,9 +6,9 @@ use std::ops::Range;
 use memtrace_core::snapshot::{LoadedObject, MappingKind, StackId};
 
 use super::smaps::Vma;
-use crate::record::mappings;
 #[cfg(target_os = "linux")]
-use crate::record::{guard, pages::page_size, thread};
+use crate::record::{guard, thread};
+use crate::record::{mappings, own_pages};
 #[cfg(target_os = "linux")]
 use crate::session::kernel_thread::{ThreadId, is_alive};
 
@@ -30,7 +30,7 @@ const ASKED: usize = 64 << 20;
 pub(super) fn all(vmas: &[Vma<'_>], objects: &[LoadedObject]) -> Vec<Known> {
     let of = |kind| move |at| Known { at, kind, stack: StackId::NONE };
     let objects = objects.iter().map(|object| object.range.start as usize..object.range.end as usize);
-    let mut all: Vec<Known> = mappings::own().map(of(MappingKind::Own)).collect();
+    let mut all: Vec<Known> = own_pages::all().map(of(MappingKind::Own)).collect();
     all.extend(stacks(vmas).into_iter().map(of(MappingKind::Stack)));
     all.extend(objects.map(of(MappingKind::Code)));
     let programs = mappings::programs().into_iter();
@@ -62,7 +62,7 @@ fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
         let number = vmas.partition_point(|vma| vma.at.end <= local);
         let (guard, stack) = (vmas.get(number.checked_sub(1)?)?, vmas.get(number)?);
         let has_guard = guard.at.end == stack.at.start && !guard.is_accessible() && guard.at.len() <= LARGEST_GUARD;
-        let end = local.checked_add(to_thread + THREAD)?.checked_next_multiple_of(page_size())?;
+        let end = local.checked_add(to_thread + THREAD)?.checked_next_multiple_of(own_pages::page_size())?;
         let is_stack = has_guard && stack.at.contains(&local) && stack.path.is_empty() && is_alive(os_id as ThreadId);
         is_stack.then(|| stack.at.start..end.min(stack.at.end))
     };
@@ -78,7 +78,7 @@ fn own_thread() -> usize {
 /// Bytes of a range that are in physical memory; 0 if a part of it is not mapped any more.
 #[cfg(target_os = "linux")]
 pub(super) fn resident(at: &Range<usize>) -> u64 {
-    let page = page_size();
+    let page = own_pages::page_size();
     let start = at.start - at.start % page;
     let mut answer = vec![0u8; ASKED.min(at.end - start).div_ceil(page)];
     let parts = (start..at.end).step_by(ASKED);

@@ -3,7 +3,7 @@
 
 use super::bounds;
 use crate::record::kept::{PerThread, Place, Pool};
-use crate::record::pages::page_size;
+use crate::record::own_pages::page_size;
 use crate::record::unwind::arch::{self, KeptRegisters, kept_registers};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::StackPart;
