@@ -32,6 +32,15 @@ impl Tensor {
     }
 }
 
+/// cudarc frees in the thread's current context. After an `.await` the thread may be another one, which has none.
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        if let Self::Gpu(numbers) = self {
+            let _ = numbers.context().bind_to_thread();
+        }
+    }
+}
+
 pub(crate) struct Model {
     /// `None` on the CPU.
     stream: Option<Arc<CudaStream>>,

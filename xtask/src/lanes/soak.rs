@@ -16,27 +16,33 @@ use crate::lane::{Run, said};
 
 /// Bytes of the stream's files. The server fills them in about two minutes.
 const BUDGET: u64 = 4 << 20;
+/// Records that the log in memory holds, so that it is full in less than a minute.
+const RECORDS: u64 = 50_000;
 /// Each request generates at most so many tokens.
 const TOKENS: u64 = 48;
-/// What resident memory may grow by from the second quarter of the time to the last one.
+/// What memtrace's part of resident memory may grow by from the second quarter of the time to the last one.
 const GROWTH_KIB: u64 = 1 << 10;
 
 /// `MEMTRACE_TEST_HOURS` says for how long.
 pub(crate) fn run(run: &Run) -> Result<String> {
     let hours: f64 = std::env::var("MEMTRACE_TEST_HOURS").map_or(Ok(0.1), |hours| hours.parse())?;
     let recording = run.scratch("soak")?.join("server.memtrace");
-    let mut server = Server::start(run, &recording)?;
-    let told = server.serve(Duration::from_secs_f64(3600.0 * hours), &recording)?;
+    let (mut server, mut plain) = (Server::start(run, Some(&recording))?, Server::start(run, None)?);
+    let told = server.serve(&plain, Duration::from_secs_f64(3600.0 * hours), &recording)?;
     server.end()?;
+    plain.end()?;
     let mut checks = Checks::default();
     let kib = told.highest_kib;
-    let bounded = format!("resident memory is flat; its maxima in the quarters are {kib:?} KiB");
+    let bounded = format!("memtrace's part of resident memory is flat; its maxima in the quarters are {kib:?} KiB");
     checks.that(&bounded, kib[3] <= kib[1] + GROWTH_KIB);
     let files = format!("the stream's files have at most {BUDGET} bytes; they had {}", told.most_bytes);
     checks.that(&files, told.most_bytes <= BUDGET);
     report(run, &recording, &told, &mut checks)?;
     let (requests, tokens) = (told.requests, told.tokens);
-    Ok(format!("{hours} hours, {requests} requests for {tokens} tokens, {kib:?} KiB resident: {}", checks.end()?))
+    Ok(format!(
+        "{hours} hours, {requests} requests for {tokens} tokens, {kib:?} KiB resident more than unrecorded: {}",
+        checks.end()?
+    ))
 }
 
 /// What was seen from outside.
@@ -44,7 +50,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 struct Told {
     requests: u64,
     tokens: u64,
-    /// Resident memory, the highest of each quarter of the time.
+    /// What is resident beyond the unrecorded server, the highest of each quarter of the time.
     highest_kib: [u64; 4],
     /// The stream's files together.
     most_bytes: u64,
@@ -56,10 +62,17 @@ struct Server {
 }
 
 impl Server {
-    fn start(run: &Run, recording: &Path) -> Result<Self> {
+    /// Without a recording, nothing is recorded: what grows there is the server's and the simulated driver's, which keeps its log.
+    fn start(run: &Run, recording: Option<&Path>) -> Result<Self> {
         let mut command = Command::new(server_program(run)?);
         command.args(["--port", "0", "--gpu"]).envs(run.simulated_gpu()?.variables()).stdout(Stdio::piped());
-        command.env("MEMTRACE_OUT", recording).env("MEMTRACE_STREAM_BUDGET", BUDGET.to_string());
+        match recording {
+            Some(path) => command
+                .env("MEMTRACE_OUT", path)
+                .env("MEMTRACE_STREAM_BUDGET", BUDGET.to_string())
+                .env("MEMTRACE_MAX_ENTRIES", RECORDS.to_string()),
+            None => command.env("MEMTRACE", "0"),
+        };
         let mut child = command.spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut line)?;
@@ -67,16 +80,18 @@ impl Server {
         Ok(Self { child, address })
     }
 
-    /// One request after the other.
-    fn serve(&self, time: Duration, recording: &Path) -> Result<Told> {
+    /// One request after the other, each to the unrecorded server, too.
+    fn serve(&self, plain: &Self, time: Duration, recording: &Path) -> Result<Told> {
         let (began, mut told) = (Instant::now(), Told::default());
         while began.elapsed() < time {
             let tokens = 1 + told.requests * 7 % TOKENS;
             self.request(tokens)?;
+            plain.request(tokens)?;
             told.requests += 1;
             told.tokens += tokens;
             let quarter = (began.elapsed().as_secs_f64() / time.as_secs_f64() * 4.0).min(3.0) as usize;
-            told.highest_kib[quarter] = told.highest_kib[quarter].max(self.resident_kib()?);
+            told.highest_kib[quarter] =
+                told.highest_kib[quarter].max(self.resident_kib()?.saturating_sub(plain.resident_kib()?));
             told.most_bytes = told.most_bytes.max(bytes_beside(recording)?);
         }
         Ok(told)
@@ -122,7 +137,7 @@ fn report(run: &Run, recording: &Path, told: &Told, checks: &mut Checks) -> Resu
     let device = &report["devices"][0];
     let weights = 8 << 20;
     checks.equal("the peak", device["peak"]["total_bytes"].as_u64(), Some(weights + 8 * 4096 * (2 * TOKENS - 1)));
-    checks.equal("live at the end", device["stats"]["allocated_bytes.all.current"].as_u64(), Some(weights));
+    checks.equal("live at the end", device["stats"]["allocated_bytes.all.current"].as_u64(), Some(0));
     checks.equal("allocations", device["stats"]["allocation.all.allocated"].as_u64(), Some(8 + 8 * told.tokens));
     checks.that("the log no longer has its beginning", device["records_overwritten"].as_u64() > Some(0));
     Ok(())
