@@ -16,7 +16,7 @@ use crate::lane::{Run, said};
 
 /// Bytes of the stream's files. The server fills them in about two minutes.
 const BUDGET: u64 = 4 << 20;
-/// Records that the log in memory holds, so that it is full in less than a minute.
+/// Records that the log in memory holds: few, so that it is full in less than a minute.
 const RECORDS: u64 = 50_000;
 /// Each request generates at most so many tokens.
 const TOKENS: u64 = 48;
@@ -62,7 +62,8 @@ struct Server {
 }
 
 impl Server {
-    /// Without a recording, nothing is recorded: what grows there is the server's and the simulated driver's, which keeps its log.
+    /// Starts it, recorded if there is a file to record to. What grows without one is the server's, or the simulated driver's, which
+    /// keeps its log in memory.
     fn start(run: &Run, recording: Option<&Path>) -> Result<Self> {
         let mut command = Command::new(server_program(run)?);
         command.args(["--port", "0", "--gpu"]).envs(run.simulated_gpu()?.variables()).stdout(Stdio::piped());
