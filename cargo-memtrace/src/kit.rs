@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use memtrace_runner::kit::{
-    GPU_CHECK, Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER, SimulatedGpu, TEST_RUNNER, Variables, in_front,
+    GPU_CHECK, Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER, SimulatedGpu, TEST_RUNNER, Variables,
 };
 
 use crate::failure::CommandFailure;
@@ -25,9 +25,13 @@ pub(crate) fn file(part: &KitPart) -> Result<PathBuf, CommandFailure> {
 }
 
 fn file_of(part: &KitPart, adapted: fn(Kit) -> Kit) -> Result<PathBuf, CommandFailure> {
+    Ok(folder(part, adapted)?.join(part.file_name()))
+}
+
+fn folder(part: &KitPart, adapted: fn(Kit) -> Kit) -> Result<PathBuf, CommandFailure> {
     match installed::part(part)? {
-        Some(folder) => Ok(folder.join(part.file_name())),
-        None => adapted(kit()?).file(part).map_err(CommandFailure::Use),
+        Some(folder) => Ok(folder),
+        None => adapted(kit()?).folder(part).map_err(CommandFailure::Use),
     }
 }
 
@@ -78,15 +82,12 @@ pub(crate) fn simulated_gpu(memory: &str, is_built: bool) -> Result<Variables, C
             "{memory}: all simulated GPUs have one size; give it once for each"
         )));
     }
-    let installed = if is_built { None } else { installed::part(&SIMULATED_DRIVER)? };
-    let mut variables = match installed {
-        Some(driver) => {
-            vec![("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", &driver).map_err(CommandFailure::Use)?)]
-        }
-        None => SimulatedGpu::of(&kit()?, &input::target_dir().join("simulated-gpu"))
-            .map_err(CommandFailure::Use)?
-            .variables(),
-    };
+    let mut variables = if is_built {
+        SimulatedGpu::of(&kit()?, &input::target_dir().join("simulated-gpu")).map(SimulatedGpu::variables)
+    } else {
+        SimulatedGpu::to_run_any(&folder(&SIMULATED_DRIVER, |kit| kit)?)
+    }
+    .map_err(CommandFailure::Use)?;
     variables.push(("MEMTRACE_CUSIM_MEMORY", sizes[0].into()));
     variables.push(("MEMTRACE_CUSIM_DEVICES", sizes.len().to_string().into()));
     Ok(variables)

@@ -12,8 +12,10 @@ fn main() {
         ("cudart", "cuda"),
         ("cublaslt", "cublasLt"),
         ("nccl", "nccl"),
+        ("nvidia-ml", "nvml"),
         ("nvrtc", "nvrtc"),
     ] {
-        write_stubs(library, prefix, &Path::new("examples").join(format!("{library}.rs")));
+        let (folder, file) = (Path::new("examples").join(library), format!("examples/{library}.rs"));
+        write_stubs(library, prefix, if folder.is_dir() { &folder } else { Path::new(&file) });
     }
 }

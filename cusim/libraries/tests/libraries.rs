@@ -26,6 +26,7 @@ fn every_name_is_there() {
             ("cudart", include_str!("../symbols/cudart.txt")),
             ("cublaslt", include_str!("../symbols/cublaslt.txt")),
             ("nccl", include_str!("../symbols/nccl.txt")),
+            ("nvml", include_str!("../symbols/nvidia-ml.txt")),
             ("nvrtc", include_str!("../symbols/nvrtc.txt")),
         ] {
             let library = load(name);
@@ -60,6 +61,86 @@ fn the_runtime_allocates_from_the_driver() {
         assert_eq!((driver.to_host(read.as_mut_ptr(), address, 3), read), (0, [7; 3]));
         assert_eq!((runtime.cuda_free(address), runtime.cuda_free(address)), (0, 1));
         assert_eq!((runtime.cuda_last_error(), runtime.cuda_last_error()), (1, 0));
+    });
+}
+
+#[test]
+fn the_runtime_knows_the_device_in_the_structs_of_cuda_12_and_13() {
+    let variables = [("MEMTRACE_CUSIM_MEMORY", "24GiB"), ("MEMTRACE_CUSIM_NAME", "A10G")];
+    in_child("the_runtime_knows_the_device_in_the_structs_of_cuda_12_and_13", &variables, || {
+        let (driver, runtime) = (Driver::start(), load("cudart"));
+        let (mut old, mut new, mut multiprocessors) = ([1; 258], [1; 252], 0);
+        assert_eq!((runtime.cuda_properties_12(&mut old, 0), runtime.cuda_properties_13(&mut new, 0)), (0, 0));
+        assert_eq!(driver.device_attribute(&mut multiprocessors, 16, 0), 0);
+        for (properties, at) in [(&old[..], 388), (&new[..], 384)] {
+            assert_eq!(properties[0].to_le_bytes(), *b"A10G");
+            assert_eq!((properties[288 / 4], properties[292 / 4]), (0, 6), "24 GiB in 64 bits");
+            assert_eq!((properties[360 / 4], properties[364 / 4]), (9, 0), "the capability");
+            assert_eq!(properties[at / 4], multiprocessors as u32);
+        }
+        assert_ne!(runtime.cuda_properties_13(&mut new, 7), 0, "there is no such device");
+    });
+}
+
+#[test]
+fn the_runtime_says_what_an_address_is() {
+    in_child("the_runtime_says_what_an_address_is", &[], || {
+        let (_driver, runtime) = (Driver::start(), load("cudart"));
+        let (mut device, mut pinned, mut found) = (0, 0, [0; 3]);
+        assert_eq!(runtime.cuda_malloc_async(&mut device, 1000, 0), 0);
+        assert_eq!(runtime.cuda_host_alloc(&mut pinned, 1000, 0), 0);
+        assert_eq!((runtime.cuda_pointer(&mut found, device), found), (0, [2, device, 0]));
+        assert_eq!(runtime.cuda_pointer(&mut found, pinned), 0);
+        assert_eq!((found[0], found[2]), (1, pinned));
+        let own = &raw const found as u64;
+        assert_eq!(runtime.cuda_pointer(&mut found, own), 0);
+        assert_eq!(found, [u64::from((-2_i32) as u32) << 32, 0, own]);
+    });
+}
+
+#[test]
+fn the_runtime_captures_and_launches_a_graph() {
+    in_child("the_runtime_captures_and_launches_a_graph", &[], || {
+        let (_driver, runtime) = (Driver::start(), load("cudart"));
+        let (mut stream, mut block, mut graph, mut executable) = (0, 0, 0, 0);
+        let (mut status, mut id, mut known, mut nodes) = (0, 0, 0, 0);
+        assert_eq!(runtime.cuda_stream(&mut stream, 1, 0), 0);
+        assert_eq!(runtime.cuda_begin_capture(stream, 0), 0);
+        assert_eq!(runtime.cuda_malloc_async(&mut block, 1000, stream), 0);
+        assert_eq!(runtime.cuda_capture_info(stream, &mut status, &mut id, &mut known, 0, &mut nodes), 0);
+        assert_eq!((status, known != 0, nodes), (1, true, 1));
+        assert_eq!(runtime.cuda_end_capture(stream, &mut graph), 0);
+        assert_eq!(runtime.cuda_instantiate(&mut executable, graph, 0), 0);
+        assert_eq!(runtime.cuda_graph_launch(executable, stream), 0);
+    });
+}
+
+#[test]
+fn the_management_library_knows_the_devices_by_number_and_by_bus() {
+    type ByBus = extern "C" fn(*const c_char, &mut usize) -> u32;
+    let variables = [("MEMTRACE_CUSIM_DEVICES", "2")];
+    in_child("the_management_library_knows_the_devices_by_number_and_by_bus", &variables, || {
+        let (_driver, library) = (Driver::start(), load("nvml"));
+        let (mut count, mut first, mut second) = (0, 0, 0);
+        assert_eq!((library.nvml_count(&mut count), count), (0, 2));
+        assert_eq!((library.nvml_device(0, &mut first), library.nvml_device(1, &mut second)), (0, 0));
+        assert_eq!((first, second, library.nvml_device(2, &mut first)), (1, 2, 2));
+        // SAFETY: the function has this type.
+        let by_bus =
+            unsafe { std::mem::transmute::<usize, ByBus>(library.address(c"nvmlDeviceGetHandleByPciBusId_v2")) };
+        for (name, code, device) in [(c"0000:02:00.0", 0, 2), (c"00000000:01:00.0", 0, 1), (c"0000:03:00.0", 6, 1)] {
+            assert_eq!((by_bus(name.as_ptr(), &mut first), first), (code, device), "{name:?}");
+        }
+    });
+}
+
+#[test]
+fn the_runtime_looks_up_the_drivers_functions() {
+    in_child("the_runtime_looks_up_the_drivers_functions", &[], || {
+        let (driver, runtime) = (Driver::start(), load("cudart"));
+        let (mut function, mut found) = (0, 9);
+        assert_eq!(runtime.cuda_entry_point(c"cuMemCreate".as_ptr(), &mut function, 0, &mut found), 0);
+        assert_eq!((function, found), (driver.address(c"cuMemCreate"), 0));
     });
 }
 

@@ -2,7 +2,7 @@
 //! built, they need a stand-in for a CUDA toolkit, which contains nothing of NVIDIA's.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
@@ -36,6 +36,7 @@ pub const SIMULATED_DRIVER: KitPart = KitPart {
         ("examples/libmemtrace_cusim_cudart.so", "libcudart.so.13"),
         ("examples/libmemtrace_cusim_curand.so", "libcurand.so.10"),
         ("examples/libmemtrace_cusim_nccl.so", "libnccl.so.2"),
+        ("examples/libmemtrace_cusim_nvml.so", "libnvidia-ml.so.1"),
         ("examples/libmemtrace_cusim_nvrtc.so", "libnvrtc.so.13"),
     ],
     finish: |_, folder| {
@@ -123,6 +124,20 @@ impl SimulatedGpu {
         Ok(Self { to_build, to_run: vec![("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", &driver)?)] })
     }
 
+    /// The variables with which a program that was built elsewhere finds the simulated GPU in this folder.
+    ///
+    /// The stand-ins for NVIDIA's libraries are preloaded, because such a program may look for those in a folder of its
+    /// own. PyTorch does: the libraries of its wheel are in the wheels beside it.
+    ///
+    /// # Errors
+    /// The folder's name cannot be in a list of folders.
+    pub fn to_run_any(folder: &Path) -> Result<Variables, String> {
+        let names = SIMULATED_DRIVER.files.iter().map(|(_, name)| folder.join(name)).skip(1);
+        let stand_ins = names.map(PathBuf::into_os_string).collect::<Vec<_>>().join(OsStr::new(":"));
+        let found = in_front("LD_LIBRARY_PATH", folder)?;
+        Ok(vec![("LD_LIBRARY_PATH", found), ("LD_PRELOAD", before("LD_PRELOAD", stand_ins))])
+    }
+
     /// All variables.
     pub fn variables(self) -> Variables {
         [self.to_build, self.to_run].concat()
@@ -154,13 +169,18 @@ fn forget_kernels(target: &Path, toolkit: &Path) -> io::Result<()> {
 /// # Errors
 /// The folder's name has a character that separates folders.
 pub fn in_front(variable: &str, folder: &Path) -> Result<OsString, String> {
-    let mut path = folder.as_os_str().to_owned();
+    let path = folder.as_os_str().to_owned();
     if path.as_encoded_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
         return Err(format!("{} has a ':' or ';', which separates folders; rename it", folder.display()));
     }
+    Ok(before(variable, path))
+}
+
+/// This text, and the variable's list behind it.
+fn before(variable: &str, mut text: OsString) -> OsString {
     if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
-        path.push(":");
-        path.push(rest);
+        text.push(":");
+        text.push(rest);
     }
-    Ok(path)
+    text
 }

@@ -12,7 +12,9 @@ const NVTX: &str = "NVTX_INJECTION64_PATH";
 
 /// Makes a program load the library and pass NVTX's ranges to it.
 pub(super) fn preload(command: &mut Command, library: &Path) {
-    command.env("LD_PRELOAD", behind(std::env::var_os("LD_PRELOAD"), library));
+    let given = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, value)| value);
+    let others = given.map(OsString::from).or_else(|| std::env::var_os("LD_PRELOAD"));
+    command.env("LD_PRELOAD", behind(others, library));
     if let Some(other) = nvtx(command, library, std::env::var_os(NVTX)) {
         output::say(format!("NVTX ranges are not recorded as scopes: {NVTX} is already set, to {}", other.display()));
     }
