@@ -23,6 +23,11 @@ impl Checks {
         self.failed += 1;
     }
 
+    /// Whether there was no check yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.passed + self.failed == 0
+    }
+
     pub(crate) fn that(&mut self, text: &str, holds: bool) {
         if holds { self.ok(text) } else { self.fail(text) }
     }

@@ -8,6 +8,9 @@ use crate::snapshot::Frame;
 
 /// Python packages that belong to the framework.
 const PACKAGES: [&str; 4] = ["torch", "torchgen", "functorch", "triton"];
+/// Folders and files of PyTorch where it is not in a folder of packages, as after `pip install --target` or a build.
+const OWN_FILES: [&str; 8] =
+    ["nn/modules/", "nn/functional.py", "optim/", "autograd/", "cuda/", "_", "utils/data/", "utils/checkpoint.py"];
 /// Suffixes of overloads. The dispatch functions of operators have them after the operator: `sum_dim_IntList`.
 /// Overloads that begin with a capital letter need no entry.
 const OVERLOADS: [&str; 11] = [
@@ -95,11 +98,18 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
     match file.rsplit_once("-packages/").map(|(_, path)| path.split('/').next().unwrap_or_default()) {
         Some(package) if PACKAGES.contains(&package) => Origin::Framework,
         Some(_) => Origin::Library,
-        None if file.contains("/torchinductor_") || file.contains("/pytorch/torch/") => Origin::Framework,
+        None if file.contains("/torchinductor_") || is_of_torch(file) => Origin::Framework,
         None if file.contains("/lib/python") || is_of_windows && file.contains("/Lib/") => Origin::Std,
         None if file.starts_with("<frozen ") => Origin::Std,
         None => Origin::Workspace,
     }
+}
+
+fn is_of_torch(file: &str) -> bool {
+    let is_own = |(folder, path): (&str, &str)| {
+        folder.ends_with("/pytorch") || OWN_FILES.iter().any(|own| path.starts_with(own))
+    };
+    file.rsplit_once("/torch/").is_some_and(is_own)
 }
 
 /// The origin of a frame whose file is in C, C++ or another compiled language.
@@ -194,6 +204,10 @@ mod tests {
             ("/usr/lib/python3/dist-packages/transformers/models/gpt2.py", "forward", Origin::Library),
             ("/home/u/.conda/lib/python3.9/runpy.py", "_run_code", Origin::Std),
             ("<frozen runpy>", "_run_code", Origin::Std),
+            ("/opt/wheels/torch/nn/modules/linear.py", "forward", Origin::Framework),
+            ("/opt/wheels/torch/_tensor.py", "backward", Origin::Framework),
+            ("/src/pytorch/torch/hub.py", "load", Origin::Framework),
+            ("/home/u/torch/train.py", "main", Origin::Workspace),
             ("/home/u/project/model.py", "forward", Origin::Workspace),
             ("<ipython-input-3-0a1b2c>", "<module>", Origin::Workspace),
             (r"C:\work\.venv\Lib\site-packages\torch\nn\modules\linear.py", "forward", Origin::Framework),

@@ -79,26 +79,33 @@ def graphs():
     return before, graph, kept, mixed(4, steps=100)
 
 
-WAYS = {
-    "train": train,
-    "mixed": lambda: mixed(1),
-    "streams": lambda: mixed(2, streams=3),
-    "refused": refused,
-    "graphs": graphs,
-}
+def ways(name):
+    """A way by its name: one with draws has their seed behind a colon."""
+    name, _, seed = name.partition(":")
+    return {
+        "train": train,
+        "refused": refused,
+        "graphs": graphs,
+        "mixed": lambda: mixed(int(seed)),
+        "streams": lambda: mixed(int(seed), streams=3),
+    }[name]
+
+
+def counts():
+    """What PyTorch itself counts."""
+    known = torch.cuda.memory_stats()
+    wanted = ["requested_bytes.all.peak", "requested_bytes.all.current", "reserved_bytes.all.peak", "allocation.all.allocated", "num_ooms"]
+    return {name: known[name] for name in wanted}
 
 
 def main():
-    way, snapshot, counts = sys.argv[1:]
+    way, snapshot, file = sys.argv[1:]
     torch.cuda.memory._record_memory_history(max_entries=1_000_000)
-    kept = WAYS[way]()
+    kept = ways(way)()
     torch.cuda.synchronize()
     torch.cuda.memory._dump_snapshot(snapshot)
-    known = torch.cuda.memory_stats()
-    names = [f"{what}.all.{which}" for what in ("requested_bytes", "reserved_bytes", "allocation") for which in ("peak", "current", "allocated")]
-    told = {name: known[name] for name in names} | {"num_ooms": known["num_ooms"], "version": torch.__version__}
-    with open(counts, "w") as file:
-        json.dump(told, file)
+    with open(file, "w") as to:
+        json.dump(counts(), to)
     del kept
 
 

@@ -24,6 +24,7 @@ mod packaged;
 mod packages;
 mod page;
 mod platforms;
+mod pytorch;
 mod report;
 mod scripts;
 mod shared_lines;
@@ -215,6 +216,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "look-ups in NVIDIA's own driver libraries give what they give without memtrace, or the hook; tables of cudart and cuBLAS have it",
         owns: &["tests/programs/driver-probe", "xtask/driver"],
         run: driver::run,
+    },
+    Lane {
+        name: "pytorch",
+        tier: Tier::Full,
+        holds: "on the simulated GPU, PyTorch's snapshots have the numbers that it counts, and the models reserve what its allocator reserves",
+        owns: &["tests/programs/pytorch"],
+        run: pytorch::run,
     },
     Lane {
         name: "kernels",

@@ -12,6 +12,9 @@ pub trait Allocator {
     /// The program waits for the GPU.
     fn synchronise(&mut self) {}
 
+    /// The program calls `torch.cuda.empty_cache`.
+    fn empty_cache(&mut self) {}
+
     /// Releases all memory that no block needs.
     fn trim(&mut self);
 

@@ -51,6 +51,9 @@ impl DeviceView<'_> {
                 Err("the file has private pools, which the model has not")
             }
             () if settings.expandable => Err("the file does not say where expandable segments begin and end"),
+            () if self.pytorch_variable().is_some_and(PyTorchSettings::has_list) => {
+                Err("it rounds each range of sizes in its own way, which the model does not")
+            }
             () => Ok(Comparison::new(self, settings).run(self)),
         })
     }
@@ -210,6 +213,14 @@ mod tests {
         let found = compared(other);
         assert_eq!((found.allocs, found.same_address, found.same_reserved), (5, 4, 5));
         assert_eq!((found.largest_difference, found.in_file.1, found.in_model.1), (20 * MIB, 3, 2));
+    }
+
+    #[test]
+    fn a_setting_that_the_model_does_not_have_is_the_reason_not_to_compare() {
+        let mut data = of_python(story());
+        data.health.import_notes.push("PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[256:1,>:4]".to_owned());
+        let found = DeviceView::of(&data, &data.devices[0]).compared_with_file().unwrap();
+        assert_eq!(found, Err("it rounds each range of sizes in its own way, which the model does not"));
     }
 
     /// Compares genuine snapshots, if MEMTRACE_PYTORCH_SNAPSHOTS names a folder of them. Prints a row of docs/replay.md

@@ -281,6 +281,10 @@ impl Allocator for PyTorchAllocator {
         self.join(address, Piece { state: PieceState::Free, ..piece });
     }
 
+    fn empty_cache(&mut self) {
+        self.trim();
+    }
+
     fn trim(&mut self) {
         if self.settings.expandable {
             let free: Vec<u64> = self.free.values().flatten().map(|(_, address)| *address).collect();

@@ -43,6 +43,11 @@ impl PyTorchSettings {
         found
     }
 
+    /// Whether a value of the variable has divisions for each range of sizes, as `roundup_power2_divisions:[256:1,>:4]`.
+    pub(super) fn has_list(value: &str) -> bool {
+        value.split_once("roundup_power2_divisions:").is_some_and(|(_, value)| value.trim_start().starts_with('['))
+    }
+
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "expandable" if value.is_empty() => self.expandable = true,

@@ -81,14 +81,16 @@ impl DeviceView<'_> {
     /// the file names.
     pub fn own_allocator(&self) -> AllocatorModel {
         if is_python(self.data()) {
-            let notes = &self.data().health.import_notes;
-            let variable = notes.iter().find_map(|note| note.split_once("PYTORCH_CUDA_ALLOC_CONF="));
-            AllocatorModel::PyTorch(
-                variable.map_or_else(PyTorchSettings::default, |(_, value)| PyTorchSettings::of_variable(value)),
-            )
+            AllocatorModel::PyTorch(self.pytorch_variable().map_or_else(Default::default, PyTorchSettings::of_variable))
         } else {
             AllocatorModel::DriverPool { threshold: 0 }
         }
+    }
+
+    /// `PYTORCH_CUDA_ALLOC_CONF`, if the file names it.
+    pub(super) fn pytorch_variable(&self) -> Option<&str> {
+        let notes = &self.data().health.import_notes;
+        notes.iter().find_map(|note| note.split_once("PYTORCH_CUDA_ALLOC_CONF=")).map(|(_, value)| value)
     }
 
     /// Start and end of the log's time, as columns have them.
@@ -147,6 +149,10 @@ impl ModelReplay {
             Request::Besides(bytes) => self.besides(bytes),
             Request::Synchronise => {
                 self.allocator.synchronise();
+                true
+            }
+            Request::EmptyCache => {
+                self.allocator.empty_cache();
                 true
             }
         };
@@ -220,7 +226,7 @@ impl ModelReplay {
         let (block, size) = match request {
             Request::Alloc(block) => (Some(block), block.size),
             Request::Besides(bytes) => (None, bytes.unsigned_abs()),
-            Request::Free(_) | Request::Synchronise => (None, 0),
+            Request::Free(_) | Request::Synchronise | Request::EmptyCache => (None, 0),
         };
         let records = at.unwrap_or(0);
         self.found.records = records;
@@ -249,8 +255,8 @@ impl ModelReplay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::Story;
-    use crate::snapshot::{MemoryKind, SnapshotData};
+    use crate::snapshot::testing::{Story, frame, stacks};
+    use crate::snapshot::{MemoryKind, SnapshotData, StackId};
 
     const MIB: u64 = 1 << 20;
 
@@ -269,6 +275,18 @@ mod tests {
         let end = |model: &str| found(&data, model, None, 0).reserved_end / MIB;
         let models = ["driver-pool", "driver-pool,threshold=40MiB", "driver-pool,threshold=max"];
         assert_eq!(models.map(end), [32, 64, 64]);
+    }
+
+    #[test]
+    fn pytorchs_allocator_empties_its_cache_where_the_recorded_program_did() {
+        let mut story = Story::cuda(0);
+        story.stacks(stacks(vec![frame("train", "train.py", 1)], [&[0][..]]));
+        story.at(1_000).segment_alloc(32 * MIB, 20 * MIB).alloc("a", 8 * MIB).address(32 * MIB).on(StackId(1));
+        story.at(2_000).free("a").at(3_000).segment_free(32 * MIB);
+        story.at(4_000).alloc("b", 30 * MIB).address(96 * MIB).on(StackId(1));
+        let data = story.build();
+        let models = ["pytorch", "pytorch,expandable", "driver-pool,threshold=max"];
+        assert_eq!(models.map(|model| found(&data, model, None, 0).reserved_peak / MIB), [30, 40, 32]);
     }
 
     #[test]

@@ -61,10 +61,11 @@ impl Driver {
     }
 }
 
-/// PyTorch with the libraries that it loads, as a folder for `PYTHONPATH` (5 GB, for Python 3.11); `None` as for [`cuda`].
-pub(super) fn torch(run: &Run) -> Result<Option<PathBuf>> {
+/// PyTorch with the libraries that it loads, by the name of its list of wheels: a folder for `PYTHONPATH` (5 GB, for Python
+/// 3.11). `None` as for [`cuda`].
+pub(crate) fn torch(run: &Run, name: &str) -> Result<Option<PathBuf>> {
     let target = |new: &Path| cmd!(run.shell, "python3 -m pip install --target {new}");
-    cached(run, Path::new("driver/torch"), |new| wheels(run, "torch", target(new)))
+    cached(run, &Path::new("driver").join(name), |new| wheels(run, name, target(new)))
 }
 
 /// Gets the wheels of a list; false if they are not available.

@@ -2,7 +2,7 @@
 //! in C runs alone, under the preload library, and in a program that contains memtrace.
 
 mod exports;
-mod files;
+pub(crate) mod files;
 pub(crate) mod kernels;
 mod lookups;
 mod probe;

@@ -44,7 +44,7 @@ pub(super) fn all(run: &Run, not_had: &mut Vec<&'static str>) -> Result<Vec<GpuP
         rust("cudarc", cudarc.path("cudarc-loaded")?, Vec::new(), no_device),
         rust("candle", candle.path("candle-train")?, simulated, no_device),
     ];
-    match files::torch(run)? {
+    match files::torch(run, "torch12")? {
         Some(torch) => all.push(GpuProgram {
             name: "PyTorch",
             command: vec!["python3".into(), run.root.join("tests/programs/driver-probe/torch_program.py")],
