@@ -29,7 +29,8 @@ pub struct AccumulatingLine {
 }
 
 /// The lines at which memory accumulates, most bytes first. Sampled blocks do not count. Parameters, optimizer state,
-/// and caches of keys and values do not count either, because they are meant to stay.
+/// and caches of keys and values do not count either, because they are meant to stay, nor do pages that a suballocator
+/// hands out in parts.
 pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
     let last = device.categories().lives().last().map_or(0, |(life, _)| life.seq.get());
     let line = |(line, lives): (String, Vec<Allocated<'_>>)| {
@@ -56,7 +57,9 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
 fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, Vec<Allocated<'a>>)> {
     let categories = device.categories();
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
-    let counts = |life: &HintedLifetime| life.stack != StackId::NONE && !device.sampling.is_sampled(life.size);
+    let counts = |life: &HintedLifetime| {
+        life.stack != StackId::NONE && !device.sampling.is_sampled(life.size) && !life.is_given_out()
+    };
     let lives = || categories.lives().filter(|(life, of)| counts(life) && !is_meant(*of)).map(|(life, _)| life);
     let mut labels = Labels::of_stacks(device.data(), line_label);
     let (mut of_lines, mut of_stacks): (Vec<Spread>, Vec<Spread>) = Default::default();

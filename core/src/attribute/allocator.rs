@@ -2,13 +2,16 @@
 
 use super::Attribution;
 use super::frame_place::FramePlace;
-use super::matched_frame::matched_frames;
+use super::matched_frame::{MatchedFrame, matched_frames};
+use super::torch::is_allocator;
 use crate::snapshot::{Fact, StackId};
 
-/// The crate of the suballocator that allocated the block, spelled as in `use`: `cubecl_cuda`.
+/// The suballocator that allocated the block: its crate, spelled as in `use` (`cubecl_cuda`), or PyTorch. In a snapshot of
+/// PyTorch the blocks are those that its allocator hands out.
 pub fn allocator(data: &Attribution<'_>, stack: StackId) -> Option<String> {
-    let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator));
-    found.map(|found| FramePlace::of(found.frame).package)
+    let is_pytorchs = |frame: &MatchedFrame<'_>| is_allocator(frame.frame) && !data.is_python();
+    let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator) || is_pytorchs(frame))?;
+    Some(if is_allocator(found.frame) { "PyTorch".to_owned() } else { FramePlace::of(found.frame).package })
 }
 
 #[cfg(test)]
@@ -46,6 +49,29 @@ mod tests {
         }
         let data = page_and_own("alloc", &registry("cubecl-runtime-0.10.0/src/compute/storage/gpu.rs")).build();
         assert_eq!(allocator(&Attribution::new(&data), StackId(1)), None);
+    }
+
+    /// Forty segments of PyTorch's allocator, in a recording with or without Python's lines.
+    fn segments(file: &str) -> (Option<String>, usize) {
+        let mut trace = Story::cuda(0);
+        let frames =
+            ["c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::alloc_block", "at::empty", "step"];
+        let [segment, empty, step] = frames.map(|function| frame(function, "", 0));
+        let step = crate::snapshot::Frame { file: (!file.is_empty()).then(|| file.into()), ..step };
+        trace.stacks(stacks(vec![segment, empty, step], [&[0, 1, 2][..]]));
+        for at in 0..40 {
+            trace.at(1_000 + at).alloc(at, 2 << 20).on(StackId(1));
+        }
+        let data = trace.build();
+        let found = allocator(&Attribution::new(&data), StackId(1));
+        (found, crate::analysis::accumulation(&DeviceView::of(&data, &data.devices[0])).len())
+    }
+
+    #[test]
+    fn pytorchs_segments_are_its_allocators_and_do_not_accumulate() {
+        assert_eq!(segments(""), (Some("PyTorch".to_owned()), 0));
+        // In a snapshot of PyTorch, the blocks are what the allocator hands out.
+        assert_eq!(segments("train.py"), (None, 1));
     }
 
     #[test]

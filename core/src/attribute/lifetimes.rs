@@ -22,6 +22,11 @@ pub(crate) struct HintedLifetime {
 }
 
 impl HintedLifetime {
+    /// Whether a suballocator holds the block and hands out parts of it. How much of it is in use is not known.
+    pub(crate) fn is_given_out(&self) -> bool {
+        self.hint == Hint::GivenOut
+    }
+
     pub(crate) fn is_live_at(&self, position: LogPosition) -> bool {
         self.from <= position && position < self.to
     }

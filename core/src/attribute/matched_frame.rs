@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use super::Origin;
 use super::frame_place::FramePlace;
-use super::torch::is_optimizer;
+use super::torch::{is_optimizer, is_script};
 use crate::hashed::HashMap;
 use crate::snapshot::{Category, CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
@@ -59,17 +59,24 @@ impl RuleMatches {
 pub struct Attribution<'a> {
     data: &'a SnapshotData,
     matches: OnceCell<RuleMatches>,
+    is_python: OnceCell<bool>,
 }
 
 impl<'a> Attribution<'a> {
     /// Wraps the data. Frames are matched later.
     pub fn new(data: &'a SnapshotData) -> Self {
-        Self { data, matches: OnceCell::new() }
+        Self { data, matches: OnceCell::new(), is_python: OnceCell::new() }
     }
 
     /// The wrapped data.
     pub fn data(&self) -> &'a SnapshotData {
         self.data
+    }
+
+    /// Whether the recording is of a Python program: a snapshot of PyTorch.
+    pub(crate) fn is_python(&self) -> bool {
+        let has_scripts = || self.data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()));
+        *self.is_python.get_or_init(has_scripts)
     }
 
     fn matches(&self) -> &RuleMatches {

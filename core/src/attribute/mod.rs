@@ -47,7 +47,7 @@ pub(crate) use operator::{allocates_once, has_backward_pass, has_variables, is_p
 pub use origin::Origin;
 pub(crate) use origin::package_and_path;
 pub use spanned::belongs_to_a_span;
-pub(crate) use torch::{is_native, is_python};
+pub(crate) use torch::is_native;
 
 use crate::snapshot::{ContextId, Frame, StackId};
 

@@ -29,6 +29,7 @@ const OVERLOADS: [&str; 11] = [
 /// The prefix of the dispatcher's functions: `at::_ops::mul_Tensor::call`.
 const DISPATCH: &str = "at::_ops::";
 const AUTOGRAD: &str = "torch::autograd::";
+const ALLOCATOR: &str = "c10::cuda::CUDACachingAllocator::";
 /// PyTorch's own code in C++.
 const NAMESPACES: [&str; 3] = ["at::", "c10::", "torch::"];
 /// Prefixes of functions that tell nothing about the program: those of the interpreter, of threads, of the allocator,
@@ -54,7 +55,7 @@ const MACHINERY: [&str; 22] = [
     "torch::unwind::",
     "torch::CapturedTraceback::",
     "torch::cuda::(anonymous namespace)::gather",
-    "c10::cuda::CUDACachingAllocator::",
+    ALLOCATOR,
     "c10::impl::wrap_kernel_functor_unboxed_",
 ];
 
@@ -67,11 +68,6 @@ pub(super) enum TorchCall<'a> {
     Backward(Option<&'a str>),
 }
 
-/// Whether a recording is of a Python program.
-pub(crate) fn is_python(data: &Attribution<'_>) -> bool {
-    data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
-}
-
 /// Whether a recording is of a program in C, C++ or a similar language: apart from std and memtrace, it contains no
 /// other code.
 pub(crate) fn is_native(data: &Attribution<'_>) -> bool {
@@ -81,6 +77,11 @@ pub(crate) fn is_native(data: &Attribution<'_>) -> bool {
     };
     let mut code = data.stacks.frames.iter().filter(is_code).peekable();
     code.peek().is_some() && code.all(|frame| native(frame.file_or_empty()) == Origin::Workspace)
+}
+
+/// Whether this is a function of PyTorch's caching allocator.
+pub(super) fn is_allocator(frame: &Frame) -> bool {
+    frame.function_or_empty().starts_with(ALLOCATOR)
 }
 
 /// The origin of a frame that has a file, but not one of Rust's.

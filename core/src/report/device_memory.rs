@@ -5,7 +5,6 @@ use crate::analysis::{
     Balance, BalanceItem, BalanceRow, Churn, Fragmentation, NeedRow, TimeRow, balance, churn, fragmentation,
     fragmentation_by_pool, line_label, time_by_line, time_by_scope, time_in_driver,
 };
-use crate::attribute::is_python;
 use crate::recording::DeviceView;
 use crate::snapshot::{Device, MemoryKind, StackId, UnifiedMemory};
 use crate::units::{Bytes, grouped};
@@ -190,7 +189,7 @@ fn segments_section(device: &DeviceView<'_>) -> Option<Section> {
     let (count, reserved) = (grouped(all.segments as u64), Bytes(all.reserved));
     let told = match () {
         () if all.estimated => "some of them estimated from addresses",
-        () if is_python(device.data()) => "as PyTorch's allocator reports",
+        () if device.data().is_python() => "as PyTorch's allocator reports",
         () => "as the driver reports",
     };
     let mut lines = vec![

@@ -2,7 +2,6 @@
 
 use super::{Section, planned};
 use crate::analysis::Plan;
-use crate::attribute::is_python;
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
@@ -35,7 +34,8 @@ pub fn plan_answer(device: &DeviceView<'_>, plan: &Plan) -> Vec<String> {
         });
     }
     if !plan.knows_uses && matches!(device.device, Device::Cuda(_)) {
-        let next = if is_python(device.data()) { "PyTorch's snapshots do not have them" } else { "record with --uses" };
+        let next =
+            if device.data().is_python() { "PyTorch's snapshots do not have them" } else { "record with --uses" };
         answer.push(format!("Few changes are known, because uses of blocks were not recorded: {next}."));
     }
     answer

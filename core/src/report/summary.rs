@@ -1,7 +1,7 @@
 //! The totals section of a device.
 
 use super::{coverage, sampled};
-use crate::attribute::{Attribution, is_python};
+use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{Device, DeviceSnapshot, HostMemory};
 use crate::units::{Bytes, grouped, round, seconds};
@@ -40,7 +40,7 @@ fn log(device: &DeviceView<'_>) -> String {
     let records = format!("{} records", grouped(device.records.len() as u64));
     match device.overwritten {
         0 => records,
-        older if is_python(device.data()) => format!("{records}, {} blocks older than the log", grouped(older)),
+        older if device.data().is_python() => format!("{records}, {} blocks older than the log", grouped(older)),
         older => format!("{records}, {} older ones not kept", grouped(older)),
     }
 }

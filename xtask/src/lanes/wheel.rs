@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
 use super::page;
+use super::pytorch::torch::{Torch, VERSIONS};
 use crate::cached::python_environment;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams, genuine_snapshots, said};
@@ -33,6 +34,17 @@ assert kind == 'data:text/html;base64' and base64.b64decode(data) == html
 print('the frame has', len(html), 'bytes')
 ";
 
+/// Python code with which PyTorch writes a snapshot, and the helper shows it.
+const WITH_PYTORCH: &str = "\
+import sys, torch, tensor_memtrace as tm
+torch.cuda.memory._record_memory_history(max_entries=1_000_000)
+model = torch.nn.Linear(1024, 1024).cuda()
+model(torch.zeros(64, 1024, device='cuda')).sum().backward()
+frame = tm.show()
+assert frame.src.startswith('data:text/html;base64,'), frame.src[:80]
+print(torch.__version__, 'wrote', tm.dump(sys.argv[1]))
+";
+
 /// A notebook whose only cell shows a snapshot.
 const NOTEBOOK: &str = r#"{
     "cells": [{ "cell_type": "code", "execution_count": null, "id": "show", "metadata": {}, "outputs": [], "source": ["import tensor_memtrace\n", "tensor_memtrace.show('SNAPSHOT')"] }],
@@ -47,7 +59,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     user.runs("--version", 0, "memtrace ")?;
     let help = user.runs("--help", 0, "Usage: memtrace <COMMAND>")?;
     user.checks.that("its help does not speak of cargo memtrace", !help.contains("cargo memtrace"));
-    let snapshots = snapshots(&mut user, &run.root)?;
+    let mut snapshots = snapshots(&mut user, &run.root)?;
+    snapshots.extend(user.snapshot_of_pytorch(run)?);
     for snapshot in &snapshots {
         for (command, code, part) in COMMANDS {
             user.runs(&command.replace("SNAPSHOT", snapshot), code, part)?;
@@ -119,6 +132,22 @@ impl User {
         self.checks.exit("python", output.status, output.status.success(), &text);
         self.checks.says("python", &text, says);
         Ok(())
+    }
+
+    /// A snapshot that PyTorch writes on the simulated GPU. `None` without PyTorch's wheels.
+    fn snapshot_of_pytorch(&mut self, run: &Run) -> Result<Option<String>> {
+        let Some(torch) = Torch::of(run, VERSIONS[0])? else {
+            println!("a snapshot that PyTorch writes NOT RUN: no network for its wheels");
+            return Ok(None);
+        };
+        let snapshot = self.folder.join("pytorch.pickle");
+        let mut python = self.command("python");
+        python.args(["-W", "ignore", "-c", WITH_PYTORCH]).arg(&snapshot).envs(torch.variables());
+        let output = python.output()?;
+        let text = both_streams(&output);
+        self.checks.exit("python with PyTorch", output.status, output.status.success(), &text);
+        self.checks.says("python with PyTorch", &text, &format!("{}+", torch.version));
+        Ok(Some(snapshot.display().to_string()))
     }
 
     /// Checks that JupyterLab in a browser shows the whole pages.

@@ -5,7 +5,6 @@ use std::iter::Peekable;
 use std::slice;
 
 use super::super::log;
-use crate::attribute::is_python;
 use crate::error::Error;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Device, DeviceSnapshot, MemoryKind, Record, RecordKind, Replay, SegmentRecord};
@@ -79,7 +78,7 @@ struct Releases<'d> {
 impl<'d> Releases<'d> {
     fn of(device: &DeviceView<'d>) -> Self {
         let data = device.snapshot();
-        Self { next: data.segment_records.iter().peekable(), is_pytorchs: is_python(device.data()) }
+        Self { next: data.segment_records.iter().peekable(), is_pytorchs: device.data().is_python() }
     }
 
     /// The next release before a record. What PyTorch's allocator released to serve the record itself is no request: it

@@ -6,7 +6,6 @@ use super::allocator::Allocator;
 use super::model::AllocatorModel;
 use super::requests::{self, Request};
 use super::settings::PyTorchSettings;
-use crate::attribute::is_python;
 use crate::error::Error;
 use crate::hashed::HashMap;
 use crate::recording::DeviceView;
@@ -80,7 +79,7 @@ impl DeviceView<'_> {
     /// The allocator that the recorded program most likely used: the driver's pool, or PyTorch's with the settings that
     /// the file names.
     pub fn own_allocator(&self) -> AllocatorModel {
-        if is_python(self.data()) {
+        if self.data().is_python() {
             AllocatorModel::PyTorch(self.pytorch_variable().map_or_else(Default::default, PyTorchSettings::of_variable))
         } else {
             AllocatorModel::DriverPool { threshold: 0 }

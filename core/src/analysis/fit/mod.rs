@@ -14,7 +14,6 @@ pub(super) use need::STACKS;
 pub(super) use need::of_recorded;
 pub(crate) use room::least as least_room;
 
-use crate::attribute::is_python;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::Device;
 use crate::units::Bytes;
@@ -127,7 +126,7 @@ impl Fit {
 
     /// Why a recording does not tell the program's need, if it does not. The need would be too low.
     pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
-        if is_python(device.data()) {
+        if device.data().is_python() {
             return Some("it is PyTorch's: its libraries and modules are not known");
         }
         if need::is_simulated(device.data()) && need::has_library(device, "libnccl") {

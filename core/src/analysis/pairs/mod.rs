@@ -13,7 +13,6 @@ use self::side::{PairKey, PairSide, WorkKind};
 use super::diff::{Diff, DiffRow};
 use super::label_of_rest;
 use super::live::LiveSet;
-use crate::attribute::is_python;
 use crate::snapshot::Weight;
 
 use crate::hashed::summed;
@@ -39,7 +38,7 @@ pub struct OperatorPairs {
 impl OperatorPairs {
     /// Compares two live sets. `None` unless exactly one of them is PyTorch's.
     pub fn of(before: &LiveSet<'_>, after: &LiveSet<'_>) -> Option<Self> {
-        if is_python(before.device.data()) == is_python(after.device.data()) {
+        if before.device.data().is_python() == after.device.data().is_python() {
             return None;
         }
         let sides = [PairSide::of(before), PairSide::of(after)];

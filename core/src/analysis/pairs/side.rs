@@ -6,7 +6,7 @@ use super::table::{PairNumber, operator_of_node};
 use crate::analysis::labels::operator_label;
 use crate::analysis::live::LiveSet;
 use crate::analysis::temporaries::short_lived;
-use crate::attribute::{Attribution, Operator, is_of_optimizer, is_python, library, operator};
+use crate::attribute::{Attribution, Operator, is_of_optimizer, library, operator};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, ContextId, RecordKind, StackId, Weight};
 
@@ -58,7 +58,7 @@ pub(super) struct PairSide {
 impl PairSide {
     pub(super) fn of(live: &LiveSet<'_>) -> Self {
         let (device, data) = (live.device, live.device.data());
-        let (kinds, is_torch) = (Vec::new(), is_python(data));
+        let (kinds, is_torch) = (Vec::new(), data.is_python());
         let mut side = Self { is_torch, kinds, by_stack: HashMap::new(), by_label: HashMap::new() };
         for (block, weight) in live.weights() {
             side.kind(data, block).at_peak += weight;

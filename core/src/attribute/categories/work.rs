@@ -9,7 +9,6 @@ use crate::attribute::hint::Hint;
 use crate::attribute::history::AllocationHistory;
 use crate::attribute::lifetimes::HintedLifetime;
 use crate::attribute::passes::{Exits, Passes, WholePasses, exits, passes, passes_after};
-use crate::attribute::torch::is_python;
 use crate::attribute::use_flow::UseFlows;
 use crate::attribute::workers::ProgramsWork;
 use crate::attribute::{AllocationSite, Attribution, allocation_site, torch_gradients};
@@ -49,7 +48,7 @@ impl Work {
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
         // Without the lines of inlined calls, some variables are not recognized.
-        let is_python = is_python(data);
+        let is_python = data.is_python();
         let can_count = !data.health.no_line_numbers;
         let counted = match () {
             () if is_python => {

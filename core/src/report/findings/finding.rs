@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::attribute::{Attribution, is_python};
+use crate::attribute::Attribution;
 use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, Weight, words};
 use crate::units::{Bytes, grouped};
@@ -157,7 +157,7 @@ impl Finding {
 
 /// The advice for the program's language.
 pub(super) fn in_its_language(data: &Attribution<'_>, rust: &[&str], python: &[&str]) -> Vec<String> {
-    lines(if is_python(data) { python } else { rust })
+    lines(if data.is_python() { python } else { rust })
 }
 
 pub(super) fn lines(text: &[&str]) -> Vec<String> {

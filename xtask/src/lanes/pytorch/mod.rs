@@ -1,7 +1,7 @@
 //! PyTorch itself on the simulated GPU: its snapshots are held against what it counts, and the models of its allocator
 //! against what it reserves. Kernels compute nothing, but its allocator is the real one.
 
-mod torch;
+pub(super) mod torch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -12,12 +12,12 @@ use crate::lane::{Run, both_streams, output};
 use crate::lanes::driver::files;
 
 /// PyTorch's versions, with their lists of wheels in `xtask/driver`: the newest one, and one for CUDA 12.
-pub(super) const VERSIONS: [(&str, &str); 2] = [("2.15.0", "torch13"), ("2.8.0", "torch12")];
+pub(crate) const VERSIONS: [(&str, &str); 2] = [("2.15.0", "torch13"), ("2.8.0", "torch12")];
 
 const PROGRAM: &str = "tests/programs/pytorch/snapshot.py";
 
-pub(super) struct Torch<'r> {
-    pub(super) version: &'static str,
+pub(crate) struct Torch<'r> {
+    pub(crate) version: &'static str,
     run: &'r Run,
     /// The folder for `PYTHONPATH`.
     packages: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Counts {
 
 impl<'r> Torch<'r> {
     /// `None` if its wheels are neither in the cache nor available.
-    pub(super) fn of(run: &'r Run, (version, list): (&'static str, &str)) -> Result<Option<Self>> {
+    pub(crate) fn of(run: &'r Run, (version, list): (&'static str, &str)) -> Result<Option<Self>> {
         let Some(packages) = files::torch(run, list)? else { return Ok(None) };
         let [(_, libraries)] = &run.simulated_gpu()?.to_run[..] else {
             anyhow::bail!("one variable finds the libraries")
@@ -48,15 +48,21 @@ impl<'r> Torch<'r> {
         Ok(Some(Self { version, run, packages, on_simulated_gpu, tool }))
     }
 
+    /// With these variables, Python finds PyTorch, and PyTorch the simulated GPU.
+    pub(crate) fn variables(&self) -> Variables {
+        let mut all = self.on_simulated_gpu.clone();
+        all.push(("PYTHONPATH", self.packages.clone().into()));
+        all
+    }
+
     /// Runs the program. Returns its snapshot and its counts.
     pub(super) fn run(&self, way: &str, setting: &str, memory: &str) -> Result<(PathBuf, Counts)> {
         let (snapshot, counts) = self.files(&format!("{way}-{setting}"))?;
         let program = self.run.root.join(PROGRAM);
         let command = cmd!(self.run.shell, "python3 -W ignore {program} {way} {snapshot} {counts}")
-            .envs(self.on_simulated_gpu.iter().cloned())
+            .envs(self.variables())
             .env("MEMTRACE_CUSIM_MEMORY", memory)
-            .env("PYTORCH_CUDA_ALLOC_CONF", setting)
-            .env("PYTHONPATH", &self.packages);
+            .env("PYTORCH_CUDA_ALLOC_CONF", setting);
         let ended = output(command)?;
         ensure!(ended.status.success(), "PyTorch {} {way} {setting}: {}", self.version, both_streams(&ended));
         Ok((snapshot, self.counts(&counts)?))
