@@ -7,7 +7,7 @@ use super::live::LiveSet;
 use super::rows::{Breakdown, Key, Row};
 use crate::attribute::Attribution;
 use crate::recording::DeviceView;
-use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
+use crate::snapshot::{Block, Device, DeviceSnapshot, SnapshotData, Weight};
 
 /// The label used instead of [`BEFORE_RECORDING`] if a sample has no small blocks: such memory may also be missing from
 /// the sample.
@@ -48,8 +48,12 @@ fn of_set(live: &LiveSet<'_>, key: Key) -> Breakdown {
     with_rest(live, rows)
 }
 
-/// Bytes of the peak held by suballocators of frameworks, one row for each crate.
+/// Bytes of a GPU's peak that suballocators of frameworks hold, one row for each crate. What an allocator takes from the
+/// heap is for itself.
 pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
+    if !matches!(device.device, Device::Cuda(_)) {
+        return Vec::new();
+    }
     let rows = summed(device.peak_weights(), &mut Labels::of_stacks(device.data(), allocator_label), Labels::number);
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }

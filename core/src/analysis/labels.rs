@@ -186,14 +186,14 @@ pub(crate) const NO_USER_FRAME: &str = "[no user frame]";
 
 /// The label of the user's frame. Without one, the suballocator, or else the framework's frame.
 fn user_label(data: &Attribution<'_>, stack: u32, label: fn(&Frame, &str) -> String) -> String {
-    let dir = &data.process.working_dir;
-    match allocation_site(data, StackId(stack)) {
+    let (dir, stack) = (&data.process.working_dir, StackId(stack));
+    let allocator = || allocator(data, stack).map(|allocator| format!("{allocator}'s allocator"));
+    let without_line = |frame| format!("{} {NO_USER_FRAME}", allocator().unwrap_or_else(|| label(frame, dir)));
+    match allocation_site(data, stack) {
+        AllocationSite::User(frame) if frame.file_or_empty().is_empty() && allocator().is_some() => without_line(frame),
         AllocationSite::User(frame) => label(frame, dir),
-        AllocationSite::Framework(frame) => {
-            let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
-            format!("{} {NO_USER_FRAME}", allocator.unwrap_or_else(|| label(frame, dir)))
-        }
-        AllocationSite::Unknown => nameless(data, StackId(stack)).into_owned(),
+        AllocationSite::Framework(frame) => without_line(frame),
+        AllocationSite::Unknown => nameless(data, stack).into_owned(),
     }
 }
 

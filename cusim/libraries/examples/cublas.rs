@@ -71,6 +71,12 @@ extern "C" fn cublasGetPointerMode_v2(_handle: u64, mode: OutArg<u32>) -> u32 {
     mode.set(POINTER_MODE.load(Ordering::Relaxed), INVALID_VALUE)
 }
 
+/// The default mode, whatever was set.
+#[unsafe(no_mangle)]
+extern "C" fn cublasGetMathMode(_handle: u64, mode: OutArg<u32>) -> u32 {
+    mode.set(0, INVALID_VALUE)
+}
+
 /// The stream of all handles.
 static STREAM: AtomicU64 = AtomicU64::new(0);
 
@@ -172,4 +178,5 @@ on_device! {
 done! {
     fn cublasSetWorkspace_v2;
     fn cublasSetMathMode;
+    fn cublasSetSmCountTarget;
 }

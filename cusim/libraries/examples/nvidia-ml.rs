@@ -78,6 +78,12 @@ extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: OutArg<i32>) -> u32 {
     }
 }
 
+/// None are known, as in a container.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetComputeRunningProcesses(_device: usize, count: OutArg<u32>) -> u32 {
+    count.set(0, INVALID_ARGUMENT)
+}
+
 /// What is not supported on many real machines, and is not said here: programs go on without.
 macro_rules! not_supported {
     ($(fn $name:ident;)*) => { $(
@@ -89,7 +95,6 @@ macro_rules! not_supported {
 }
 
 not_supported! {
-    fn nvmlDeviceGetComputeRunningProcesses;
     fn nvmlDeviceGetGpuFabricInfoV;
     fn nvmlDeviceGetNvLinkRemoteDeviceType;
     fn nvmlDeviceGetNvLinkRemotePciInfo_v2;
