@@ -1,8 +1,8 @@
 //! Simulated NVIDIA driver (`libcuda.so.1`) for tests of programs that use CUDA memory, on machines without a GPU.
 //!
 //! The package's dynamic library replaces `libcuda.so.1`. When it is installed under that name (see
-//! `memtrace-runner --simulate`), unchanged programs that use candle or cudarc run to their end. Memory behaves like a
-//! GPU's; kernels do nothing.
+//! `memtrace-runner --simulate`), unchanged programs that use candle, cudarc or PyTorch run to their end. Memory
+//! behaves like a GPU's; kernels do nothing.
 //!
 //! # What is simulated
 //! * device memory: stream-ordered pools, classic, managed and virtual memory, arrays

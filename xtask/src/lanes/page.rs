@@ -84,7 +84,8 @@ fn recordings(run: &Run) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let scratch = run.scratch("page")?;
     let llama = scratch.join("llama.memtrace");
     simulated::llama(run, &llama)?;
-    let uses = simulated::resnet_with_uses(run, &scratch.join("uses"))?;
+    let uses = scratch.join("uses.memtrace");
+    simulated::model_with_uses(run, &uses)?;
     let (server, _) = consumers::server(run, &scratch, "server", "SIGKILL", &["--gpu"])?;
     let two = [main_job::files(run, &["--iterations", "1"])?, main_job::files(run, &["--iterations", "2"])?];
     let mut found: Vec<(String, Vec<PathBuf>)> = vec![

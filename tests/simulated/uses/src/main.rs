@@ -1,5 +1,5 @@
 //! Models with random weights on a simulated GPU. Prints a row per model: how much is known about the uses of its memory.
-//! The name of a model selects it; `--advice` prints findings, `--waste` what the peak would be. Fails if less is known than
+//! The name of a model selects it; `--advice` prints findings, `--waste` what the peak would be, `--out=FILE` keeps the recording. Fails if less is known than
 //! [`LEAST`]. `planted` checks programs with waste; `cost` prints what uses cost in a training step.
 
 mod bert;
@@ -99,6 +99,9 @@ fn one_model(name: &str, options: &[&str]) -> Outcome<bool> {
     let snapshot = session.snapshot();
     let row = Row::of(&snapshot, before_last)?;
     row.print(name);
+    if let Some(file) = options.iter().find_map(|option| option.strip_prefix("--out=")) {
+        snapshot.write(file)?;
+    }
     if options.contains(&"--advice") {
         print_findings(&snapshot);
     }

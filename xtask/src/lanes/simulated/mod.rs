@@ -26,7 +26,7 @@ mod versions;
 pub(crate) use self::builds::{LINKED, PROFILE, linked};
 pub(crate) use self::failing::run as failing;
 pub(crate) use self::fits::run as fits;
-pub(crate) use self::peaks::{llama, resnet_with_uses, run as peaks};
+pub(crate) use self::peaks::{llama, model_with_uses, run as peaks};
 pub(crate) use self::programs::run;
 pub(crate) use self::published::published;
 pub(crate) use self::ranks::run as ranks;

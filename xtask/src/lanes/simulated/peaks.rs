@@ -1,6 +1,6 @@
 //! The lane `peaks`: peaks of ResNet-50 and Llama on the simulated GPU equal their baselines.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 
@@ -27,15 +27,11 @@ pub(crate) fn llama(run: &Run, recording: &Path) -> Result<()> {
     recorded(run, "llama", &command.variable("MEMTRACE_OUT", recording.display()))
 }
 
-/// Records three iterations of the example resnet on a simulated GPU, with the uses of device memory, below `folder`.
-/// Returns the capture.
-pub(crate) fn resnet_with_uses(run: &Run, folder: &Path) -> Result<PathBuf> {
-    let program = builds::linked(run, &["--example=resnet"])?;
-    let out = folder.display().to_string();
-    let arguments = ["--device", "cuda:0", "--iterations", "3", "--out", &out];
-    let command = GpuCommand::of(run, program.path("resnet")?).arguments(&arguments).variable("MEMTRACE_USES", 1);
-    recorded(run, "resnet", &command)?;
-    Ok(folder.join("recording.memtrace"))
+/// Records a model with the uses of device memory, some of which its last passes do not need.
+pub(crate) fn model_with_uses(run: &Run, recording: &Path) -> Result<()> {
+    let program = builds::linked(run, &["--bin=uses"])?;
+    let out = format!("--out={}", recording.display());
+    recorded(run, "uses", &GpuCommand::of(run, program.path("uses")?).arguments(&["whisper", &out]))
 }
 
 fn recorded(run: &Run, name: &str, command: &GpuCommand<'_>) -> Result<()> {
