@@ -31,7 +31,7 @@ pub(crate) fn llama(run: &Run, recording: &Path) -> Result<()> {
 pub(crate) fn model_with_uses(run: &Run, recording: &Path) -> Result<()> {
     let program = builds::linked(run, &["--bin=uses"])?;
     let out = format!("--out={}", recording.display());
-    recorded(run, "uses", &GpuCommand::of(run, program.path("uses")?).arguments(&["whisper", &out]))
+    recorded(run, "uses", &GpuCommand::of(run, program.path("uses")?).arguments(&["llama-prefill", &out]))
 }
 
 fn recorded(run: &Run, name: &str, command: &GpuCommand<'_>) -> Result<()> {
