@@ -4,7 +4,7 @@
 pub(super) mod torch;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn check_predictions(torch: &Torch<'_>, way: &str, checks: &mut Checks) -> Resul
 }
 
 /// Checks that the report has what PyTorch counts.
-fn check_report(torch: &Torch<'_>, name: &str, snapshot: &PathBuf, counts: &Counts, checks: &mut Checks) -> Result<()> {
+fn check_report(torch: &Torch<'_>, name: &str, snapshot: &Path, counts: &Counts, checks: &mut Checks) -> Result<()> {
     let report = torch.json(&["report", "--json"], snapshot)?;
     let device = &report["devices"][0];
     let number = |pointer: &str| device.pointer(pointer).and_then(Value::as_u64);
@@ -97,7 +97,7 @@ fn check_report(torch: &Torch<'_>, name: &str, snapshot: &PathBuf, counts: &Coun
 }
 
 /// Checks that the model puts each block where PyTorch puts it.
-fn check_addresses(torch: &Torch<'_>, name: &str, snapshot: &PathBuf, checks: &mut Checks) -> Result<()> {
+fn check_addresses(torch: &Torch<'_>, name: &str, snapshot: &Path, checks: &mut Checks) -> Result<()> {
     let replay = torch.replay(snapshot, &[])?;
     let notes = replay["notes"].as_array().context("replay has notes")?;
     let compared =
