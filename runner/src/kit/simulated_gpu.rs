@@ -130,8 +130,14 @@ impl SimulatedGpu {
     /// own. PyTorch does: the libraries of its wheel are in the wheels beside it.
     ///
     /// # Errors
-    /// The folder's name cannot be in a list of folders.
+    /// The folder's name cannot be in a list of folders or of libraries.
     pub fn to_run_any(folder: &Path) -> Result<Variables, String> {
+        if folder.as_os_str().as_encoded_bytes().contains(&b' ') {
+            return Err(format!(
+                "{} has a space, which separates libraries in LD_PRELOAD; rename it",
+                folder.display()
+            ));
+        }
         let names = SIMULATED_DRIVER.files.iter().map(|(_, name)| folder.join(name)).skip(1);
         let stand_ins = names.map(PathBuf::into_os_string).collect::<Vec<_>>().join(OsStr::new(":"));
         let found = in_front("LD_LIBRARY_PATH", folder)?;
@@ -183,4 +189,21 @@ fn before(variable: &str, mut text: OsString) -> OsString {
         text.push(rest);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_built_elsewhere_gets_all_libraries_but_the_driver_preloaded() {
+        let variables = SimulatedGpu::to_run_any(Path::new("/gpu")).unwrap();
+        let [("LD_LIBRARY_PATH", found), ("LD_PRELOAD", preloaded)] = &variables[..] else { panic!("{variables:?}") };
+        assert!(found.to_string_lossy().starts_with("/gpu"), "{found:?}");
+        let preloaded = preloaded.to_string_lossy();
+        let ours: Vec<&str> = preloaded.split(':').filter(|path| path.starts_with("/gpu/lib")).collect();
+        assert_eq!(ours.len(), SIMULATED_DRIVER.files.len() - 1, "{preloaded}");
+        assert!(ours.contains(&"/gpu/libcudart.so.13") && !preloaded.contains("libcuda.so"), "{preloaded}");
+        assert!(SimulatedGpu::to_run_any(Path::new("/my gpu")).unwrap_err().contains("space"));
+    }
 }
