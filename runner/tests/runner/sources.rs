@@ -130,7 +130,7 @@ impl<'a> Cargo<'a> {
             "#!/bin/sh -e\nto=$CARGO_TARGET_DIR/$CARGO_BUILD_TARGET/release\n\
              echo \"flags=$RUSTFLAGS target=$CARGO_BUILD_TARGET folder=$CARGO_TARGET_DIR in=$PWD\" >>'{calls}'\n\
              mkdir -p \"$to/examples\"\n\
-             for name in '' _cublas _cublaslt _curand _cudart _nccl _nvrtc; do\n\
+             for name in '' _cublas _cublaslt _curand _cudart _nccl _nvml _nvrtc; do\n\
              [ -z \"$name\" ] && file=$to/libmemtrace_cusim.so || file=$to/examples/libmemtrace_cusim$name.so\n\
              cp '{driver}' \"$file.$$\"; mv \"$file.$$\" \"$file\"\ndone\n\
              printf '#!/bin/sh\\n: >\"$4\"\\n' >\"$to/examples/memtrace_cusim_nvcc\"; chmod +x \"$to/examples/memtrace_cusim_nvcc\"\n",
