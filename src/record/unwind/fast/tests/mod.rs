@@ -13,6 +13,7 @@ mod threads;
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::time::Duration;
 
 use memtrace_core::snapshot::StackId;
 use memtrace_core::units::MAX_STACK_DEPTH;
@@ -45,8 +46,18 @@ fn both() -> Both {
         stack.walk(start, MAX_STACK_DEPTH, deep).then(|| stack.addresses().to_vec())
     };
     let take = || with_scratch(walked);
-    // Nothing is proven while another thread changes the cache.
-    let ours = (0..3_000).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
+    // Nothing is proven while another thread changes the cache. That thread may have to wait for a processor.
+    let or_wait = |attempt: u32| {
+        take().or_else(|| {
+            if attempt < 3_000 {
+                std::thread::yield_now()
+            } else {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            None
+        })
+    };
+    let ours = (0..3_020).find_map(or_wait);
     // Incremental unwinding. If its result differs from the walk's, that result is reported.
     let inward = |addresses: &[u64]| addresses.iter().rev().copied().collect::<Vec<u64>>();
     let last = with_last(start, MAX_STACK_DEPTH, |stack| (inward(stack.addresses), STACKS.intern(stack))).ok();
