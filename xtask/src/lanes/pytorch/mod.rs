@@ -118,7 +118,7 @@ fn check_limits(torch: &Torch<'_>, checks: &mut Checks) -> Result<()> {
         let name = format!("{} refused {setting}", torch.version);
         checks.that(&format!("{name}: {} requests are refused", counts.refused), counts.refused > 0);
         check_report(torch, &name, &snapshot, &counts, checks)?;
-        // What a refused request mapped stays mapped, and no snapshot tells of it.
+        // The model differs here: likely what a refused request mapped stays mapped, and no snapshot tells of it.
         if model.contains("expandable") {
             continue;
         }
