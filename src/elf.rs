@@ -58,9 +58,10 @@ pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
     note(info, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default()
 }
 
-/// The descriptor of the note with this name and type.
+/// The descriptor of the note with this name and type. Segments with another alignment than that of notes are no notes: AddressSanitizer pads
+/// constants in a program's own note sections, and takes a read of the padding for an error.
 pub(crate) fn note<'a>(info: &'a libc::dl_phdr_info, name: &[u8], kind: u32) -> Option<&'a [u8]> {
-    let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE);
+    let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE && header.p_align <= 8);
     notes.filter_map(|note| content(bytes(info, note)?, name, kind)).next()
 }
 
@@ -117,5 +118,29 @@ mod tests {
         assert_eq!(build_id(&notes), Some([1, 2, 3, 4, 5].as_slice()));
         (0..notes.len() - 8).for_each(|n| assert_eq!(build_id(&notes[..n]), None));
         assert_eq!(build_id(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn only_notes_aligned_as_notes_are_read() {
+        let image: [u32; 5] = [4, 4, NT_GNU_BUILD_ID, u32::from_ne_bytes(*b"GNU\0"), 7];
+        let size = size_of_val(&image) as u64;
+        let header = |p_type, p_align| libc::Elf64_Phdr {
+            p_type,
+            p_flags: libc::PF_R,
+            p_offset: 0,
+            p_vaddr: 0,
+            p_paddr: 0,
+            p_filesz: size,
+            p_memsz: size,
+            p_align,
+        };
+        for (align, is_note) in [(0, true), (4, true), (8, true), (32, false)] {
+            let headers = [header(libc::PT_LOAD, 4096), header(libc::PT_NOTE, align)];
+            // SAFETY: all fields are numbers or pointers that may be null.
+            let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
+            info.dlpi_addr = image.as_ptr().addr() as u64;
+            (info.dlpi_phdr, info.dlpi_phnum) = (headers.as_ptr(), 2);
+            assert_eq!(!build_id_of(&info).is_empty(), is_note, "{align}");
+        }
     }
 }

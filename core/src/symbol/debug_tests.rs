@@ -101,6 +101,15 @@ fn debug_information_is_found_by_build_id() {
     assert_eq!(library.resolved(library.make, &[&root]), "make make.c:3");
 }
 
+/// Such as of a program with AddressSanitizer, which pads the constants in notes.
+#[test]
+fn a_note_that_is_no_note_hides_no_build_id() {
+    let note = "__attribute__((used, aligned(32), section(\".note.a\"))) static const int note[8] = { 9 };\n";
+    let library = Stripped::of(&format!("{note}{SOURCE}"), "c");
+    assert_eq!(library.object.build_id.len(), 20);
+    assert_eq!(library.resolved(library.make, &[]), "make :0");
+}
+
 #[test]
 fn debug_information_is_found_where_a_link_leads() {
     let library = Stripped::of(SOURCE, "c");

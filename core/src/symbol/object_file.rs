@@ -36,7 +36,7 @@ impl ObjectFile {
         let shared = file.gnu_debugaltlink().ok().flatten();
         Some(Self {
             path: path.to_owned(),
-            build_id: file.build_id().ok()?.unwrap_or_default().to_vec(),
+            build_id: file.build_id().unwrap_or_else(|_| build_id_alone(&file)).unwrap_or_default().to_vec(),
             has_lines: file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0),
             link: link.and_then(|(name, checksum)| Some((file_name(path_from(name)?)?, checksum))),
             shared: shared.and_then(|(path, id)| Some((path_from(path)?, id.to_vec()))),
@@ -93,6 +93,11 @@ pub(super) fn debug_file(build_id: &[u8]) -> PathBuf {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The content of the build-id's own section, behind a header of 16 bytes. Damaged notes in other sections do not matter.
+fn build_id_alone<'a>(file: &impl Object<'a>) -> Option<&'a [u8]> {
+    file.section_by_name(".note.gnu.build-id")?.data().ok()?.get(16..)
 }
 
 fn path_from(bytes: &[u8]) -> Option<PathBuf> {
