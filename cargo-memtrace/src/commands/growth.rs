@@ -21,7 +21,7 @@ use crate::output;
     after_help = "The time of the log is divided into 16 intervals, of which the first 4 are the warm-up. A row grows if the least that it
 holds rises with every interval after the warm-up. A cache that is full does not, nor does a queue. docs/growth.md has more.
 
-Exit codes: 0 nothing grows, 1 something does, 3 undecided.
+Exit codes: 0 nothing grows, 1 something does, 2 wrong use or unreadable input, 3 undecided.
 
 Examples:
   cargo memtrace growth

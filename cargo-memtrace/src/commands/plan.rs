@@ -22,7 +22,7 @@ of the card is subtracted.
 The changes are those of the findings, at each peak that remains: memory that is freed earlier or allocated later, outputs over
 inputs, operators in parts, and at last what is moved to the host or computed again. Record with --uses; otherwise few changes are known.
 
-Exit codes: 0 there are such changes, 1 not enough, 3 undecided: the program may need more than was recorded.
+Exit codes: 0 there are such changes, 1 not enough, 2 wrong use or unreadable input, 3 undecided: the program may need more than was recorded.
 
 Examples:
   cargo memtrace plan memtrace.memtrace 20GiB

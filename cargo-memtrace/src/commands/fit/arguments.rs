@@ -21,7 +21,7 @@ other than zeros where it reads results: the simulated GPU computes nothing. A p
 
 NAME=1,2,4 or NAME=512..32768 (NAME=512..32768/128: multiples of 128) is given to the program as the variable NAME, and in place of
 {NAME} in its arguments.
-Exit codes: 0 it fits, 1 it does not, 3 undecided; of several cards, all count.
+Exit codes: 0 it fits, 1 it does not, 2 wrong use or unreadable input, 3 undecided; of several cards, all count.
 
 Examples:
   cargo memtrace fit --release --features cuda
