@@ -17,7 +17,7 @@
 //! - Every measurement starts a new session, whose log of 2^20 records starts empty and grows.
 //!
 //! The last table is of threads that allocate on one GPU: processor time of all of them, with a driver that does nothing, and
-//! with one that is busy for about half a microsecond in each call.
+//! with one that is busy for 0.3 to 0.5 µs in each call, by the machine.
 //!
 //! `--fixed CASE LAUNCHES` runs one case of the second table, from 0, for callgrind: the difference of two runs counts the
 //! instructions of a launch.
@@ -220,7 +220,7 @@ mod bench {
         threads(library, rounds, pairs);
     }
 
-    /// Turns of the driver's loop that take about half a microsecond.
+    /// Turns of the driver's loop that take 0.3 to 0.5 µs, by the machine.
     const BUSY: u32 = 1000;
 
     /// Processor time of all threads that allocate on one GPU.

@@ -211,8 +211,7 @@ impl Ledger {
     /// Bytes by which the total may grow without a new peak. `None` if a new peak does not need the bytes below the
     /// threshold.
     pub(crate) fn below_peak(&self) -> Option<i64> {
-        let counts = self.options.counts_below && self.options.min_size > 1;
-        counts.then(|| self.peak.at.total.saturating_sub(self.recorded_total()))
+        (self.options.min_size > 1).then(|| self.peak.at.total.saturating_sub(self.recorded_total()))
     }
 
     /// Live bytes relative to the start, if every block is recorded.
