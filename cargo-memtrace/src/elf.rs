@@ -1,11 +1,8 @@
 //! What a program's ELF file shows: memtrace, line tables, libraries.
 
-use std::fs::File;
 use std::path::Path;
 
-use object::elf::{DT_NEEDED, FileHeader64};
-use object::endian::Endianness;
-use object::read::elf::FileHeader;
+use memtrace_runner::needs::needed;
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, ReadCache};
 
 use crate::failure::CommandFailure;
@@ -109,15 +106,6 @@ fn own_allocator<'a>(file: &impl Object<'a>) -> Option<&'static str> {
     };
     let defined = file.symbols().filter(|symbol| symbol.is_definition());
     defined.filter_map(|symbol| named(symbol.name().ok()?)).next()
-}
-
-/// The libraries in the dynamic table.
-fn needed(bytes: &ReadCache<File>) -> object::read::Result<Vec<String>> {
-    let header = FileHeader64::<Endianness>::parse(bytes)?;
-    let endian = header.endian()?;
-    let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
-    let entries = table.iter().filter(|entry| entry.tag == DT_NEEDED);
-    entries.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `LD_PRELOAD` library: records programs that were not changed. NVTX loads it, too, and NVTX's ranges become scopes.
 //! See the README.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -7,19 +8,12 @@
 )]
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod alone;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod malloc;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod mappings;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod mode;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod next;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod nvtx;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod stack_bounds;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,7 +22,6 @@ use std::sync::{Mutex, PoisonError};
 use memtrace::Session;
 
 /// Keeps memtrace's own memory apart from the program's.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static OWN: memtrace::malloc::System = memtrace::malloc::System;
 
@@ -45,7 +38,6 @@ static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static MAY_RECORD: AtomicBool = AtomicBool::new(false);
 
 /// Whether this copy of memtrace records, now or from the first `cuInit` on. False if the program contains memtrace.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn may_record() -> bool {
     MAY_RECORD.load(Relaxed)
 }
@@ -54,7 +46,6 @@ fn may_record() -> bool {
 /// `cuInit` on.
 extern "C" fn construct() {
     let _errno = memtrace::keep_errno();
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if memtrace::malloc::stands_back() {
         return;
     }
@@ -80,7 +71,6 @@ fn is_started_by_run() -> bool {
 
 /// Records the heap as well from here on, if that is possible.
 fn record_all() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     match mode::refused() {
         None => record(),
         Some(why) => {

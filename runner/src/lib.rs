@@ -8,7 +8,7 @@ mod driver;
 #[cfg(unix)]
 pub mod kit;
 #[cfg(target_os = "linux")]
-mod needs;
+pub mod needs;
 #[cfg(target_os = "linux")]
 mod query;
 #[cfg(target_os = "linux")]

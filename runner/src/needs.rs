@@ -17,7 +17,11 @@ pub(crate) fn cuda_libraries(program: &Path) -> Vec<String> {
     libraries.into_iter().filter(|name| simulated_libraries().any(|library| name.starts_with(library))).collect()
 }
 
-fn needed<'data, R: ReadRef<'data>>(data: R) -> Result<Vec<String>> {
+/// The libraries in the dynamic table of an ELF file.
+///
+/// # Errors
+/// If the file is not an ELF program of 64 bits, or damaged.
+pub fn needed<'data, R: ReadRef<'data>>(data: R) -> Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
