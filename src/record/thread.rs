@@ -87,12 +87,12 @@ pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
 
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "gettid is a C function")]
-pub(super) fn own_os_id() -> u32 {
+pub(crate) fn own_os_id() -> u32 {
     // SAFETY: no preconditions.
     unsafe { libc::gettid() as u32 }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn own_os_id() -> u32 {
+pub(crate) fn own_os_id() -> u32 {
     0
 }

@@ -1,23 +1,9 @@
 //! Threads as the kernel knows them.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "system calls about threads"))]
 
+/// Whether this process has a thread with this id of the kernel; true if the system does not say.
 #[cfg(target_os = "linux")]
-pub(super) type ThreadId = libc::pid_t;
-#[cfg(not(target_os = "linux"))]
-pub(super) type ThreadId = ();
-
-#[cfg(target_os = "linux")]
-pub(super) fn this_thread() -> ThreadId {
-    // SAFETY: no preconditions.
-    unsafe { libc::gettid() }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn this_thread() -> ThreadId {}
-
-/// Whether this process has such a thread; true if the system does not say.
-#[cfg(target_os = "linux")]
-pub(super) fn is_alive(thread: ThreadId) -> bool {
+pub(super) fn is_alive(thread: u32) -> bool {
     // SAFETY: no preconditions.
     let process = unsafe { libc::getpid() };
     // SAFETY: no signal is sent.
@@ -26,6 +12,6 @@ pub(super) fn is_alive(thread: ThreadId) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_alive(_thread: ThreadId) -> bool {
+pub(super) fn is_alive(_thread: u32) -> bool {
     true
 }

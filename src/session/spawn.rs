@@ -45,20 +45,21 @@ pub(super) use ends::wait_for_all;
 /// Waits until all threads have ended from the kernel's view.
 #[cfg(all(feature = "preload", target_os = "linux"))]
 mod ends {
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Condvar, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    use crate::session::kernel_thread::{is_alive, this_thread};
+    use crate::record::thread::own_os_id;
+    use crate::session::kernel_thread::is_alive;
 
     /// More places than there are threads at once. A place is free if its thread has ended.
-    static THREADS: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+    static THREADS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
     static SLEEPING: Mutex<()> = Mutex::new(());
     static WAKE: Condvar = Condvar::new();
     const PATIENCE: Duration = Duration::from_secs(2);
 
     pub(super) fn note_this_thread() {
-        let this = this_thread();
+        let this = own_os_id();
         let _ = THREADS.iter().find(|place| {
             let other = place.load(Ordering::Relaxed);
             (other == 0 || !is_alive(other))
@@ -75,7 +76,7 @@ mod ends {
     pub(in crate::session) fn wait_for_all() {
         let began = Instant::now();
         let is_left =
-            |place: &AtomicI32| Some(place.load(Ordering::Relaxed)).filter(|id| *id != 0).is_some_and(is_alive);
+            |place: &AtomicU32| Some(place.load(Ordering::Relaxed)).filter(|id| *id != 0).is_some_and(is_alive);
         while THREADS.iter().any(is_left) && began.elapsed() < PATIENCE {
             WAKE.notify_all();
             std::thread::sleep(Duration::from_micros(100));

@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::descriptors;
-use crate::session::kernel_thread::{ThreadId, is_alive, this_thread};
+use crate::record::thread::own_os_id;
+use crate::session::kernel_thread::is_alive;
 
 /// After this time, a waiting thread checks whether the other thread still exists, because a seccomp filter may have
 /// ended it.
@@ -24,7 +25,7 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct State {
     phase: Phase,
-    thread: Option<ThreadId>,
+    thread: Option<u32>,
     jobs: VecDeque<Arc<dyn Job>>,
 }
 
@@ -111,7 +112,7 @@ impl Desk {
             return false;
         }
         state.phase = Phase::Unsharing;
-        state.thread = Some(this_thread());
+        state.thread = Some(own_os_id());
         // The lock is not held here. If a seccomp filter ends this thread, its creator must not wait for the lock.
         drop(state);
         let is_apart = descriptors::unshare();

@@ -10,7 +10,7 @@ use super::smaps::Vma;
 use crate::record::{guard, thread};
 use crate::record::{mappings, own_pages};
 #[cfg(target_os = "linux")]
-use crate::session::kernel_thread::{ThreadId, is_alive};
+use crate::session::kernel_thread::is_alive;
 
 /// A range and its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
         let (guard, stack) = (vmas.get(number.checked_sub(1)?)?, vmas.get(number)?);
         let has_guard = guard.at.end == stack.at.start && !guard.is_accessible() && guard.at.len() <= LARGEST_GUARD;
         let end = local.checked_add(to_thread + THREAD)?.checked_next_multiple_of(own_pages::page_size())?;
-        let is_stack = has_guard && stack.at.contains(&local) && stack.path.is_empty() && is_alive(os_id as ThreadId);
+        let is_stack = has_guard && stack.at.contains(&local) && stack.path.is_empty() && is_alive(os_id);
         is_stack.then(|| stack.at.start..end.min(stack.at.end))
     };
     thread::locals().filter_map(of_thread).collect()
