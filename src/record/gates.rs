@@ -2,7 +2,7 @@
 //!
 //! All zeros means that nobody does. The kernel clears the page in every child process. That includes children made
 //! without the fork handlers (`_Fork`, `clone`), whose copies of the recorder's locks may be held for ever.
-#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "`madvise`"))]
+#![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "`madvise`"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -79,7 +79,7 @@ pub(super) static GATES: Page = Page {
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// From this call on, child processes start with closed gates. Linux before 4.14 refuses.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn clear_in_children() {
     let page = (&raw const GATES).cast_mut().cast();
     // SAFETY: the page belongs to this static alone.
@@ -89,7 +89,7 @@ pub(super) fn clear_in_children() {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 pub(super) fn clear_in_children() {}
 
 /// Called in a child that ran the fork handlers: [`are_cleared`] then tells of its own children.

@@ -14,9 +14,8 @@ use crate::variable;
 /// True while a recording that this constructor began is active. The program's sessions share it.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-#[used]
 // SAFETY: the loader calls the functions in this section; this one does not unwind.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(miri), used, unsafe(link_section = ".init_array"))]
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {

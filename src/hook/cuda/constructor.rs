@@ -14,10 +14,9 @@ use crate::record::fork;
 use crate::record::own_pages::page_size;
 use crate::variable;
 
-#[used]
 // SAFETY: the loader calls the functions in this section. This function does not unwind and uses nothing that does not
 // exist before `main`.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(miri), used, unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = construct;
 
 /// A [`CudaState`] as a number.
