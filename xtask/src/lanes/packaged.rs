@@ -169,8 +169,9 @@ fn simulate(user: &mut User) -> Result<()> {
     user.run("cargo memtrace run --features cuda --simulate 24GiB", 0, &expected)?;
     user.run("cargo memtrace report --top 5", 0, &["a simulated GPU", "src/lib.rs:"])?;
     user.write(
-        "Whether it fits on a card, and with how many images: the program reads their number from a variable. With `--unified` a \
-         size in `--gpus` is the memory of a host whose GPU has none of its own ([fit.md](fit.md#where-the-gpus-memory-is-the-hosts)).",
+        "`fit` finds out whether the program fits on a card, and with how many images. For this, the program reads the number of \
+         images from a variable. With `--unified`, a size in `--gpus` is the memory of a host whose GPU uses the host's memory \
+         ([fit.md](fit.md#where-the-gpus-memory-is-the-hosts)).",
     );
     user.edit(
         "src/main.rs",
