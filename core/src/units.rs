@@ -47,12 +47,20 @@ pub fn round(bytes: u64) -> String {
 
 /// Formats a size with a sign: `+1.500 KiB`, `-2.000 MiB`, `0 B`.
 pub fn signed(bytes: i64) -> String {
-    let magnitude = Bytes(bytes.unsigned_abs());
-    match bytes {
-        0 => magnitude.to_string(),
-        b if b > 0 => format!("+{magnitude}"),
-        _ => format!("-{magnitude}"),
-    }
+    let plus = if bytes > 0 { "+" } else { "" };
+    format!("{plus}{}", with_minus(bytes))
+}
+
+/// Formats a size with a sign only if it is negative: `1.500 KiB`, `-2.000 MiB`.
+pub(crate) fn with_minus(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", Bytes(bytes.unsigned_abs()))
+}
+
+/// A number with a noun, in the plural if there is not one: `1 block`, `8 ranks`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count))
 }
 
 /// Nanoseconds in seconds.

@@ -92,15 +92,13 @@ pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     let graphs = memory.graphs.map_or(0, |graphs| i128::from(graphs.reserved) - i128::from(graph_blocks));
     rows.push(row(BalanceItem::GraphSlack, graphs));
     rows.push(row(BalanceItem::ClassicSlack, classic_slack(device).into()));
-    let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
-    let left = i128::from(used) - explained;
+    let left = |rows: &[BalanceRow]| i128::from(used) - rows.iter().map(|row| i128::from(row.bytes)).sum::<i128>();
     if let Some(unified) = memory.unified {
-        let [page_cache, process] = shares(unified, memory.free, left);
+        let [page_cache, process] = shares(unified, memory.free, left(&rows));
         rows.extend([row(BalanceItem::PageCache, page_cache), row(BalanceItem::Process, process)]);
     }
     rows.retain(|row| row.bytes != 0);
-    let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
-    let left = i128::from(used) - explained;
+    let left = left(&rows);
     rows.push(row(BalanceItem::Unexplained, left));
     let available = memory.unified.and_then(|unified| unified.system).map(|system| system.available);
     let unexplained = parts(device, u64::try_from(left).unwrap_or(0));

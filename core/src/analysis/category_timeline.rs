@@ -102,16 +102,6 @@ impl<'a> CategoryTimeline<'a> {
             CategoryStep { time_ns: moment.record.time_ns, category: *category, change: moment.change, bytes }
         })
     }
-
-    /// Time and bytes of the first maximum, at the log's beginning or after a record.
-    pub fn peak(&self) -> (u64, CategoryBytes) {
-        let start = (self.start_ns(), self.start);
-        let larger = |peak: (u64, CategoryBytes), step: CategoryStep| match step.bytes.total() > peak.1.total() {
-            true => (step.time_ns, step.bytes),
-            false => peak,
-        };
-        self.steps().fold(start, larger)
-    }
 }
 
 /// The category of each record. A block whose free was missed is unknown from its alloc on.
@@ -204,7 +194,6 @@ mod tests {
             let found: Vec<_> = iter::once(timeline.start()).chain(timeline.steps().map(|step| step.bytes)).collect();
             let totals: Vec<u64> = log::entries(device).map(|moment| moment.allocated).collect();
             prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
-            prop_assert_eq!(timeline.peak().1.total(), found.iter().map(CategoryBytes::total).max().unwrap());
             prop_assert_eq!(found, after);
         }
     }
@@ -244,6 +233,5 @@ mod tests {
         let timeline = category_timeline(&DeviceView::of(&data, &data.devices[0]));
         assert_eq!(timeline.start().total(), 1024);
         assert!(timeline.steps().all(|step| step.bytes.get(Category::Parameter) == 0));
-        assert_eq!(timeline.peak(), (3_000, timeline.steps().nth(2).unwrap().bytes));
     }
 }

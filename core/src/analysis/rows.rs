@@ -62,11 +62,6 @@ const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
 ];
 
 impl Key {
-    /// The key with this [`word`](Self::word).
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.word() == word)
-    }
-
     /// The key of the report's section with this table at the peak.
     pub const fn section(self) -> &'static str {
         TABLE[self as usize].0

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::absence::Absence;
+use super::absence::{Absence, changes_of};
 use super::labels::frame_location;
-use super::log;
+use super::waste::replay::LogReplay;
 use crate::attribute::{Attribution, Origin, has_variables, is_made_anew, matched_frames, operator};
-use crate::hashed::{HashMap, HashSet, by_key, summed};
+use crate::hashed::{HashMap, HashSet, by_key};
 use crate::memo::Memo;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, DeviceSnapshot, Frame, Lifetime, LogPosition, NEVER, RecordKind, StackId, ThreadId};
@@ -145,6 +145,7 @@ fn parting<'d>(data: &'d Attribution<'_>, older: StackId, newer: StackId) -> Par
 /// The log, indexed for the analysis of the drop order.
 struct Log<'a> {
     device: &'a DeviceView<'a>,
+    replay: Option<LogReplay>,
     allocs: HashMap<ThreadId, Vec<LogPosition>>,
     /// The allocs in backward passes.
     backward: Vec<LogPosition>,
@@ -152,7 +153,8 @@ struct Log<'a> {
 
 impl<'a> Log<'a> {
     fn of(data: &Attribution<'_>, device: &'a DeviceView<'a>) -> Self {
-        let mut log = Self { device, allocs: HashMap::default(), backward: Vec::new() };
+        let replay = LogReplay::unchecked(device, device.lifetimes());
+        let mut log = Self { device, replay, allocs: HashMap::default(), backward: Vec::new() };
         let is_backward = |stack: u32| operator(data, StackId(stack)).is_some_and(|operator| operator.is_backward);
         let is_backward: Vec<bool> = (0..data.stacks.len() as u32).map(is_backward).collect();
         for (position, record) in (1..NEVER).zip(&device.records).filter(|(_, record)| record.kind == RecordKind::Alloc)
@@ -227,14 +229,15 @@ impl<'a> Log<'a> {
     }
 
     fn peak_without(&self, absences: &[Absence]) -> Option<u64> {
-        let changes = absences.iter().flat_map(Absence::changes);
-        let changes = summed(changes.map(|(at, change)| (at, i128::from(change))));
-        let (found, without) = self.highest(&changes);
+        let replay = self.replay.as_ref().filter(|_| self.device.overwritten == 0)?;
+        let mut changes = changes_of(absences);
+        changes.sort_unstable();
+        let (found, without) = (replay.peak(&[]), replay.peak(&changes));
         // If the log does not reproduce the peak, it cannot give another one. In a sample, the two differ by chance,
         // but the difference that the changes make is still about right.
-        let peak = i128::from(self.device.peak.bytes);
-        let complete = self.device.overwritten == 0 && (found == peak || self.device.is_sample());
-        complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
+        let peak = i64::try_from(self.device.peak.bytes).ok()?;
+        let is_known = found == peak || self.device.is_sample();
+        is_known.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
     /// The lives of all blocks of this stack, thread and size that are complete in the log, in the order of their
@@ -245,21 +248,6 @@ impl<'a> Log<'a> {
         let mut lives: Vec<&Lifetime> = self.device.lifetimes().iter().filter(is_whole).collect();
         lives.sort_by_key(|life| life.from);
         lives
-    }
-
-    /// The maximum of the log's total, unchanged and with these changes at some records.
-    fn highest(&self, changes: &HashMap<usize, i128>) -> (i128, i128) {
-        let records = &self.device.records;
-        let steps = records.iter().map(|record| i128::from(log::change(self.device, record)));
-        let end = i128::from(self.device.live_by_sizes());
-        let mut total = end - steps.clone().sum::<i128>();
-        let (mut changed, mut most) = (total, (total, total));
-        for (at, step) in steps.enumerate() {
-            total += step;
-            changed += step + changes.get(&at).copied().unwrap_or(0);
-            most = (most.0.max(total), most.1.max(changed));
-        }
-        most
     }
 }
 

@@ -40,14 +40,14 @@ fn of_device(data: &SnapshotData, device: &DeviceSnapshot, from_ns: u64, to_ns: 
     let first = device.records.partition_point(|record| record.time_ns < from_ns);
     let end = device.records.partition_point(|record| record.time_ns <= to_ns).max(first);
     let is_within = |time_ns: u64| (from_ns..=to_ns).contains(&time_ns);
-    let last = after(device, end);
+    let (peak, last) = (peak(device, first, end, from_ns), after(device, end));
     let mut part = DeviceSnapshot {
         records: device.records.get(first..end).unwrap_or_default().to_vec(),
         overwritten: device.overwritten + first as u64,
         older: Vec::new(),
         gaps: device.gaps.iter().filter(|gap| (first..end).contains(&gap.at)).copied().collect(),
-        peak: peak(device, first, end, from_ns),
-        stats: stats(device, first, end, &last),
+        stats: stats(device, first, end, (&peak, &last)),
+        peak,
         not_recorded: last.not_recorded,
         live: last.blocks,
         below_threshold: 0,
@@ -79,7 +79,7 @@ fn peak(device: &DeviceSnapshot, first: usize, end: usize, from_ns: u64) -> Peak
     peak
 }
 
-fn stats(device: &DeviceSnapshot, first: usize, end: usize, last: &Peak) -> MemoryStats {
+fn stats(device: &DeviceSnapshot, first: usize, end: usize, (peak, last): (&Peak, &Peak)) -> MemoryStats {
     let (mut bytes, mut blocks) = (Stat::default(), Stat::default());
     let totals = log::entries(device).take(end).skip(first);
     for entry in totals {
@@ -91,7 +91,7 @@ fn stats(device: &DeviceSnapshot, first: usize, end: usize, last: &Peak) -> Memo
         *blocks += 1;
     }
     bytes.current = last.bytes;
-    bytes.peak = peak(device, first, end, 0).bytes;
+    bytes.peak = peak.bytes;
     blocks.current = last.blocks.len() as u64;
     let (reserved_bytes, allocations) = (device.stats.reserved_bytes, blocks);
     MemoryStats { allocated_bytes: bytes, active_bytes: bytes, reserved_bytes, allocations, ..MemoryStats::default() }

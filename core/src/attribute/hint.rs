@@ -83,22 +83,18 @@ impl StackHint {
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
         let is_in = |fact| matched_frames(data, stack).any(|frame| frame.is(fact));
-        let in_optimizer = is_operator && is_in(Fact::Optimizer);
         let of = operator.and_then(|operator| operator.backward_of).unwrap_or_default();
-        let is_gradient = operator.is_some_and(|operator| rules.is_gradient(operator.root, of));
-        let (in_forward, moves, multiplies) = (is_in(Fact::Forward), calls(Fact::Move), calls(Fact::Product));
-        let is_workers = is_workers(data, stack);
         Self {
             hint,
             is_operator,
-            in_optimizer,
+            in_optimizer: is_operator && is_in(Fact::Optimizer),
             is_variable,
             is_structure,
-            in_forward,
-            moves,
-            multiplies,
-            is_workers,
-            is_gradient,
+            in_forward: is_in(Fact::Forward),
+            moves: calls(Fact::Move),
+            multiplies: calls(Fact::Product),
+            is_workers: is_workers(data, stack),
+            is_gradient: operator.is_some_and(|operator| rules.is_gradient(operator.root, of)),
         }
     }
 

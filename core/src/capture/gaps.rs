@@ -21,7 +21,7 @@ pub(super) struct Skip {
 }
 
 /// Live blocks by address.
-type BlocksByAddress = HashMap<u64, Block>;
+pub(super) type BlocksByAddress = HashMap<u64, Block>;
 
 /// The log with the known frees and allocs in place of skipped records, and the positions of these gaps. The log begins
 /// at `start_ns`, with the blocks of `at_start`.
@@ -30,7 +30,7 @@ pub(super) fn bridge(records: &[Record], skips: &[Skip], at_start: &[Block], sta
     for skip in skips {
         let before = records.get(from..skip.at).unwrap_or_default();
         bridged.extend_from_slice(before);
-        replay(&mut live, before);
+        before.iter().for_each(|record| apply(&mut live, record));
         from = skip.at;
         let from_ns = bridged.last().map_or(start_ns, |record: &Record| record.time_ns);
         gaps.push(Gap { at: bridged.len(), records: skip.records, from_ns, to_ns: skip.to_ns.max(from_ns) });
@@ -42,17 +42,15 @@ pub(super) fn bridge(records: &[Record], skips: &[Skip], at_start: &[Block], sta
     (bridged, gaps)
 }
 
-fn by_address(blocks: &[Block]) -> BlocksByAddress {
+pub(super) fn by_address(blocks: &[Block]) -> BlocksByAddress {
     blocks.iter().map(|block| (block.address, *block)).collect()
 }
 
-fn replay(live: &mut BlocksByAddress, records: &[Record]) {
-    for record in records {
-        match record.kind {
-            RecordKind::Alloc => live.insert(record.address, record.block()),
-            RecordKind::Free => live.remove(&record.address),
-        };
-    }
+pub(super) fn apply(live: &mut BlocksByAddress, record: &Record) {
+    match record.kind {
+        RecordKind::Alloc => live.insert(record.address, record.block()),
+        RecordKind::Free => live.remove(&record.address),
+    };
 }
 
 /// Frees at the gap's beginning for the blocks that are gone, and allocs for the new blocks.

@@ -7,7 +7,7 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::part::LogStart;
 use super::{Counters, Damage, by_seq};
-use crate::hashed::{HashMap, HashSet};
+use crate::hashed::HashSet;
 use crate::snapshot::{
     Block, BlockName, BlockUses, ContextNode, Device, DeviceSnapshot, Mark, Peak, Record, RecordKind, Refused,
     Sampling, ScopeStats, Segment, Weight, leave_out, positions, refused_frees, scopes_of_log, segments,
@@ -238,13 +238,10 @@ impl DeviceParts {
         if later.is_empty() {
             return Ok((blocks, written.unwrap_or_default()));
         }
-        let mut live: HashMap<u64, Block> = blocks.into_iter().map(|block| (block.address, block)).collect();
+        let mut live = gaps::by_address(&blocks);
         let mut at_peak = written;
         for record in later {
-            match record.kind {
-                RecordKind::Alloc => live.insert(record.address, record.block()),
-                RecordKind::Free => live.remove(&record.address),
-            };
+            gaps::apply(&mut live, record);
             if record.kind == RecordKind::Alloc && record.alloc_seq == peak_seq && at_peak.is_none() {
                 at_peak = Some(by_seq(live.values().copied().collect()));
             }

@@ -36,8 +36,7 @@ static FORMATS: [Format; 16] = [
     Format::new::<Capture>(".memtrace"),
     Format::new::<OperatorsJson>(".operators.json")
         .operators(|series, out| OperatorsJson::default().write_operators(series, out)),
-    Format::new::<OperatorsSvg>(".operators.svg")
-        .operators(|series, out| OperatorsSvg::default().write_operators(series, out)),
+    Format::new::<OperatorsSvg>(".operators.svg").operators(|series, out| OperatorsSvg.write_operators(series, out)),
     Format::new::<CategoriesRaw>(".categories.raw.json"),
     Format::new::<CategoriesJson>(".categories.json"),
     Format::new::<TimelineSvg>(".categories.svg"),

@@ -81,9 +81,7 @@ pub use markdown::code as markdown_code;
 #[doc(hidden)]
 pub use markdown::escaped as markdown_text;
 pub use markdown::markdown;
-pub use operators::{
-    ExportOperators, Figure, OperatorsJson, OperatorsSvg, operators_of, parse_operators, read_operators,
-};
+pub use operators::{ExportOperators, OperatorsJson, OperatorsSvg, operators_of, parse_operators, read_operators};
 pub use pprof::Pprof;
 pub use pytorch::Pickle;
 pub use text::{Text, at_peak};

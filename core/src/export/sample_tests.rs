@@ -46,7 +46,7 @@ fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
         #[cfg(feature = "flamegraph")]
         ("estimates from a sample", written(|out| Flamegraph::default().write(data, out))),
         (", estimated", written(|out| TimelineSvg::default().write(data, out))),
-        (", estimated", written(|out| OperatorsSvg::default().write_operators(series, out))),
+        (", estimated", written(|out| OperatorsSvg.write_operators(series, out))),
     ]
 }
 

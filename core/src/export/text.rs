@@ -12,7 +12,7 @@ use crate::report::{
     sampled,
 };
 use crate::snapshot::{Device, SnapshotData};
-use crate::units::{Bytes, grouped, signed};
+use crate::units::{Bytes, grouped, signed, with_minus};
 use crate::visible;
 
 /// From this width on, a table also shows the columns that are not essential.
@@ -157,19 +157,15 @@ pub(super) fn cell_text(cell: &Cell, about: &str) -> String {
         Cell::Unknown => "-".to_owned(),
         Cell::Bytes(bytes) => Bytes(*bytes).to_string(),
         Cell::Sum(bytes) => format!("{about}{}", Bytes(*bytes)),
-        Cell::Signed(bytes) => format!("{}{}", sign(*bytes), Bytes(bytes.unsigned_abs())),
+        Cell::Signed(bytes) => with_minus(*bytes),
         Cell::Change(bytes) => signed(*bytes),
-        Cell::Exactly(bytes) => format!("{}{}", sign(*bytes), grouped(bytes.unsigned_abs())),
+        Cell::Exactly(bytes) => format!("{}{}", if *bytes < 0 { "-" } else { "" }, grouped(bytes.unsigned_abs())),
         Cell::Count(count) => grouped(*count),
         Cell::Share { whole: 0, .. } => "-".to_owned(),
         Cell::Share { part, whole } => format!("{:.1}", 100.0 * *part as f64 / *whole as f64),
         Cell::Time(ns) => device_memory::time(*ns),
         Cell::Text(text) => text.clone(),
     }
-}
-
-fn sign(bytes: i64) -> &'static str {
-    if bytes < 0 { "-" } else { "" }
 }
 
 #[cfg(test)]

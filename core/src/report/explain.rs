@@ -11,7 +11,7 @@ use crate::analysis::{Breakdown, Explained, Subject, explain, line_and_callers, 
 use crate::hashed::summed;
 use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{DeviceSnapshot, Lifetime, SnapshotData, StackId, Weight};
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, counted, grouped};
 
 /// Frames of a stack that are shown.
 const FRAMES: usize = 8;
@@ -49,7 +49,7 @@ fn title(subject: &Subject, found: &Explained, device: &DeviceSnapshot) -> Strin
 }
 
 fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
-    let sum = |weight: Weight| format!("{} in {}", Bytes(weight.bytes), blocks(weight));
+    let sum = |weight: Weight| format!("{} in {}", Bytes(weight.bytes), counted(weight.blocks(), "block"));
     let share = 100.0 * found.at_peak.bytes as f64 / device.peak.total().max(1) as f64;
     let mut lines = vec![
         format!("At the peak: {} ({share:.1} % of {}).", sum(found.at_peak), Bytes(device.peak.total())),
@@ -59,13 +59,6 @@ fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
     let names = found.names.iter().take(FRAMES).filter(|_| found.names.len() > 1);
     lines.extend(names.map(|name| format!("  {name}")));
     lines
-}
-
-fn blocks(weight: Weight) -> String {
-    match weight.blocks() {
-        1 => "1 block".to_owned(),
-        blocks => format!("{} blocks", grouped(blocks)),
-    }
 }
 
 fn lifetimes(device: &DeviceSnapshot, found: &Explained) -> Option<String> {
@@ -107,7 +100,7 @@ fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
     sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
     let mut lines = Vec::new();
     for (frames, weight) in sums.iter().take(STACKS) {
-        lines.push(format!("{} in {}:", Bytes(weight.bytes), blocks(*weight)));
+        lines.push(format!("{} in {}:", Bytes(weight.bytes), counted(weight.blocks(), "block")));
         lines.extend(frames.iter().map(|frame| format!("  {frame}")));
     }
     if sums.len() > STACKS {

@@ -4,16 +4,13 @@ use super::{Section, planned};
 use crate::analysis::Plan;
 use crate::recording::DeviceView;
 use crate::snapshot::Device;
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, counted};
 
 /// Says whether the changes keep the peak within the budget.
 pub fn plan_answer(device: &DeviceView<'_>, plan: &Plan) -> Vec<String> {
     let (on, budget) = (device.device, Bytes(plan.budget));
     let [recorded, peak] = [plan.recorded, plan.peak()].map(Bytes);
-    let changes = match plan.steps.len() {
-        1 => "1 change".to_owned(),
-        count => format!("{} changes", grouped(count as u64)),
-    };
+    let changes = counted(plan.steps.len() as u64, "change");
     if plan.recorded <= plan.budget {
         return vec![format!("Nothing needs to change: the peak on {on} is {recorded}, within {budget}.")];
     }
@@ -46,12 +43,10 @@ pub fn plan_section(device: &DeviceView<'_>, plan: &Plan) -> Section {
     let mut section = Section::of_columns("plan", "The changes", &[]);
     let lines = plan.steps.iter().zip(1..).flat_map(|(step, number)| planned(device, step).lines(number));
     section.about = lines.collect();
-    let tried = match plan.candidates {
-        1 => "1 change was".to_owned(),
-        count => format!("{} changes were", grouped(count as u64)),
-    };
+    let tried = counted(plan.candidates as u64, "change");
+    let were = if plan.candidates == 1 { "was" } else { "were" };
     let needed = if plan.steps.len() > 1 { "; each of these is needed, but other sets may be smaller" } else { "" };
-    section.notes = vec![format!("{tried} tried{needed}. The peak is that of a replay.")];
+    section.notes = vec![format!("{tried} {were} tried{needed}. The peak is that of a replay.")];
     section
 }
 

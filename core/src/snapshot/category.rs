@@ -47,11 +47,6 @@ impl Category {
             Self::Workspace => "saddlebrown",
         }
     }
-
-    /// The category written as this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|category| category.word() == word)
-    }
 }
 
 #[cfg(test)]

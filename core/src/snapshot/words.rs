@@ -18,6 +18,11 @@ macro_rules! words {
                     $(Self::$variant => $word,)*
                 }
             }
+
+            /// The one with this [`word`](Self::word).
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.word() == word)
+            }
         }
 
         impl std::fmt::Display for $name {

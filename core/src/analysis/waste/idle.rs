@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::replay::LogReplay;
 use super::{followed, lines};
-use crate::analysis::absence::{Absence, changes_of};
+use crate::analysis::absence::Absence;
 use crate::recording::DeviceView;
 use crate::snapshot::{BlockIdle, BlockUses, IdleTime};
 
@@ -46,8 +46,6 @@ impl IdleMemory {
     pub const LEAST_PART: u64 = 10;
     /// The most rows.
     const MOST_ROWS: usize = 3;
-    /// The most sites that are tried. Those with the most bytes × time come first.
-    const MOST_SITES: usize = 24;
 
     fn of((line, use_line, kernel): (String, String, String)) -> Self {
         let [operations, idle_ns, until_ns] = [u64::MAX; 3];
@@ -87,12 +85,10 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     let mut sites = sites(device, &log, |gap| gap.contains(&peak));
     let weight = |idle: &IdleMemory| u128::from(idle.bytes) * u128::from(idle.idle_ns.max(1));
     sites.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.line.cmp(&b.line)));
-    sites.truncate(IdleMemory::MOST_SITES);
     if sites.is_empty() {
         return Vec::new();
     }
     let (_, needed, _) = followed(device, &log);
-    let sites = sites.into_iter().map(|(row, absences)| (row, changes_of(&absences))).collect();
     let least = device.peak.bytes / IdleMemory::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, IdleMemory::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()

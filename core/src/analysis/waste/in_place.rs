@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::replay::LogReplay;
 use super::{MovedBlocks, WasteKind, followed, lines};
-use crate::analysis::absence::{Absence, changes_of};
+use crate::analysis::absence::Absence;
 use crate::attribute::{Attribution, Elementwise, elementwise, operator};
 use crate::memo::Memo;
 use crate::recording::DeviceView;
@@ -40,8 +40,6 @@ impl InPlace {
     pub const LEAST_PART: u64 = 10;
     /// The most rows.
     const MOST_ROWS: usize = 3;
-    /// The most sites that are tried. Those with the most bytes come first.
-    const MOST_SITES: usize = 24;
 
     fn of((line, input_line, operator, operands): InPlaceKey<'_>) -> Self {
         let operator = operator.to_owned();
@@ -68,8 +66,6 @@ pub fn in_place(device: &DeviceView<'_>) -> Vec<InPlace> {
     let mut sites = sites(device, &log, &moved, pairs);
     sites.retain(|(row, _)| row.bytes > 0);
     sites.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
-    sites.truncate(InPlace::MOST_SITES);
-    let sites = sites.into_iter().map(|(row, absences)| (row, changes_of(&absences))).collect();
     let least = device.peak.bytes / InPlace::LEAST_PART;
     let (rows, _) = log.greedy(needed, sites, (least, InPlace::MOST_ROWS));
     rows.into_iter().map(|(row, saves, peak_without)| InPlace { saves, peak_without, ..row }).collect()

@@ -12,7 +12,7 @@ mod in_place;
 #[cfg(test)]
 mod in_place_tests;
 mod plan;
-mod replay;
+pub(super) mod replay;
 mod statements;
 mod step;
 mod temporaries;
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use self::replay::LogReplay;
-use super::absence::{Absence, LogChange, changes_of};
+use super::absence::{Absence, LogChange};
 use super::labels::line_label;
 use crate::attribute::{AllocationSite, Attribution, allocation_site};
 use crate::memo::Memo;
@@ -88,8 +88,7 @@ pub struct Waste {
 
 /// Sites that waste less than the peak divided by this are left out.
 const LEAST: u64 = 100;
-/// The most sites that are tried (largest first), and the most rows.
-const MOST_SITES: usize = 24;
+/// The most rows.
 const MOST_ROWS: usize = 10;
 
 /// Waste at the device's peak. Each row is the site that reduces the peak most after the rows before it are fixed.
@@ -110,8 +109,7 @@ fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogCha
     let least = device.peak.bytes / LEAST;
     sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
     sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
-    sites.truncate(MOST_SITES);
-    let sites = sites.into_iter().map(|site| ((site.waste, site.moved), changes_of(&site.absences))).collect();
+    let sites = sites.into_iter().map(|site| ((site.waste, site.moved), site.absences)).collect();
     let (found, changes) = log.greedy(Vec::new(), sites, (least, MOST_ROWS));
     let moved = found.iter().flat_map(|((_, moved), ..)| moved).map(|(seq, kind, at)| ((*seq, *kind), *at)).collect();
     let row = |((waste, _), saves, peak_without)| Waste { saves, peak_without, ..waste };

@@ -3,12 +3,15 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use crate::analysis::absence::LogChange;
+use crate::analysis::absence::{Absence, LogChange, changes_of};
 use crate::analysis::log;
 use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Lifetimes, NEVER, Record, RecordKind};
 
 /// A site's row, the reduction of the peak in addition to the rows before it, and the resulting peak.
 pub(super) type ChosenRow<T> = (T, u64, u64);
+
+/// The most sites that are tried.
+const MOST_SITES: usize = 24;
 
 pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     let mut all = [one, other].concat();
@@ -50,7 +53,7 @@ impl Stop {
 
 /// The log, to be replayed with changes of its totals.
 #[derive(Debug)]
-pub(super) struct LogReplay {
+pub(in crate::analysis) struct LogReplay {
     at_start: i64,
     steps: Vec<i64>,
     lives: Rc<Lifetimes>,
@@ -63,21 +66,28 @@ impl LogReplay {
         if device.overwritten > 0 || !device.gaps.is_empty() || device.is_sample() {
             return None;
         }
+        Self::unchecked(device, lives).filter(|log| u64::try_from(log.peak(&[])) == Ok(device.peak.bytes))
+    }
+
+    /// A log that may not reproduce the peak. `None` if its totals are too large.
+    pub(in crate::analysis) fn unchecked(device: &DeviceSnapshot, lives: &Rc<Lifetimes>) -> Option<Self> {
         let at_start = i64::try_from(log::allocated_at_start(device)).ok()?;
         let steps = device.records.iter().map(|record| log::change(device, record)).collect();
         let times = device.records.iter().map(|record| record.time_ns).collect();
-        let log = Self { at_start, steps, lives: lives.clone(), times };
-        (u64::try_from(log.peak(&[])) == Ok(device.peak.bytes)).then_some(log)
+        Some(Self { at_start, steps, lives: lives.clone(), times })
     }
 
-    /// Chooses sites greedily: each is the one that reduces the peak most after all before it are applied. Returns at
-    /// most `most` rows that save at least `least` bytes each, and all changes.
+    /// Chooses sites greedily: each is the one that reduces the peak most after all before it are applied. Only the
+    /// first [`MOST_SITES`] are tried. Returns at most `most` rows that save at least `least` bytes each, and all
+    /// changes.
     pub(super) fn greedy<T>(
         &self,
         mut changes: Vec<LogChange>,
-        mut sites: Vec<(T, Vec<LogChange>)>,
+        sites: Vec<(T, Vec<Absence>)>,
         (least, most): (u64, usize),
     ) -> (Vec<ChosenRow<T>>, Vec<LogChange>) {
+        let sites = sites.into_iter().take(MOST_SITES);
+        let mut sites: Vec<_> = sites.map(|(row, absences)| (row, changes_of(&absences))).collect();
         let (mut peak, mut rows) = (self.peak(&changes), Vec::new());
         while rows.len() < most {
             let with = |own: &[LogChange]| self.peak(&merged(&changes, own));
@@ -93,7 +103,7 @@ impl LogReplay {
     }
 
     /// The highest total with these changes, which are sorted by record.
-    pub(super) fn peak(&self, changes: &[LogChange]) -> i64 {
+    pub(in crate::analysis) fn peak(&self, changes: &[LogChange]) -> i64 {
         self.totals(changes).max().map_or(self.at_start, |peak| peak.max(self.at_start))
     }
 

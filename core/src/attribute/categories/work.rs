@@ -58,30 +58,25 @@ impl Work {
             () => GradientCounts::default(),
         };
         let growing = growing(lives, |life| passes_after(&backward, life).is_empty());
-        let (caches, prefixes) = (growing.caches, growing.prefixes);
-        let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
-        let flows = if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) };
-        let own_scopes = (0..data.contexts.len() as u32).map(|context| own_scope(data, ContextId(context))).collect();
-        let whole_passes = WholePasses::of(&backward);
-        let kept_once = gradients::kept_once(lives, &backward);
-        let inputs = inputs(data, lives, &history);
+        let history = AllocationHistory::of(lives);
+        let contexts = 0..data.contexts.len() as u32;
         Self {
             is_python,
             programs: ProgramsWork::of(lives),
             copies: copies_of_models(data, lives),
-            inputs,
-            kept_once,
+            inputs: inputs(data, lives, &history),
+            kept_once: gradients::kept_once(lives, &backward),
+            forward: forward_passes(lives, &backward),
+            flows: if is_python { UseFlows::default() } else { UseFlows::of(device, lives, &backward) },
+            whole_passes: WholePasses::of(&backward),
+            own_scopes: contexts.map(|context| own_scope(data, ContextId(context))).collect(),
+            caches: growing.caches,
+            prefixes: growing.prefixes,
             backward,
             steps,
             counted,
             history,
-            forward,
-            caches,
-            prefixes,
             exits,
-            flows,
-            whole_passes,
-            own_scopes,
         }
     }
 }

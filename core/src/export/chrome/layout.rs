@@ -32,8 +32,6 @@ pub struct MemoryLayout {
     pub device: Option<Device>,
     /// The events that begin a new step.
     pub steps: Steps,
-    /// Deeper scopes begin no step; the outermost scopes have depth 1.
-    pub max_depth: Option<usize>,
     /// The most steps of a device.
     pub max_steps: usize,
     /// The size limit: beyond it the smallest blocks are left out of all rows except the peak's. 128 MiB by default.
@@ -43,7 +41,7 @@ pub struct MemoryLayout {
 impl Default for MemoryLayout {
     fn default() -> Self {
         let max_bytes = Some(super::MAX_BYTES);
-        Self { device: None, steps: Steps::default(), max_depth: None, max_steps: 2000, max_bytes }
+        Self { device: None, steps: Steps::default(), max_steps: 2000, max_bytes }
     }
 }
 
@@ -79,7 +77,7 @@ fn write_blocks(
     let mut layout = Layout { data, options, names, left_out, trace: Trace::begin(out) };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
-        let plan = plan(data, device, options.steps, options.max_depth, options.max_steps);
+        let plan = plan(data, device, options.steps, options.max_steps);
         layout.device(device, &plan)?;
         plans.push((device.device, plan));
     }

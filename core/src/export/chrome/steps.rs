@@ -46,17 +46,11 @@ pub(super) struct Plan {
 /// At most `most` steps. If there are more, the deepest scopes begin no step, level by level. If the outermost scopes
 /// alone make too many, neighbours are joined. A joined step keeps the highest moment of its parts, so the peak is
 /// never lost.
-pub(super) fn plan(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    kind: Steps,
-    depth: Option<usize>,
-    most: usize,
-) -> Plan {
+pub(super) fn plan(data: &SnapshotData, device: &DeviceSnapshot, kind: Steps, most: usize) -> Plan {
     let most = most.max(1);
     let totals = LogTotals::of(device);
     let (parts, depth) = match kind {
-        Steps::Scopes => by_scopes(data, device, depth, most),
+        Steps::Scopes => by_scopes(data, device, most),
         Steps::Operators => (by_calls(data, device, &totals), None),
     };
     let joined = parts.len().div_ceil(most).max(1);
@@ -99,23 +93,17 @@ fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &LogTotals) ->
     parts
 }
 
-fn by_scopes(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    depth: Option<usize>,
-    most: usize,
-) -> (Vec<Part>, Option<usize>) {
+fn by_scopes(data: &SnapshotData, device: &DeviceSnapshot, most: usize) -> (Vec<Part>, Option<usize>) {
     let depths = data.context_depths();
     let depth_of = |context: ContextId| depths.get(context.0 as usize).copied().unwrap_or(0);
     let deepest = device.marks.iter().map(|mark| depth_of(mark.context)).max().unwrap_or(0);
     let parts = |limit: usize| between_marks(device, |mark: &Mark| depth_of(mark.context) <= limit);
-    let limit = depth.map_or(deepest, |depth| depth.min(deepest));
-    let found = parts(limit);
-    if found.len() <= most || limit <= 1 {
-        return (found, (limit < deepest).then_some(limit));
+    let found = parts(deepest);
+    if found.len() <= most || deepest <= 1 {
+        return (found, None);
     }
     // More levels give more parts. The outermost scopes always begin one.
-    let (mut fits, mut too_much) = (1, limit);
+    let (mut fits, mut too_much) = (1, deepest);
     while fits + 1 < too_much {
         let middle = usize::midpoint(fits, too_much);
         *(if parts(middle).len() <= most { &mut fits } else { &mut too_much }) = middle;

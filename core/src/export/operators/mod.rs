@@ -12,7 +12,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 pub use read::{parse_operators, read_operators};
-pub use svg::{Figure, OperatorsSvg};
+pub use svg::OperatorsSvg;
 
 use super::{Export, LeftOut, budget};
 use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};

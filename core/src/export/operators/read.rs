@@ -91,8 +91,7 @@ fn call(call: &Fields<'_>, texts: &mut Texts) -> Result<OperatorCall, Error> {
 }
 
 fn marker(marker: &Fields<'_>, calls: usize) -> Result<Marker, Error> {
-    let word = marker.text("kind")?;
-    let kind = MarkerKind::ALL.into_iter().find(|kind| kind.word() == word);
+    let kind = MarkerKind::from_word(marker.text("kind")?);
     let call = usize::try_from(marker.number("call")?).ok().filter(|call| *call <= calls);
     Ok(Marker {
         name: marker.text("name")?.into(),

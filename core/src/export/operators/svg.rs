@@ -11,12 +11,14 @@ use crate::report::sampled;
 use crate::units::Bytes;
 use crate::visible;
 
-/// The charts to draw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Figure {
-    /// The four charts below, one under the other.
-    #[default]
-    All,
+/// Width of the picture in pixels, so that the legend fits on one line.
+const WIDTH: u32 = 1280;
+/// Height of one chart in pixels.
+const HEIGHT: u32 = 440;
+
+/// The charts, one under the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Figure {
     /// The three curves in one chart.
     Together,
     /// Allocated bytes alone, with the peaks inside the calls.
@@ -30,36 +32,18 @@ pub enum Figure {
 /// The series of operator calls as an SVG: bytes after each call over the number of calls, with markers as vertical
 /// lines. The size of the file does not depend on the number of calls, because each column of pixels keeps only its
 /// highest and lowest value. An error if there are no calls.
-#[derive(Clone, Debug)]
-pub struct OperatorsSvg {
-    /// The charts to draw.
-    pub figure: Figure,
-    /// Width in pixels, at least 1200, so that the legend fits on one line.
-    pub width: u32,
-    /// Height of one chart in pixels, at least 240.
-    pub height: u32,
-}
-
-impl Default for OperatorsSvg {
-    fn default() -> Self {
-        Self { figure: Figure::All, width: 1280, height: 440 }
-    }
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperatorsSvg;
 
 impl ExportOperators for OperatorsSvg {
     fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
         if series.calls.is_empty() {
             return Err(Error::drawing("figure", "there are no operator calls".to_owned()));
         }
-        let figures = match self.figure {
-            Figure::All => &[Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved][..],
-            ref one => std::slice::from_ref(one),
-        };
-        let (width, height) = (self.width.clamp(1200, 10_000), self.height.clamp(240, 10_000));
-        let tops = (0..).map(|number| number * height);
-        let panels: String =
-            tops.zip(figures).map(|(top, figure)| panel(series, *figure, width, top..top + height)).collect();
-        out.write_all(visible::lines(&picture(width, height * figures.len() as u32, &panels)).as_bytes())?;
+        let figures = [Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved];
+        let tops = (0..).map(|number| number * HEIGHT);
+        let panels: String = tops.zip(figures).map(|(top, figure)| panel(series, figure, top..top + HEIGHT)).collect();
+        out.write_all(visible::lines(&picture(WIDTH, HEIGHT * figures.len() as u32, &panels)).as_bytes())?;
         Ok(LeftOut::default())
     }
 }
@@ -93,7 +77,7 @@ fn curves(figure: Figure) -> Vec<Curve> {
     }
 }
 
-fn panel(series: &OperatorSeries, figure: Figure, width: u32, y: std::ops::Range<u32>) -> String {
+fn panel(series: &OperatorSeries, figure: Figure, y: std::ops::Range<u32>) -> String {
     let curves = curves(figure);
     let values = |of: fn(&OperatorCall) -> u64| series.calls.iter().map(of).collect::<Vec<u64>>();
     let peaks = matches!(figure, Figure::Together | Figure::Allocated).then(|| values(|call| call.peak));
@@ -102,7 +86,7 @@ fn panel(series: &OperatorSeries, figure: Figure, width: u32, y: std::ops::Range
     let unit = AxisUnit::of_bytes(highest);
     let last = series.calls.len().saturating_sub(1).max(1) as f64;
     let top = f64::from(y.start);
-    let plot = Plot::new(width, top + HEADER..f64::from(y.end), 0.0..last, unit.value(highest));
+    let plot = Plot::new(WIDTH, top + HEADER..f64::from(y.end), 0.0..last, unit.value(highest));
     let points = |values: &[u64]| -> Vec<(f64, f64)> {
         let kept = drawn(values, (plot.x.end - plot.x.start) as usize);
         kept.into_iter().map(|(at, bytes)| (plot.right(at as f64), plot.height(unit.value(bytes)))).collect()
@@ -125,7 +109,7 @@ fn panel(series: &OperatorSeries, figure: Figure, width: u32, y: std::ops::Range
         let dashes = if marker.kind == MarkerKind::Scope { " stroke-dasharray=\"5 4\"" } else { "" };
         svg += &path(&[(*x, plot.y.start), (*x, plot.y.end)], &format!("stroke=\"{}\"{dashes}", colour(marker.kind)));
     }
-    for (name, kind, (x, row)) in labels(&markers, width.into()) {
+    for (name, kind, (x, row)) in labels(&markers, WIDTH.into()) {
         svg += &text(12, (x, top + row + 10.0), "start", colour(kind), &name);
     }
     svg += &text(16, (16.0, top + 26.0), "start", "#000", &title(series, &curves));

@@ -4,7 +4,7 @@ use super::options::{LookOptions, ROOM, seconds};
 use crate::analysis::{DeviceLook, DevicePeak, Key, LookOrder, LookRow, Looks};
 use crate::report::tables::more;
 use crate::report::{Cell, Section};
-use crate::units::Bytes;
+use crate::units::{Bytes, with_minus};
 
 pub(super) fn section(looks: &Looks, device: &DeviceLook, name: &str, options: &LookOptions) -> Section {
     let all = looks.rows(device.peak.device, options.by, options.order);
@@ -114,8 +114,7 @@ fn totals(device: &DeviceLook) -> String {
     let DevicePeak { bytes, capacity, .. } = device.peak;
     let mut line = format!("{} live, peak {}", Bytes(device.live), Bytes(bytes));
     if let (Some(headroom), Some(capacity)) = (device.peak.headroom(), capacity) {
-        let sign = if headroom < 0 { "-" } else { "" };
-        line += &format!(", headroom {sign}{} of {}", Bytes(headroom.unsigned_abs()), Bytes(capacity));
+        line += &format!(", headroom {} of {}", with_minus(headroom), Bytes(capacity));
     }
     if let Some(reserved) = device.reserved {
         line += &format!("; reserved {}", Bytes(reserved));

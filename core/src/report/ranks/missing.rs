@@ -6,14 +6,14 @@ use super::super::Section;
 use super::names::{listed, rank_names};
 use crate::analysis::{RankSummary, Ranks};
 use crate::hashed::by_key;
-use crate::units::{capitalized, grouped};
+use crate::units::{self, capitalized};
 
 /// Whether a statement applies to a rank.
 type IsSo = fn(&RankSummary) -> bool;
 
 /// `1 rank`, `8 ranks`.
 pub fn counted(count: usize) -> String {
-    format!("{} rank{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+    units::counted(count as u64, "rank")
 }
 
 /// The section at the end of a report of ranks: ranks without a file, what was not read, and what is unknown.

@@ -19,7 +19,7 @@ use super::rows::NamedRows;
 use super::tables::more;
 use super::{Cell, Report, Section, sampled};
 use crate::analysis::{DevicePeak, Key, Moment, RankSummary, Ranks};
-use crate::units::Bytes;
+use crate::units::{Bytes, with_minus};
 
 /// The column with the bytes of a rank's largest row.
 pub(crate) const LARGEST_ROW: &str = "Largest row";
@@ -78,18 +78,13 @@ fn least_headroom(ranks: &Ranks) -> String {
     let Some((rank, gpu)) = ranks.least_headroom() else {
         return "Headroom: not known, because no recording has the capacity of a GPU.".to_owned();
     };
-    let (left, capacity) = (bytes(gpu.headroom().unwrap_or(0)), Bytes(gpu.capacity.unwrap_or(0)));
+    let (left, capacity) = (with_minus(gpu.headroom().unwrap_or(0)), Bytes(gpu.capacity.unwrap_or(0)));
     let is_known = |rank: &&RankSummary| rank.gpus.iter().any(|gpu| gpu.capacity.is_some());
     let of = match ranks.ranks.iter().filter(is_known).count() {
         known if known == ranks.ranks.len() => String::new(),
         known => format!(" (known of {})", counted(known)),
     };
     format!("Least headroom: {}, {left} of {capacity} on {}{of}.", rank.name(), gpu.device)
-}
-
-/// Bytes, with a minus sign if they are below 0.
-fn bytes(bytes: i64) -> String {
-    format!("{}{}", if bytes < 0 { "-" } else { "" }, Bytes(bytes.unsigned_abs()))
 }
 
 fn ranks_section(ranks: &Ranks, rows: usize) -> Section {

@@ -3,7 +3,6 @@
 use std::io;
 
 use super::Timeline;
-use crate::analysis::frame_location;
 use crate::analysis::log::{self, Entry};
 use crate::analysis::reserved::Reserved;
 use crate::export::advice::last_use;
@@ -12,7 +11,7 @@ use crate::export::chrome::names::Name;
 use crate::export::chrome::scopes;
 use crate::export::gathered::quoted;
 use crate::report::sampled;
-use crate::snapshot::{BlockUse, Device, DeviceSnapshot, RecordKind, SnapshotData, StackId};
+use crate::snapshot::{BlockUse, Device, DeviceSnapshot, RecordKind, SnapshotData};
 use crate::units::Bytes;
 
 const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
@@ -78,7 +77,6 @@ impl Timeline<'_, '_> {
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
         let (names, data) = (&self.known.names, self.data);
-        let whole = self.options.stack_text.then_some(data);
         self.trace.event("i", |event| {
             event.members(MEMORY);
             event.track(track);
@@ -106,9 +104,6 @@ impl Timeline<'_, '_> {
                         args.text("last used by", kernel_name(data, last));
                         add_name(args, "last used at", names.line(last.stack));
                     }
-                }
-                if let Some(data) = whole {
-                    args.text("stack", &stack_text(data, record.alloc_stack));
                 }
             });
         })
@@ -175,10 +170,4 @@ fn add_name(args: &mut Object<'_, '_>, key: &str, name: &Name) {
 
 fn kernel_name<'a>(data: &'a SnapshotData, used: &BlockUse) -> &'a str {
     data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel))
-}
-
-/// The frames of a stack, one per line, innermost first.
-fn stack_text(data: &SnapshotData, stack: StackId) -> String {
-    let lines = data.stacks.frames(stack).map(|frame| frame_location(frame, &data.process.working_dir));
-    lines.collect::<Vec<_>>().join("\n")
 }

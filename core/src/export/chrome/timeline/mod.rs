@@ -30,9 +30,6 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, Thread, Thread
 pub struct ChromeTrace {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// Adds the whole stack as text to each event, for Perfetto, which does not show the table of stack frames. This
-    /// makes the file several times as large.
-    pub stack_text: bool,
     /// The size limit, within which the peak is never lost. 128 MiB by default, about 300,000 records, which Perfetto
     /// reads in a few seconds. Totals stay exact.
     pub max_bytes: Option<u64>,
@@ -40,7 +37,7 @@ pub struct ChromeTrace {
 
 impl Default for ChromeTrace {
     fn default() -> Self {
-        Self { device: None, stack_text: false, max_bytes: Some(MAX_BYTES) }
+        Self { device: None, max_bytes: Some(MAX_BYTES) }
     }
 }
 
