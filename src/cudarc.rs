@@ -26,8 +26,8 @@ use memtrace_core::snapshot::{Device, SymbolName};
 use crate::name::{Address, name_on};
 use crate::record::own;
 
-/// Allocations of a CUDA stream with names. If the block is not recorded, the allocation succeeds and the block gets no
-/// name.
+/// Allocates on a CUDA stream and names the new block. If the block is not recorded, the allocation still succeeds, but
+/// the block gets no name.
 pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// `CudaStream::alloc` with a name: `len` uninitialized elements.
     ///
@@ -35,17 +35,17 @@ pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// As for `CudaStream::alloc`: the memory is uninitialized.
     ///
     /// # Errors
-    /// cudarc's own.
+    /// Returns cudarc's own errors.
     #[expect(unsafe_code, reason = "`CudaStream::alloc` is unsafe")]
     unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError> {
-        // SAFETY: the caller keeps `alloc`'s contract, which is this one's.
+        // SAFETY: the caller keeps `alloc`'s contract, which is also the contract of this function.
         Ok(unsafe { self.borrow().alloc(len)? }.named(name))
     }
 
     /// `CudaStream::alloc_zeros` with a name: `len` zeros.
     ///
     /// # Errors
-    /// cudarc's own.
+    /// Returns cudarc's own errors.
     fn alloc_zeros_named<T: DeviceRepr + ValidAsZeroBits>(
         &self,
         len: usize,
@@ -57,7 +57,7 @@ pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// `CudaStream::clone_htod` with a name: a copy of `source`, which is in main memory.
     ///
     /// # Errors
-    /// cudarc's own.
+    /// Returns cudarc's own errors.
     fn clone_htod_named<T: DeviceRepr, Source: HostSlice<T> + ?Sized>(
         &self,
         source: &Source,
@@ -69,7 +69,7 @@ pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// `CudaStream::clone_dtod` with a name: a copy of `source`, which is on a device.
     ///
     /// # Errors
-    /// cudarc's own.
+    /// Returns cudarc's own errors.
     fn clone_dtod_named<T: DeviceRepr, Source: DevicePtr<T>>(
         &self,
         source: &Source,
@@ -83,7 +83,7 @@ impl CudaStreamExt for Arc<CudaStream> {}
 
 /// A name for an existing slice.
 pub trait CudaSliceExt: Sized {
-    /// Names the block and returns the slice unchanged.
+    /// Names the block of the slice, and returns the slice unchanged.
     #[must_use = "it returns the slice that it takes"]
     fn named(self, name: &str) -> Self;
 }
@@ -95,8 +95,8 @@ impl<T> CudaSliceExt for CudaSlice<T> {
     }
 }
 
-/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does, with its element type and length: `weights
-/// f32[1000]`. Returns false if the block is not recorded.
+/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does, and appends the slice's element type and
+/// length: `weights f32[1000]`. Returns false if the block is not recorded.
 pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     let ordinal = u32::try_from(slice.ordinal()).unwrap_or(u32::MAX);
     own(|| {
@@ -107,7 +107,8 @@ pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
 }
 
 pub(crate) fn address<T>(slice: &CudaSlice<T>) -> Address {
-    // Nothing is read here, so dropping the guard must not record a read on the stream.
+    // `device_ptr` returns a guard, which records a read on the stream when it is dropped. Nothing is read here, so the
+    // guard is forgotten.
     let (address, read) = slice.device_ptr(slice.stream());
     std::mem::forget(read);
     address.into()

@@ -15,8 +15,9 @@ pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
 }
 
-/// Calls `visit` for each loaded object, the program first, until it breaks. Meanwhile the loader is locked, so all of
-/// them stay loaded. In a forked child in which the loader may be locked for ever, nothing is called.
+/// Calls `visit` for each loaded object, the program first, until `visit` returns `Break`. The loader is locked
+/// meanwhile, so all objects stay loaded. In a forked child whose loader may stay locked for ever, `visit` is not
+/// called at all.
 pub(crate) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
     /// # Safety
     /// `info` is the loader's record, and `visit` points to an `F`.
@@ -58,14 +59,16 @@ pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
     note(info, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default()
 }
 
-/// The descriptor of the note with this name and type. Segments with another alignment than that of notes are no notes: AddressSanitizer pads
-/// constants in a program's own note sections, and takes a read of the padding for an error.
+/// The descriptor (content) of the note with this name and type. A segment with a larger alignment than that of notes
+/// is skipped: AddressSanitizer pads constants in a program's own note sections, and takes a read of the padding for an
+/// error.
 pub(crate) fn note<'a>(info: &'a libc::dl_phdr_info, name: &[u8], kind: u32) -> Option<&'a [u8]> {
     let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE && header.p_align <= 8);
     notes.filter_map(|note| content(bytes(info, note)?, name, kind)).next()
 }
 
-/// The bytes of a segment, if a readable mapping of the file contains it. Headers may have any content.
+/// The bytes of a segment, if the file-backed part of a readable segment contains them. This is checked, because a
+/// header may contain any values.
 fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'a [u8]> {
     let end = part.p_vaddr.checked_add(part.p_memsz)?;
     let holds = |header: &libc::Elf64_Phdr| {
@@ -82,8 +85,8 @@ fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'
 
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// Finds the descriptor of a note. A note is three 32-bit words (name length, descriptor length, type), then the name
-/// and the descriptor, each padded to four bytes.
+/// Finds the descriptor of a note in a list of notes. A note is three 32-bit words (name length, descriptor length,
+/// type), then the name and the descriptor, each padded to four bytes.
 fn content<'a>(mut notes: &'a [u8], wanted: &[u8], kind: u32) -> Option<&'a [u8]> {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);

@@ -63,7 +63,8 @@ impl Error {
         memtrace_core::Error::input(path, source).into()
     }
 
-    /// Adds a consequence to an error of reading or writing.
+    /// Adds to an error about an output file what the failure means, such as "nothing is recorded". Other errors stay
+    /// as they are.
     #[must_use]
     pub(crate) fn and(self, then: &'static str) -> Self {
         match self.kind {
@@ -90,7 +91,8 @@ impl fmt::Display for Error {
                 "a memtrace session is already recording; drop it before starting another \
                  (sessions may follow one another, but not overlap)",
             ),
-            // memtrace's own text may have several lines. A formatted text contains names, so it is kept on one line.
+            // A constant text of memtrace's may have several lines. A formatted text contains names, so it is shown as
+            // one line.
             ErrorKind::Wrong(Cow::Borrowed(message)) => f.write_str(message),
             ErrorKind::Wrong(Cow::Owned(message)) => f.write_str(&visible::line(message)),
             ErrorKind::Core(error) => error.fmt(f),

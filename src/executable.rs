@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// `/proc/self` describes the main thread, which has no such file after its end.
+/// `current_exe` reads `/proc/self/exe`, gone once the main thread has ended.
 pub(crate) fn executable() -> Option<PathBuf> {
     env::current_exe().or_else(|_| fs::read_link("/proc/thread-self/exe")).ok()
 }

@@ -1,4 +1,4 @@
-//! Scopes for futures: entered at each poll, on whatever thread polls.
+//! Scopes for futures. A future's scope is entered at each poll, on whatever thread polls the future.
 
 use std::pin::Pin;
 use std::task::{Context as Waker, Poll};

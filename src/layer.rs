@@ -21,8 +21,8 @@ use crate::record::guard::Own;
 use crate::record::{Leaves, fork, own, recorder};
 use crate::scope::{self, LastPath, SpanKey};
 
-/// A layer that makes every span a scope. Allocations made while a span is entered carry its name, inside the spans and
-/// scopes that are open on the thread.
+/// A layer that makes every span a scope. Allocations made while a span is entered carry the span's name, inside the
+/// spans and scopes that are already open on the thread.
 ///
 /// Install it **before the model is loaded**. candle's models create their spans when they are loaded, and a span
 /// created without a subscriber can never be entered. candle's spans have level TRACE, so this layer brings its own
@@ -35,8 +35,8 @@ use crate::scope::{self, LastPath, SpanKey};
 /// server's concurrent requests; those with the same name are one scope.
 ///
 /// A span may declare the field `memtrace.cpu.peak_bytes` or `memtrace.cuda0.peak_bytes`. The field gets the most bytes
-/// that were live on the device while the span was entered, without blocks below the threshold. Layers that show fields
-/// show this one, too, if they are added after this layer.
+/// that were live on the device while the span was entered, without blocks below the threshold. Other layers that show
+/// fields show this field, too, if they are added after this layer.
 ///
 /// ```
 /// let request = tracing::info_span!("request", memtrace.cpu.peak_bytes = tracing::field::Empty);
@@ -65,7 +65,7 @@ fn is_part(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::TRACE
 }
 
-/// Whether the span belongs to one of candle's models. The rules table also has this information, but parsing it here
+/// Whether the span belongs to one of candle's models. The rules (`rules.txt`) say this, too, but parsing them here
 /// would take the program's time.
 fn is_model(metadata: &Metadata<'_>) -> bool {
     metadata.target().split("::").next() == Some("candle_transformers")
@@ -78,8 +78,8 @@ pub(crate) fn was_installed() -> bool {
     INSTALLED.load(Relaxed)
 }
 
-/// Whether no layer sees spans of level TRACE, such as those of candle's models: because of a filter on the whole
-/// subscriber, or a feature of `tracing` that compiles them out.
+/// Whether no layer can see spans of level TRACE, such as those of candle's models. The reason is a filter on the whole
+/// subscriber, or a feature of `tracing` that compiles such spans out.
 pub(crate) fn trace_is_silenced() -> bool {
     STATIC_MAX_LEVEL.min(LevelFilter::current()) < LevelFilter::TRACE
 }
@@ -87,9 +87,10 @@ pub(crate) fn trace_is_silenced() -> bool {
 /// The layer behind [`layer`], which adds a filter.
 #[derive(Debug)]
 pub struct SpanLayer {
-    /// Distinguishes this layer's spans from another layer's, because each subscriber numbers its own spans.
+    /// The number of this layer in the process. A span's id alone is ambiguous, because each subscriber numbers its own
+    /// spans.
     number: u64,
-    /// The numbers in use at each callsite.
+    /// For each callsite, the numbers of its spans, as in `block[1]`.
     taken: Own<Mutex<HashMap<Identifier, SpanNumbers>>>,
     /// The subscriber that this layer is part of.
     subscriber: OnceLock<WeakDispatch>,
@@ -100,7 +101,7 @@ pub struct SpanLayer {
 /// Numbers for the spans of one callsite that exist at the same time.
 #[derive(Debug, Default)]
 struct SpanNumbers {
-    /// The most numbers ever in use at once; if more than one, names show them.
+    /// The most numbers that were ever in use at once. If it is more than 1, the names of spans show their numbers.
     most: usize,
     free: BinaryHeap<Reverse<usize>>,
 }
@@ -118,10 +119,11 @@ impl SpanNumbers {
 /// The layer's data on a span.
 #[derive(Debug)]
 struct SpanLabel {
-    /// The layer that labelled the span. A second layer on the same subscriber ignores the span.
+    /// The number of the layer that labelled the span. A second memtrace layer on the same subscriber ignores the span.
     layer: u64,
     number: usize,
-    /// Made at the first entry, when it is known whether there are several such spans.
+    /// The name is made when the span is first entered, not when it is created. Only then is it known whether there are
+    /// several spans of this callsite, whose names need numbers.
     name: Option<Own<String>>,
     last: LastPath,
     peaks: Option<PeakFields>,
@@ -166,7 +168,7 @@ impl SpanLayer {
         else {
             return;
         };
-        // Other layers lock the span when they note the fields.
+        // The lock on the span must be free now, because other layers take it when they note the fields.
         drop(extensions);
         if let Some(subscriber) = self.subscriber.get().and_then(WeakDispatch::upgrade) {
             peaks::record(&raised, span.metadata(), id, &subscriber);
@@ -194,7 +196,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             let number = if is_part(metadata) { self.with_numbers(metadata, SpanNumbers::take) } else { 0 };
             let peaks = peaks::declared(metadata);
             if peaks.is_some() {
-                // Relaxed: whatever passes the span to another thread also orders this store before the exits there.
+                // Relaxed: whatever hands the span to another thread also makes this store visible there, before the
+                // span is left.
                 self.records_peaks.store(true, Relaxed);
             }
             extensions.insert(SpanLabel { layer: self.number, number, name: None, last: LastPath::default(), peaks });

@@ -28,8 +28,8 @@
 //! die](#when-the-program-dies). The [variables](#environment-variables) and [features](#features) are at the end.
 //!
 //! # The allocator
-//! memtrace sees the heap through the program's global allocator. [`Alloc`] wraps one and passes every request on to
-//! it. While nothing is recorded, that costs a few nanoseconds.
+//! memtrace sees the heap through the program's global allocator. [`Alloc`] wraps an allocator and passes every request
+//! on to it. While nothing is recorded, this costs a few nanoseconds for each request.
 //!
 //! ```
 //! #[global_allocator]
@@ -73,8 +73,8 @@
 //! ```
 //!
 //! # The context
-//! The path of open scopes, here `forward > encoder`, is the thread's [`Context`]. A new thread starts with none, so
-//! hand it the context of the thread that it works for:
+//! The path of open scopes, here `forward > encoder`, is the thread's [`Context`]. A new thread starts without open
+//! scopes, so hand it the context of the thread that it works for:
 //!
 //! ```
 //! let _scope = memtrace::scope_guard("load");
@@ -82,7 +82,8 @@
 //! let shard = std::thread::spawn(move || here.scope(|| vec![0u8; 4096])).join().unwrap();
 //! ```
 //!
-//! `task.memtrace("request")`, from `FutureExt`, gives a future a context, which it keeps on whatever thread polls it.
+//! `task.memtrace("request")`, from `FutureExt`, gives a future a context. The future keeps this context, whichever
+//! thread polls it.
 //!
 //! # The device
 //! Each [`Device`] has an account of its own: the heap ([`Device::Cpu`]), each GPU ([`Device::Cuda`]), and pinned,
@@ -92,7 +93,7 @@
 //! # The peak
 //! The peak is the high-water mark of a device: the most bytes that were live at once. It decides whether the program
 //! fits on the device, so reports are about that moment: which blocks were live, who allocated them, and what for.
-//! memtrace notes the peak while it records, so it stays exact when older records are overwritten.
+//! memtrace notes the peak while it records, so the peak stays exact when older records are overwritten.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -128,7 +129,8 @@
 //! # What is seen
 //! * Every request to Rust's global allocator, on every thread, if [`Alloc`] is installed. A reallocation counts as a
 //!   free and an allocation.
-//! * Every allocation and free of the CUDA driver. [`snapshot::CudaHooks`] says what the hooks reached.
+//! * Every allocation and free of the CUDA driver. [`snapshot::CudaHooks`] says how the hooks were installed, and what
+//!   they missed.
 //!
 //! memtrace does **not see**:
 //! * memory that C libraries take with `malloc`, mapped files, and thread stacks
@@ -137,19 +139,20 @@
 //!
 //! # What is exact
 //! The peak, what was live at it, the counters and the sum of every table are exact to the byte, even if the log has
-//! overwritten records. Bytes below the threshold are exact for each thread, but memtrace reads the threads one after
-//! another.
+//! overwritten records. Each thread counts the bytes of smaller blocks exactly, but memtrace reads the threads' counts
+//! one after another.
 //!
-//! With [`sample_interval`](Builder::sample_interval), live bytes are counted and the peak is the highest count at a
-//! recorded block. The heap's other figures are estimates and marked as such; the rows of a table still add up to the
-//! byte.
+//! With [`sample_interval`](Builder::sample_interval), all live bytes are still counted, and the peak is the highest
+//! count at which a block was recorded. The heap's other figures are estimates and marked as such; the rows of a table
+//! still add up to the byte.
 //!
 //! # Tests
 //! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`],
-//! [`assert_no_growth!`] and [`assert_scaling!`] check it. They need the allocator but no session, and give the same
+//! [`assert_no_growth!`] and [`assert_scaling!`] check such code. They need [`Alloc`] but no session, and give the same
 //! results when tests run in parallel. [`assert_no_waste!`] checks how much of a GPU's peak nothing uses. It records
-//! meanwhile, so no other test may use the GPU. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool`
-//! (feature `rayon`) for work on rayon's threads. `docs/testing.md` in the repository has recipes.
+//! the whole process while the code runs, so no other test may use the GPU meanwhile.
+//! [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for work on rayon's threads.
+//! `docs/testing.md` in the repository has recipes.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -164,8 +167,8 @@
 //! [`Builder::stream`] appends to a capture, memtrace's file format, while the program runs. The capture survives
 //! `kill -9`, and [`open`] reads it later, also on other machines. [`Builder::dump_on_panic`],
 //! [`dump_on_signal`](Builder::dump_on_signal), [`dump_at_end`](Builder::dump_at_end) and
-//! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. In any case, the first refused allocation of a recording is
-//! explained on stderr.
+//! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. Without these options, too, memtrace explains the first
+//! refused allocation of a recording on stderr.
 //!
 //! # Environment variables
 //! Variables override the code. [`init`] records programs that start no session of their own, if `MEMTRACE` or
@@ -266,11 +269,11 @@ pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, ScopedFuture};
 pub use hook::Alloc;
-/// Reports of C's allocator functions, from a preloaded library that interposes them.
+/// Functions with which the preload library reports the calls of C's allocator that it interposes.
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 #[doc(hidden)]
 pub use hook::malloc;
-/// Reports of `mmap` and the like, from a preloaded library that interposes them.
+/// Functions with which the preload library reports the calls of `mmap` and the like that it interposes.
 #[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
 #[doc(hidden)]
 pub use hook::mappings;
@@ -286,7 +289,7 @@ pub use record::unwind::take_stack;
 #[cfg(any(all(feature = "nvtx", unix), feature = "preload"))]
 #[doc(hidden)]
 pub use scope::nvtx_tables;
-/// Ranges that NVTX reports to a preloaded library.
+/// Functions with which the preload library reports the ranges that it gets from NVTX.
 #[cfg(feature = "preload")]
 #[doc(hidden)]
 pub use scope::range;

@@ -2,10 +2,11 @@
 
 /// Evaluates an expression and panics if its memory peak exceeds a limit.
 ///
-/// The limit is text like `"512 MiB"` or a number of bytes, and applies to each device by itself. It counts what
-/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression. With `.await`, other work that
-/// the thread does meanwhile counts as well; [`measure_async`](fn@crate::measure_async) measures a future alone. A
-/// failure's message has the limit, the peak, the lines, operators and scopes that held it, and the path of a snapshot.
+/// The limit is text like `"512 MiB"` or a number of bytes, and applies to each device by itself. The same memory
+/// counts as for [`measure`](fn@crate::measure). `?` and `.await` work inside the expression. With `.await`, other work
+/// that the thread does meanwhile counts as well; [`measure_async`](fn@crate::measure_async) measures a future alone. A
+/// failure's message has the limit, the peak, the lines, operators and scopes that held this memory, and the path of a
+/// snapshot.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -78,12 +79,12 @@ macro_rules! assert_no_waste {
     };
 }
 
-/// Evaluates an expression and panics if it does not fit on a GPU, or if that is undecided.
+/// Evaluates an expression and panics if it does not fit on a GPU, or if memtrace cannot decide whether it fits.
 ///
 /// The GPU is a name such as `"RTX 4090"`, or its memory as CUDA reports it, such as `"22.5 GiB"`. Options of
-/// [`Fits`](crate::Fits) go before the expression: what others use of the GPU, a device. The assertion records the
-/// whole process. Assertions of several threads take turns. The message has what is needed, row by row, and the lines,
-/// operators and scopes that hold it.
+/// [`Fits`](crate::Fits) go before the expression: the memory of the GPU that others use, a device. The assertion
+/// records the whole process. Assertions of several threads take turns. The message has what is needed, row by row, and
+/// the lines, operators and scopes that hold it.
 ///
 /// ```no_run
 /// # fn forward() {}
@@ -129,7 +130,7 @@ macro_rules! assert_no_leak {
     };
 }
 
-/// Options become calls on the assertion; the code becomes the body of a loop.
+/// Turns each option into a method call on the assertion, and the code into the body of a loop.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __assert_runs {
@@ -177,9 +178,9 @@ macro_rules! assert_no_growth {
     };
 }
 
-/// Runs an expression for several input sizes and panics if its peak, or the part of it from one allocation site, grows
-/// faster with the size than stated. Options of [`Scales`](crate::Scales) go before the closure. The closure's body is
-/// evaluated in place, so `?` and `.await` work inside it.
+/// Runs an expression for several input sizes and panics if its peak, or the part of the peak that one allocation site
+/// holds, grows faster with the size than stated. Options of [`Scales`](crate::Scales) go before the closure. The
+/// closure's body is evaluated in place, so `?` and `.await` work inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -200,7 +201,7 @@ macro_rules! assert_scaling {
         let plan = $($plan)*;
         let mut watch = $crate::shell::or_panic("assert_scaling!", plan.begin());
         while let ::core::option::Option::Some($size) = $crate::shell::or_panic("assert_scaling!", watch.next_size()) {
-            // As in `__assert_runs!`.
+            // The label has the same purpose as in `__assert_runs!`.
             ::core::mem::drop('run: { $code });
         }
         $crate::shell::or_panic("assert_scaling!", watch.finish());

@@ -1,14 +1,15 @@
 //! Gauges of live bytes and peaks for the facade `metrics`, by device and by scope.
 //!
-//! Recording does not update the gauges. The two functions read the recorder's counters when the program calls them,
-//! before each scrape or every few seconds. They do nothing without an active session.
+//! Recording does not update the gauges. [`record_devices`] and [`record_scopes`] set them from the recorder's
+//! counters. The program calls these functions before each scrape or every few seconds. They do nothing without an
+//! active session.
 //!
 //! | gauge | labels | value |
 //! |---|---|---|
 //! | [`LIVE_BYTES`] | `device` | live bytes |
 //! | [`PEAK_BYTES`] | `device` | the peak, as in the report |
 //! | [`SCOPE_LIVE_BYTES`] | `device`, `scope` | live bytes that were allocated in the scope |
-//! | [`SCOPE_PEAK_BYTES`] | `device`, `scope` | their high-water mark |
+//! | [`SCOPE_PEAK_BYTES`] | `device`, `scope` | high-water mark of these live bytes |
 //!
 //! ```
 //! memtrace::metrics::describe();
@@ -75,7 +76,8 @@ struct ScopeGauges {
     peak: u64,
 }
 
-/// The counters are read as own work. The program's recorder then gets copies, which are the program's memory.
+/// The counters, copied as own work. The program's recorder (of the crate `metrics`) gets copies of the labels that
+/// are made outside own work, so they are the program's memory.
 fn devices() -> Own<Vec<DeviceGauges>> {
     Own::make(|| {
         // A forked child may not take locks.

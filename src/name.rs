@@ -56,12 +56,13 @@ pub fn name(block: impl Into<Address>, name: &str) -> bool {
     naming::name(None, block.into().0, name.into())
 }
 
-/// [`name`](fn@name) for a block on this device; two devices may use the same address for different blocks.
+/// Like [`name`](fn@name), but only for a block on this device. Two devices may use the same address for different
+/// blocks.
 pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -> bool {
     naming::name(Some(device.into_device()), block.into().0, name.into())
 }
 
-/// [`name_on`] with the block's category, which overrides what attribution would find.
+/// Like [`name_on`], and also sets the block's category. This category overrides what attribution would find.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -16,7 +16,7 @@ pub(crate) struct ErrorsOnly {
 #[derive(Clone, Copy, Debug)]
 struct SignalState {
     was_blocked: bool,
-    /// The program already had such a signal pending before.
+    /// Such a signal was already pending for the program, so it must stay pending.
     was_pending: bool,
 }
 

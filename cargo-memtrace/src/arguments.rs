@@ -108,12 +108,13 @@ pub(crate) struct SourceArgs {
     pub(crate) debug_dir: Vec<PathBuf>,
 }
 
-/// Parses what a table is by: one of the words of [`Key`].
+/// Parses the key of a table (what its rows stand for): one of the words of [`Key`].
 pub(crate) fn key() -> impl TypedValueParser<Value = Key> {
     one_of(Key::ALL.to_vec())
 }
 
-/// Likewise, for tables over time. A block's age is not among these keys, because it changes from moment to moment.
+/// Like [`key`], for tables over time. A block's age is not among these keys, because it changes from moment to
+/// moment.
 pub(crate) fn key_over_time() -> impl TypedValueParser<Value = Key> {
     one_of(Key::ALL.into_iter().filter(|key| *key != Key::Age).collect())
 }

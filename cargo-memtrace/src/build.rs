@@ -111,7 +111,7 @@ pub(crate) fn selection(args: &CargoArgs) -> Vec<String> {
 fn executable(message: Message, args: &CargoArgs) -> Option<Built> {
     let Message::CompilerArtifact(artifact) = message else { return None };
     let target = &artifact.target;
-    // For a benchmark, cargo also builds the programs of its package.
+    // For a benchmark, cargo also builds the programs of the benchmark's package.
     let is_program = if args.bench.is_some() { target.is_bench() } else { target.is_bin() || target.is_example() };
     let path = artifact.executable.filter(|_| is_program)?;
     Some(Built { name: artifact.target.name, path: path.into() })
@@ -138,7 +138,7 @@ fn name_one(mut programs: Vec<String>, args: &CargoArgs) -> Result<Option<String
     Err(CommandFailure::usage(format!("there are several programs, name one with --bin: {names}")))
 }
 
-/// The programs that cargo would build with any features.
+/// The programs that cargo would build, whichever features are selected.
 fn programs(args: &CargoArgs) -> Vec<String> {
     let packages = selected(args);
     let targets = packages.iter().flat_map(|package| &package.targets);
@@ -146,7 +146,7 @@ fn programs(args: &CargoArgs) -> Vec<String> {
     programs.map(|target| target.name.clone()).collect()
 }
 
-/// The packages that cargo builds for these arguments; none if cargo does not say.
+/// The packages that cargo builds for these arguments; an empty list if cargo reports an error.
 fn selected(args: &CargoArgs) -> Vec<Package> {
     let mut metadata = cargo_metadata::MetadataCommand::new();
     if let Some(path) = &args.manifest_path {

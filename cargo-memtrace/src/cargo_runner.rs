@@ -1,4 +1,5 @@
-//! Detects a runner: a program that cargo's configuration puts in front of programs. The commands here do not call it.
+//! Detects a runner: a program that cargo's configuration puts in front of programs. The commands here do not call the
+//! runner.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -10,10 +10,11 @@ use crate::failure::CommandFailure;
 /// Libraries of CUDA, by the beginnings of their names.
 const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
 
-/// Libraries that replace C's allocator, by the beginnings of their names. The preload library does not record them.
+/// Libraries that replace C's allocator, by the beginnings of their names. The preload library does not record their
+/// memory.
 const ALLOCATORS: [&str; 7] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libasan.so", "libhwasan.so", "liblsan.so", "libtsan.so"];
-/// The sanitizers' libraries among these. Some of them do not start behind another library.
+/// The sanitizers' libraries among these. Some sanitizers do not start if another library is loaded before them.
 const SANITIZERS: &[&str] = ALLOCATORS.last_chunk::<4>().expect("there are more").as_slice();
 
 /// The first of these libraries, given as names or paths, that replaces C's allocator.
@@ -64,8 +65,8 @@ impl ProgramFile {
         Some(format!("it has an allocator of its own in it ({allocator}), so it does not call C's"))
     }
 
-    /// The program's file; without information if it cannot be read. Running it then gives the better error message,
-    /// and a script is recorded through its interpreter.
+    /// What the program's file shows; nothing if it is no readable program. Running such a file gives the better error
+    /// message, and a script is recorded through its interpreter.
     pub(crate) fn or_script(program: &Path) -> Self {
         Self::read(program).unwrap_or(Self { is_dynamic: true, ..Self::default() })
     }

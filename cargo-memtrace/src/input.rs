@@ -45,7 +45,7 @@ pub(crate) fn read_one_of_several(
     if main_device(&recording.data).is_none() { Ok(recording) } else { windowed(recording, selection) }
 }
 
-/// The files that the user's arguments name, which must exist.
+/// Where names of functions are, by the user's arguments. The files and folders that they name must exist.
 pub(crate) fn sources(args: &SourceArgs) -> Result<SymbolSources, CommandFailure> {
     let sources = SymbolSources { binaries: args.binary.clone(), debug_dirs: args.debug_dir.clone() };
     for path in sources.binaries.iter().chain(&sources.debug_dirs) {
@@ -153,7 +153,7 @@ pub(crate) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
     Ok(files)
 }
 
-/// The files' names without their folders, if the names differ.
+/// The files' names without their folders, if all these names differ.
 pub(crate) fn names_of(files: &[PathBuf]) -> Vec<String> {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names: Vec<String> = files.iter().map(name).collect();

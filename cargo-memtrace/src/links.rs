@@ -51,7 +51,7 @@ impl Links {
 
     /// The file of a path; `None` if it does not exist.
     fn file(&self, path: &str) -> Option<PathBuf> {
-        // Paths of a workspace's packages begin in the workspace's folder, above the package's.
+        // In a workspace, the paths begin in the workspace's folder, which lies above the package's folder.
         let mut files = self.folders.iter().flat_map(|folder| folder.ancestors()).map(|folder| folder.join(path));
         files.find(|file| file.is_absolute() && file.is_file())
     }

@@ -24,9 +24,9 @@ pub(crate) struct RankArgs {
 
 /// The recording that a command reads.
 pub(crate) struct OneFile {
-    /// `None` stands for the newest one.
+    /// `None` stands for the newest recording.
     pub(crate) path: Option<PathBuf>,
-    /// Its rank, if it was chosen from several.
+    /// The recording's rank, if it was chosen from several recordings.
     pub(crate) rank: Option<u32>,
     /// An error to return at the end of the command if a file was not read, because another rank may then be the worst.
     pub(crate) all_read: Result<(), CommandFailure>,
@@ -57,7 +57,7 @@ fn of_several(files: &[PathBuf], args: RankArgs, selection: Option<&SelectionArg
         None => found.worst().ok_or_else(|| CommandFailure::usage("no rank could be read")),
     };
     let all_read = match (args.rank, &rank) {
-        // The other files do not matter.
+        // The user chose a rank, and its file was read. The other files do not matter.
         (Some(_), Ok(_)) => Ok(()),
         _ => {
             output::tell(found.unread.iter().map(|unread| format!("error: {}", unread.reason)));

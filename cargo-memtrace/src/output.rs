@@ -1,5 +1,6 @@
-//! Output to the standard output, the standard error, or a new file. All text is printed here, with the names in it
-//! made visible. A line that is passed to these functions is printed as one line, whatever it contains.
+//! Output to the standard output, the standard error, or a new file. All text is printed here, with invisible
+//! characters in its names made visible. A line that is passed to these functions is printed as one line, whatever it
+//! contains.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -106,14 +107,14 @@ pub(crate) fn columns() -> usize {
     if width == usize::MAX { 80 } else { width }
 }
 
-/// For instance `PROGRAM-3.svg` beside `PROGRAM-3.memtrace`.
+/// The path of an output file beside a recording, for instance `PROGRAM-3.svg` beside `PROGRAM-3.memtrace`.
 pub(crate) fn beside(recording: &Path, extension: &str) -> PathBuf {
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
     recording.with_file_name(stem.strip_suffix(".memtrace").unwrap_or(stem).to_owned() + "." + extension)
 }
 
-/// The width of a terminal, or `COLUMNS`. Lines in files and pipes are not cut.
+/// The value of `COLUMNS`, or the width of the terminal. In files and pipes, lines are not cut without `COLUMNS`.
 pub(crate) fn width(is_terminal: bool) -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns
@@ -157,7 +158,8 @@ pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Res
     Ok(Some(path))
 }
 
-/// The standard output, with the reason why it could not be written to, because a format's error does not have it.
+/// The standard output, with the reason why it could not be written to, because the error of a format does not have
+/// this reason.
 struct StandardOutput {
     out: io::StdoutLock<'static>,
     failed: Option<io::Error>,

@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// On the standard error, if it is a terminal.
+    /// Shows this text on the standard error, if that is a terminal.
     pub(crate) fn of(words: impl Into<String>) -> Self {
         let words = Arc::new(Mutex::new(words.into()));
         let is_terminal = std::io::stderr().is_terminal();

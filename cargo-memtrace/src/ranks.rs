@@ -1,4 +1,5 @@
-//! Several recordings as the ranks of a job. Each is read, reduced, and dropped before the next one is read.
+//! Several recordings as the ranks of a job. Each recording is read, reduced to a summary, and dropped before the next
+//! one is read.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -47,7 +48,8 @@ pub(crate) fn read(
     Ok(Ranks::of(of_one_job(summaries, job)?, keys.to_vec(), unread))
 }
 
-/// An error if a file was not read. The rest is printed, but a script must not mistake it for the whole.
+/// An error if a file was not read. The result for the other files is printed, but a script must not mistake it for the
+/// result for all.
 pub(crate) fn all_read(unread: usize, files: usize) -> Result<(), CommandFailure> {
     match unread {
         0 => Ok(()),
@@ -80,7 +82,7 @@ fn of_one_job(summaries: Vec<RankSummary>, chosen: JobChoice) -> Result<Vec<Rank
     Ok(summaries.into_iter().enumerate().filter(|(at, _)| job.contains(at)).map(|(_, summary)| summary).collect())
 }
 
-/// Names the processes that do not belong to this job.
+/// Says which recordings are left out because they do not belong to the chosen job.
 fn say_what_is_beside(summaries: &[RankSummary], jobs: &[Vec<usize>], chosen: usize) {
     for (job, number) in jobs.iter().zip(1..).filter(|(_, number)| *number != chosen + 1) {
         for one in job.iter().filter_map(|at| summaries.get(*at)) {
@@ -90,7 +92,7 @@ fn say_what_is_beside(summaries: &[RankSummary], jobs: &[Vec<usize>], chosen: us
     }
 }
 
-/// For instance `1 (train, 8 files from rank0.memtrace on), 2 (…)`.
+/// The jobs as text, for instance `1 (train, 8 files from rank0.memtrace on), 2 (…)`.
 fn listed(summaries: &[RankSummary], jobs: &[Vec<usize>]) -> String {
     let first_began = summaries.iter().filter(|one| one.has_process()).map(|one| one.process.started_unix_us).min();
     let job = |(job, number): (&Vec<usize>, u32)| {

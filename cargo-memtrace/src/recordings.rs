@@ -48,7 +48,8 @@ impl ReservedName {
                 "{path} exists, or another run records to it; give another name, or remove it"
             ))
         };
-        // Each process fills in a pattern for itself, and creates its own file.
+        // The path is a pattern: each process fills it in for itself, and creates its own file. So only the list is
+        // reserved.
         if path.to_string_lossy().contains('%') {
             let list = list_of(path).with_added_extension(std::process::id().to_string());
             return reserve_list(path, &list)?.ok_or_else(taken);
@@ -56,7 +57,7 @@ impl ReservedName {
         reserve(path)?.ok_or_else(taken)
     }
 
-    /// Reserves the next number of a program. At most `keep - 1` of its older recordings stay.
+    /// Reserves the name with the next number of a program. At most `keep - 1` of its older recordings stay.
     pub(crate) fn next(program: &str, keep: usize) -> Result<Self, CommandFailure> {
         let folder = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir()).join("memtrace");
         let mut numbers = numbers(&folder, program);
@@ -81,7 +82,7 @@ impl ReservedName {
     }
 
     /// What the program's processes have announced so far. If nothing could be announced, as on a full disk, this is
-    /// the file with the reserved name. `pid` is the program's.
+    /// the file with the reserved name. `pid` is the process to which that file is attributed.
     pub(crate) fn announced(&self, pid: u32) -> Vec<Announced> {
         let said = self.said();
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
@@ -111,12 +112,12 @@ impl Drop for ReservedName {
     }
 }
 
-/// Whether no process writes a recording any more: it has its end mark, or no process holds its lock.
+/// Whether no process writes a recording any more: the recording has its end mark, or no process holds its lock.
 pub(crate) fn has_ended(path: &Path) -> bool {
     memtrace_core::has_ended(path) || !is_in_use(path)
 }
 
-/// The newest part of a recording and its length. They change whenever something is written.
+/// The newest part of a recording, and the length of this part. One of the two changes whenever something is written.
 pub(crate) fn length_of(path: &Path) -> (PathBuf, u64) {
     let newest = memtrace_core::parts_of(path).pop().unwrap_or_else(|| path.to_owned());
     let length = newest.metadata().map_or(0, |data| data.len());
@@ -130,7 +131,7 @@ fn remove(path: &Path) {
 }
 
 /// Whether a process is writing this file. The process holds the file's lock, and so do its children until they execute
-/// something else. If the file system has no locks, this is unknown.
+/// something else. If the file system has no locks, every file counts as one that is being written.
 fn is_in_use(path: &Path) -> bool {
     let opened = File::options().read(true).custom_flags(NO_LINK_NO_WAIT).open(path);
     opened.is_ok_and(|file| file.try_lock().is_err())
@@ -143,7 +144,7 @@ fn reserve(path: &Path) -> Result<Option<ReservedName>, CommandFailure> {
     Ok(reserved.filter(|_| path.symlink_metadata().is_err()))
 }
 
-/// Makes the list for a name; `None` if another `run` has it.
+/// Makes the list for a name; `None` if another `run` has this list.
 fn reserve_list(path: &Path, list: &Path) -> Result<Option<ReservedName>, CommandFailure> {
     let list = std::path::absolute(list).unwrap_or_else(|_| list.to_owned());
     let folder = list.parent().unwrap_or(Path::new("/"));
@@ -169,7 +170,7 @@ fn lock(list: &Path) -> io::Result<Option<File>> {
         }
         match left_behind(list) {
             Ok(Some(file)) if is_at(&file, list) => return Ok(Some(file)),
-            // Its owner removed it meanwhile.
+            // The owner of the list removed it meanwhile.
             Ok(Some(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Ok(None) | Err(_) => return Ok(None),
@@ -177,7 +178,7 @@ fn lock(list: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Opens an existing list, locks it and empties it. `None` if another `run` has it, or if it is no list.
+/// Opens an existing list, locks it and empties it. `None` if another `run` holds its lock, or if the file is no list.
 fn left_behind(list: &Path) -> io::Result<Option<File>> {
     let file = File::options().read(true).append(true).custom_flags(NO_LINK_NO_WAIT).open(list)?;
     if !file.metadata()?.is_file() {
@@ -223,7 +224,8 @@ fn remove_finished(path: &Path) {
     }
     let list = list_of(path);
     if list.symlink_metadata().is_ok() {
-        // The list of a `run` that is still active, or of one that was killed.
+        // The list belongs to a `run` that is still active, or to one that was killed. Only the list of a killed `run`
+        // can be taken over.
         let Ok(Some(_locked)) = left_behind(&list) else { return };
         let _ = fs::remove_file(&list);
     }

@@ -11,9 +11,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// High-water marks of a program's physical memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResidentMemory {
-    /// The kernel keeps this mark, so it is exact up to the last reading.
+    /// The most that the program held. The kernel keeps this mark, so it is exact up to the last reading.
     pub(crate) most: u64,
-    /// The largest of the readings.
+    /// The most that pages of mapped files took at one of the readings.
     pub(crate) files: u64,
     /// The most that a process started by the program held, and that process's name.
     pub(crate) of_child: u64,
@@ -50,7 +50,7 @@ impl ResidentSampler {
 }
 
 impl ResidentMemory {
-    /// Includes another reading. A program that has ended has no such lines.
+    /// Includes another reading. The status of a program that has ended has no such lines, so the marks stay.
     fn after(self, status: &str) -> Self {
         let (most, files) = (bytes(status, "VmHWM:"), bytes(status, "RssFile:"));
         Self { most: self.most.max(most), files: self.files.max(files), ..self }

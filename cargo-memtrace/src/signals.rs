@@ -49,8 +49,8 @@ pub(crate) fn files_too_large_are_errors() {
 }
 
 /// Ends this process as the program ended, also by a signal, because it stands for the program. The launcher of MPICH
-/// ends the other ranks of a job if a signal ended one. It waits for them if that rank exited with 128 plus the
-/// signal's number.
+/// ends the other ranks of a job if a signal ended one rank. It waits for the others if that rank exited with 128 plus
+/// the signal's number.
 pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
         // A core file would show this command, not the program.
@@ -58,7 +58,7 @@ pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let _ = emulate_default_handler(signal);
     }
-    // As shells do for a real-time signal, which `emulate_default_handler` does not know.
+    // For a real-time signal, which `emulate_default_handler` does not know, this is the exit code that shells use.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

@@ -1,4 +1,5 @@
-//! Tables of a recording, as Parquet or CSV files. Each run has one folder; readers of many runs see each table as one.
+//! Tables of a recording, as Parquet or CSV files. Each run has one folder; programs that read many runs see each table
+//! as one table.
 //!
 //! `docs/parquet.md` describes the tables. If a column changes, [`run::VERSION`] changes.
 
@@ -38,7 +39,7 @@ impl TableFormat {
         }
     }
 
-    /// The tools that read it.
+    /// The format's help text: which tools read it.
     pub(crate) fn tools(self) -> &'static str {
         match self {
             Self::Csv => "The same tables as CSV",
@@ -58,7 +59,7 @@ impl TableFormat {
 }
 
 impl RunTables<'_> {
-    /// Writes the folder `run=NAME` below this one, whole or not at all. Returns its path.
+    /// Writes the folder `run=NAME` below `folder`, whole or not at all. Returns the new folder's path.
     pub(crate) fn write(&self, format: TableFormat, folder: &Path) -> Result<PathBuf, CommandFailure> {
         let name = self.name();
         let path = folder.join(format!("run={name}"));

@@ -20,7 +20,7 @@ const HEAD: &str = "\
 /// How many lines of a peak are stored.
 pub const LINES: usize = 12;
 
-/// One peak, and what was live at it by line, largest first.
+/// One peak, and the bytes that each line held then, the largest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaselineEntry {
     /// The assertion's name.
@@ -61,7 +61,7 @@ impl Baselines {
         self.0.iter().find(|entry| entry.name == name && entry.device == device)
     }
 
-    /// The entries, by name and device.
+    /// The entries, sorted by name and device.
     pub fn entries(&self) -> &[BaselineEntry] {
         &self.0
     }
@@ -126,7 +126,7 @@ pub struct LineChange {
 }
 
 /// Compares the lines of two peaks; the largest change comes first. A line that moved within its function is matched if
-/// the function still has the same number of lines.
+/// as many of the function's lines are new as are gone.
 pub fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> {
     let mut old: Vec<(u64, &str)> = was.iter().map(|(bytes, line)| (*bytes, line.as_str())).collect();
     let mut rows: Vec<LineChange> = Vec::new();
@@ -153,13 +153,13 @@ pub fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> 
     rows
 }
 
-/// The first line of the same function in `old`.
+/// The index in `old` of the line with the smallest number in the same function as `line`.
 fn first_of(old: &[(u64, &str)], line: &str) -> Option<usize> {
     let candidates = old.iter().enumerate().filter(|(_, (_, other))| function(other) == function(line));
     candidates.min_by_key(|(_, (_, other))| line_number(other)).map(|(at, _)| at)
 }
 
-/// `tests/model.rs (forward)` for `tests/model.rs:12 (forward)`.
+/// The file and the function of a line: `tests/model.rs` and `forward)` for `tests/model.rs:12 (forward)`.
 fn function(line: &str) -> Option<(&str, &str)> {
     let (place, function) = line.rsplit_once(" (")?;
     Some((place.rsplit_once(':')?.0, function))

@@ -1,7 +1,7 @@
 //! Parts of JSON documents.
 
-/// Declares the type of a part and its function `of`, which makes the part. Each key is declared with its meaning, type
-/// and value. Values may use what `let` computes first.
+/// Declares the type of a part and its function `of`, which makes the part. Each key of the part is declared with its
+/// meaning, type and value. The values may use the variables that `let` defines before them.
 macro_rules! figures {
     ($(
         $(#[$about:meta])*

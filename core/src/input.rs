@@ -1,8 +1,8 @@
-//! Reads files that a user names, with care: only regular files whose first bytes match the format. It decompresses
-//! them and limits their length.
+//! Reads files that a user names, with care: only regular files whose first bytes match the expected format. Files may
+//! be compressed, and their length is limited.
 //!
-//! A device or a pipe may have no end, or no writer. A file of another kind may be larger than memory. A compressed
-//! file may be a decompression bomb.
+//! The reasons: a device or a pipe may have no end, or no writer. A file of another format may be larger than memory. A
+//! compressed file may be a decompression bomb.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,8 +14,8 @@ use crate::error::Error;
 #[cfg(feature = "gzip")]
 const FREE: u64 = 32 << 20;
 
-/// The most decompressed bytes per compressed byte, beyond [`FREE`]. A capture of one line that allocates in a loop has
-/// a ratio of eleven, a bomb of a thousand.
+/// The most decompressed bytes per compressed byte, in files with more than [`FREE`] decompressed bytes. If a program
+/// allocates at one line in a loop, its capture has a ratio of 11; a decompression bomb has one of 1000.
 #[cfg(feature = "gzip")]
 const MOST_FOR_ONE: u64 = 100;
 
@@ -41,18 +41,19 @@ pub(crate) struct Wanted {
 
 /// The content of a file, decompressed.
 pub(crate) struct FileContent {
-    /// Only the beginning, if the file is of another kind.
+    /// Only the beginning, if the file does not begin like the format.
     pub(crate) bytes: Vec<u8>,
-    /// Bytes in the file.
+    /// The length of the file as it is stored, in bytes.
     pub(crate) stored: usize,
 }
 
 impl Wanted {
-    /// Reads a file. Of a file of another kind it reads only the beginning, and the parser reports what is wrong.
+    /// Reads a file. If it does not begin like the format, only its beginning is read, and the parser reports what is
+    /// wrong.
     pub(crate) fn read(&self, path: &Path) -> Result<FileContent, Error> {
         let unreadable = |error| Error::input(path, error);
         let mut file = open_regular(path).map_err(unreadable)?;
-        // A capture may grow while it is read.
+        // Reads no further than the present length, because a capture may grow while it is read.
         let stored = file.metadata().map_err(unreadable)?.len();
         let mut bytes = Vec::new();
         file.by_ref().take(BEGINNING.min(stored)).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -84,7 +85,7 @@ impl Wanted {
 
     #[cfg(feature = "gzip")]
     fn unpack(&self, packed: impl Read, free: u64) -> Result<Vec<u8>, String> {
-        // The limit only counts what was read.
+        // `take` limits nothing here: it counts the compressed bytes that were read.
         let mut decoder = flate2::read::MultiGzDecoder::new(packed.take(u64::MAX));
         let mut unpacked = Vec::new();
         loop {
@@ -120,7 +121,7 @@ pub(crate) fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     KINDS.into_iter().find(|(with, _)| begins(with)).map(|(_, what)| what)
 }
 
-/// Opens a regular file; refuses others before they are opened, because opening a pipe waits for its writer.
+/// Opens a regular file. Other files are refused before they are opened, because opening a pipe waits for its writer.
 ///
 /// # Errors
 /// If it is not a regular file, or cannot be opened.

@@ -45,7 +45,7 @@
 //! # Ok::<(), memtrace_core::Error>(())
 //! ```
 //!
-//! [`report`] puts the tables that matter together with findings and notes; [`export::Text`] prints it.
+//! [`report`] collects the most important tables, the findings and the notes; [`export::Text`] prints them.
 //!
 //! # How do I write another format?
 //! Each format of [`export`] is a type with its options. [`export::file::create`] writes files atomically.
@@ -90,7 +90,7 @@
 //! ```
 //!
 //! # Parts
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`open`], [`store_names`],
+//! All functions are pure: they take `&SnapshotData`, and return values or bytes. Only [`open`], [`store_names`],
 //! [`export::read_operators`] and [`export::file`] touch files.
 //!
 //! | module | content |

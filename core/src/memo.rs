@@ -1,10 +1,10 @@
-//! Answers that are worked out once for each key: many records share a stack.
+//! Remembers a function's result for each key: many records share a stack.
 
 use std::hash::Hash;
 
 use crate::hashed::HashMap;
 
-/// A function of a key, with what it returned so far.
+/// A function of a key, and what it has returned so far, by key.
 pub(crate) struct Memo<'a, K, V> {
     make: Box<dyn Fn(K) -> V + 'a>,
     known: HashMap<K, V>,

@@ -28,7 +28,7 @@ impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
         })
     }
 
-    /// The number of a key that is in the map.
+    /// The key's number, or `None` if the key is not in the map.
     pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,

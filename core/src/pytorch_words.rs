@@ -1,6 +1,8 @@
-//! Keys and values of PyTorch's snapshots, by index. The reader and the writer use them.
+//! The words that PyTorch's snapshots contain as keys and values. The reader and the writer of these
+//! snapshots refer to a word by its index.
 
-/// Declares a constant for each word, and all words in the order of their indices.
+/// Declares a constant for each word, which is the word's index, and `WORDS`, the texts of all words by
+/// index.
 macro_rules! words {
     ($($name:ident: $text:literal,)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "named after the constants")]

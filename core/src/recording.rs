@@ -1,5 +1,5 @@
-//! A finished recording with its analyses. An analysis of a whole device that several readers need is computed at its
-//! first use, and then shared.
+//! A finished recording with its analyses. An analysis of a whole device that several parts of the code need is
+//! computed at its first use, and then shared.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, Range};
@@ -46,8 +46,8 @@ impl<'a> Recording<'a> {
         self.devices.iter().find(|view| view.snapshot.device == device)
     }
 
-    /// The view of a device. Without a device, that of the main one: the largest peak among CUDA devices, or else among
-    /// the others.
+    /// The view of `device`. If that is `None`, the view of the main device: the one with the largest peak among the
+    /// CUDA devices or, if none of them was used, among the others.
     pub fn device_or_main(&self, device: Option<Device>) -> Option<&DeviceView<'a>> {
         self.device(device.or_else(|| main_device(self))?)
     }
@@ -61,7 +61,7 @@ impl<'a> Deref for Recording<'a> {
     }
 }
 
-/// A device of a recording. It dereferences to its [`DeviceSnapshot`] and adds the analyses that several readers need.
+/// A device of a recording. It dereferences to its [`DeviceSnapshot`] and adds the analyses that several callers need.
 #[derive(Debug)]
 pub struct DeviceView<'a> {
     data: Rc<Attribution<'a>>,
@@ -82,7 +82,8 @@ impl<'a> DeviceView<'a> {
         Self { data, snapshot, lifetimes, categories, pairings, tables, twice, graphs, least_room }
     }
 
-    /// The view of a single device. Views of one [`Recording`] share more.
+    /// The view of a single device, outside a [`Recording`]. It has an [`Attribution`] of its own, whereas all views of
+    /// a `Recording` share one.
     pub fn of(data: &'a SnapshotData, snapshot: &'a DeviceSnapshot) -> Self {
         Self::new(Rc::new(Attribution::new(data)), snapshot)
     }
@@ -122,7 +123,8 @@ impl<'a> DeviceView<'a> {
         self.pairings.get_or_init(|| Pairings::of(&self.data, self.snapshot, self.lifetimes()))
     }
 
-    /// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
+    /// Groups of blocks that replaced each other while the older ones stayed live at the peak. Each is worth a
+    /// hundredth of the peak or more; the group whose older blocks raise the peak most comes first.
     pub fn live_twice(&self) -> &[LiveTwice] {
         self.twice.get_or_init(|| live_twice(&self.data, self))
     }
@@ -133,8 +135,8 @@ impl<'a> DeviceView<'a> {
         *self.least_room.get_or_init(|| least_room(self))
     }
 
-    /// Blocks that autograd graphs keep alive although nothing needs them. Empty for programs without variables, and if
-    /// the log has lost records.
+    /// Blocks that autograd graphs keep alive although nothing needs them. There are none if the program has no
+    /// variables, or if the log has lost records.
     pub(crate) fn graphs(&self) -> &Graphs {
         self.graphs.get_or_init(|| Graphs::of(&self.data, self.snapshot, self.lifetimes()))
     }

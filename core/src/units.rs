@@ -57,7 +57,7 @@ pub(crate) fn with_minus(bytes: i64) -> String {
     format!("{sign}{}", Bytes(bytes.unsigned_abs()))
 }
 
-/// A number with a noun, in the plural if there is not one: `1 block`, `8 ranks`.
+/// A number with a noun, which is in the plural unless the number is 1: `1 block`, `8 ranks`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(count))
@@ -83,8 +83,8 @@ pub fn grouped(number: u64) -> String {
 
 /// Parses a size: `4096`, `64 KiB`, `1.5 GiB` (powers of 1024) or `500 MB`, `10 kB` (powers of 1000).
 ///
-/// It refuses a unit without `B`, such as `512M`: half of the tools mean 10⁶ by it, the others 2²⁰. Library parsers
-/// accept it. A fraction must be a whole number of bytes.
+/// It refuses a unit without `B`, such as `512M`: half of the tools mean 10⁶ by `M`, the others 2²⁰. The parsers of
+/// other libraries accept such units. A size with a fraction must be a whole number of bytes.
 ///
 /// # Errors
 /// If the text is not a size.

@@ -1,8 +1,9 @@
 //! Visible text: defines which characters control a terminal or are invisible, and how they are escaped.
 //!
-//! Names in a recording come from any program and any file. Data keeps them unchanged. They are escaped where text is
-//! output: in reports, errors, messages and SVG. The escapes are those of Rust's literals, `\n` or `\u{202e}`, which
-//! readers know and can search for. Backslashes are not escaped, so that paths stay readable. JSON has the exact name.
+//! Names in a recording come from any program and any file. A recording's data keeps them unchanged. They are escaped
+//! where text is output: in reports, errors, messages and SVG. The escapes are those of Rust's literals, `\n` or
+//! `\u{202e}`, which readers know and can search for. Backslashes are not escaped, so that paths stay readable. JSON
+//! output has the exact names.
 
 use std::borrow::Cow;
 
@@ -21,8 +22,8 @@ pub fn is_obeyed(c: char) -> bool {
     c.is_control() || is_format || is_ignored || is_no_character
 }
 
-/// Escapes a text of one line, such as a name, line feeds and tabs included. The result is never a workflow command of
-/// GitHub's runners (`::error::`).
+/// Escapes a text that must stay on one line, such as a name. Line feeds and tabs are escaped, too. The result is never
+/// a workflow command of GitHub's runners (`::error::`).
 pub fn line(text: &str) -> Cow<'_, str> {
     match text.trim_start().strip_prefix("::") {
         Some(rest) => Cow::Owned(format!("\\u{{3a}}:{}", shown(rest, is_obeyed))),
@@ -30,12 +31,13 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Escapes a text that memtrace made from lines, whose line feeds and tabs stay.
+/// Escapes a text of several lines that memtrace made. Its line feeds and tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     shown(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Escapes JSON so that it is safe to print; its value stays the same. Non-ASCII characters occur in strings only.
+/// Escapes JSON so that it is safe to print; its value stays the same. This needs no parser, because non-ASCII
+/// characters occur only in JSON's strings.
 pub fn json(json: String) -> String {
     let is_escaped = |c| is_obeyed(c) && c >= '\u{7f}';
     if json.is_ascii() && !json.contains('\u{7f}') {

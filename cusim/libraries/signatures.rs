@@ -1,4 +1,5 @@
-//! Kernels by their signatures: what the stand-in for nvcc makes of CUDA's C++, and of the C functions that a crate declares.
+//! Empty kernels, made from signatures: the stand-in for nvcc makes them of CUDA's C++, and of the C functions that a
+//! crate declares.
 
 /// What PTX begins with.
 pub const PTX_HEAD: &str = "// memtrace's stand-in for nvcc: kernels of other names are accepted\n.version 9.0\n.target sm_80\n.address_size 64\n";
@@ -41,7 +42,7 @@ const SIZES: [(usize, &[&str]); 4] = [
     ),
 ];
 
-/// Words beside the type.
+/// Words that may stand beside a type and do not change its size.
 const QUALIFIERS: [&str; 5] = ["const", "signed", "__restrict__", "__restrict", "__grid_constant__"];
 
 #[derive(Clone, Copy)]
@@ -82,7 +83,8 @@ fn entry(name: &str, parameters: &[Parameter]) -> String {
     format!(".visible .entry {name}(\n{}\n)\n{{\n\tret;\n}}\n", declared.collect::<Vec<_>>().join(",\n"))
 }
 
-/// C functions, one for each `pub fn` of a Rust source: each launches an empty kernel that gets its pointers.
+/// C functions, one for each `pub fn` of a Rust source: each C function launches an empty kernel and passes its own
+/// pointers to it.
 pub fn functions(source: &str) -> String {
     let lines = source.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     let source = lines.collect::<Vec<_>>().join("\n");
@@ -96,7 +98,7 @@ fn function(text: &str) -> Option<String> {
     let arguments: Vec<_> = typed.map(|(name, of)| (name, of, parameter(of))).collect();
     let declared = arguments.iter().map(|(name, of, parameter)| format!("{} {name}", c_type(of, parameter.bytes)));
     let declared = declared.collect::<Vec<_>>().join(", ");
-    // Numbers of 8 bytes are passed, too: they point to nothing.
+    // Numbers of 8 bytes are passed like pointers, too. This does no harm, because they point to nothing.
     let is_passed = |name: &str, of: &str, bytes| bytes == 8 && of != "f64" && !name.contains("stream");
     let passed: Vec<_> =
         arguments.iter().filter(|(name, of, parameter)| is_passed(name, of, parameter.bytes)).collect();

@@ -18,8 +18,8 @@ pub enum Fill {
     Random,
 }
 
-/// What a copy to the host returns if the memory has only zeros. Either nothing was written there, or kernels would
-/// have computed it.
+/// What a copy to the host returns if the memory has only zeros. Nothing was written there, or a real GPU's kernels
+/// would have written other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Results {
     /// The zeros.
@@ -171,7 +171,7 @@ fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
     Some(others)
 }
 
-/// Reads a variable into `value` if it is set. The error is its name.
+/// Reads a variable into `value` if it is set. The error is the variable's name.
 fn read<T>(name: &'static CStr, value: &mut T, parse: impl Fn(&'static str) -> Option<T>) -> Result<(), &'static str> {
     if let Some(text) = variable(name).filter(|text| !text.is_empty()) {
         *value = parse(text).ok_or(name.to_str().unwrap_or_default())?;

@@ -92,13 +92,13 @@ impl Faults {
         Some(faults)
     }
 
-    /// The delay of calls of this kind.
+    /// How long calls of this kind wait before they do anything (`slow`).
     #[must_use]
     pub fn delay(&self, call: CallKind) -> Duration {
         self.of(call).map(|fault| if let FaultAction::Sleep(time) = fault.action { time } else { Duration::ZERO }).sum()
     }
 
-    /// How much later calls of this kind return.
+    /// How long calls of this kind wait after their work (`late`).
     #[must_use]
     pub fn lateness(&self, call: CallKind) -> Duration {
         self.of(call)

@@ -3,7 +3,8 @@
 //!
 //! It is the ground truth that a profiler's ledger is compared with. `MEMTRACE_CUSIM_LOG=FILE` writes the records as
 //! lines of tab-separated values while the program runs, after a header with the names of [`HistoryRecord`]'s fields.
-//! `%p` in the name is the process id. Within the process, C functions return them, found by `dlsym`:
+//! `%p` in the name is the process id. Within the process, C functions that `dlsym` finds return the records and the
+//! counters:
 //!
 //! ```c
 //! size_t memtrace_cusim_events(uint64_t from, struct record *to, size_t room); // returns the number copied
@@ -18,7 +19,7 @@
 //! void memtrace_cusim_foreign_handle(uint64_t size, void *handle); // another process's, for cuIpcOpenMemHandle
 //! ```
 //!
-//! If any of these exists, the driver is the simulated one.
+//! If any of these functions exists, the driver is the simulated one.
 
 use std::fmt::Write as _;
 
@@ -77,7 +78,7 @@ impl BlockKind {
         matches!(self, Self::Pool | Self::HostPool | Self::ManagedPool)
     }
 
-    /// Whether its memory is that of a device.
+    /// Whether memory of this kind is taken from a device's memory.
     pub(crate) fn is_on_device(self) -> bool {
         !matches!(self, Self::Managed | Self::HostPool | Self::ManagedPool)
     }
@@ -91,7 +92,7 @@ impl BlockKind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryRecord {
-    /// From 1, without gaps.
+    /// The number of the record, from 1 and without gaps.
     pub number: u64,
     /// What happened.
     pub op: Op,
@@ -123,7 +124,7 @@ pub struct History {
     file: Option<i32>,
 }
 
-/// The number of records kept in memory. The file has all.
+/// The most records that are kept in memory. The file has all records.
 const MOST: usize = 1 << 22;
 
 impl History {

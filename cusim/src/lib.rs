@@ -17,19 +17,20 @@
 //!
 //! # How memory behaves
 //! * Memory takes no host memory until it is touched, and none after it is freed, so any machine can simulate an 80 GiB
-//!   GPU. The capacity is enforced.
+//!   GPU. The capacity is enforced. *Assumed* rules were not compared with a GPU.
 //! * New memory reads as zero, unless `MEMTRACE_CUSIM_FILL` says otherwise.
 //! * A pool grows in steps of 32 MiB (of 2 MiB if there is no room for more; assumed). A synchronization releases the
 //!   pool's unused memory, down to its release threshold. Blocks are multiples of 512 bytes (assumed). `cuMemAlloc`
 //!   takes 2 MiB at a time.
 //! * Pools of host and of managed memory behave like a device's, without a limit (assumed). A stream capture refuses them.
 //! * An allocation node of a graph has an address of its own. A launch runs the nodes in the order in which they were
-//!   added. It takes memory then (assumed), 2 MiB at a time, from the memory that the device reserves for graphs.
-//!   `cuDeviceGraphMemTrim` releases that memory, and so does a device that runs out of other memory.
+//!   added. The launch takes the memory (assumed), 2 MiB at a time, from the memory that the device reserves for
+//!   graphs. `cuDeviceGraphMemTrim` releases that memory, and so does a device that runs out of other memory.
 //! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping has bytes of its own, zero when it is
 //!   mapped.
 //! * An array takes the sum of its elements' sizes, tightly packed (a GPU takes more). Arrays have no contents. Memory
-//!   is mapped to the tiles of sparse arrays, which have 64 KiB (assumed). The end of an array unmaps them (assumed).
+//!   is mapped to the tiles of sparse arrays, which have 64 KiB (assumed). The end of an array unmaps its tiles
+//!   (assumed).
 //! * Memory of other processes has the size that its handle states, takes no memory of the device and reads as zero.
 //! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at
 //!   once on any other.
@@ -41,7 +42,7 @@
 //! except what programs hold on the device, and except the page cache. The page cache never causes a refused
 //! allocation, because Linux gives it back.
 //!
-//! Both are assumed, based on reports about DGX Spark and Jetson. Another assumption is that the page cache is
+//! Both rules are assumed, based on reports about DGX Spark and Jetson. Another assumption is that the page cache is
 //! `Buffers` and `Cached` of `/proc/meminfo` without `Shmem`. What programs hold outside the device, and what Linux
 //! keeps for itself, are not subtracted.
 //!
@@ -90,8 +91,8 @@
 //! `driver! { … }` block. Memory comes from the kernel (`own`), because the program under test may watch `malloc`. The
 //! package knows nothing of memtrace.
 //!
-//! `libraries/` has stand-ins for cuBLAS, cuBLASLt, cuRAND, NVRTC and the CUDA runtime. They know nothing of the
-//! driver's code, and find its functions by name.
+//! `libraries/` has stand-ins for cuBLAS, cuBLASLt, cuRAND, NCCL, NVML, NVRTC and the CUDA runtime. They know nothing
+//! of the driver's code, and find its functions by name.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "a driver is called through C and returns raw memory")]

@@ -42,7 +42,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!number.is_empty()).then_some((number, unit.trim()))
 }
 
-/// Scales a number. Only whole results count: `1.5 B` has none.
+/// Multiplies a number by its unit. `None` if the result is no whole number, as for `1.5 B`.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     if !number.contains('.') {
         return number.parse::<u64>().ok()?.checked_mul(unit);

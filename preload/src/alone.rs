@@ -11,8 +11,8 @@ use crate::{mode, next};
 const RESTRICTING: [c_int; 5] =
     [libc::PR_SET_SECCOMP, libc::PR_SET_SECUREBITS, libc::PR_SET_KEEPCAPS, libc::PR_CAPBSET_DROP, libc::PR_CAP_AMBIENT];
 
-/// System calls that C's functions either apply to all threads or do not offer. Called by number, they apply to one
-/// thread.
+/// System calls that C's functions either apply to all threads or do not offer. If a program calls them by their
+/// numbers (with `syscall`), they apply to the calling thread only.
 const FOR_ONE_THREAD: [c_long; 12] = [
     libc::SYS_seccomp,
     libc::SYS_capset,
@@ -28,7 +28,7 @@ const FOR_ONE_THREAD: [c_long; 12] = [
     libc::SYS_setgroups,
 ];
 
-/// Functions that end the recording if they restrict a thread.
+/// Defines functions that end the recording before a call that restricts a thread.
 macro_rules! restricting {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, if $restricts:expr;)*) => {
         $(
@@ -63,13 +63,13 @@ fn is_restricting(call: c_long, first: c_int) -> bool {
     }
 }
 
-/// Whether `unshare` needs a process with one thread, or changes which files exist. Threads get their own tables for
-/// other reasons, too, so these flags do not count.
+/// Whether `unshare` needs a process with one thread, or changes which files exist. The flags that only give a thread
+/// tables of its own do not count, because threads get such tables for other reasons, too.
 fn is_for_one_thread(flags: c_int) -> bool {
     flags & !(libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM) != 0
 }
 
-/// Ends the recording for good, because a hook might make a system call that a filter does not allow.
+/// Ends the recording for good, because a hook might make a system call that the program's new filter does not allow.
 #[cold]
 fn end_recording() {
     let _errno = memtrace::keep_errno();

@@ -30,7 +30,7 @@ static OWN: memtrace::malloc::System = memtrace::malloc::System;
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
 
-/// The session. It lasts until the process ends, and the process's exit writes the snapshot.
+/// The session. It lasts until the process ends, whose exit writes the snapshot, or until `alone` ends the recording.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
 /// Set by the constructor, before any other function of this library is called; false again once the recording has
@@ -62,14 +62,14 @@ extern "C" fn construct() {
     }
 }
 
-/// Whether every process is to be recorded, or the parent is the process that the variable names. If the process
+/// Whether `MEMTRACE_RUN` is `all`, which stands for every process, or the id of this process's parent. If the process
 /// executes another program, the parent stays the same.
 fn is_started_by_run() -> bool {
     let Ok(run) = std::env::var("MEMTRACE_RUN") else { return false };
     run == "all" || run.parse() == Ok(std::os::unix::process::parent_id())
 }
 
-/// Records the heap as well from here on, if that is possible.
+/// Records the heap and CUDA memory from here on, if the heap can be recorded.
 fn record_all() {
     match mode::refused() {
         None => record(),
@@ -86,7 +86,8 @@ fn record() {
     match memtrace::builder().dump_at_end(true).start() {
         Ok(session) => {
             *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
-            // The first stack needs much more stack memory, of which a signal handler may have little.
+            // The first stack that is taken needs much more stack memory than later ones. So it is taken here, because
+            // a signal handler may have little stack memory.
             memtrace::take_stack();
         }
         Err(error) => memtrace::tell(&format!("nothing is recorded: {error}")),

@@ -47,7 +47,7 @@ unsafe extern "C" fn not_reported(block: *mut u8, sign: i64) -> *mut u8 {
     block
 }
 
-/// Functions that only allocate, and how many bytes they are asked for.
+/// Defines functions that only allocate. The expression after `of` says how many bytes they are asked for.
 macro_rules! allocating {
     ($($name:ident($($argument:ident: usize),*) of $asked:expr;)*) => {
         $(
@@ -118,8 +118,8 @@ unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     unsafe { report(moved, size) }
 }
 
-/// A reallocation to 0 bytes, for which glibc returns null and other allocators return a block; or a reallocation that
-/// is not reported.
+/// A reallocation that counts as a free and an allocation. Either it is to 0 bytes (glibc then returns null, other
+/// allocators return a block), or it is not reported.
 ///
 /// # Safety
 /// `block` is a live block of the next allocator.

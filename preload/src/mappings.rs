@@ -32,7 +32,7 @@ unsafe extern "C" fn munmap(at: *mut u8, size: usize) -> c_int {
     unsafe { next::munmap::call(at, size) }
 }
 
-/// The last argument exists only if the flags say so. Otherwise nobody reads its value.
+/// The caller passes the last argument only if the flags say so. Otherwise nobody reads its value.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mremap(old: *mut u8, old_size: usize, size: usize, flags: c_int, new: *mut u8) -> *mut u8 {
     let remapping = mode::is_reported().then(|| Remapping::from(old, old_size));

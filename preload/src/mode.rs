@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use crate::next;
 
 static MODE: AtomicU8 = AtomicU8::new(EARLY);
-/// Requests are counted without thread-local variables, because the loader may have to allocate these.
+/// The constructor has not run yet. Requests are counted without thread-local variables, because the loader may have
+/// to allocate these.
 const EARLY: u8 = 0;
 const REPORTED: u8 = 1;
 const PASSED_ON: u8 = 2;
 
-/// How often null was freed before the constructor ran.
+/// How often null was freed while the mode was `EARLY`.
 static EARLY_FREES: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: OnceLock<Option<String>> = OnceLock::new();
 
@@ -47,7 +48,7 @@ fn reason_to_pass_on() -> Option<String> {
     // SAFETY: no thread changes the environment before `main`.
     let is_audited = unsafe { !libc::getenv(c"LD_AUDIT".as_ptr()).is_null() };
     if is_audited {
-        // With it, each thread's variables are allocated at their first use.
+        // If it is set, the loader allocates each thread's thread-local variables at their first use.
         return Some("LD_AUDIT is set".to_owned());
     }
     if !is_called() {
@@ -57,8 +58,8 @@ fn reason_to_pass_on() -> Option<String> {
 }
 
 /// Whether calls of the program reach these functions. A program's own `malloc` and `free` take precedence over every
-/// library's. So this tries a `free` of null. The address of `free` is no evidence, because it may be that of a PLT
-/// stub in the program.
+/// library's. So this function frees null, and sees whether that call is counted. The address of `free` is no
+/// evidence, because it may be that of a PLT stub in the program.
 fn is_called() -> bool {
     // SAFETY: the name ends with a zero.
     let free = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };

@@ -6,7 +6,8 @@ use std::ffi::{CStr, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
-/// Defines for each function one that calls the next definition. The first call looks the definition up.
+/// Defines for each function a `call`, which calls the next definition. The first call looks all definitions up.
+/// `$none` is the result if there is no definition.
 macro_rules! functions {
     ($all:ident: $($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty, or $none:expr)?;)*) => {
         $(pub(crate) mod $name {
@@ -89,7 +90,8 @@ fn find_all() {
     IS_LOOKING.store(false, Relaxed);
 }
 
-/// Whether the next allocator is glibc's, which is ready at any time. Others may not be ready.
+/// Whether the next allocator is glibc's, which is ready at any time. Other allocators may not be ready so early in a
+/// process.
 pub(crate) fn is_glibc() -> bool {
     unsafe extern "C" {
         fn __libc_malloc(size: usize) -> *mut u8;
@@ -110,7 +112,7 @@ pub(crate) fn is_sanitizer() -> bool {
 }
 
 /// Whether the next allocator can be recorded. All its functions must be in one library, which must not have C++'s
-/// operators, because these would allocate past this library. If not, returns the library's file.
+/// operators `new` and `delete`, because these would allocate past this library. If not, returns the library's file.
 pub(crate) fn is_recordable() -> Result<(), String> {
     find_all();
     let object = |function: &AtomicPtr<c_void>| object_of(function.load(Relaxed)).map(|(base, _)| base);

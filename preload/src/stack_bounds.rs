@@ -1,4 +1,4 @@
-//! `pthread_getattr_np`. It allocates under the thread's lock, and a thread's first stack waits for the same lock.
+//! `pthread_getattr_np`. It allocates under a thread's lock, and taking the thread's first stack waits for it.
 #![expect(unsafe_code, reason = "a function of C")]
 
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use crate::next;
 
 thread_local! {
-    /// True while a thread's first stack is taken, which calls this function itself.
+    /// True while the thread's first stack is taken. Taking it calls `pthread_getattr_np`, too.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum DriverAnswer {
 /// Only the simulated driver exports this symbol.
 const ONLY_SIMULATED: &CStr = c"memtrace_cusim_event_count";
 
-/// Initializes the driver if it is simulated, or if a real one is `wanted`.
+/// Loads the driver. Initializes and queries it if it is simulated, or if a real driver is `wanted`.
 pub(crate) fn detect(wanted: bool) -> DriverAnswer {
     let library = match DriverLibrary::open(c"libcuda.so.1") {
         Ok(library) => library,

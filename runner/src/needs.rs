@@ -10,7 +10,7 @@ use object::read::{ReadCache, ReadRef, Result};
 
 use crate::kit::simulated_libraries;
 
-/// The CUDA libraries; empty if the file is not a readable program. Starting it then gives the better error.
+/// The CUDA libraries; none if the file is no readable program, because starting such a file gives the better error.
 pub(crate) fn cuda_libraries(program: &Path) -> Vec<String> {
     let libraries = File::open(program).ok().and_then(|file| needed(&ReadCache::new(file)).ok()).unwrap_or_default();
     // The libraries that the simulated GPU replaces, in any version.

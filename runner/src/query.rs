@@ -21,12 +21,12 @@ pub(crate) fn driver_in(folder: &Path) -> Result<DriverAnswer, String> {
     query(Some(&in_front("LD_LIBRARY_PATH", folder)?), false)
 }
 
-/// It is an error if a variable of the simulated driver has an invalid value.
+/// Starts the child and reads its answer. An invalid value in a variable of the simulated driver is an error.
 fn query(library_path: Option<&OsStr>, wanted: bool) -> Result<DriverAnswer, String> {
     let program = env::current_exe().map_err(|error| format!("cannot find its own executable: {error}"))?;
     let mut command = Command::new(program);
     command.arg(ARGUMENT).args(wanted.then_some("wanted"));
-    // The log and the faults are for the program alone.
+    // The simulated driver's log and faults are meant for the program, not for this query.
     command.env_remove("MEMTRACE_CUSIM_LOG").env_remove("MEMTRACE_CUSIM_FAULTS");
     if let Some(path) = library_path {
         command.env("LD_LIBRARY_PATH", path);

@@ -55,7 +55,7 @@ fn usage_error(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// `--which`: prints the choice.
+/// `--which`: prints which GPU is chosen.
 fn which(program: Option<OsString>) -> Result<(), String> {
     let needs = program.map(|program| needs::cuda_libraries(Path::new(&program))).unwrap_or_default();
     let settings = RunnerSettings::from_env()?;

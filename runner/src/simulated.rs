@@ -9,11 +9,11 @@ use crate::query;
 
 pub(crate) enum SimulatedDriver {
     Folder(PathBuf, DetectedGpus),
-    /// The reason why there is none, and the next step.
+    /// The reason why there is no simulated driver, and what the user can do.
     Missing(String),
 }
 
-/// It is an error if a named or installed folder has no driver.
+/// It is an error if the folder that the variable names, or the one beside this executable, has no simulated driver.
 pub(crate) fn find() -> Result<SimulatedDriver, String> {
     if let Some(folder) = named_folder() {
         // The loader would resolve a relative folder in each process's current folder.

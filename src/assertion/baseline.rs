@@ -1,6 +1,7 @@
 //! Baselines: peaks of earlier runs, stored in files next to the tests.
 //!
-//! The files are text without hashes. Lines are matched by line number or by function. So a review shows what changed.
+//! The files are text without hashes, so a review shows what changed. An earlier run's line is found again by its line
+//! number or by its function.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -186,7 +187,7 @@ impl Baseline {
         )
     }
 
-    /// Stores the measurement as the baseline, if it differs.
+    /// Stores the measurement as the baseline, if it differs from the present one.
     fn write(
         &self,
         path: &Path,
@@ -217,7 +218,7 @@ impl Baseline {
 }
 
 /// `tests/model.peaks.txt` for `tests/model.rs`. The compiler's paths start at the workspace's root, but tests run in
-/// their package's folder.
+/// their package's folder. So the source file is looked for from each folder above, too.
 fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();

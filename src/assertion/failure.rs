@@ -23,7 +23,7 @@ pub(super) const ROWS: usize = 10;
 /// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory,
 /// and the path of a saved snapshot.
 ///
-/// `Debug` prints the same as `Display`, so that a test that returns it is readable.
+/// `Debug` prints the same as `Display`, so that the output of a test that returns a `Failure` is readable.
 pub struct Failure(Own<FailureReport>);
 
 struct FailureReport {
@@ -60,7 +60,8 @@ impl Failure {
         self.0.snapshot.as_deref()
     }
 
-    /// Names in the text should be visible lines already; `new` makes visible any that are not.
+    /// Callers pass the names in the text through `visible::line` first. What is invisible nevertheless is made visible
+    /// here.
     fn new(verdict: FailureKind, text: &str, snapshot: Option<PathBuf>) -> Self {
         Self(Own::new(FailureReport { text: visible::lines(text).into_owned(), verdict, snapshot }))
     }

@@ -55,8 +55,9 @@ impl Fits {
     /// Runs `f` and judges what it and the process needed.
     ///
     /// # Errors
-    /// If that does not fit, or if this is undecided because the card's memory lies between the least and the most that
-    /// may be needed. Also if the card is not known, another session is active, or no GPU memory was recorded.
+    /// If the needed memory does not fit, or if the verdict is undecided because the card's memory lies between the
+    /// least and the most that may be needed. Also if the card is not known, another session is active, or no GPU
+    /// memory was recorded.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
         let open = self.begin()?;
         let value = f();

@@ -14,7 +14,7 @@ use super::undecided::{CountedWork, counted_methods};
 use crate::error::Error;
 use crate::session::say;
 
-/// Fewer runs give no reliable verdict.
+/// The least number of runs: fewer give no reliable verdict.
 const LEAST: usize = 20;
 
 /// Code whose memory must not keep growing with its runs; the assertion behind
@@ -27,8 +27,8 @@ const LEAST: usize = 20;
 /// * It grows by doubling.
 ///
 /// A cache that fills up is no growth, and neither is noise. If the verdict is not clear, the code runs more often than
-/// requested: up to 256 times, or 2¼ times as often if something doubled. The extra runs end after thirty seconds, or
-/// when 64 MiB have accumulated.
+/// requested: up to 256 times, or up to 2¼ times this number if something doubled. The extra runs end after thirty
+/// seconds, or when 64 MiB have accumulated.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -123,7 +123,7 @@ struct Grown {
 }
 
 impl Grown {
-    /// If there were more runs than requested, half of them are warm-up.
+    /// If there were more runs than requested, at least half of all runs are warm-up.
     fn of(samples: &Samples, &RunPlan { requested, warmup, .. }: &RunPlan) -> Self {
         let half = if samples.runs() > requested { warmup.max(samples.runs() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
@@ -144,7 +144,7 @@ impl Grown {
         Self { stacks, total: doubling(of(&total), samples.total_doubles(warmup)), warmup: half }
     }
 
-    /// Removes the stacks of other threads, and returns those that grow.
+    /// Removes the stacks of other threads from the list, and returns those of them that grow.
     fn take_helpers(&mut self) -> Vec<BlockOrigin> {
         let others = self.stacks.extract_if(.., |(origin, ..)| origin.of_helper);
         others.filter(|(_, trend, _)| trend.goes_on()).map(|(origin, ..)| origin).collect()

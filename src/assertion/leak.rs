@@ -13,9 +13,9 @@ use crate::error::Error;
 
 /// Code that must not keep more memory with more runs; the assertion behind [`assert_no_leak!`](crate::assert_no_leak).
 ///
-/// A stack, a line or the whole leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one
-/// reaches a new maximum, the code runs more often than requested until the verdict is clear: up to 256 times. From the
-/// twelfth run on, this ends after thirty seconds, or when 64 MiB have accumulated.
+/// A stack, a line, or the code as a whole leaks if its live blocks or bytes keep reaching new maxima after the
+/// warm-up. If one of these reaches a new maximum, the code runs more often than requested until the verdict is clear:
+/// up to 256 times. From the twelfth run on, the extra runs end after thirty seconds, or when 64 MiB have accumulated.
 ///
 /// Memory that one run leaves and the next one replaces is no leak, and neither is a cache that fills up. A container
 /// that only occasionally needs more capacity is a leak.
@@ -53,7 +53,7 @@ impl NoLeak {
         Self { warmup: runs, ..self }
     }
 
-    /// How many runs follow.
+    /// How many runs follow the warm-up.
     pub fn runs(self, runs: usize) -> Self {
         Self { runs, ..self }
     }
@@ -95,7 +95,7 @@ fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), F
     check_helpers(samples, of_others.collect(), warmup, measured, plan.counted)
 }
 
-/// Fails if memory grows on threads that may work for the code. If the growth keeps step with the runs, this is
+/// Fails if memory grows on threads that may work for the code. If the growth keeps step with the runs, the leak is
 /// certain; otherwise the verdict is undecided.
 pub(super) fn check_helpers(
     samples: &Samples,

@@ -20,7 +20,7 @@ use crate::session::{Snapshot, measured_snapshot};
 pub struct Measurement<T> {
     /// The return value.
     pub value: T,
-    /// What the code allocated; `Deref` gives access to its fields.
+    /// What the code allocated. `Deref` gives access to these fields: `m.peak` is `m.memory.peak`.
     pub memory: Measured,
 }
 
@@ -52,13 +52,14 @@ impl<T> Deref for Measurement<T> {
 /// What some code allocated, on the heap and on CUDA devices.
 ///
 /// It counts blocks of every size that were allocated by the code's thread, by threads that the code started, and by
-/// work that was given its [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else
-/// that is allocated meanwhile is [`unattributed`](Self::unattributed). For instance, candle's operators on the CPU use
-/// rayon's workers; see `measure_in_pool`.
+/// work that was given its [`Context`](crate::Context). A free counts, whichever thread frees the block. Everything
+/// else that is allocated meanwhile is [`unattributed`](Self::unattributed). For instance, candle's operators on the
+/// CPU run on rayon's workers, whose blocks `measure_in_pool` counts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Measured {
-    /// The peak: the most bytes of the code's blocks that were live at once, on the device where this is largest.
+    /// The peak: the most bytes of the code's blocks that were live at once, on the device where this number is
+    /// largest.
     pub peak: u64,
     /// Bytes allocated by the code that are still live, on all devices.
     pub leaked: u64,
@@ -68,7 +69,7 @@ pub struct Measured {
     pub allocated: u64,
     /// Number of blocks allocated.
     pub allocations: u64,
-    /// Number of those blocks that were freed.
+    /// Number of the allocated blocks that were freed.
     pub frees: u64,
     /// Allocations meanwhile by threads that no measurement covers.
     pub unattributed: Unattributed,
@@ -85,7 +86,7 @@ impl Leaves for Measured {}
 struct Details {
     devices: Vec<MeasuredDevice>,
     seen: Vec<measure::MeasuredCopy>,
-    /// Handed-over work: what threads that existed before may have allocated for the code.
+    /// Handed-over work: what threads that existed before the measurement may have allocated for the code.
     handed: Vec<measure::MeasuredCopy>,
     helpers: Vec<measure::Helper>,
 }
@@ -106,7 +107,7 @@ pub struct MeasuredDevice {
     pub allocated: u64,
     /// Number of blocks allocated.
     pub allocations: u64,
-    /// Number of those blocks that were freed.
+    /// Number of the allocated blocks that were freed.
     pub frees: u64,
 }
 
@@ -169,8 +170,8 @@ impl Measured {
         self.details.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
     }
 
-    /// A snapshot of the measured blocks, for a report by line. Resolves symbols, which takes a moment. Its log holds
-    /// the newest 65,536 records of each device.
+    /// A snapshot of the measured blocks, for a report by line. Resolves symbols, which takes a moment. The snapshot's
+    /// log holds the newest 65,536 records of each device.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(|| measured_snapshot(self.seen()))
     }
@@ -217,7 +218,7 @@ pub fn try_measure<T>(f: impl FnOnce() -> T) -> Result<Measurement<T>, Error> {
 #[derive(Debug)]
 #[must_use = "the measurement ends when it is dropped"]
 pub struct OpenMeasure {
-    /// Dropped before the measurement is closed.
+    /// This is dropped before `opened`, which closes the measurement.
     guard: Option<ScopeGuard>,
     opened: Opened,
 }
@@ -242,7 +243,8 @@ impl OpenMeasure {
     }
 }
 
-/// An open measurement, active wherever it is entered; closed when dropped.
+/// An open measurement, which is closed when this is dropped. It is active on each thread that enters it by a scope
+/// guard or a context.
 #[derive(Debug)]
 pub(super) struct Opened(pub(super) measure::OpenMeasurement);
 

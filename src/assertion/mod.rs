@@ -1,20 +1,20 @@
 //! Memory assertions for tests. They compare a measurement with a limit, or run code repeatedly and compare the runs.
 //!
 //! [`measure`](fn@crate::measure) takes one measurement. [`PeakLimit`] compares its peak with a limit or a baseline;
-//! [`NoLeak`], [`NoGrowth`] and [`Scales`] run code repeatedly. Each returns a `Result` with a [`Failure`], and a macro
-//! that panics wraps it.
+//! [`NoLeak`], [`NoGrowth`] and [`Scales`] run code repeatedly. Each of these assertions returns a `Result` with a
+//! [`Failure`]. For each, there is also a macro that panics instead.
 //!
-//! **What counts.** A measurement belongs to *work*, not to a thread. It travels with [`Context`](crate::Context), and
-//! threads that the work starts inherit it, so assertions give the same result when other tests run in parallel.
-//! `tracing` spans do not carry it, because a model's span may be created in one test and entered in another. Each
-//! device is compared with the limit by itself, because a card has only its own memory. A sum over devices would count
-//! copies twice.
+//! **What counts.** A measurement belongs to *work*, not to a thread. The measurement travels with
+//! [`Context`](crate::Context), and threads that the work starts inherit it, so assertions give the same result when
+//! other tests run in parallel. `tracing` spans do not carry measurements, because a model's span may be created in one
+//! test and entered in another. Each device is compared with the limit by itself, because code on one GPU can use only
+//! that GPU's memory. A sum over devices would count copies twice.
 //!
-//! **Undecided.** A thread that existed before may have worked for the code (*handed-over work*, `record::measure`).
-//! The evidence is words on its stack, which may be stale, or only the fact that the thread could have been asked. So
-//! such work never enters a number. If the verdict depends on it, the assertion fails as undecided. Passing would hide
-//! the memory of a pool, and a wrong number would be worse than both. Only a leak that keeps step with the runs is
-//! certain.
+//! **Undecided.** A thread that existed before the measurement may have worked for the measured code (*handed-over
+//! work*, `record::measure`). The evidence is words on that thread's stack, which may be stale, or only the fact that
+//! the code could have asked the thread. So such work never enters a measurement's numbers. If the verdict depends on
+//! such work, the assertion fails as undecided. If it passed instead, it could hide the memory of a pool; if it counted
+//! the work, its numbers could be wrong. Only a leak on such threads that keeps step with the runs is certain.
 //!
 //! | file | holds |
 //! |---|---|

@@ -15,7 +15,7 @@ use crate::session::Snapshot;
 pub(super) struct NamedOrigins {
     data: Snapshot,
     stacks: HashMap<BlockOrigin, StackId>,
-    /// For each origin, the one that stands for all origins of its line.
+    /// For each origin (a stack on a device), the one that stands for all origins of its line.
     lines: HashMap<BlockOrigin, BlockOrigin>,
 }
 
@@ -50,7 +50,7 @@ impl NamedOrigins {
     }
 }
 
-/// Maps origins with blocks live now or at the peak to their stacks in the snapshot.
+/// The stack in the snapshot of each origin with blocks that are live now or at the peak.
 pub(super) fn in_snapshot(measured: &Measured, data: &SnapshotData) -> HashMap<BlockOrigin, StackId> {
     let mut found = HashMap::new();
     for (seen, device) in measured.seen().iter().filter_map(|seen| Some((seen, data.device(seen.device)?))) {

@@ -170,7 +170,7 @@ impl PeakLimit {
 /// Compares a measurement with a limit in bytes.
 ///
 /// # Errors
-/// If its peak exceeds the limit, if this is undecided, or if the device's memory cannot be seen.
+/// If its peak exceeds the limit, if the verdict is undecided, or if the device's memory cannot be seen.
 #[track_caller]
 pub fn check_peak(limit: u64, measured: &Measured) -> Result<(), Failure> {
     PeakLimit::new().limit(limit).check(measured)

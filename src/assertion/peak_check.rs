@@ -28,9 +28,9 @@ impl<'a> PeakCheck<'a> {
         self.needed.get_or_init(|| Needed::of(self.measured))
     }
 
-    /// Fails if the peak exceeds the limit. One-time initialization does not count. If the verdict depends on work that
-    /// other threads may have done for the code, it is undecided. `over` makes the failure for a peak; `within` says
-    /// what holds if the verdict is undecided.
+    /// Fails if the peak exceeds the limit. One-time initialization does not count. The verdict is undecided if it
+    /// depends on work that other threads may have done for the code. `over` makes the failure for a peak over the
+    /// limit. `within` makes the text for an undecided verdict, which says what holds without that work.
     pub(super) fn at_most(
         &self,
         limit: u64,

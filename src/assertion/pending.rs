@@ -1,5 +1,6 @@
 //! Measured peaks that differ from their baselines, kept for `cargo memtrace baselines`. They lie below cargo's target
-//! folder, in the format and under the path of the baseline file. If one cannot be kept, the test does not fail.
+//! folder, in the format and under the path of the baseline file. If such a peak cannot be written, the test does not
+//! fail.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -29,7 +29,7 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
     try_measure_in_pool(0, f).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// [`measure_in_pool`](crate::measure_in_pool) with this many workers (0 for rayon's default) that returns an error
+/// [`measure_in_pool`](crate::measure_in_pool) with this many workers (0 for rayon's default). It returns an error
 /// instead of panicking.
 ///
 /// # Errors
@@ -41,13 +41,13 @@ pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send
     warm(&pool);
     let opened = Opened::begin(false)?;
     measure::carry_id(opened.0.id);
-    // Active on the workers only, so that the cost of `install` on this thread does not count.
+    // The measurement is active on the workers only, so that the cost of `install` on this thread does not count.
     join(&pool, Context::current().measured_as(opened.0.id));
     let value = pool.install(f);
     Ok(Measurement { value, memory: opened.end() })
 }
 
-/// Enters the context on all workers until they end.
+/// Enters the context on all workers. They stay in it until they end.
 fn join(pool: &ThreadPool, here: Context) {
     pool.broadcast(|_| ScopeGuard::keep(here.enter()));
 }

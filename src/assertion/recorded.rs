@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::failure::Failure;
 use crate::session::{Builder, Session, Snapshot, builder};
 
-/// True while an assertion records; others wait.
+/// True while an assertion records. Other assertions wait until it is false.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The recording of an assertion.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct OpenRecording {
-    /// Dropped before the next assertion may record.
+    /// This is dropped before `_turn`: the session ends before the next assertion records.
     session: Session,
     _turn: AssertionTurn,
 }

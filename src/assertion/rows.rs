@@ -21,7 +21,7 @@ pub(super) struct Labelled {
     pub(super) cells: Vec<String>,
 }
 
-/// Renders the table. The first rows show their callers, unless the row before has the same ones.
+/// Renders the table. The first rows show their callers, unless the row before has the same callers.
 pub(super) fn table(
     header: &[&'static str],
     rows: impl IntoIterator<Item = Labelled>,

@@ -131,8 +131,9 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     change_in_place(path, old.as_bytes(), text.as_bytes()).map_err(|error| Error::output(path, error))
 }
 
-/// Changes a file in place, from the first byte that differs. The file is not replaced by renaming, because the reader
-/// may hold it open. The bytes that make it longer are written first, so a file on a full disk stays as it was.
+/// Changes a file in place, from the first byte that differs. The file is not replaced by renaming, because a program
+/// that reads it may hold it open. The bytes that make it longer are written first, so a file on a full disk stays as
+/// it was.
 fn change_in_place(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
     let from = old.iter().zip(new).take_while(|(old, new)| old == new).count();

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::{measure, own};
 
-/// With at least [`FEW`] runs, extra runs end after this time, or after this many accumulated bytes.
+/// With at least [`FEW`] runs, extra runs end after this time, or when `MOST_BYTES` have accumulated.
 const LONGEST: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 64 << 20;
 /// Time for detached threads and tasks to free their memory.
@@ -22,7 +22,7 @@ const SETTLES: Duration = Duration::from_millis(20);
 pub(super) struct RunPlan {
     /// The requested number of runs.
     pub(super) requested: usize,
-    /// How many of them are warm-up.
+    /// How many of the requested runs are warm-up.
     pub(super) warmup: usize,
     pub(super) counted: CountedWork,
     pub(super) judge: fn(&Self, &Measured, &Samples) -> Result<(), Failure>,
@@ -54,7 +54,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Call before each run. Returns whether there is another one.
+    /// Must be called before each run. Returns whether there is another run.
     pub fn again(&mut self) -> bool {
         own(|| self.is_another())
     }
@@ -99,7 +99,8 @@ impl Watch {
         self.total < self.most() && self.samples.is_unsure(self.plan.warmup)
     }
 
-    /// Something that doubled late may stop growing now. Seeing this takes as many runs again as the doubling took.
+    /// The most runs. If something doubled late, it may have stopped growing since. To see this takes as many runs
+    /// again as the doubling took.
     fn most(&self) -> usize {
         let RunPlan { requested, warmup, .. } = self.plan;
         let most = requested.max(MOST);

@@ -24,11 +24,11 @@ pub enum Scaling {
     Constant,
     /// Proportional to the size.
     Linear,
-    /// Proportional to its square.
+    /// Proportional to the square of the size.
     Quadratic,
-    /// Proportional to this power of it.
+    /// Proportional to this power of the size.
     Power(f64),
-    /// Proportional to this function of it.
+    /// Proportional to this function of the size.
     As(fn(usize) -> f64),
 }
 
@@ -44,7 +44,7 @@ impl Scaling {
     }
 }
 
-/// The peak may exceed the prediction by this share of it, plus `SLACK` bytes.
+/// The peak may exceed the prediction by this share of the prediction, plus `SLACK` bytes.
 const TOLERANCE: f64 = 0.1;
 const SLACK: f64 = 4096.0;
 /// Stacks with less than this share of the largest peak are ignored.
@@ -55,10 +55,10 @@ const LEAST_SPAN: usize = 4;
 /// Code whose peak must not grow faster with its input than stated; the assertion behind
 /// [`assert_scaling!`](crate::assert_scaling).
 ///
-/// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, plus
-/// a tenth and 4,096 bytes. The same limit applies to the most bytes that each stack held by itself, if it occurs at
-/// all sizes and holds 1 % of the largest peak. Constant memory in addition to `f` does no harm, but hides smaller
-/// memory that grows. So choose a largest size whose memory is many times 4,096 bytes.
+/// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, the
+/// stated [`Scaling`], plus a tenth and 4,096 bytes. The same limit applies to the most bytes that each stack held by
+/// itself, if the stack occurs at all sizes and holds 1 % of the largest peak. Constant memory in addition to `f` does
+/// no harm, but hides smaller memory that grows. So choose a largest size whose memory is many times 4,096 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -83,7 +83,8 @@ impl Scales {
     }
 
     /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. It is
-    /// best to double the size each time, because memory that grows by doubling, as in a `Vec`, jumps in between.
+    /// best to double the size each time, because memory that grows by doubling, as in a `Vec`, jumps between such
+    /// sizes.
     pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
         let sorted = Own::make(|| {
             let mut sizes = sizes.as_ref().to_vec();
@@ -132,7 +133,7 @@ impl Scales {
 #[derive(Debug)]
 pub struct ScalingWatch<'a> {
     plan: &'a Scales,
-    /// Runs begun, including the warm-up.
+    /// How many runs have begun, including the warm-up.
     at: usize,
     open: Option<OpenMeasure>,
     measured: Own<Vec<Measured>>,
@@ -153,7 +154,7 @@ impl ScalingWatch<'_> {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
-        // Not inside own work, because this calls the user's function.
+        // This is not inside `own`, because `Scaling::As` calls a function of the user's.
         let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
         own(|| self.judge(&scaled))
     }
@@ -184,7 +185,7 @@ impl ScalingWatch<'_> {
 /// The peaks of one device at each size.
 struct Peaks<'a> {
     plan: &'a Scales,
-    /// The scaling function at each size.
+    /// The value of the scaling function for each size.
     scaled: &'a [f64],
     measured: &'a [Measured],
     device: Device,
@@ -202,7 +203,7 @@ impl Peaks<'_> {
         self.measured.iter().map(|measured| measured.device(self.device).peak).collect()
     }
 
-    /// Whether the last peak exceeds what the earlier ones predict.
+    /// The last peak and its prediction from the earlier peaks, if it exceeds the prediction and the tolerance.
     fn faster(&self, peaks: &[u64]) -> Option<Faster> {
         let (last, earlier) = peaks.split_last()?;
         let predicted = predict(self.scaled, earlier);
@@ -256,8 +257,9 @@ impl Peaks<'_> {
     }
 }
 
-/// Predicts the last peak from the one before. For a peak that grows as `f` plus constants, the ratio `peak / f` never
-/// rises. The same is true of the maximum of several such phases, which a fitted line would not follow.
+/// Predicts the last peak from the one before. `f` is the scaling function. For a peak that grows as `f` plus
+/// constants, the ratio `peak / f` never rises. The same is true if the peak is the maximum of several phases of the
+/// code that each grow like this. A fitted line would not follow such a maximum.
 fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
     let [.., before, last] = scaled else { return highest };
@@ -265,7 +267,7 @@ fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     if *before > 0.0 { grown.max(highest) } else { highest }
 }
 
-/// The most bytes that each stack held by itself; empty if the log has lost its beginning.
+/// The most bytes that each stack held by itself. The map is empty if the log has lost its beginning.
 fn by_stack(measured: &Measured, device: Device) -> HashMap<BlockOrigin, u64> {
     let mut held: HashMap<BlockOrigin, (u64, u64)> = HashMap::new();
     for seen in measured.seen().iter().filter(|seen| seen.device == device && seen.ledger.overwritten == 0) {

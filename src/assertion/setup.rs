@@ -1,10 +1,10 @@
-//! Memory that does not count: one-time initialization, a pool's own threads and queues.
+//! Memory that does not count for assertions: one-time initialization, and a thread pool's own threads and queues.
 //!
 //! The test that runs first pays for the initialization of statics and thread-locals, so this does not count against
-//! limits and baselines. If an allocation's call stack has a function such as `OnceLock`'s, a cell is initialized. But
-//! the cell may be a static, or lie on the heap or on a thread's stack. It is taken for a static or a thread-local only
-//! if static or thread-local memory points to a block that the initialization allocated. Then everything that the
-//! initialization allocated is left out, even if it was freed again.
+//! limits and baselines. If an allocation's call stack has a function such as `OnceLock`'s, then a cell (a value that
+//! is set once) is initialized. But the cell may be a static, or lie on the heap or on a thread's stack. The cell is
+//! taken for a static or a thread-local only if static or thread-local memory points to a block that the initialization
+//! allocated. Then everything that the initialization allocated is left out, even if it was freed again.
 //!
 //! Memory that keeps growing is a leak wherever it is kept. So [`leak`](super::leak) and [`growth`](super::growth)
 //! leave out only the text that the test harness keeps.
@@ -37,7 +37,7 @@ const POOLS: [(&str, &str); 2] = [("/rayon-core-", ""), ("/tokio-", "/src/runtim
 /// The blocks of a device that do not count, by the numbers of their allocations, with the reason.
 pub(super) type LeftOutBlocks = HashMap<NonZeroU64, &'static str>;
 
-/// The blocks that do not count; none if the log has lost its beginning.
+/// The blocks that do not count. The map is empty if the log has lost its beginning.
 pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutBlocks {
     if device.overwritten > 0 {
         return LeftOutBlocks::new();
@@ -62,10 +62,10 @@ pub(super) fn left_out(data: &SnapshotData, device: &DeviceSnapshot) -> LeftOutB
 struct Initialization<'a> {
     what: &'static str,
     at: CallSite,
-    /// Records of its own allocations.
+    /// Records of the allocations that this call made itself.
     allocs: Vec<&'a Record>,
-    /// Records of allocations by initializations that it called. A static that holds one of these proves nothing for
-    /// this call.
+    /// Records of the allocations by other initializations that ran inside this call. A static that holds one of these
+    /// proves nothing for this call.
     inner: Vec<&'a Record>,
 }
 
@@ -84,7 +84,7 @@ impl CallSite {
 }
 
 impl<'a> Initialization<'a> {
-    /// The calls that made a block which a static holds.
+    /// The calls that allocated a block to which static or thread-local memory still points.
     fn proven(
         data: &SnapshotData,
         allocs: impl Iterator<Item = &'a Record>,
@@ -98,14 +98,15 @@ impl<'a> Initialization<'a> {
             let is_held = |record: &&&Record| held.contains(&record.address);
             let loose: HashSet<StackId> =
                 live().filter(|record| !is_held(record)).map(|record| record.alloc_stack).collect();
-            // Two cells that are filled one after the other look like one call. So a held block counts only if all live
-            // blocks of its stack are held.
+            // Two cells that are filled one after the other look like one call. So a block that a static holds is
+            // evidence only if all live blocks with the same stack are held, too.
             live().any(|record| is_held(&record) && !loose.contains(&record.alloc_stack))
         });
         calls
     }
 
-    /// A call is everything that a thread allocates without interruption under the same callers.
+    /// Groups the allocations into calls. One call is a series of allocations of one thread under the same callers,
+    /// without other allocations of the thread in between.
     fn all(data: &SnapshotData, allocs: impl Iterator<Item = &'a Record>) -> Vec<Self> {
         let (mut calls, mut known) = (Vec::<Self>::new(), HashMap::new());
         // For each thread, the calls that it is in, the outermost first.
@@ -153,7 +154,7 @@ fn one_time(data: &SnapshotData, stack: StackId) -> Vec<(&'static str, CallSite)
     sites
 }
 
-/// What the test harness or a pool keeps for itself.
+/// Why a block with this stack does not count, if the test harness or a thread pool keeps it for itself.
 fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
     if is_the_harnesses(data, stack) {
         return Some("text that the test harness keeps");
@@ -161,7 +162,7 @@ fn kept_by_others(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
     is_pools(data, stack).then_some("a pool's threads and queues")
 }
 
-/// Whether a pool starts a thread, or adds to its own queue, which only contains pointers.
+/// Whether in this stack a pool starts a thread, or adds to its own queue. Such a queue only contains pointers.
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     let file = |frame: &Frame| frame.file_or_empty().to_owned();
     let mut frames = data.stacks.frames(stack).map(file).peekable();
@@ -179,9 +180,9 @@ fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
 #[derive(Debug)]
 pub(super) struct Needed {
     pub(super) all: Snapshot,
-    /// Without one-time initialization.
+    /// The snapshot's data without one-time initialization.
     pub(super) data: SnapshotData,
-    /// Bytes of one-time initialization live at the peak, the most first.
+    /// Bytes that were live at the peak and do not count, by the reason for this, the most bytes first.
     pub(super) left_out: Vec<(&'static str, u64)>,
 }
 
@@ -217,7 +218,7 @@ impl Needed {
     }
 }
 
-/// Takes blocks out of a device's log.
+/// Takes blocks out of a device's log, and finds the peak again. Does nothing if all blocks at the peak count.
 fn without(device: &mut DeviceSnapshot, blocks: &LeftOutBlocks) {
     let counts = |seq: Option<NonZeroU64>| seq.is_none_or(|seq| !blocks.contains_key(&seq));
     if device.peak.blocks.iter().all(|block| counts(block.seq)) {

@@ -24,10 +24,10 @@ pub(super) struct CountedWork {
     pub(super) allowed: Option<&'static str>,
 }
 
-/// The methods of an assertion's builder that set its `counted`.
+/// The methods of an assertion's builder that set its field `counted`.
 macro_rules! counted_methods {
     () => {
-        /// Counts the allocations of all threads of the process. Baselines for it are separate entries.
+        /// Counts the allocations of all threads of the process. Such peaks have separate entries in the baselines.
         pub fn whole_process(self, whole_process: bool) -> Self {
             Self { counted: CountedWork { whole_process, ..self.counted }, ..self }
         }
@@ -47,22 +47,22 @@ pub(super) use counted_methods;
 pub(super) struct Undecided {
     /// Threads that may have worked for the code.
     helpers: Vec<Helper>,
-    /// Their largest blocks.
+    /// The largest block of each of these threads.
     largest: SnapshotData,
-    /// The most bytes of handed-over work that were live at once, and the blocks.
+    /// The most bytes of handed-over work that were live at once, and (in `blocks`) these blocks.
     handed: u64,
     blocks: SnapshotData,
 }
 
 impl Undecided {
-    /// For one device or all of them, without allowed work.
+    /// The work on one device, or on all devices, without the work that `counted` allows.
     pub(super) fn of(measured: &Measured, device: Option<Device>, counted: CountedWork) -> Self {
         let is_selected = |of: Device| device.is_none_or(|device| device == of);
         let mut helpers: Vec<Helper> =
             measured.helpers().iter().filter(|helper| is_selected(helper.device)).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
         let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
-        // A thread's buffer, which does not count, may be the only block that the thread holds.
+        // A thread's largest block may be a buffer that does not count. It may even be the thread's only block.
         let numbers: HashSet<u64> =
             largest.devices.iter().flat_map(|on| left_out(&largest, on).into_keys().map(NonZeroU64::get)).collect();
         let not_counted = (1..).zip(&mut helpers).filter(|(number, _)| numbers.contains(number));
@@ -148,14 +148,14 @@ fn has_part(function: &str, name: &str) -> bool {
     !name.is_empty() && function.match_indices(name).any(is_whole)
 }
 
-/// Compares with the name that a thread has now, and with those that it had when it was first seen and when it ended.
+/// Whether the name fits one that the thread has now, or had when it was first seen or when it ended.
 fn is_thread(data: &SnapshotData, thread: ThreadId, name: &str) -> bool {
     let [first, last] = thread::kept_names(thread);
     let now = data.process.threads.iter().find(|known| known.number == thread).map(|known| known.name.clone());
     first.into_iter().chain(last).chain(now).any(|known| is_name(&known, name))
 }
 
-/// Linux keeps only fifteen bytes of a thread's name.
+/// Linux keeps only fifteen bytes of a thread's name, so a known name of this length may be cut.
 fn is_name(known: &str, name: &str) -> bool {
     !name.is_empty() && known.contains(name) || known.len() == 15 && name.starts_with(known)
 }

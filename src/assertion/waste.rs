@@ -65,7 +65,8 @@ impl NoWaste {
         Self { device: Some(device.into_device()), ..self }
     }
 
-    /// Runs `f` and compares the waste at its peak with the limit. What `f` returns is live then.
+    /// Runs `f` and compares the waste at its peak with the limit. What `f` returns stays live until the comparison is
+    /// done.
     ///
     /// # Errors
     /// If more is wasted, the limit is invalid, another session is active, or no GPU memory was recorded.
@@ -117,7 +118,7 @@ impl NoWaste {
     }
 }
 
-/// The failure's text if nothing is known about waste: passing would hide it.
+/// The failure's text if nothing is known about waste. The assertion fails then, because nothing was checked.
 fn nothing_known(device: Device, on: Option<&DeviceView<'_>>) -> String {
     match on {
         None => format!("no memory of {device} was recorded, so nothing would be checked; open the GPU in the code"),

@@ -14,11 +14,11 @@ use crate::record::{HandedOverNode, own, recorder};
 /// Calls [`Tensor::backward`] and returns its result. The recording gets the order in which the pass goes through the
 /// graph. So tables by forward line and by layer attribute the pass's allocations to the forward pass.
 ///
-/// The order comes from [`Tensor::sorted_nodes`], which is computed once more for this. Without a recording, only the
-/// pass runs.
+/// To get this order, memtrace calls [`Tensor::sorted_nodes`], which the pass then calls once more. Without a
+/// recording, only the pass runs.
 ///
 /// # Errors
-/// Those of [`Tensor::backward`].
+/// The errors of [`Tensor::backward`].
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -36,17 +36,17 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
     loss.backward()
 }
 
-/// Like candle's [`Optimizer::backward_step`], with [`backward`] as its pass. An optimizer's own `backward_step` is not
-/// called.
+/// Does what candle's [`Optimizer::backward_step`] does by default, but calls memtrace's [`backward`] for the pass. If
+/// an optimizer has a `backward_step` of its own, that is not called.
 ///
 /// # Errors
-/// Those of [`Optimizer::backward_step`].
+/// The errors of [`Optimizer::backward_step`].
 pub fn backward_step(optimizer: &mut impl Optimizer, loss: &Tensor) -> Result<()> {
     let gradients = backward(loss)?;
     optimizer.step(&gradients)
 }
 
-/// A running pass; it is over when this is dropped.
+/// A running backward pass whose nodes the recorder got. Dropping this value tells the recorder that the pass is over.
 struct HandedOver(Option<Device>);
 
 impl HandedOver {
@@ -72,14 +72,14 @@ impl Drop for HandedOver {
     }
 }
 
-/// Whether this variable makes candle keep the graphs of gradients. Then the frees of gradients do not show which call
-/// used a view, so nothing is handed over.
+/// Whether the variable `CANDLE_GRAD_DO_NOT_DETACH` makes candle keep the graphs of gradients. If so, the frees of
+/// gradients do not show which call used a view, so the recorder gets no nodes.
 fn keeps_gradients() -> bool {
     std::env::var("CANDLE_GRAD_DO_NOT_DETACH").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The nodes in the order of the pass. If several nodes share a block, the last one owns it, because a view comes
-/// before the tensor that it is a view of.
+/// The graph's nodes in the order in which the pass visits them. If several nodes share a block, the last of them owns
+/// the block: a view comes before the tensor that it is a view of.
 fn nodes(loss: &Tensor, device: Device) -> Vec<HandedOverNode> {
     let sorted = loss.sorted_nodes();
     let blocks: Vec<_> = sorted.iter().map(|node| block(node)).collect();

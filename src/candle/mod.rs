@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This module needs candle 0.11.1. Programs with other versions are recorded as well, without this module; give
-//! [`memtrace::name`](fn@crate::name) a tensor's pointer there.
+//! This module needs candle 0.11.1. Programs with other versions are recorded as well, but cannot use this module. To
+//! name a tensor in such a program, pass its pointer to [`memtrace::name`](fn@crate::name).
 
 mod backward;
 mod named;
@@ -35,12 +35,13 @@ pub fn cpu() -> candle_core::Device {
     candle_core::Device::Cpu
 }
 
-/// candle's CUDA device with this ordinal. The hooks are installed before it is created.
+/// candle's CUDA device with this ordinal. Before the device is created, the hooks are also installed in libraries that
+/// the program has loaded by then.
 ///
 /// # Errors
-/// candle's own errors. Either there is no such device, or candle was built without CUDA
-/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)), which memtrace's feature
-/// `cuda` enables.
+/// Returns candle's own errors: there is no such device, or candle was built without CUDA
+/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)). memtrace's feature `cuda`
+/// builds candle with CUDA.
 ///
 /// ```
 /// # if cfg!(not(feature = "cuda")) {
@@ -68,9 +69,9 @@ fn at(location: DeviceLocation) -> Device {
     }
 }
 
-/// Allocates the buffer of 1 or 2 MiB that gemm, candle's matrix product on the CPU, keeps for each thread after its
-/// first product. Call it on a thread before measuring products there. [`measure_in_pool`](crate::measure_in_pool) does
-/// it for its workers.
+/// Allocates the calling thread's buffer of gemm, candle's matrix product on the CPU. gemm allocates these 1 or 2 MiB
+/// at a thread's first product, and keeps them. Call `warm` on a thread before measuring products there.
+/// [`measure_in_pool`](crate::measure_in_pool) does this for its workers.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -89,6 +90,6 @@ pub fn warm() {
         }
         Ok(())
     };
-    // On failure the first real product allocates the buffer.
+    // If this fails, the first product of the program allocates the buffer.
     let _ = multiply();
 }

@@ -6,10 +6,11 @@ use candle_nn::var_builder::{SimpleBackend, VarBuilder};
 
 use super::tags::parameter;
 
-/// Wraps a builder so that each parameter it returns is named by its path, in the category PARAMETER.
+/// Wraps a builder, so that each parameter that it returns is named by its path and gets the category PARAMETER.
 ///
-/// Prefix and dtype stay the same. One thing differs: after `to_dtype`, `get_unchecked` returns the new dtype, where
-/// the original builder returns the first one.
+/// The result has the prefix and dtype of the original builder. It differs in one point: after `to_dtype`, its
+/// `get_unchecked` returns tensors of the new dtype, and that of the original returns tensors of the dtype before
+/// `to_dtype`.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -46,7 +46,7 @@ pub fn tag_as(tensor: &Tensor, name: &str, category: Category) -> bool {
     put(tensor, BlockLabel { category, ..name.into() })
 }
 
-/// Names all parameters of a model, in the category PARAMETER. Returns how many got their name.
+/// Names all parameters of a model and gives them the category PARAMETER. Returns how many of them got their name.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -70,9 +70,9 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
     vars.into_iter().filter(|(name, var)| parameter(var, name.as_ref())).count()
 }
 
-/// Names gradients, in the category GRADIENT: `grad of NAME` if [`tag_varmap`], [`tag_vars`] or
-/// [`named`](super::named()) named the parameter. If a gradient shares its block with something that has a name, the
-/// gradient's name replaces it. Returns how many were found.
+/// Names gradients and gives them the category GRADIENT. A gradient is called `grad of NAME` if [`tag_varmap`],
+/// [`tag_vars`] or [`named`](super::named()) named its parameter, or else `gradient`. If it shares its block with
+/// another tensor, its name replaces that tensor's name. Returns how many gradients got their name.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -98,9 +98,9 @@ pub fn tag_grads(gradients: &GradStore) -> usize {
     gradients.get_ids().filter(found).count()
 }
 
-/// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found.
-/// This is for your own optimizers. The state of candle's AdamW is private; attribution recognizes it by its allocation
-/// site.
+/// Names the state that an optimizer keeps between steps, and gives it the category OPTIMIZER_STATE. Returns how many
+/// tensors got their name. Use this function for your own optimizers. The state of candle's AdamW is private;
+/// attribution recognizes it by its allocation site.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -133,7 +133,7 @@ pub fn name_of(parameter: &Tensor) -> Option<String> {
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
     own(|| {
         with_parameters(|known| {
-            // Most of these belong to models that no longer exist, because tensor ids are never reused.
+            // Tensor ids are never reused, so most of these names belong to models that no longer exist.
             if known.len() >= MOST_PARAMETERS {
                 known.clear();
             }
@@ -170,7 +170,8 @@ fn covers(layout: &Layout, elements: usize) -> bool {
     layout.start_offset() == 0 && layout.is_contiguous() && layout.shape().elem_count() == elements
 }
 
-/// Evaluates an expression for the elements of a storage. The storage's variants have the same names on all devices.
+/// Evaluates an expression (`$block`), in which `$data` is the elements of a storage of any dtype. The storage's
+/// variants have the same names on all devices.
 macro_rules! with_elements {
     ($variants:ident, $storage:expr, $data:ident => $block:expr) => {
         with_elements!($variants, $storage, $data => $block;

@@ -5,8 +5,8 @@ use candle_core::{Module, Result, Tensor};
 use super::tags::put;
 use crate::record::{BlockLabel, own};
 
-/// A module with a name. Tables by module and by scope list its allocations in `forward` under that name. Its output is
-/// called `output of NAME`, unless it has a name already.
+/// A module with a name. Tables by module and by scope list the allocations in `forward` under that name. The block of
+/// the module's output is called `output of NAME`, unless that block has a name already.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

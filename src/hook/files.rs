@@ -1,5 +1,5 @@
-//! Files that the program names to a hooked function. The session reads them, because hooks must not open files
-//! (invariant 19).
+//! Files whose names the program passes to a hooked function. The session reads these files, because hooks must
+//! not open files (invariant 19).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ pub(crate) struct FileReader {
     pub(crate) read: fn(&CStr, FileMark) -> Option<PageVec<u8>>,
 }
 
-/// The first registration wins.
+/// Set by the first call of [`read_by`]. Later calls change nothing.
 static READER: OnceLock<FileReader> = OnceLock::new();
 
 pub(crate) fn read_by(reader: FileReader) {
@@ -43,14 +43,14 @@ pub(crate) struct NamedFile<'a> {
 }
 
 impl<'a> NamedFile<'a> {
-    /// `None` for a file that is not to be read.
+    /// Remembers the current state of a file. `None` if the file may not be read, or if there is no reader yet.
     pub(crate) fn now(path: &'a CStr) -> Option<Self> {
         let (_own, _errno) = (guard::own_work(), KeepErrno::new());
         let reader = *READER.get()?;
         Some(Self { path, mark: (reader.mark)(path)?, reader })
     }
 
-    /// `None` also if the file was changed meanwhile.
+    /// The file's bytes. `None` if they cannot be read, or if the file was changed after the program named it.
     pub(crate) fn read(self) -> Option<PageVec<u8>> {
         let (_own, _errno) = (guard::own_work(), KeepErrno::new());
         (self.reader.read)(self.path, self.mark)

@@ -36,8 +36,9 @@ impl Alloc<System> {
     }
 }
 
-/// Whether `malloc` alone can serve the request. Other layouts need stack memory in the calling function. That prevents
-/// the tail call to [`on_watched_alloc`] and leaves a frame on the stack that is unwound.
+/// Whether the system allocator serves the request by `malloc` alone. For other layouts it needs a variable in the
+/// stack memory of the calling function. That prevents the tail call to [`on_watched_alloc`], so the calling function
+/// would be a frame of the recorded stack.
 #[inline(always)]
 const fn is_common(layout: Layout) -> bool {
     layout.align() <= 16 && layout.align() <= layout.size()
@@ -60,7 +61,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         seen(unsafe { self.inner.alloc_zeroed(layout) }, layout.size())
     }
 
-    /// A separate function, so that the unwatched path saves no registers.
+    /// Frees a block whose free may be observed. This is a separate function, so that other frees save no registers.
     ///
     /// # Safety
     /// The contract is that of [`GlobalAlloc::dealloc`].
@@ -114,7 +115,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // The free is reported first for the same reason, and undone if the reallocation fails.
+        // As in `dealloc`, the free is reported first. It is undone if the reallocation fails.
         let account = on_free(block.addr(), layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };

@@ -7,7 +7,8 @@ use memtrace_core::snapshot::{Device, OutOfMemory};
 use crate::record::own_pages::page_size;
 use crate::record::{EventSite, device_memory, event_site, gates, guard, heap};
 
-/// 64 TiB, more than any machine has. Such a request probes the limit or is a bug; memory is not short.
+/// 64 TiB, more than any machine has. A program that requests so much tests the limit or has a bug. Such a refusal
+/// does not mean that memory is short.
 pub(crate) const IMPOSSIBLE: usize = 1 << 46;
 
 /// The allocator returned null. Memory may be short, so nothing is allocated here except memtrace's own pages.

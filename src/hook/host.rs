@@ -1,5 +1,5 @@
-//! The host's memory, for GPUs that use it as their own. The session reads it, because hooks must not open files
-//! (invariant 19).
+//! The state of the host's memory, for GPUs that use this memory as their own. The session reads the state,
+//! because hooks must not open files (invariant 19).
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use memtrace_core::snapshot::UnifiedMemory;
 use crate::errno::KeepErrno;
 use crate::record::guard;
 
-/// The first registration wins.
+/// Set by the first call of [`read_by`]. Later calls change nothing.
 static READER: OnceLock<fn() -> UnifiedMemory> = OnceLock::new();
 
 pub(crate) fn read_by(reader: fn() -> UnifiedMemory) {

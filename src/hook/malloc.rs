@@ -1,8 +1,9 @@
 //! C's allocator. A preloaded library interposes `malloc` and `free`, and its functions report to the recorder through
 //! this module.
 //!
-//! A free does not pass the size. So blocks are counted by the size that the allocator gave (`malloc_usable_size`,
-//! which both calls know). From the threshold on, they are recorded with the requested size.
+//! `free` does not get the block's size. So blocks are counted by the size that the allocator gave them, which is
+//! known at the allocation and at the free (`malloc_usable_size`). Blocks from the threshold on are recorded, and the
+//! recording has their requested size.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,7 +15,7 @@ use crate::record::heap::{
 pub use crate::record::own_heap::System;
 use crate::record::untraced;
 
-/// Set before the library's other constructors run.
+/// Set by [`stand_back`], before the library's other constructors run.
 static STANDS_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Makes this copy of memtrace do nothing in this process.
@@ -32,8 +33,8 @@ pub fn count_early(given: usize, sign: i64) {
     untraced::add_early(given as u64, sign);
 }
 
-/// Reports a new block of `asked` bytes, for which the allocator gave `given`, and returns it. Null means that the
-/// request was refused.
+/// Reports a new block and returns it. The program requested `asked` bytes, and the allocator gave `given` bytes. A
+/// null block means that the allocator refused the request.
 #[inline]
 pub fn allocated(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
     if block.is_null() {
@@ -42,7 +43,7 @@ pub fn allocated(block: *mut u8, asked: usize, given: usize) -> *mut u8 {
     if on_unwatched_alloc(given) { block } else { on_watched_malloc(block, asked, given) }
 }
 
-/// Out of line, so that the last step of `malloc` is a jump, and `malloc` has no frame in the recorded stack.
+/// Not inlined, so that the last step of `malloc` is a jump, and `malloc` has no frame in the recorded stack.
 #[cold]
 extern "C" fn refused(asked: usize) -> *mut u8 {
     let _errno = KeepErrno::new();
@@ -68,7 +69,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// Reports that a block is about to be reallocated. After that another thread may get its address.
+    /// Reports that a block is about to be reallocated. Once it is, another thread may get the old address.
     pub fn from(block: *mut u8, given: usize) -> Self {
         let _errno = KeepErrno::new();
         let address = block.addr();

@@ -15,7 +15,7 @@ fn range(address: *mut u8, size: usize) -> Range<usize> {
     address.addr()..address.addr().saturating_add(size)
 }
 
-/// Reports a new mapping and returns it. `MAP_FAILED` is not a mapping.
+/// Reports a new mapping and returns its address. `MAP_FAILED` is not an address and is not reported.
 #[inline(never)]
 pub extern "C" fn mapped(address: *mut u8, size: usize) -> *mut u8 {
     let _errno = KeepErrno::new();
@@ -26,7 +26,7 @@ pub extern "C" fn mapped(address: *mut u8, size: usize) -> *mut u8 {
     address
 }
 
-/// Reports that a range is about to be unmapped. After that another thread may get its addresses.
+/// Reports that a range is about to be unmapped. Once it is, another thread may get its addresses.
 pub fn unmapping(address: *mut u8, size: usize) {
     let _errno = KeepErrno::new();
     if is_recorded(size) {
@@ -43,7 +43,7 @@ pub struct Remapping {
 }
 
 impl Remapping {
-    /// Reports that a mapping is about to be moved. After that another thread may get its addresses.
+    /// Reports that a mapping is about to be moved. Once it is, another thread may get its old addresses.
     pub fn from(old: *mut u8, old_size: usize) -> Self {
         let _errno = KeepErrno::new();
         let (old, is_recorded) = (range(old, old_size), is_recorded(old_size));
@@ -51,7 +51,7 @@ impl Remapping {
         Self { stack: if is_recorded { mappings::remove(&old) } else { None }, old }
     }
 
-    /// Reports where it is now. `MAP_FAILED` means that it stayed.
+    /// Reports where the mapping is now. `MAP_FAILED` means that the mapping was not moved.
     pub fn to(self, new: *mut u8, new_size: usize) {
         let _errno = KeepErrno::new();
         let Some(stack) = self.stack else { return };

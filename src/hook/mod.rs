@@ -1,6 +1,6 @@
 //! Interception of allocations: the global allocator wrapper and the hooks of the CUDA driver.
 //!
-//! A hook turns a foreign call into the recorder's `on_alloc` and `on_free`. It does not know stacks, spans or files.
+//! A hook reports a foreign call to the recorder (`on_alloc`, `on_free`). It does not know stacks, scopes or files.
 
 #[cfg_attr(
     not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")),

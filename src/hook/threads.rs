@@ -10,7 +10,8 @@ use crate::record::measure::lineage;
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Start, *mut c_void) -> c_int;
 
-/// The address of the original; 0 where another library interposes it.
+/// The address of the original `pthread_create`. 0 if another library interposes that function: then it gets no
+/// hook.
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks up the original function. Must be called before any import is patched.

@@ -34,7 +34,8 @@ fn device_of(field: &str) -> Option<Device> {
     }
 }
 
-/// Raises the peaks to those of an entry of the span. Returns the fields whose value changed.
+/// Raises each field's peak to the peak of one entry of the span, if this is higher. `instance` is the number of the
+/// entry. Returns the fields that changed.
 pub(super) fn raise(fields: &mut PeakFields, instance: u64) -> PeakFields {
     Own::make(|| {
         let peak = |of: &PeakField| recorder::peak_since(of.device, instance);
@@ -47,8 +48,8 @@ pub(super) fn raise(fields: &mut PeakFields, instance: u64) -> PeakFields {
     })
 }
 
-/// Records the fields. The caller must hold no lock on the span and must not be in own work, because other layers read
-/// the fields.
+/// Records the fields in the span. This calls the other layers, so the caller must hold no lock on the span and must
+/// not be inside own work.
 pub(super) fn record(fields: &PeakFields, metadata: &Metadata<'_>, span: &Id, subscriber: &Dispatch) {
     for of in fields.iter() {
         let value = [(&of.field, Some(&of.peak as &dyn Value))];

@@ -1,4 +1,5 @@
-//! A yes or no that is found out once. Not a lock, which a forked child would inherit: threads may ask at the same time.
+//! The stored answer to a yes-or-no question. There is no lock, because a forked child would inherit it while it is
+//! locked: so two threads may ask at the same time.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

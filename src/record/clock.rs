@@ -1,10 +1,10 @@
-//! Nanoseconds since the recording began, read from the processor's time counter. That costs a third of a system clock
-//! read.
+//! Nanoseconds since the recording began, computed from the processor's time counter. Reading the counter costs a
+//! third of reading the system clock.
 //!
-//! The counter is compared with the system clock at least once a second. Between two comparisons, time advances at the
-//! rate that the last two comparisons showed, for at most the time between them. So the error of one reading (about 10
-//! ns) does not accumulate, and a machine that slept is noticed at the next comparison. Time never goes backwards,
-//! because it is read under the device's lock.
+//! The counter is compared with the system clock at least once a second. After each comparison, time advances at the
+//! rate between this comparison and the one before, for at most as long as the two were apart. So the error of one
+//! reading (about 10 ns) does not accumulate, and the next comparison shows that the machine slept. Time never goes
+//! backwards, because it is read under the device's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -33,14 +33,15 @@ pub(crate) struct Clock {
     rate: u64,
     /// Ticks after `from` until the next comparison.
     span: u64,
-    /// The counter ran ahead of the system clock (cores out of sync): only the system clock is used.
+    /// Set once the counter ran ahead of the system clock, because the cores' counters differ. From then on, only the
+    /// system clock is used.
     is_unsynced: bool,
     began: Instant,
 }
 
 impl Clock {
-    /// A clock that counts nanoseconds since `began`. Reads neither the counter nor the system clock yet, which saves
-    /// stack: a measurement's first block calls this on the program's stack.
+    /// A clock that counts nanoseconds since `began`. `new` reads neither the counter nor the system clock, because
+    /// that would need more stack: a measurement's first block calls `new` on the program's stack.
     pub(crate) fn new(began: Instant) -> Self {
         Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false }
     }
@@ -61,20 +62,22 @@ impl Clock {
 
     #[cold]
     fn far(&mut self, ticks: u64) -> u64 {
-        // A comparison may set the rate that also holds for the time before it.
+        // `ticks` may lie after the last comparison. A new comparison may set a rate that also holds for the time
+        // before.
         self.before(ticks).unwrap_or_else(|| {
             let now = self.recalibrate();
             self.before(ticks).unwrap_or(now)
         })
     }
 
-    /// The time of `ticks`, if they are at most `span` before the last comparison: the counter may have jumped.
+    /// The time at which the counter was at `ticks`. `None` if that was after the last comparison, or more than `span`
+    /// ticks before it: the counter may have jumped.
     fn before(&self, ticks: u64) -> Option<u64> {
         let before = self.from.ticks.wrapping_sub(ticks);
         (before <= self.span).then(|| self.from.ns.saturating_sub(scaled(before, self.rate)))
     }
 
-    /// [`now`](Self::now) without storing it.
+    /// The current time by the system clock. Unlike [`now`](Self::now), this changes nothing.
     pub(crate) fn peek(&self) -> u64 {
         self.last.max(self.read_clocks().0.ns)
     }
@@ -82,7 +85,7 @@ impl Clock {
     fn recalibrate(&mut self) -> u64 {
         let (read_clocks, undisturbed) = self.read_clocks();
         let apart = read_clocks.ns.saturating_sub(self.from.ns);
-        // A counter that is this far ahead is not synchronised across cores.
+        // If the counter is this far ahead of the system clock, the cores' counters are not synchronised.
         self.is_unsynced |= self.last > read_clocks.ns.saturating_add(LEAST_NS);
         if self.is_unsynced {
             self.rate = 0;
@@ -103,13 +106,14 @@ impl Clock {
         let ticks = read_clocks.ticks.wrapping_sub(self.from.ticks);
         let rate = u64::try_from((u128::from(apart) << 32) / u128::from(ticks.max(1))).unwrap_or(0);
         let agrees = self.rate == 0 || rate.abs_diff(self.rate) <= rate >> 10;
-        // A changed rate is used only when it was measured twice.
+        // A rate that differs from the one before is not used. The rate that is measured next is used in any case.
         self.rate = if agrees { rate } else { 0 };
         self.from = read_clocks;
         self.span = self.ticks_in(apart.min(MOST_NS));
     }
 
-    /// Reads both clocks. False if the reading was interrupted: its time is valid, its rate is not.
+    /// Reads both clocks. The flag is false if something interrupted the reading: then no rate may be computed from
+    /// it.
     fn read_clocks(&self) -> (ClockReading, bool) {
         let before = ticks::read();
         let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);

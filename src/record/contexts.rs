@@ -8,10 +8,10 @@ use super::lock::{Lock, Locked, rank};
 use super::memory::{HASHER, OwnTable, OwnVec, System};
 use std::hash::BuildHasher;
 
-/// Limit on the number of paths: labels that contain a step number must not exhaust memory.
+/// Limit on the number of paths, so that a program whose labels contain a step number does not exhaust memory.
 const MAX_CONTEXTS: usize = 1 << 18;
 
-/// One table for the whole process: scopes may be open before a recording begins and after it ends.
+/// There is one table for the whole process, because scopes may be open before a recording begins and after it ends.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     paths: Lock<Paths, { rank::CONTEXTS }>,
@@ -65,7 +65,7 @@ impl ContextTable {
         self.lock().nodes.get(index).map_or(ContextId::ROOT, |node| ContextId(node.parent))
     }
 
-    /// The path `parent > name`, with the last label of `like`.
+    /// The path `parent > name`, where `name` is the last label of the path `like`.
     pub(crate) fn intern_like(&self, parent: ContextId, like: ContextId) -> ContextId {
         let mut paths = self.lock();
         let index = (like.0 as usize).wrapping_sub(1);
@@ -90,7 +90,7 @@ impl ContextTable {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Scopes whose path was not stored.
+    /// Number of scopes whose path was not stored.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

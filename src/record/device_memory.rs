@@ -1,4 +1,4 @@
-//! Events of device memory: ledgers of devices other than the CPU, created with their first block.
+//! Allocs and frees of device memory. Every device except the CPU gets its ledger with its first block.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,28 +12,28 @@ use super::memory::{OwnVec, System, with_room};
 use super::recorder;
 use super::{gates, measure, uses};
 
-/// Frees of addresses that no ledger knew.
+/// Number of frees of addresses at which no ledger had a block.
 pub(crate) static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
 pub(crate) static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
-/// Blocks of devices whose ledger could not be created for lack of memory.
+/// Number of blocks that were not recorded because there was no memory for their device's ledger.
 pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
-/// Blocks of an unknown device, or of one beyond the number of devices that can have a ledger.
+/// Number of blocks of an unknown device, or of one beyond the number of devices that can have a ledger.
 pub(crate) static UNPLACED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
     recorder::with_ledger(device, |ledger| ledger.refused(oom));
 }
 
-/// A free announced to the driver, but not yet answered. Holds what is needed to undo it if the driver refuses.
+/// A pending free: the driver has not answered it yet. Holds what is needed to undo the free if the driver refuses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeviceFree {
-    /// A recorded block.
+    /// The free of a recorded block.
     Recorded {
         device: Device,
         block: Block,
         epoch: u64,
     },
-    /// Allocated before the recording.
+    /// The free of a block that was allocated before the recording.
     FromBefore {
         device: Device,
         address: u64,
@@ -59,7 +59,7 @@ pub(crate) struct NewBlock {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) site: EventSite,
-    /// Duration of the driver call, in TSC ticks.
+    /// Duration of the driver call, in ticks of the processor's time counter.
     pub(crate) took: u64,
 }
 
@@ -69,12 +69,12 @@ pub(crate) enum AskedSegment {
     Known(SegmentAnswer),
     /// The driver does not report segments for this kind of memory.
     Unreported,
-    /// The block was freed with its context meanwhile.
+    /// The block is gone: meanwhile, it was freed with its CUDA context.
     Gone,
 }
 
-/// Pools of a device that have segments without blocks (0 for memory of no pool), and a ticket for querying the driver
-/// about them.
+/// The pools of a device that have segments without blocks, where 0 stands for memory outside pools. Also returns a
+/// ticket for querying the driver about these pools.
 pub(crate) fn pools_with_empty(device: Device) -> (OwnVec<u64>, QueryTicket) {
     let empty = |ledger: &mut Ledger| ledger.segments.as_ref().map(|known| (known.pools_with_empty(), known.ticket()));
     recorder::with_ledger_there(device, empty).flatten().unwrap_or((OwnVec::new_in(System), QueryTicket::default()))
@@ -96,7 +96,7 @@ pub(crate) fn drop_empty_segments(device: Device) {
     });
 }
 
-/// Calls `act` with the ledger, unless another recording began since.
+/// Calls `act` with the ledger if `epoch` is still the number of the current recording.
 fn with_ledger_still(device: Device, epoch: u64, act: impl FnOnce(&mut Ledger)) {
     recorder::with_ledger_there(device, |ledger| {
         if epoch == gates::epoch() {
@@ -131,7 +131,7 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Aske
     });
     if let Some(Some((ticket, epoch))) = ticket {
         let answer = ask();
-        // If another recording began meanwhile, the block predates it.
+        // If another recording began meanwhile, the block is older than that recording and does not enter it.
         with_ledger_still(device, epoch, |ledger| {
             let grew = match (answer, &mut ledger.segments) {
                 (AskedSegment::Known(answer), _) => ledger.segment(answer, ticket, new.site),
@@ -173,8 +173,8 @@ pub(crate) fn has(device: Device, address: u64) -> bool {
     recorder::with_ledger_there(device, |ledger| ledger.live.get(address).is_some()).unwrap_or(false)
 }
 
-/// Takes a block out before the driver is called, because the driver may give its address to another thread at once.
-/// Pinned memory has host addresses; no two other devices share an address.
+/// Takes a block out of its ledger before the driver is called, because the driver may hand the block's address to
+/// another thread at once. Pinned memory has host addresses; among all other devices, no two share an address.
 pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {
     let site = free_site();
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
@@ -219,7 +219,7 @@ pub(crate) fn freed(taking: DeviceFree, took: u64) {
 /// The driver refused the free: the block goes back.
 pub(crate) fn free_was_refused(taking: DeviceFree) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
-    // For a recording that began meanwhile, the block predates it.
+    // If another recording began meanwhile, the block is older than that recording and does not enter it.
     match taking {
         DeviceFree::Recorded { device, block, epoch } => {
             with_ledger_still(device, epoch, |ledger| {
@@ -240,7 +240,7 @@ pub(crate) fn free_was_refused(taking: DeviceFree) {
 pub(crate) struct LiveOnDevice {
     device: Device,
     epoch: u64,
-    /// (address, position of its alloc).
+    /// The address of each block, and the log position of its alloc.
     blocks: OwnVec<(u64, u64)>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct EventSite {
     pub(crate) context: ContextId,
     pub(crate) thread: ThreadId,
     pub(crate) stream: u32,
-    /// Always [`MemoryKind::Heap`] on the heap.
+    /// [`MemoryKind::Heap`] for every heap block.
     pub(crate) memory: MemoryKind,
 }
 
@@ -26,14 +26,15 @@ pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);
 #[inline(always)]
 pub(crate) fn alloc_site(always_with_stack: bool) -> EventSite {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
-    // Measurements group blocks by stack, even if a session starts or ends meanwhile.
+    // A measurement groups blocks by stack, so its stacks have at least the default depth, whichever session
+    // starts or ends meanwhile.
     let depth = gates::stack_depth();
     let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
     let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };
     EventSite { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
-/// Drops the stack if only a measurement on another thread needed it.
+/// Drops the stack if neither the session nor a measurement that is active on this thread wants it.
 #[inline]
 pub(crate) fn site_for_session(site: EventSite) -> EventSite {
     let wanted = guard::measure() != 0 || GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;

@@ -42,8 +42,8 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Prevents forks while the guard lives. A lock that [`ForkLocks`] does not list is taken only under this one, so it is
-/// free in children.
+/// Prevents forks while the guard lives. A lock that [`ForkLocks`] does not list is taken only under this guard, so it
+/// is free in children.
 pub(crate) fn no_fork() -> NoFork {
     watch();
     NO_FORK.lock()
@@ -70,8 +70,9 @@ pub(crate) fn in_each_child(call: fn()) {
 /// Registers the fork handlers; called before the first lock is taken.
 ///
 /// "Before" handlers run in reverse order of registration. Ours is registered first and runs last, so the other
-/// handlers may still allocate and wait for locks under which other threads allocate. The constructor calls this where
-/// there is one; elsewhere [`own`](super::own()), [`no_fork`] and scopes do.
+/// handlers may still allocate and wait for locks under which other threads allocate. memtrace's constructor (code
+/// that runs before `main`) calls this; on systems without a constructor, [`own`](super::own()), [`no_fork`] and
+/// scopes do.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -136,8 +137,8 @@ extern "C" fn in_child() {
     }
 }
 
-/// Takes the locks out of [`HELD`]. They alone keep other threads from it. The heap's lock is released first, because
-/// what follows frees memory.
+/// Takes the locks out of [`HELD`]. Only these locks keep other threads away from `HELD`. The heap's lock is released
+/// first, because what follows frees memory.
 #[cfg(unix)]
 fn held_without_heap() -> Option<ForkLocks> {
     if gates::is_stray_child() {

@@ -1,7 +1,8 @@
 //! Fast-path filters of the hooks: one relaxed load decides whether anybody observes a block.
 //!
-//! All zeros means that nobody does. The kernel clears the page in every child process. That includes children made
-//! without the fork handlers (`_Fork`, `clone`), whose copies of the recorder's locks may be held for ever.
+//! If all gates are zero, nobody observes anything. In every child process, the kernel fills the page of the gates
+//! with zeros. That includes children made without the fork handlers (`_Fork`, `clone`), whose copies of the
+//! recorder's locks may be held for ever.
 #![cfg_attr(all(target_os = "linux", not(miri)), expect(unsafe_code, reason = "`madvise`"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,21 +11,22 @@ use memtrace_core::snapshot::DEFAULT_STACK_DEPTH;
 
 use super::lock::{Lock, rank};
 
-/// Every request reads these values; almost nothing writes them. They share one cache line: a memory-intensive program
-/// evicts it between two requests, and each further line would be one more cache miss.
+/// Every request reads these values; almost nothing writes them. They share one cache line. A memory-intensive program
+/// evicts the line between two requests, and each further line would be one more cache miss.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gates {
-    /// Complement of the smallest heap block that the session records; 0 for none.
+    /// Bitwise complement of the size of the smallest heap block that the session records; 0 if it records none.
     heap_threshold: AtomicUsize,
-    /// Complement of the smallest heap block that a session or a measurement observes.
+    /// Bitwise complement of the size of the smallest heap block that a session or a measurement observes.
     heap_gate: AtomicUsize,
     measurements: AtomicUsize,
     /// The sampling interval: blocks of at least this size are always recorded. 0 without sampling.
     pub(super) certain: AtomicUsize,
     /// Address and length of the heap ledger's table of live blocks.
     pub(super) heap_table: [AtomicUsize; 2],
-    /// Number of recordings so far. A block that was taken out of one recording is never put back into the next.
+    /// Number of recordings so far. It is compared before a free is undone, so that no block of one recording enters
+    /// the next.
     pub(super) epoch: AtomicU64,
     /// One more than the maximum stack depth; 0 for the default. Measurements use it even without a session.
     stack_depth: AtomicU32,
@@ -78,7 +80,7 @@ pub(super) static GATES: Page = Page {
 
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// From this call on, child processes start with closed gates. Linux before 4.14 refuses.
+/// From this call on, child processes start with closed gates. Linux before 4.14 refuses the request.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn clear_in_children() {
     let page = (&raw const GATES).cast_mut().cast();
@@ -92,7 +94,7 @@ pub(super) fn clear_in_children() {
 #[cfg(any(not(target_os = "linux"), miri))]
 pub(super) fn clear_in_children() {}
 
-/// Called in a child that ran the fork handlers: [`are_cleared`] then tells of its own children.
+/// Called in a child that ran the fork handlers. From then on, [`are_cleared`] is true only in children of this child.
 pub(super) fn are_this_process() {
     GATES.is_original.store(IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed), Ordering::Relaxed);
 }
@@ -102,10 +104,11 @@ pub(super) fn are_cleared() -> bool {
     IS_CLEARED_IN_CHILDREN.load(Ordering::Relaxed) && !GATES.is_original.load(Ordering::Relaxed)
 }
 
-/// Set in a stray child before it forks: its children are stray, too.
+/// Set in a stray child (see [`is_stray_child`]) before it forks, because its children are stray, too.
 static IS_STRAY: AtomicBool = AtomicBool::new(false);
 
-/// Whether this is a child made without the fork handlers, or comes from one: any lock may stay locked for ever.
+/// Whether this is a stray child: one made without the fork handlers, or a descendant of one. In it, any lock may stay
+/// locked for ever.
 pub(crate) fn is_stray_child() -> bool {
     IS_STRAY.load(Ordering::Relaxed) || are_cleared()
 }
@@ -117,7 +120,7 @@ pub(super) fn children_are_stray() {
 /// Held while the gates are recomputed.
 static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 
-// Relaxed everywhere: a block that races with a gate change counts as one from before or after the change.
+// All accesses are relaxed: a block that races with a gate change counts as one from before or after the change.
 
 #[inline]
 pub(crate) fn watches_heap_block(size: usize) -> bool {

@@ -15,8 +15,8 @@ pub(crate) const PROBING: u8 = 4;
 /// The thread has neither allocated nor freed anything yet.
 pub(crate) const NEW: u8 = 8;
 
-/// The thread state that the hot path reads. It is one thread-local, because computing the address of each takes
-/// instructions.
+/// The thread state that the hot path reads. It is a single thread-local variable, because computing the address of
+/// each variable takes instructions.
 #[derive(Debug)]
 struct PerThread {
     state: Cell<u8>,
@@ -28,7 +28,7 @@ struct PerThread {
 }
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // It is const and has no destructor, so it is usable before main, in thread-local destructors and at exit.
     static THREAD: PerThread = const {
         PerThread {
             state: Cell::new(NEW),
@@ -123,8 +123,9 @@ impl Drop for OwnWork {
     }
 }
 
-/// Whether memtrace's allocator is the global one. The answer is kept, because memtrace's threads must not use the
-/// program's. Not in a lock, which a forked child would inherit: asking twice is harmless.
+/// Whether memtrace's allocator is the global one. The answer is stored, because asking uses the program's allocator,
+/// which memtrace's threads must not do. There is no lock, because a forked child would inherit it; asking twice is
+/// harmless.
 pub(crate) fn allocator_is_installed() -> bool {
     static ANSWER: Answer = Answer::new();
     ANSWER.get_or(ask_the_allocator)
@@ -151,7 +152,7 @@ fn touch_the_programs_memory() {
     unsafe { libc::free(std::hint::black_box(block)) };
 }
 
-/// A value in own memory. It is dropped as own work wherever it is dropped.
+/// A value in own memory. Its drop is own work, too, wherever the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Own<T> {
     value: T,

@@ -19,7 +19,7 @@ use super::prefetch::prefetch;
 use super::recorder;
 use super::{event_site, guard, measure, untraced};
 
-/// Below this size allocators cache freed blocks. From it on they read and write the headers around a block.
+/// Allocators cache freed blocks below this size. To free a larger block, they read and write the headers around it.
 const LARGE: usize = 1 << 10;
 
 /// The account that a freed block came from. It is used to undo the free if a reallocation fails.
@@ -72,7 +72,7 @@ pub(crate) fn undo_free(address: usize, size: usize, account: HeapFree) {
     }
 }
 
-/// Called with the device and size of each refused allocation. The first registration wins.
+/// The function that is called with the device and size of each refused allocation. The first registration wins.
 static ON_REFUSAL: OnceLock<fn(Device, usize)> = OnceLock::new();
 
 pub(crate) fn on_refusal(call: fn(Device, usize)) {
@@ -161,7 +161,7 @@ fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
     }
 }
 
-/// Separate from [`on_watched_free`]: the result is large and is not needed here.
+/// [`on_watched_free`] without its result, which is large and is not needed here.
 #[inline(never)]
 pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
     if size >= LARGE {

@@ -14,7 +14,7 @@ use super::memory::System;
 use super::{guard, thread_end};
 use crate::errno::KeepErrno;
 
-/// State with one value per thread, from its first use on.
+/// State of which each thread has a value of its own, from the thread's first use on.
 pub(crate) trait PerThread: Copy + 'static {
     const EMPTY: &'static Self;
     const POOL: &'static Pool<Self>;
@@ -40,7 +40,7 @@ struct Entry<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The part that does not depend on the type. Only the thread that has taken the entry uses the cells.
+/// The part of an entry that does not depend on `T`. Only the thread that has taken the entry uses the cells.
 #[derive(Debug)]
 struct Link {
     is_taken: AtomicBool,
@@ -127,7 +127,7 @@ impl<T: PerThread> Pool<T> {
         while let Some(entry) = next {
             // SAFETY: entries live for ever.
             let Entry { link, older, .. } = unsafe { entry.as_ref() };
-            // Acquire: the previous thread wrote there before it left.
+            // Acquire: the previous thread wrote to the entry before it released the entry.
             if !link.is_taken.swap(true, Ordering::Acquire) {
                 self.free.fetch_sub(1, Ordering::Relaxed);
                 return Some(entry);

@@ -1,15 +1,16 @@
-//! Forks and the loader. The loader is locked while a thread asks it for its objects, so a fork waits for such threads.
+//! How forks and the dynamic loader get along. The loader is locked while a thread asks it for the loaded objects. A
+//! fork waits for such threads, because otherwise the loader would stay locked for ever in the child.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Number of threads that are asking the loader for its objects. It is locked meanwhile.
+/// Number of threads that are asking the loader for the loaded objects. The loader is locked meanwhile.
 static IN_LOADER: AtomicUsize = AtomicUsize::new(0);
 static FORKING: AtomicBool = AtomicBool::new(false);
-/// A thread was asking the loader when this process was forked: it stays locked in this process.
+/// A thread was asking the loader when this process was forked: the loader stays locked in this process.
 static LOADER_IS_LOST: AtomicBool = AtomicBool::new(false);
-/// Time that a fork and threads that ask the loader wait for each other. It is limited: a thread may hold the loader's
-/// lock for another reason, and wait for a thread that waits here.
+/// The longest time that a fork and threads that ask the loader wait for each other. It is limited, because the
+/// loader's lock may be held by a thread that waits for one of these threads.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Guard of a thread that asks the loader. Forks wait for it, but at most for [`PATIENCE`].

@@ -1,5 +1,5 @@
-//! Mutexes with a lock order, which prevents deadlocks. A thread that holds several takes them in the order of this
-//! table.
+//! Mutexes with a lock order, which prevents deadlocks. A thread that holds several of these locks takes them in the
+//! order of this table.
 //!
 //! | rank | lock | held | at a fork |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! | [`HEAP`](rank::HEAP) | `own_heap::HEAP`, in the preloaded library | while a block of memtrace's own is allocated or freed | held (a stray child does not use it) |
 //!
 //! A session's locks are taken before all of these, and never in a forked child. The unwinder and the symbol cache only
-//! try their locks. Builds with debug assertions count violations of the order; see [`out_of_order`].
+//! try to take theirs. Builds with debug assertions count violations of the order; see [`out_of_order`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -56,7 +56,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
         Locked { guard: lock(&self.0), _held }
     }
 
-    /// `None` if another thread holds it.
+    /// `None` if the lock is held.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn try_lock(&self) -> Option<Locked<'_, T, RANK>> {
         let guard = match self.0.try_lock() {
@@ -77,7 +77,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
     }
 }
 
-/// About 100 microseconds; the work under the lock takes about one.
+/// Number of attempts. All together take about 100 microseconds; the work under the lock takes about one microsecond.
 #[cfg(feature = "preload")]
 const PATIENCE: usize = 10_000;
 
@@ -96,7 +96,8 @@ impl<T, const RANK: u8> DerefMut for Locked<'_, T, RANK> {
     }
 }
 
-/// Takes a lock outside the lock order. Code under memtrace's locks does not panic, so poisoning is ignored.
+/// Takes a mutex, without a check of the lock order. Code under memtrace's locks does not panic, so poisoning is
+/// ignored.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {

@@ -4,8 +4,8 @@ use super::fork;
 use super::guard::{Own, own_work};
 use crate::error::Error;
 
-/// Runs memtrace's work for its caller. Its allocations are own memory, neither recorded nor measured. Callbacks of the
-/// program, and drops of its values, belong outside.
+/// Runs memtrace's work for its caller. What the work allocates is own memory, neither recorded nor measured. Callbacks
+/// of the program, and drops of its values, belong outside.
 pub(crate) fn own<T: Leaves>(f: impl FnOnce() -> T) -> T {
     fork::watch();
     let work = own_work();
@@ -28,7 +28,7 @@ impl Leaves for u32 {}
 impl Leaves for usize {}
 impl Leaves for u64 {}
 
-/// Drops its value as own work.
+/// An [`Own`] drops its value as own work.
 impl<T> Leaves for Own<T> {}
 
 /// Copied to the caller's memory.

@@ -1,8 +1,9 @@
-//! memtrace's own memory in a library that interposes `malloc`: a heap in mappings of its own. Neither this library nor
-//! another allocator sees its calls, and while memtrace's threads follow a program they hold no lock of the program's
-//! allocator. A child made without fork handlers (a *stray child*) would wait for such a lock for ever, though alone the
-//! program has a single thread and may allocate in such a child. Functions of C that allocate, such as `opendir`, are
-//! called on memtrace's threads only to write a snapshot while the program runs.
+//! memtrace's own memory in a library that interposes `malloc`: a heap in mappings of its own. No other allocator sees
+//! its calls, not even the interposed one. So while memtrace's threads follow a program, they hold no lock of the
+//! program's allocator. A child made without fork handlers (a *stray child*) would wait for such a lock for ever. A
+//! program with a single thread may allocate in such a child, and must be able to do so beside memtrace's threads, too.
+//! Functions of C that allocate, such as `opendir`, are called on memtrace's threads only to write a snapshot while the
+//! program runs.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -33,7 +34,7 @@ pub(super) fn lock() -> LockedHeap {
     HEAP.lock()
 }
 
-/// Where the heap gets its segments. It keeps them.
+/// Where the heap gets its segments, which it never returns.
 #[derive(Debug)]
 pub(super) struct Segments;
 
@@ -75,7 +76,7 @@ fn in_pages(size: usize) -> usize {
     size.next_multiple_of(page_size())
 }
 
-/// Null if the system refuses.
+/// Makes a mapping; null if the system refuses.
 #[cold]
 fn map(size: usize) -> *mut u8 {
     let (_errno, _own) = (KeepErrno::new(), guard::own_work());
@@ -99,7 +100,7 @@ unsafe fn unmap(start: *mut u8, size: usize) {
     unsafe { libc::munmap(start.cast(), size) };
 }
 
-/// Null if the system refuses. Then the block stays what it was.
+/// Resizes a mapping, which may move. Null if the system refuses; then the mapping stays what it was.
 ///
 /// # Safety
 /// As for [`unmap`].
@@ -126,7 +127,7 @@ fn place(layout: Layout) -> Place {
     if layout.size() >= MAPPED && layout.align() <= PAGE { Place::Mapping } else { Place::Heap }
 }
 
-/// The memory is new or, if `zeroed` says so, zero.
+/// Allocates a block. Its memory is zero if `zeroed` says so.
 fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
     if gates::is_stray_child() {
         return alloc_in_stray_child(layout);

@@ -15,7 +15,7 @@ pub(crate) fn page_size() -> usize {
 /// program's.
 static OWN: [(AtomicUsize, AtomicUsize); 512] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 512];
 
-// Relaxed everywhere: a reader of an entry that changes meanwhile is wrong about one table, once.
+// All accesses are relaxed: a reader that meets a changing entry is wrong about the pages of one table, once.
 pub(super) fn add(start: usize, size: usize) {
     let place = OWN.iter().find(|(place, _)| place.compare_exchange(0, start, Relaxed, Relaxed).is_ok());
     if let Some((_, length)) = place {

@@ -66,7 +66,7 @@ pub(crate) fn kept_names(thread: ThreadId) -> [Option<String>; 2] {
     names.map_or([None, None], |names| names.each_ref().map(|name| name.get().map(|name| text(*name))))
 }
 
-/// Threads numbered so far.
+/// Number of threads that have an id so far.
 pub(crate) fn count() -> usize {
     (NEXT.load(Relaxed) - 1) as usize
 }

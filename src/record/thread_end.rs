@@ -16,8 +16,8 @@ mod system {
     const NONE: u32 = u32::MAX;
     const GONE: u32 = u32::MAX - 1;
 
-    /// Has `call` and the other registered functions called when this thread ends. False if the system refuses; at exit
-    /// no call is needed.
+    /// Lets the system call `call`, and the other registered functions, when this thread ends. False if the system
+    /// refuses. True at exit, when no call is needed any more.
     pub(in crate::record) fn watch(call: fn()) -> bool {
         let is_known = CALLS
             .iter()
@@ -63,7 +63,7 @@ mod system {
         }
     }
 
-    /// The code of `end` may be unmapped after this.
+    /// Deletes the key, because the code of `end` may be unmapped after this.
     extern "C" fn forget() {
         let key = KEY.swap(GONE, Ordering::Relaxed);
         if key < GONE {

@@ -70,7 +70,7 @@ pub(super) fn of_two_us() -> u64 {
 pub(super) fn are_steady() -> bool {
     use std::arch::x86_64::__cpuid;
     const INVARIANT: u32 = 1 << 8;
-    // `cpuid` is slow in a virtual machine.
+    // The answer is stored, because `cpuid` is slow in a virtual machine.
     static STEADY: OnceLock<bool> = OnceLock::new();
     *STEADY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)
 }

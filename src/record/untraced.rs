@@ -1,11 +1,11 @@
 //! Sharded counters of the untraced account: live bytes that are in no ledger, per thread and size class.
 //!
-//! An allocation that is not recorded is added, and its free is subtracted, by the thread that makes it. The sum over
-//! the shards is exact even where a single shard is negative.
+//! A block that is not recorded is added by the thread that allocates it, and subtracted by the thread that frees it.
+//! The sum over the shards is exact even where a single shard is negative.
 //!
 //! Each of the first 63 threads has its own shard. Only that thread writes it, without an atomic read-modify-write.
-//! Later threads share shards. Padding avoids false sharing. If a signal handler interrupts such an update, its
-//! allocation may be lost in builds where the addition is not one instruction.
+//! Later threads share shards. Padding avoids false sharing. If a signal handler interrupts an update of an own
+//! shard, the handler's allocation may not be counted in builds where the addition is not one instruction.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -30,12 +30,12 @@ static COUNTERS: [Shard; OWNED + SHARED] =
     [const { Shard { program: [const { AtomicI64::new(0) }; CLASSES], own: AtomicI64::new(0) } }; OWNED + SHARED];
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // It is const and has no destructor, so it is usable before main, in thread-local destructors and at exit.
     static OWN_SHARD: Cell<Option<&'static Shard>> = const { Cell::new(None) };
 }
 
-// Relaxed everywhere: the counters are independent. A reader that must not miss an update has the block, so it is
-// synchronised with the thread that made the update.
+// All accesses are relaxed, because the counters are independent. A reader that must not miss an update has the
+// block, so it is synchronised with the thread that made the update.
 #[inline(always)]
 fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     match OWN_SHARD.get() {
@@ -50,7 +50,7 @@ fn change_own(counter: &AtomicI64, by: i64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// [`add`] (`sign` 1) or [`subtract`] (−1) on this thread's own shard. False if it has none.
+/// [`add`] (`sign` 1) or [`subtract`] (−1) on this thread's own shard. False if the thread has none.
 #[inline(always)]
 pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     let shard = OWN_SHARD.get();
@@ -95,7 +95,8 @@ pub(crate) fn subtract_own(size: u64) {
     change(|shard| &shard.own, (size as i64).wrapping_neg());
 }
 
-/// Returns (bytes below the threshold, other bytes). `min_size` must be 0 or a power of two, like all sizes below.
+/// Returns (bytes below the threshold, other bytes). Here and below, sizes that are limits must be 0 or a power of
+/// two.
 pub(crate) fn split_at(min_size: u64) -> (u64, u64) {
     (below(min_size), sum(first_class(min_size), CLASSES))
 }

@@ -1,7 +1,8 @@
 //! Scopes: labels for parts of the program. Each thread has a stack of open scopes.
 //!
-//! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it
-//! to other threads. Open scopes also carry the active measurement (see `assertion`).
+//! The path of open scopes is interned to one number, the *context*, which every record carries. A [`Context`] takes a
+//! thread's open scopes to other threads. An open scope also says which measurement is active inside it (see
+//! `assertion`).
 
 #[cfg(all(feature = "nvtx", unix))]
 mod nvtx;
@@ -34,13 +35,13 @@ pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};
 /// ```
 #[inline(always)]
 pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
-    // Inlined because the compiler merges identical functions. Otherwise one caller's closure would show another one's
-    // line.
+    // Inlined because the compiler merges functions with identical code. Otherwise a stack could show the line of
+    // another caller, whose closure has the same code.
     let _scope = scope_guard(name);
     f()
 }
 
-/// [`scope`] for a part of a model: tables by module show its name, and all others treat it as a scope.
+/// Like [`scope`], but for a part of a model. Tables by module show its name; everywhere else it is an ordinary scope.
 ///
 /// ```
 /// let sum = memtrace::module("encoder", || memtrace::module("layer 3", || 1 + 1));
@@ -53,7 +54,7 @@ pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The context of a scope inside another one.
+/// The context of a scope called `name` inside the context `parent`.
 fn below(parent: ContextId, name: &str, is_module: bool) -> ContextId {
     fork::watch();
     CONTEXTS.intern(parent, name, is_module)
@@ -85,18 +86,19 @@ fn named_guard(name: &str, is_module: bool) -> ScopeGuard {
 #[derive(Debug)]
 pub struct ScopeGuard {
     instance: u64,
-    /// Not `Send`: the scope is open on this thread.
+    /// Makes the guard not `Send`, because its scope is open on this thread.
     thread: PhantomData<*const ()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScopeKind {
-    /// Opened by name, inside the open scopes.
+    /// Opened by name, inside the scopes that are already open.
     Named,
     /// A future's scope, entered at each poll, inside the scopes that were open where the future was created.
     #[cfg(feature = "tracing")]
     Task,
-    /// Entered from a [`Context`], which does not count as another entry of the scope.
+    /// The scopes of a [`Context`], opened elsewhere. Entering them here does not count as another entry of these
+    /// scopes.
     Carried,
     /// A measurement, not a scope of the user's.
     Measure,
@@ -114,7 +116,7 @@ fn next_instance() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// False if too many scopes are open; this is counted.
+/// False if the scope cannot be opened, mostly because too many are open. Such scopes are counted as lost.
 fn push(scope: ThreadScope) -> bool {
     let pushed = with_open(|open| open.push(scope)) == Some(true);
     if !pushed {
@@ -141,13 +143,13 @@ impl ScopeGuard {
         Self { instance: 0, thread }
     }
 
-    /// Makes a measurement active on this thread; `None` if too many scopes are open.
+    /// Makes a measurement active on this thread. `None` if no scope can be opened, mostly because too many are open.
     pub(crate) fn of_measure(measure: measure::Id) -> Option<Self> {
         let guard = Self::open(guard::context(), ScopeKind::Measure, measure);
         guard.is_open().then_some(guard)
     }
 
-    /// False if too many scopes were open.
+    /// False if the scope could not be opened, see [`push`].
     fn is_open(&self) -> bool {
         self.instance != 0
     }
@@ -177,7 +179,7 @@ impl Drop for ScopeGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     path: ContextId,
-    /// 0 for none.
+    /// The measurement that is active there; 0 for none.
     measure: measure::Id,
 }
 
@@ -187,8 +189,8 @@ impl Context {
         Self { path: guard::context(), measure: measure::carry() }
     }
 
-    /// Replaces this thread's scopes with these until the guard is dropped. Meanwhile, allocations count for the
-    /// measurement that was active where the context was taken.
+    /// Until the guard is dropped, this thread has the context's scopes instead of its own. Meanwhile, allocations
+    /// count for the measurement that was active where the context was taken.
     pub fn enter(self) -> ScopeGuard {
         ScopeGuard::open(self.path, ScopeKind::Carried, self.measure)
     }
@@ -199,7 +201,7 @@ impl Context {
         Self { measure, ..self }
     }
 
-    /// The context of a scope called `name` inside these scopes, in which a future is polled.
+    /// This context with one more scope inside, which is called `name`. A future is polled in the result.
     #[cfg(feature = "tracing")]
     pub(crate) fn below(self, name: &str) -> Self {
         Self { path: below(self.path, name, false), ..self }
@@ -211,7 +213,7 @@ impl Context {
         ScopeGuard::open(self.path, ScopeKind::Task, self.measure)
     }
 
-    /// Runs `f` with these scopes instead of this thread's.
+    /// Runs `f` with the context's scopes instead of those of this thread.
     #[inline(always)]
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
         let _scope = self.enter();

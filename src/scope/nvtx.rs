@@ -1,8 +1,8 @@
 //! Scopes as ranges of NVTX, NVIDIA's tools extension, which Nsight Systems and other tools show.
 //!
-//! This does what NVTX's headers do in a C program. Before the first range, it loads the tool that
-//! `NVTX_INJECTION64_PATH` names and calls the tool's `InitializeInjectionNvtx2`, which puts functions into memtrace's
-//! slots. Without a tool nothing happens.
+//! This module does what NVTX's headers do in a C program. Before the first range, it loads the tool that
+//! `NVTX_INJECTION64_PATH` names and calls the tool's `InitializeInjectionNvtx2`. The tool then puts its functions
+//! into memtrace's *slots*, variables that hold the functions to call. Without a tool nothing happens.
 #![expect(unsafe_code, reason = "gives tables to a tool in C, and calls its functions")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -18,10 +18,10 @@ use super::nvtx_tables::{
 use crate::errno::KeepErrno;
 use crate::record::{CONTEXTS, guard};
 
-/// The most bytes of a message, with the zero at its end.
+/// The most bytes of a range's message, including the zero at its end.
 const LONGEST: usize = 256;
 
-/// The functions that a tool puts into the slots of a module. Entry 0 is unused.
+/// The slots of one module (a group of NVTX's functions), into which a tool puts functions. Entry 0 is unused.
 type Functions = [AtomicPtr<c_void>; SLOTS];
 
 /// The addresses of a module's slots.
@@ -44,17 +44,18 @@ impl Addresses {
 
 static FUNCTIONS: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 static CORE_ADDRESSES: Addresses = Addresses::of(&FUNCTIONS);
-/// Nsight Systems does not stay in a program that has no slots for functions with domains. memtrace never calls the
-/// functions that it puts there.
+/// Slots for NVTX's functions with domains, because Nsight Systems does not stay in a program without such slots.
+/// memtrace never calls the functions in them.
 static UNUSED: Functions = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 static CORE2_ADDRESSES: Addresses = Addresses::of(&UNUSED);
 
 static TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), slots: Some(slots) };
 
-/// The state of the tool: 0 unknown, 1 a thread loads it, 2 it is loaded or there is none.
+/// 0: nobody has looked for a tool yet. 1: a thread is loading the tool. 2: the tool is loaded, or there is none.
 static LOADING: AtomicU8 = AtomicU8::new(0);
 
-/// Begins a range on this thread with the context's last label. False if there is no tool, or no label.
+/// Begins a range on this thread, with the context's innermost label as its message. False if no range begins, because
+/// the label is empty or no tool is loaded.
 pub(super) fn begin(context: ContextId) -> bool {
     if LOADING.load(Ordering::Acquire) != 2 && !load_once() {
         return false;
@@ -87,8 +88,8 @@ fn function(slot: usize) -> Option<Function> {
     (!function.is_null()).then_some(function.cast_const())
 }
 
-/// False while another thread loads the tool. Nobody waits for that thread: in a forked child it does not exist, and
-/// the wait would never end.
+/// Loads the tool, unless a thread has begun to. False if another thread is loading it. No thread waits for the
+/// loading one, because in a forked child it does not exist, and the wait would never end.
 fn load_once() -> bool {
     if LOADING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Acquire).is_err() {
         return false;

@@ -15,21 +15,22 @@ pub const CALLBACKS: c_uint = 1;
 pub struct Callbacks {
     /// Size of the table in bytes.
     pub size: usize,
-    /// Sets the array of a module's slots and the number of slots. Returns 0 for an unknown module.
+    /// For a module's number, writes the array of its slots to the second argument, and the number of slots to the
+    /// third. Returns 0 for an unknown module.
     pub slots: Option<unsafe extern "C" fn(c_int, *mut Slots, *mut c_uint) -> c_int>,
 }
 
-/// An array of addresses of the variables in which NVTX keeps its functions. Entry 0 is null.
+/// An array with the addresses of a module's *slots*, the variables in which NVTX keeps functions. Entry 0 is null.
 pub type Slots = *const *mut Function;
 
 /// A function of any type. Null stands for a function that does nothing.
 pub type Function = *const c_void;
 
-/// The module of functions without a domain.
+/// The number of the module (group of functions) whose functions have no domain.
 pub const CORE: c_int = 1;
-/// The module of functions with a domain.
+/// The number of the module whose functions have a domain.
 pub const CORE2: c_int = 5;
-/// Number of slots of each of these modules.
+/// The number of slots of each of these two modules.
 pub const SLOTS: usize = 16;
 /// The slot of `nvtxRangePushA` in [`CORE`].
 pub const RANGE_PUSH_A: usize = 9;

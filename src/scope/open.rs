@@ -8,7 +8,7 @@ use super::SpanKey;
 use crate::record::kept::{PerThread, Place, Pool};
 use crate::record::{CONTEXTS, guard, measure};
 
-/// Scopes nested deeper than this are ignored, so their allocations belong to the deepest open one.
+/// The most scopes that a thread has open. Allocations in further scopes belong to the innermost open one.
 pub(super) const MAX_OPEN: usize = 64;
 
 thread_local! {
@@ -23,7 +23,8 @@ impl PerThread for ScopeStack {
     const POOL: &'static Pool<Self> = &STACKS;
 }
 
-/// `None` if the thread has no stack of scopes, because there is no memory for it or the thread has ended.
+/// `None` if this thread's stack of scopes cannot be used: there is no memory for it, the thread has ended, or a
+/// signal handler interrupted code that uses it.
 pub(super) fn with_open<T>(work: impl FnOnce(&mut ScopeStack) -> T) -> Option<T> {
     OPEN.with(|place| place.with(|open| open.map(work)))
 }
@@ -32,14 +33,14 @@ pub(super) fn with_open<T>(work: impl FnOnce(&mut ScopeStack) -> T) -> Option<T>
 pub(super) struct ThreadScope {
     /// Unique number of this entry.
     pub(super) instance: u64,
-    /// The current context.
+    /// The context inside this scope, as it is now.
     context: ContextId,
-    /// The context at entry, which differs if an enclosing scope was closed since.
+    /// The context inside this scope at its entry. `context` differs if an enclosing scope was closed since.
     pub(super) entered: ContextId,
     pub(super) kind: ScopeKind,
-    /// The measurement that the scope brought along; 0 for none.
+    /// The measurement that a `Context` brought with this scope, or that this scope is; 0 for none.
     carried: measure::Id,
-    /// The measurement that is active inside.
+    /// The measurement that is active inside the scope; 0 for none.
     measure: measure::Id,
     #[cfg(feature = "tracing")]
     pub(super) span: Option<SpanKey>,
@@ -110,7 +111,7 @@ impl ScopeStack {
         true
     }
 
-    /// Removes the innermost matching scope. The enclosing scope becomes the parent of the scopes inside it.
+    /// Removes the innermost matching scope. The scopes inside it stay open, inside the scope around it.
     pub(super) fn remove(&mut self, matches: impl Fn(&ThreadScope) -> bool) -> Option<ThreadScope> {
         let open = self.scopes.get_mut(..self.length)?;
         let at = open.iter().rposition(matches)?;
@@ -124,7 +125,7 @@ impl ScopeStack {
         Some(closed)
     }
 
-    /// Notes an entry of a span that could not be opened. So the matching exit does not close an earlier entry.
+    /// Notes that an entry of the span could not be opened, so that its exit does not close an earlier entry.
     #[cfg(feature = "tracing")]
     pub(super) fn enter_again(&mut self, span: SpanKey) {
         if let Some(scope) = self.of_span(span) {
@@ -148,7 +149,7 @@ impl ScopeStack {
         self.scopes.get_mut(..self.length)?.iter_mut().rfind(|scope| scope.span == Some(span))
     }
 
-    /// Recomputes contexts and measurements from this index on.
+    /// Recomputes the contexts and measurements of the scopes from this index on, and of the thread.
     fn repath(&mut self, from: usize) {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
         let (mut parent, mut measure) =
@@ -170,7 +171,8 @@ impl ScopeStack {
     }
 }
 
-/// Ends a scope's range. Ranges end newest first, so the ranges inside it end, too, and begin again.
+/// Ends the range of a closed scope. NVTX can end only a thread's newest range, so the ranges inside it end first,
+/// and begin again afterwards.
 #[cfg(all(feature = "nvtx", unix))]
 fn end_range(closed: &ThreadScope, inside: &mut [ThreadScope]) {
     if closed.is_range {

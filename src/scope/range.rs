@@ -1,8 +1,8 @@
 //! Ranges of NVTX, NVIDIA's tools extension, as scopes of the calling thread.
 //!
-//! Each *domain*, which is a number here, has a stack of ranges on each thread. A range's *level* is the number of
-//! ranges of its domain that are open outside it. Ranges are counted however deep they nest. A range has a level but no
-//! scope if it has no label, or if too many scopes are open.
+//! NVTX groups ranges into *domains*, which are numbers here. On each thread, each domain has a stack of ranges. A
+//! range's *level* is the number of ranges of its domain that are open outside it. Ranges are counted however deep they
+//! nest. A range has a level but no scope if it has no label, or if too many scopes are open.
 
 use std::cell::RefCell;
 
@@ -14,28 +14,28 @@ use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{CONTEXTS, guard, own};
 
-/// The most domains with open ranges on one thread. Ranges of further domains are neither counted nor scopes.
+/// The most domains with open ranges on one thread. Ranges of further domains are not counted and do not become scopes.
 const MAX_DOMAINS: usize = 32;
 
-/// Returned in place of a level if there is no range.
+/// Returned in place of a level if the range does not exist or is not counted.
 const NO_RANGE: i32 = -1;
 
 thread_local! {
-    /// The destructor closes what is still open when the thread ends.
+    /// The destructor closes the ranges that are still open when the thread ends.
     static RANGES: RefCell<OpenRanges> = const { RefCell::new(OpenRanges::new()) };
 }
 
 /// The name of a range's scope.
 #[derive(Clone, Copy, Debug)]
 pub enum Label<'a> {
-    /// Empty for none.
+    /// A text. If it is empty, the range has no label.
     Text(&'a str),
     /// A number that [`register`] returned; any other number is no label.
     Registered(usize),
 }
 
 impl Label<'_> {
-    /// The context of a range inside `parent`; `parent` itself without a label.
+    /// The context of a range with this label inside `parent`. If there is no label, it is `parent` itself.
     fn below(self, parent: ContextId) -> ContextId {
         match self {
             Self::Text("") => parent,
@@ -45,12 +45,12 @@ impl Label<'_> {
     }
 }
 
-/// Begins a range on this thread and returns its level, or a negative number.
+/// Begins a range on this thread and returns its level, or a negative number if the range is not counted.
 pub fn push(domain: usize, label: Label<'_>) -> i32 {
     on_this_thread(|ranges| ranges.push(domain, label))
 }
 
-/// Ends the domain's innermost range on this thread and returns its level, or a negative number.
+/// Ends the domain's innermost range on this thread and returns its level, or a negative number if there is no range.
 pub fn pop(domain: usize) -> i32 {
     on_this_thread(|ranges| ranges.pop(domain))
 }
@@ -66,7 +66,8 @@ pub fn pop_all(domain: usize) {
 /// A number for a label, never 0. Equal labels have equal numbers. The number is valid as long as the process lives.
 pub fn register(text: &str) -> usize {
     let _errno = KeepErrno::new();
-    // The number comes from the context of this label alone, which stays in the table of contexts.
+    // The number is made from the context that consists of this label only. This context stays in the table of
+    // contexts.
     own(|| Label::Text(text).below(ContextId::ROOT).0 as usize + 1)
 }
 
@@ -75,12 +76,12 @@ fn registered(number: usize) -> ContextId {
 }
 
 fn on_this_thread(change: impl FnOnce(&mut OpenRanges) -> Option<u32>) -> i32 {
-    // A signal handler must not wait for the code that it interrupted.
+    // This may be a signal handler that interrupted memtrace's own work. It must not wait for a lock of that work.
     if guard::state() & guard::OWN != 0 {
         return NO_RANGE;
     }
     let _errno = KeepErrno::new();
-    // In the last destructors of a thread, this variable no longer exists.
+    // In the last destructors of a thread, `RANGES` no longer exists.
     let level = RANGES.try_with(|ranges| {
         let mut ranges = ranges.try_borrow_mut().ok()?;
         own(|| change(&mut ranges))
@@ -97,7 +98,7 @@ struct OpenRanges {
     scopes: OwnVec<RangeScope>,
 }
 
-/// The number of open ranges of a domain. The entry is free if it is 0.
+/// The number of open ranges of a domain. If it is 0, another domain may take the entry.
 #[derive(Clone, Copy, Debug)]
 struct Depth {
     domain: usize,
@@ -139,7 +140,8 @@ impl OpenRanges {
         }
     }
 
-    /// The domain's entry, or else a free one; `None` if there is no free one either.
+    /// The domain's entry. A domain without an entry gets a free one or a new one; `None` if there is no room for a new
+    /// one.
     fn depth(&mut self, domain: usize) -> Option<&mut Depth> {
         let known = self.domains.iter().position(|depth| depth.ranges > 0 && depth.domain == domain);
         let free = || self.domains.iter().position(|depth| depth.ranges == 0);
@@ -165,7 +167,8 @@ impl OpenRanges {
         }
     }
 
-    /// Closes the innermost matching scope; `None` if there is none.
+    /// Removes the innermost matching scope. Its guard is returned, and closes the scope when it is dropped. `None` if
+    /// no scope matches.
     fn close(&mut self, is_meant: impl Fn(&RangeScope) -> bool) -> Option<ScopeGuard> {
         let at = self.scopes.iter().rposition(is_meant)?;
         Some(self.scopes.remove(at).guard)

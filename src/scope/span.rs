@@ -1,4 +1,4 @@
-//! `tracing` spans as scopes, identified by their subscriber's span ids.
+//! `tracing` spans as scopes. A span is identified by its layer and the id that its subscriber gave it.
 
 use memtrace_core::snapshot::ContextId;
 
@@ -28,7 +28,8 @@ impl LastPath {
         if self.context == ContextId::ROOT || self.parent != parent {
             let (name, is_module) = name();
             let context = below(parent, name.as_ref(), is_module);
-            // If the context table is full, cache nothing, so that each entry is counted as lost.
+            // If the context table is full, the result is `parent`. It is not cached, so that each later entry is
+            // counted as lost.
             self.context = if context == parent { ContextId::ROOT } else { context };
             self.parent = parent;
             return context;

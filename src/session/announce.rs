@@ -25,7 +25,7 @@ pub(super) fn announce(path: &Path) {
     }
 }
 
-/// Opens the list, which `run` removes when it ends. If anything else has the list's name, it is not written to.
+/// Opens the list, which `run` removes when it ends. A path that is not a regular file is refused.
 fn open(list: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);

@@ -52,11 +52,11 @@ impl ProcessWatch {
         !has_others
     }
 
-    /// Ends this thread as the last thread of the program would have ended, because the process's exit code is that of
-    /// its last thread. After `pthread_exit`, which leaves 0, the C library calls `exit` on the last of the threads it
-    /// knows.
+    /// Called on memtrace's thread when the program's threads have ended. The process's exit code is that of its last
+    /// thread. So if the main thread was the program's last one, this thread ends with the same code. After
+    /// `pthread_exit` the code is 0, and the C library calls `exit` on the last thread that it knows.
     fn end(self) {
-        // This thread must be that one, because it has the program's descriptors.
+        // The thread for files ends first, so `exit` runs on this thread, which has the program's descriptors.
         apart::end();
         if self.code != 0 && !self.outlived {
             exit_thread(self.code);
@@ -64,7 +64,7 @@ impl ProcessWatch {
     }
 }
 
-/// From `/proc/self/stat`, which describes the main thread until the process ends.
+/// What `/proc/self/stat` says about the main thread, also after the main thread has ended.
 #[derive(Debug, PartialEq)]
 struct MainThread {
     ended: bool,

@@ -50,8 +50,9 @@ pub(super) struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead. Then
-    /// nothing is dumped, unless the code chose a file for dumps.
+    /// Applies `MEMTRACE_OUT`. A name that ends in `.memtrace` means that the recording is streamed to this file. Then
+    /// nothing is dumped at the end or on a panic, unless the code chose a file for dumps. For any other name, both
+    /// dumps go to this file.
     pub(super) fn output(&mut self, pattern: &str) {
         if pattern.ends_with(".memtrace") {
             self.stream = Some(pattern.to_owned());
@@ -215,8 +216,8 @@ impl Builder {
     }
 
     /// Sets a callback for [`Session::step`], which calls it with the snapshot of each finished cycle of the
-    /// [`schedule`](Builder::schedule). If the session's end interrupts active steps, it is called then. Without a
-    /// schedule the session is one cycle.
+    /// [`schedule`](Builder::schedule). If the session ends during the active steps of a cycle, the callback is called
+    /// at that moment. Without a schedule, the whole session is one cycle.
     pub fn on_trace_ready(mut self, ready: impl FnMut(&Snapshot) + Send + 'static) -> Self {
         self.on_trace_ready = Some(TraceReady(Box::new(ready)));
         self
@@ -227,8 +228,8 @@ impl Builder {
     /// pid, rank and seconds since 1970.
     ///
     /// One of memtrace's threads writes about ten times a second; recorded threads never wait for the disk. If more
-    /// than [`max_entries`](Builder::max_entries) records arrive between two writes, the capture misses the oldest and
-    /// says how many.
+    /// than [`max_entries`](Builder::max_entries) records arrive between two writes, the capture misses the oldest of
+    /// these and says how many it misses.
     pub fn stream(self, path: impl Into<String>) -> Self {
         self.set(|plan| plan.stream = Some(path.into()))
     }
@@ -245,8 +246,8 @@ impl Builder {
     }
 
     /// Like [`stream_budget`](Builder::stream_budget), but by time: a part that ended longer ago than this is deleted.
-    /// So the log has the newest records of at least this time, and of at most about a quarter more. If both are set,
-    /// the limit that is reached first counts.
+    /// So the log reaches back at least this long, and at most about a quarter longer. If both are set, the limit that
+    /// is reached first counts.
     pub fn stream_time(self, time: Duration) -> Self {
         self.set(|plan| plan.stream_limits.time = Some(time))
     }
@@ -277,7 +278,8 @@ impl Builder {
     /// held the memory, and what would help. If too little memory is left, or the file cannot be written, the next
     /// refusal tries again. For this option, 288 MiB of address space are reserved and never touched.
     ///
-    /// By default only the post-mortem is written, if enough memory is left for it. `false` turns it off.
+    /// By default only the post-mortem is written, if enough memory is left for it. `false` turns off the post-mortem,
+    /// too.
     pub fn dump_on_oom(self, on: bool) -> Self {
         self.set(|plan| plan.dumps.on_oom = Some(on))
     }

@@ -17,7 +17,8 @@ use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, DeviceCopy, recorder};
 use crate::symbol;
 
-/// Everything that changes while the program runs, copied at one moment. The rest of the work can be done later.
+/// Everything that changes while the program runs, copied at one moment. `finish` can make a snapshot of it
+/// later.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) settings: Settings,
@@ -81,7 +82,7 @@ fn assemble(
     data
 }
 
-/// Keeps the last entry of each block.
+/// Sorts the entries by their block's number. If a block has several entries, only the last one stays.
 fn by_block(uses: Vec<BlockUses>) -> Vec<BlockUses> {
     let sorted: BTreeMap<NonZeroU64, BlockUses> = uses.into_iter().map(|uses| (uses.seq, uses)).collect();
     sorted.into_values().collect()

@@ -21,13 +21,13 @@ pub(super) fn hook_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
-        // At this point the default hook is in place.
+        // The first `take_hook` put the default hook in place, so the second one returns it.
         let is_default = is_same(&*before, &*std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {
             // Copied first, because memory that a hook takes does not belong in the snapshot.
             let copied = copy_at_panic();
-            // The default hook's memory, above all its backtrace's, is not the program's. A hook of the program may
-            // keep some of its memory.
+            // The memory of the default hook, most of it for the backtrace, does not count as the program's. A hook
+            // that the program set runs outside own work, because it may keep some memory.
             if is_default {
                 own(|| before(panic));
             } else {
@@ -42,8 +42,8 @@ pub(super) fn hook_panics() {
 
 type PanicHook = dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync;
 
-/// Whether both hooks are the same hook without state. Each comes from the same place in `std`, so they have the same
-/// table of functions.
+/// Whether both hooks are the same hook without state. Hooks without state have no address of their own, so their
+/// tables of functions are compared. `std` makes its default hook in one place, so it always has the same table.
 fn is_same(one: &PanicHook, other: &PanicHook) -> bool {
     size_of_val(one) == 0 && std::ptr::eq(one, other)
 }
@@ -92,7 +92,7 @@ mod exit {
     }
 
     extern "C" fn finish() {
-        // `exit` was called inside own work. `finish_current` would wait for locks that this work holds.
+        // If `exit` was called inside own work, `finish_current` would wait for locks that this work holds.
         if guard::state() & guard::OWN != 0 {
             return;
         }

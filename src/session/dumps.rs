@@ -21,7 +21,7 @@ pub(super) struct Dumps {
     pub(super) folder: PathBuf,
     pub(super) at_end: bool,
     pub(super) on_panic: bool,
-    /// `None`: a refused allocation is explained on stderr, and no file is written.
+    /// Whether a refused allocation is dumped. `None`: it is explained on stderr, but no file is written.
     pub(super) on_oom: Option<bool>,
     pub(super) signal: Option<i32>,
 }

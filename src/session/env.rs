@@ -30,10 +30,10 @@ const SIZE: &str = "a size such as 65536 or 64 KiB";
 const TIME: &str = "a time such as 90 s, 30 min, 1 h or 2 d";
 const FLAG: &str = "1 or 0";
 
-/// The largest accepted file of rules, in bytes. It is more than the largest allowed set of rules, with comments.
+/// The largest accepted file of rules, in bytes. The largest allowed set of rules takes less, even with comments.
 const LONGEST_RULES: u64 = 1 << 20;
 
-/// Documented variables.
+/// The documented variables, which the message about unknown ones lists.
 const KNOWN: [&str; 18] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
@@ -168,7 +168,7 @@ fn size(text: &str) -> Option<u64> {
     parse_bytes(text).ok()
 }
 
-/// `90 s`, `30min`, `1 h`, `2 d`
+/// Parses a time such as `90 s`, `30min`, `1 h` or `2 d`.
 fn time(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);

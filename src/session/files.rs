@@ -1,5 +1,5 @@
-//! Output files. They are written as own work, never replace an existing file, and are pruned if the user did not
-//! choose the name.
+//! Output files. They are written as own work and never replace an existing file. If the user did not choose the name,
+//! only the newest files are kept.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use crate::write_errors::errors_only;
 /// How many files of one name are kept if the user did not choose the name.
 const KEPT: usize = 10;
 
-/// Writes a file, reports what it left out, and returns the file's path, as the caller's memory.
+/// Writes a file, reports what it left out, and returns the file's path, whose memory is the caller's, not memtrace's
+/// own.
 pub(super) fn create(
     path: &Path,
     content: impl Fn(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
@@ -32,8 +33,8 @@ pub(super) fn create(
     Ok(written.to_path_buf())
 }
 
-/// Writes a snapshot as `name`, or `name-2`, … if that exists, in the [default folder](base_dir), and prunes older
-/// ones.
+/// Writes a snapshot as `name`, or `name-2`, … if that exists, in the [default folder](base_dir), and deletes all but
+/// the newest of such files.
 pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
     let path = base_dir(Path::new("")).join(name);
     let written = snapshot.write(&path)?;
@@ -77,8 +78,8 @@ fn cargo_target() -> Option<PathBuf> {
     program.ancestors().map(Path::to_owned).chain(beside).find(|folder| is_cargos(folder))
 }
 
-/// Whether cargo uses the folder as a target folder. Cargo writes its cache tag only into a folder that it created. It
-/// writes what it remembers of rustc also into a folder that existed before, such as a mount point.
+/// Whether cargo uses the folder as a target folder. Cargo writes `CACHEDIR.TAG` only into a folder that it created.
+/// It writes `.rustc_info.json` also into a folder that existed before, such as a mount point.
 fn is_cargos(folder: &Path) -> bool {
     let tag = std::fs::read_to_string(folder.join("CACHEDIR.TAG"));
     tag.is_ok_and(|tag| tag.contains("cargo")) || folder.join(".rustc_info.json").is_file()

@@ -5,7 +5,7 @@ use memtrace_core::snapshot::{ResidentMemory, SystemMemory, UnifiedMemory};
 use super::apart;
 use super::process::host_memory;
 
-/// Room for the kernel's text, in bytes.
+/// The expected size of `/proc/meminfo`, in bytes.
 const ROOM: usize = 4 << 10;
 
 /// The current figures. A figure that the kernel does not report is `None`.

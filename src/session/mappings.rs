@@ -1,8 +1,8 @@
 //! What the physical memory of the process consists of, from `/proc/self/smaps` and from what is known about its
 //! addresses.
 //!
-//! The kernel counts the pages of each mapping when that file is read, so memtrace reads it only when resident memory
-//! has grown.
+//! When that file is read, the kernel counts the pages of each mapping, which takes time. So memtrace reads it only
+//! when resident memory has grown.
 
 mod known;
 mod smaps;
@@ -18,11 +18,11 @@ use self::smaps::Vma;
 use super::apart;
 use crate::record::untraced;
 
-/// The least growth that counts. Programs read less than this at their start.
+/// The least growth of resident memory, in bytes, after which mappings are read again.
 const LEAST: u64 = 1 << 20;
-/// Room for the kernel's text on some thousand mappings.
+/// The expected size of `smaps` in bytes, for some thousand mappings.
 const ROOM: usize = 4 << 20;
-/// Only the largest regions have rows of their own.
+/// At most this many regions, the largest ones, have rows of their own. The others share rows.
 const MOST_REGIONS: usize = 1024;
 
 /// Decides when to read again.
@@ -64,7 +64,8 @@ impl MappingsReader {
     }
 }
 
-/// `known` is sorted and does not overlap. `resident` counts the bytes of a range that are in physical memory.
+/// The ranges in `known` are sorted and do not overlap. `resident` counts the bytes of a range that are in physical
+/// memory.
 fn rows(vmas: &[Vma<'_>], known: &[Known], resident: impl Fn(&Range<usize>) -> u64) -> Vec<Mapping> {
     let code: HashSet<&str> = vmas.iter().filter(|vma| vma.is_executable()).map(|vma| vma.path).collect();
     let mut rows = Rows::default();
@@ -98,7 +99,8 @@ fn cut(vma: &Vma<'_>, known: &[Known], resident: &impl Fn(&Range<usize>) -> u64,
     }
     parts.push((at..vma.at.end, MappingKind::Region, StackId::NONE));
     parts.retain(|(range, ..)| !range.is_empty());
-    // The sum stays the kernel's: the bytes that were not counted page by page are in the largest part.
+    // The sum of the parts must be the kernel's. So the largest part is not counted page by page, but gets what the
+    // others leave.
     let largest = (0..parts.len()).max_by_key(|part| parts[*part].0.len()).unwrap_or(0);
     let mut left = vma.resident;
     let mut counts: Vec<u64> = Vec::with_capacity(parts.len());

@@ -1,4 +1,5 @@
-//! Health counters of this process: how many events were not seen or not kept, in all or since a recording began.
+//! Health counters of this process: how many events were not seen or not kept, since the process began or since a
+//! recording began.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -130,7 +130,7 @@ pub fn init() -> Result<bool, Error> {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
-    // A session that began before `main` stays active.
+    // If a session began before `main`, it is in `KEPT` already and stays there.
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.get_or_insert(session);
     Ok(true)
@@ -142,11 +142,11 @@ impl Session {
             let cycle = Mutex::new(Cycle { schedule: None, step: 0, on_trace_ready: None });
             return Ok(Self { recording, cycle, ended: false, is_shared: true });
         }
-        // Done before the recording and outside own work, because the panic hook lies in a table that other code may
-        // free.
+        // Done before the recording begins, and outside own work: other code may replace the panic hook, and then frees
+        // this hook's memory.
         dump::hook_panics();
         let (recording, schedule) = own(|| begin(plan))?;
-        // Outside own work as well, because the signal handler lies in such a table, too.
+        // Outside own work as well, because other code may free the table that contains the signal handler.
         if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
             let _ = own(|| recording::end(&recording));
             return Err(error);
@@ -316,7 +316,7 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     background::repeat(c"memtrace-stream", stream::INTERVAL, move || shared.flush()).map_err(Error::from)
 }
 
-/// Prints a message of one line on stderr, with the names in it visible.
+/// Prints a message on stderr as one line. Line breaks and other invisible characters in its names are escaped.
 pub(crate) fn say(message: &str) {
     print_error(&format!("memtrace: {}\n", visible::line(message)));
 }
@@ -328,7 +328,8 @@ pub fn tell(message: &str) {
     own(|| say(message));
 }
 
-/// Prints text whose names are visible on stderr. A failed write must not end the program.
+/// Prints text on stderr, in which invisible characters of names are escaped already. A failed write must not end the
+/// program.
 fn print_error(text: &str) {
     let _limit = write_errors::errors_only();
     let _ = std::io::stderr().write_all(text.as_bytes());

@@ -145,7 +145,7 @@ impl Snapshot {
             let mut profile = Vec::new();
             file::compressed_or_plain(&mut profile, |out| Pprof::default().write(&self.data, out)).map(|_| profile)
         })?;
-        // The writer belongs to the program, and so does the writer's memory.
+        // Written outside own work, because what the writer allocates is the program's memory.
         Ok(out.write_all(&profile).and_then(|()| out.flush())?)
     }
 
@@ -201,7 +201,7 @@ pub struct RenderedReport {
 }
 
 impl RenderedReport {
-    /// The moment must be one that every snapshot has, such as the peak.
+    /// Renders a report. Its moment must be one that every snapshot has, such as the peak, so that there is no error.
     fn of(text: impl FnOnce() -> Result<String, memtrace_core::Error>) -> Self {
         Self { text: Own::make(|| text().unwrap_or_else(|error| error.to_string())) }
     }

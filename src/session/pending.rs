@@ -5,15 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::say;
 use crate::record::pages::{PageVec, Pages};
 
-/// Allocated and given back before the dump, as a test, because a dump that runs out of memory aborts a program that
-/// might continue.
+/// Before a dump, this many bytes are allocated and given back, to test whether there is enough memory. A dump that
+/// runs out of memory would abort a program that might continue.
 const ROOM_FOR_A_DUMP: usize = 256 << 20;
 
-/// Address space that is reserved when recording begins and never touched, in case memory runs out in small steps. It
-/// is larger than [`ROOM_FOR_A_DUMP`] because allocators need some memory of their own.
+/// Address space that is reserved when recording begins, never touched, and given back for the dump. Otherwise, if
+/// small blocks use up all memory, none is left for the dump. The reserve is larger than [`ROOM_FOR_A_DUMP`] because
+/// allocators need some memory of their own.
 const RESERVE: usize = ROOM_FOR_A_DUMP + (32 << 20);
 
-/// A file that cannot be written now may be writable later, but each attempt takes time.
+/// The most attempts to write a dump. A file that cannot be written now may be writable later, but each attempt takes
+/// time.
 const MOST_ATTEMPTS: u32 = 3;
 
 /// Writes the post-mortem once, as soon as there is memory for it.
@@ -29,7 +31,7 @@ pub(super) struct PendingDump {
 }
 
 impl PendingDump {
-    /// Reserves memory if the dump was requested.
+    /// Reserves memory if the option `dump_on_oom`, which is `wanted` here, is on.
     pub(super) fn new(wanted: Option<bool>) -> Self {
         let mut pending = Self {
             reserve: PageVec::new_in(Pages),
@@ -57,7 +59,7 @@ impl PendingDump {
         self.reserve = PageVec::new_in(Pages);
         if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_ok() {
             self.attempts += 1;
-            // An allocator must not unwind.
+            // This runs inside a call of an allocator, which must not unwind.
             let written = catch_unwind(AssertUnwindSafe(write));
             self.done = written.unwrap_or(true) || self.attempts == MOST_ATTEMPTS;
         } else if !self.reported {

@@ -11,9 +11,10 @@ use super::files::is_number;
 use crate::executable::executable;
 use crate::record::thread;
 
-/// The variables in which a launcher of distributed jobs passes a process its rank and the number of ranks, and those that
-/// together are its id of the job: torchrun, Open MPI, PMIx (which has no variable for the number of ranks), Hydra of MPICH and
-/// Intel MPI, srun. Of srun the variables of the step: a job may have more processes than the ranks of one program.
+/// For each launcher of distributed jobs: the variable with the process's rank, the variable with the number of ranks,
+/// and the variables whose values together identify the job. The launchers are torchrun, Open MPI, PMIx (which has no
+/// variable for the number of ranks), Hydra (of MPICH and Intel MPI) and srun. For srun these are the variables of a
+/// step, because Slurm's job, in which srun runs, may have more processes than one program has ranks.
 const LAUNCHERS: [(&str, Option<&str>, &[&str]); 5] = [
     ("RANK", Some("WORLD_SIZE"), &["TORCHELASTIC_RUN_ID"]),
     ("OMPI_COMM_WORLD_RANK", Some("OMPI_COMM_WORLD_SIZE"), &["PMIX_NAMESPACE"]),
@@ -26,7 +27,7 @@ const LAUNCHERS: [(&str, Option<&str>, &[&str]); 5] = [
 const NO_JOB: &str = "none";
 
 /// The rank that the first matching launcher gave to this process, and what the launcher says about the job. Launchers
-/// nest, for instance torchrun below srun; the other launchers' numbers belong to other processes.
+/// nest, for instance torchrun below srun: then srun's numbers are those of torchrun's process, not of this one.
 fn launched(variable: impl Fn(&str) -> Option<String>) -> (Option<u32>, Launcher) {
     let number = |name: &str| variable(name)?.parse::<u32>().ok();
     let found = LAUNCHERS.iter().find_map(|(rank, size, job)| Some((number(rank)?, size, job)));
@@ -87,14 +88,15 @@ fn host() -> String {
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
 }
 
-/// Name of the executable file, without the kernel's remark if the file was replaced since.
+/// Name of the executable file, without the remark ` (deleted)` that the kernel adds if the file was replaced since.
 fn program() -> String {
     let path = executable();
     let name = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
 
-/// An ended thread keeps its last name, because the system may have reused its id.
+/// A thread's name. For an ended thread, it is the name that was kept at its end, because the system may have reused
+/// the thread's id.
 fn name(number: ThreadId, os_id: u32) -> String {
     let [first, last] = thread::kept_names(number);
     let now = || apart::read(&format!("/proc/self/task/{os_id}/comm"), 64, |name| Some(name.trim_end().to_owned()));
@@ -140,8 +142,8 @@ pub(super) fn default_name(process: &Process, extension: &str) -> String {
     format!("{host}_{program}_{pid}{rank}_{time}.{extension}")
 }
 
-/// Whether a process of the same host and program would give a pickle this [default name](default_name), perhaps with
-/// the number of a second file.
+/// Whether this could be the [default name](default_name) of a pickle of any process with the same host and program. It
+/// may end in the number that a second file of one name gets.
 pub(super) fn is_default_name(file: &str, process: &Process) -> bool {
     let this = default_name(&Process { pid: 0, rank: None, ..process.clone() }, "pickle");
     let Some((program, _)) = this.rsplit_once("_0_") else { return false };

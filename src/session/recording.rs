@@ -37,7 +37,8 @@ fn with_current<T>(act: impl FnOnce(&mut Option<SharedRecording>) -> T) -> T {
 pub(super) struct Recording {
     pub(super) settings: Settings,
     since: Mutex<RecordingStart>,
-    /// Bytes in use in each device's memory pool when the recording began, by ordinal. `None` if CUDA was not in use.
+    /// The ordinal of each CUDA device, with the bytes that were in use in its memory pool when the recording began.
+    /// `None` if CUDA was not in use then.
     used_before: Mutex<Option<Vec<(u32, u64)>>>,
     stream: Option<Mutex<CaptureStream>>,
     pub(super) dumps: Dumps,
@@ -83,7 +84,8 @@ impl Recording {
     }
 
     fn copies(&self) -> (RecordingStart, Vec<(Device, DeviceCopy)>) {
-        // Holding the lock while copying keeps `switch` out: a snapshot never mixes two recordings.
+        // `switch` and `restart` wait for this lock while the ledgers are copied, so a snapshot never mixes two
+        // recordings.
         let since = lock(&self.since);
         (since.clone(), recorder::copies(since.began))
     }
@@ -153,7 +155,7 @@ impl Recording {
         self.stream.is_some()
     }
 
-    /// Appends new records to the streamed capture; false once the capture is closed.
+    /// Appends new records to the streamed capture. False if there is no such capture, or it is closed.
     pub(super) fn flush(&self) -> bool {
         let Some(stream) = &self.stream else { return false };
         lock(stream).flush(self.since())
@@ -191,7 +193,8 @@ pub(super) fn end(recording: &Recording) -> Result<(), Error> {
         return Ok(());
     }
     let finished = recording.finish();
-    // In this order: as soon as the recorder stops, another session may start and become the current one.
+    // The current recording is removed before the recorder stops, because another session may start as soon as it has
+    // stopped, and then its recording becomes the current one.
     drop(with_current(Option::take));
     recorder::stop();
     finished

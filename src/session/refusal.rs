@@ -25,7 +25,8 @@ pub(super) fn dump_out_of_memory(device: Device, size: usize) {
     }
 }
 
-/// True if later refusals need not try again.
+/// Writes the snapshot, if one is wanted, and the post-mortem. True if later refusals need not try
+/// again.
 fn write(recording: &Recording, device: Device, size: usize) -> bool {
     let on = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
     let reason = format!("after an allocation of {}{on} failed", Bytes(size as u64));

@@ -22,7 +22,7 @@ pub(super) struct Schedule {
 
 impl Leaves for Schedule {}
 
-/// The state during one step.
+/// The state of the recording during one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Wait,

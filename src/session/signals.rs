@@ -1,7 +1,7 @@
 //! Snapshots on a signal.
 //!
 //! The handler only sets a flag, which a background thread polls. A self-pipe would wake the thread at once, but the
-//! program may close the descriptor and reuse its number, and forked children would inherit it.
+//! program may close the pipe's descriptor and reuse its number, and forked children would inherit the pipe.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -107,7 +107,8 @@ mod supported {
 
     /// Starts a thread that writes a snapshot whenever this signal arrives; once for each signal and process.
     pub(in crate::session) fn listen(signal: i32) -> Result<(), Error> {
-        // The pid of the listening process: a forked child inherits the handlers, but not the threads.
+        // For each signal, the pid of the process that listens to it. A forked child inherits the handlers, but not
+        // the threads, so the parent's pid does not count there.
         static LISTENING: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
         let slot = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
         let listening = slot.ok_or_else(|| refused(signal))?;

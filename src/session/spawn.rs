@@ -13,7 +13,7 @@ use crate::record::guard;
 
 type ThreadBody = Box<dyn FnOnce() + Send>;
 
-/// How many of these threads exist.
+/// How many of memtrace's own threads exist.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn running() -> usize {
@@ -42,7 +42,7 @@ pub(super) fn sleep(time: Duration) {
 #[cfg(all(feature = "preload", target_os = "linux"))]
 pub(super) use ends::wait_for_all;
 
-/// Waits until all threads have ended from the kernel's view.
+/// Keeps the kernel's ids of memtrace's threads, to wait until the kernel has ended all of them.
 #[cfg(all(feature = "preload", target_os = "linux"))]
 mod ends {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,7 +52,8 @@ mod ends {
     use crate::record::thread::own_os_id;
     use crate::session::kernel_thread::is_alive;
 
-    /// More places than there are threads at once. A place is free if its thread has ended.
+    /// The kernel's ids of the threads. There are more places than threads at once. A place is free if its
+    /// thread has ended.
     static THREADS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
     static SLEEPING: Mutex<()> = Mutex::new(());
     static WAKE: Condvar = Condvar::new();

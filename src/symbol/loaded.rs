@@ -5,7 +5,7 @@ use memtrace_core::snapshot::LoadedObject;
 #[cfg(all(unix, not(target_vendor = "apple")))]
 pub(crate) use listed::loaded_objects;
 
-/// There is no list here. `backtrace` resolves the addresses, which stay absolute.
+/// On this system memtrace has no list of objects. Addresses stay absolute, and `backtrace` resolves them.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
     Vec::new()

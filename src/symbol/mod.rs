@@ -16,11 +16,11 @@ pub(crate) use loaded::loaded_objects;
 /// replaced at the same addresses, because the new object's addresses then have a number in their upper bits.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses. The first `loaded` objects are still loaded. The files of the others may have changed
-/// since.
+/// Resolves addresses, each of which appears once. The first `loaded` objects are still loaded. The others were
+/// unloaded, so their files may have changed since.
 pub(crate) fn symbolize(addresses: &[u64], objects: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
-    // If another thread holds the lock, the cache is not used. That thread may no longer exist after a fork.
+    // If another thread holds the lock, the cache is not used: in a forked child, waiting for it might never end.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
     let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
@@ -33,7 +33,8 @@ pub(crate) fn symbolize(addresses: &[u64], objects: Vec<LoadedObject>, loaded: u
     symbols.finish(objects, unreadable)
 }
 
-/// Resolves an address outside every loaded object with `backtrace`, for systems without a list of them.
+/// Resolves an address outside every loaded object with `backtrace`, for systems on which memtrace has no list of
+/// the objects.
 fn elsewhere(address: u64) -> Option<Resolved> {
     let mut frames = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {

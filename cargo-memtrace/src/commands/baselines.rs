@@ -123,7 +123,7 @@ fn update(paths: &[PathBuf]) -> Result<ExitCode, CommandFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For instance `tests/model.peaks.txt: forward on cpu: 97.66 KiB → 102.5 KiB, +4.883 KiB`.
+/// A changed peak in one line, for instance `tests/model.peaks.txt: forward on cpu: 97.66 KiB → 102.5 KiB, +4.883 KiB`.
 fn heading(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandFailure> {
     let known = read(&file.baselines)?.get(&entry.name, &entry.device).map(|known| known.peak);
     let change = match known {

@@ -34,8 +34,8 @@ pub(crate) fn run(&CompletionsArgs { shell }: &CompletionsArgs) -> Result<(), Co
     output::print_shown(&script)
 }
 
-/// Bash completes the words after `cargo` with one function, which knows only cargo's own commands. This function is
-/// called before it.
+/// Bash completes the words after `cargo` with one function, which knows only cargo's own commands. The function in
+/// this text is called before cargo's.
 const BEHIND_CARGO: &str = r#"
 _cargo_or_memtrace() {
     if [[ "${COMP_WORDS[1]}" == memtrace && "${COMP_CWORD}" -gt 1 ]]; then

@@ -9,8 +9,9 @@ use crate::failure::CommandFailure;
 use crate::recordings::{self, Announced};
 use crate::{called, input, output};
 
-/// Completes and reports the recordings of a program's processes. `child` has ended; other processes may still record.
-/// With `children`, the recordings of child processes that held at least this many bytes count, too.
+/// Completes and reports the recordings of a program's processes. `child` is the program's process, which has ended;
+/// other processes may still record. With `children`, the recordings of child processes that held at least this many
+/// bytes count, too.
 pub(super) fn conclude(announced: &[Announced], child: u32, children: Option<u64>, is_newest: bool) {
     let answered = match children {
         Some(least) => largest(announced, child, least).map(|one| of_main(one, child, false)),
@@ -21,7 +22,8 @@ pub(super) fn conclude(announced: &[Announced], child: u32, children: Option<u64
     }
 }
 
-/// A program that executes another one has several recordings; the last one is returned. Says where the others are.
+/// The last recording of the program's process. A process that executes another program has several. Says where the
+/// others are.
 fn last_of(announced: &[Announced], child: u32) -> Option<&Announced> {
     let main = announced.iter().rposition(|one| one.pid == child).unwrap_or(0);
     for (at, one) in announced.iter().enumerate().filter(|(at, _)| *at != main) {
@@ -67,8 +69,8 @@ fn held(one: &Announced, child: u32) -> Option<(u64, String, &Announced)> {
     Some((peak, format!("{} (process {})", read.data.process.program, one.pid), one))
 }
 
-/// Adds the names of functions, because the next build replaces the program that has them. False if the recording has
-/// not ended.
+/// Adds the names of functions to a recording, because the next build replaces the program that has them. False if the
+/// recording has not ended.
 fn complete(recorded: &Announced, child: u32) -> bool {
     let Announced { pid, path } = recorded;
     if *pid != child && !recordings::has_ended(path) {

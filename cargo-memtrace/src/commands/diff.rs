@@ -67,7 +67,7 @@ struct Side {
 }
 
 impl Side {
-    /// The recordings of a folder with several are ranks only if the other side is a folder or several files, too.
+    /// The recordings of a folder that has several are ranks only if the other side is a folder or several files, too.
     fn of(name: &str, paths: &[PathBuf], are_ranks: bool) -> Result<Self, CommandFailure> {
         let name = match paths {
             [path] => path.display().to_string(),

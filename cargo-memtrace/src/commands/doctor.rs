@@ -38,7 +38,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The exit code is that of the check: 0, 1 if something is not as expected, 2 if there is no GPU.
+/// The exit code is that of the check: 0 if all is as expected, 1 if something is not as expected, 2 if there is no
+/// GPU.
 fn check_gpu() -> Result<ExitCode, CommandFailure> {
     let program = kit::file(&GPU_CHECK)?;
     let status = Command::new(&program).status();

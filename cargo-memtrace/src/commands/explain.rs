@@ -43,8 +43,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandFailure> {
     one.all_read
 }
 
-/// Accepts any order, because other commands take the recording first, and this one may go without it. The argument
-/// that is no file is the line.
+/// Separates the recordings from the subject, such as a line. Accepts any order, because other commands take the
+/// recording first, and this command may go without a recording. The argument that is no file is the subject.
 fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> {
     let (mut files, mut lines): (Vec<PathBuf>, Vec<PathBuf>) = what.iter().cloned().partition(|path| path.exists());
     match (lines.pop(), &lines[..]) {
@@ -53,7 +53,7 @@ fn files_and_subject(what: &[PathBuf]) -> Result<(Vec<PathBuf>, PathBuf), Comman
             let all: Vec<String> = others.iter().chain([&last]).map(|path| path.display().to_string()).collect();
             Err(CommandFailure::usage(format!("No such file: {}; only one of them can be the line", all.join(", "))))
         }
-        // A file may have the same name as a line.
+        // Every argument names a file, so a file has the same name as the subject.
         (None, _) => match files.pop() {
             Some(line) if !memtrace_core::is_capture(&line) && (line.is_file() || !files.is_empty()) => {
                 Ok((files, line))

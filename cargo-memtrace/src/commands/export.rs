@@ -132,7 +132,8 @@ impl Target {
         Ok(Self::Tables(format))
     }
 
-    /// The path for a recording in a folder for several. Each recording's tables have a folder of their own there.
+    /// The path of a recording's output in a folder for several recordings. Each recording's tables have a folder of
+    /// their own there.
     fn within(&self, folder: &Path, recording: &Path) -> PathBuf {
         match self {
             Self::File(_, end) => folder.join(output::beside(recording, end).file_name().unwrap_or_default()),

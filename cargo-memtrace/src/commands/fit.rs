@@ -60,7 +60,7 @@ pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     end(args, &judged)
 }
 
-/// The runs so far, by value.
+/// The runs so far, by the value of the varied argument.
 struct Tried<'a> {
     args: &'a FitArgs,
     vary: &'a Vary,

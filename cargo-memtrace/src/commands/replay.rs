@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// The usual allocators, and the program's own setting if it is not among them.
+/// The usual allocators, and the program's own allocator, with its settings, if it is not among them.
 fn compared(device: &DeviceView<'_>) -> Vec<AllocatorModel> {
     let (own, mut all) = (device.own_allocator(), AllocatorModel::all());
     if !all.contains(&own) {
@@ -75,7 +75,7 @@ fn main_of<'a>(args: &ReplayArgs, device: &DeviceView<'_>, all: &'a [WhatIf]) ->
     own.unwrap_or(&all[0])
 }
 
-/// `notes` say what a time window left out.
+/// Prints the result. `notes` say what a time window left out.
 fn print(
     args: &ReplayArgs,
     device: &DeviceView<'_>,

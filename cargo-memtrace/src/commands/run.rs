@@ -188,7 +188,7 @@ impl Prepared {
             output::say(format!("the runner in {runner} is not used: `run` starts the program itself"));
         }
         let mut command = Command::new(&program);
-        // With the argument that `cargo bench` passes.
+        // A benchmark gets the argument that `cargo bench` passes.
         command.args(args.cargo.bench.as_ref().filter(|_| args.exec.is_none()).map(|_| "--bench"));
         command.args(&args.args).envs(environment).envs(args.variables.iter().cloned());
         Ok(Self { name, file: ProgramFile::or_script(&program), command, preload_library: library })
@@ -212,7 +212,7 @@ impl Prepared {
         if is_preloaded {
             preload::preload(command, &library.file()?);
         }
-        // If the program is linked to such a library, the preload library reports that itself.
+        // If the program is linked to a library that replaces C's allocator, the preload library reports that itself.
         let is_said = is_preloaded && self.file.linked_allocator.is_some();
         if let Some(why) = self.file.hides_its_heap().filter(|_| !is_said) {
             output::say(format!("the heap of {} cannot be recorded from outside: {why}", self.name));
@@ -228,12 +228,12 @@ fn started(command: &mut Command) -> Result<Child, CommandFailure> {
     })
 }
 
-/// Whether the user has turned recording off with the variable, which has this effect in every program.
+/// Whether the user has turned recording off with `MEMTRACE`, which has this effect in every program.
 fn is_off() -> bool {
     std::env::var("MEMTRACE").is_ok_and(|value| ["off", "0", "false"].contains(&&*value.trim().to_lowercase()))
 }
 
-/// Says that a variable is not used, if its value asks for something else.
+/// Says that `run` does not use a variable, if the variable's value is more than a request to record.
 fn not_used(name: &str, instead: &str) {
     let Some(value) = std::env::var_os(name) else { return };
     if !["", "1", "true", "on", "all"].contains(&value.to_string_lossy().trim()) {
@@ -241,14 +241,14 @@ fn not_used(name: &str, instead: &str) {
     }
 }
 
-/// Checks the format now, because the program would refuse it only when it runs.
+/// Checks the format of the output now, because the program would refuse a wrong one only when it runs.
 fn check_format(path: &Path) -> Result<(), CommandFailure> {
     let text = path.to_str().ok_or_else(|| CommandFailure::usage(format!("{} is not UTF-8 text", path.display())))?;
     Format::of(Path::new(text))?;
     Ok(())
 }
 
-/// The variable's value. If the user gave no pattern, `%` in the path is literal.
+/// The value of `MEMTRACE_OUT`. A path that the user gave may be a pattern. In a path that `run` chose, `%` is literal.
 fn pattern(reserved: &ReservedName, args: &RunArgs) -> OsString {
     match (&args.out, reserved.path.to_str()) {
         (None, Some(path)) => path.replace('%', "%%").into(),
@@ -291,7 +291,8 @@ fn wait_at_most(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>,
     Ok(None)
 }
 
-/// Says why nothing was recorded, what the kernel knows instead, and which lines record the heap of a Rust program.
+/// Says why nothing was recorded, how much memory the program held according to the kernel, and which lines record the
+/// heap of a Rust program.
 fn nothing_recorded(name: &str, file: &ProgramFile, memory: &ResidentMemory) {
     if file.has_memtrace {
         let name = called::name();

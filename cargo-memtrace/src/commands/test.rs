@@ -42,7 +42,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     command.env(runner_variable()?, kit::file(&TEST_RUNNER)?);
     if let Some(memory) = &args.simulate {
         command.envs(kit::simulated_gpu(memory, true)?).env("MEMTRACE_GPU", "simulated");
-        // The same variables as in `run`, so that both share what is built.
+        // The same variables as in `run`, so that both commands share what is built.
         command.envs(["dev", "release"].into_iter().flat_map(build::with_names));
     }
     let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;

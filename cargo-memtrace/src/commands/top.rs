@@ -7,7 +7,7 @@
 //! | `watch` | reads files that have grown, on a thread of its own |
 //! | `view` | the choices made with keys, and the screen as lines |
 //! | `terminal` | keys and lines on a real terminal |
-//! | `live` | all of it, until the programs end or the user ends it |
+//! | `live` | the loop that uses all of these, until the programs or the user end it |
 
 mod live;
 mod targets;

@@ -77,7 +77,7 @@ fn link_form(word: &str) -> Result<LinkForm, String> {
 }
 
 /// The files to read. For ranks before and after a change, both files are of the same rank, which is chosen among the
-/// ranks after it.
+/// ranks after the change.
 fn sides(args: &ViewArgs) -> Result<(OneFile, Option<OneFile>), CommandFailure> {
     let (before, after) = match (&args.files[..], &args.after[..]) {
         (files, []) if files.len() != 2 => return Ok((one_of(files, args.rank, None)?, None)),

@@ -13,7 +13,7 @@ const VERSION_FILE: &str = "VERSION";
 /// The part's folder, if it was installed. A kit of another version is an error, because its recordings may not be
 /// readable.
 pub(super) fn part(part: &KitPart) -> Result<Option<PathBuf>, CommandFailure> {
-    // The file behind a symbolic link, so that a link in another folder finds its kit.
+    // Symbolic links are followed, so that a link in another folder finds the kit, too.
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     program.map_or(Ok(None), |program| part_beside(&program, part))
 }

@@ -33,7 +33,7 @@ pub(super) fn root() -> Result<PathBuf, CommandFailure> {
     fs::create_dir_all(&cache).map_err(failed)?;
     let new = tempfile::Builder::new().prefix(".kit-").tempdir_in(cache).map_err(failed)?;
     make(new.path())?;
-    // The folder appears whole. Another process may have been first.
+    // The folder appears whole or not at all. Another process may have made it first.
     match fs::rename(new.path(), &root) {
         Err(error) if !root.is_dir() => Err(failed(error)),
         _ => Ok(root),
@@ -75,7 +75,7 @@ fn make(root: &Path) -> Result<(), CommandFailure> {
     let workspace =
         format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\nexclude = [\"fetch\"]\n", members.join(", "));
     fs::write(root.join("Cargo.toml"), workspace).map_err(failed)?;
-    // The cache keeps the parts by their sources, which include the versions.
+    // The name of a part's folder in the cache has a hash of its sources. These include Cargo.lock, so it is made here.
     let mut lock = Command::new(cargo());
     match lock.args(["generate-lockfile", "--quiet"]).current_dir(root).status() {
         Ok(status) if status.success() => Ok(()),

@@ -6,7 +6,7 @@ use std::io;
 pub(crate) enum ColumnKind {
     Text,
     Number,
-    /// A number that differs little from the one before it.
+    /// A number that differs little from the number in the row before.
     Rising,
     /// Microseconds since 1970.
     Time,
@@ -21,7 +21,7 @@ pub(crate) struct TableSpec {
 }
 
 impl TableSpec {
-    /// All columns.
+    /// All columns, with `run` as the first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, ColumnKind)> {
         std::iter::once(("run", ColumnKind::Text)).chain(self.columns.iter().copied())
     }

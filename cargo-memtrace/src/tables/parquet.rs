@@ -1,5 +1,5 @@
-//! Parquet with Snappy compression, dictionaries for texts, and differences for rising numbers. Row groups limit the
-//! memory.
+//! Parquet with Snappy compression, dictionaries for texts, and differences for rising numbers. Rows are written in
+//! groups, which limits the memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -97,7 +97,7 @@ fn failed(error: ParquetError) -> io::Error {
     io::Error::other(error)
 }
 
-/// The values of a row group that are not null, and for each row 0 for null or 1.
+/// The values of a row group that are not null, and for each row its level: 0 if the value is null, 1 if it is not.
 #[derive(Default)]
 struct Buffer<T> {
     values: Vec<T>,

@@ -15,8 +15,8 @@ pub(crate) struct RunTables<'a> {
 }
 
 impl RunTables<'_> {
-    /// The run's name: program, start, process and length. No two recordings share these, not even a dump and the end
-    /// of one process. A recording without a start has the file's name.
+    /// The run's name: program, start, process and length. No two recordings share all of these, not even two of one
+    /// process, such as a dump and the one at the end. A recording without a start has the file's name.
     pub(super) fn name(&self) -> String {
         let process = &self.data.process;
         let name = if process.started_unix_us == 0 {

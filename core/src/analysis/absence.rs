@@ -1,11 +1,11 @@
-//! Absences: blocks that a change of the program removes from a log.
+//! Absences: the parts of a log in which a block would no longer be live if the program were changed.
 
 use std::num::NonZeroU64;
 
-/// A change of the total: bytes that are added from a record on.
+/// A change of the live bytes: the index of the record from which on it applies, and the bytes that are added.
 pub(super) type LogChange = (usize, i64);
 
-/// A block that is absent from record `from` up to record `until`. [`usize::MAX`] stands for the end of the log.
+/// A block that is not live after the records `from..until`. Here [`usize::MAX`] stands for the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence {
     pub(super) seq: NonZeroU64,

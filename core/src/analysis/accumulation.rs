@@ -7,9 +7,9 @@ use crate::hashed::{HashMap, HashSet};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Frame, LogPosition, NEVER, Record, StackId};
 
-/// The repetitions of a line are divided into this many equal parts, and so are all allocations since its first.
+/// The repetitions of a line, and all allocations since its first one, are each divided into this many equal parts.
 const PARTS: usize = 8;
-/// The fewest parts in which a line that accumulates leaves blocks.
+/// A line accumulates only if it leaves blocks in at least this many of the parts of all allocations.
 const MOST_PARTS: usize = 6;
 
 /// A line whose blocks accumulate.
@@ -17,7 +17,7 @@ const MOST_PARTS: usize = 6;
 pub struct AccumulatingLine {
     /// The line, as in a table by [`Key::Line`](super::Key::Line).
     pub line: String,
-    /// How often it allocated.
+    /// How often the line allocated.
     pub repetitions: usize,
     /// Blocks that were live when the line allocated for the last time, in the order of their allocation. Blocks from
     /// before the log have neither an address nor a time.
@@ -53,7 +53,7 @@ pub fn accumulation(device: &DeviceView<'_>) -> Vec<AccumulatingLine> {
 }
 
 /// The allocations of the lines that may accumulate. Most lines leave nothing, so their allocations are not collected.
-/// `last` is the number of the log's last block.
+/// `last` is the `seq` of the log's last block.
 fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, Vec<Allocated<'a>>)> {
     let categories = device.categories();
     let is_meant = |category| matches!(category, Category::Parameter | Category::OptimizerState | Category::KvCache);
@@ -86,11 +86,12 @@ fn lines_that_go_on<'a>(device: &'a DeviceView<'_>, last: u64) -> Vec<(String, V
 #[derive(Clone, Copy)]
 struct Allocated<'a> {
     life: &'a HintedLifetime,
-    /// The backward pass or optimizer step that it belongs to, identified by where that begins.
+    /// The backward pass or optimizer step that allocated the block, identified by the position at which the pass or
+    /// step begins.
     pass: Option<LogPosition>,
 }
 
-/// Parts in which a line or a call stack left blocks. They begin at its first allocation.
+/// The parts, of all allocations since its first one, in which a line or a call stack left blocks.
 #[derive(Clone, Copy, Default)]
 struct Spread {
     first: Option<u64>,
@@ -112,8 +113,9 @@ impl Spread {
         self.newest = life.from;
     }
 
-    /// To be called for each block after all of them were allocated. Notes the part of a block that was live when the
-    /// newest one was allocated. `last` is the number of the log's last block.
+    /// To be called for each block, after `allocates` was called for all of them. If the block was live when the newest
+    /// one was allocated, this notes the part in which the block was allocated. `last` is the `seq` of the log's last
+    /// block.
     fn is_left(&mut self, life: &HintedLifetime, last: u64) {
         if let Some(first) = self.first.filter(|_| life.is_live_at(self.newest)) {
             let since_first = |seq: u64| u128::from(seq.saturating_sub(first));
@@ -127,7 +129,8 @@ impl Spread {
     }
 }
 
-/// The repetition number of each allocation, and the number of repetitions. A pass is one, however often it allocates.
+/// For each allocation the index of its repetition, and the number of repetitions. A backward pass or an optimizer step
+/// is one repetition, however often the line allocates in it.
 fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
     let (mut of_pass, mut count) = (HashMap::default(), 0);
     let mut next = || {
@@ -141,7 +144,8 @@ fn repetitions(lives: &[Allocated<'_>]) -> (Vec<usize>, usize) {
     (lives.iter().map(number).collect(), count)
 }
 
-/// Whether one call of the line has enough repetitions. A long statement contains many calls.
+/// Whether one call in the line has enough repetitions. Calls are counted separately, because a long statement contains
+/// many of them.
 fn is_repeated(data: &Attribution<'_>, lives: &[Allocated<'_>]) -> bool {
     let mut calls: HashMap<StackId, Option<*const Frame>> = HashMap::default();
     let call_of = |stack| match allocation_site(data, stack) {
@@ -163,13 +167,14 @@ fn block_of(device: &DeviceSnapshot, life: &HintedLifetime) -> Block {
     record.map_or(Block { seq: Some(seq), size, stack, context, thread, ..Block::default() }, Record::block)
 }
 
-/// How often a line allocated, and the blocks that stay. If the whole line does not accumulate, only the call stacks
-/// that do count. Allocations without names form no line.
+/// How often a line allocated, and its blocks that stay. If the line as a whole does not accumulate, only those of its
+/// call stacks count that do. Without `is_line`, the allocations have no names and form no line, so only stacks are
+/// judged.
 fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(usize, Vec<&HintedLifetime>)> {
     if is_line && let Some(stays) = accumulates(&lives, last) {
         return Some((lives.len(), stays));
     }
-    // Stable: the blocks of a stack stay in order.
+    // The sort is stable: the blocks of a stack stay in order.
     lives.sort_by_key(|one| one.life.stack);
     let stacks = lives.chunk_by(|a, b| a.life.stack == b.life.stack);
     let found = stacks.filter_map(|stack| Some((stack.len(), accumulates(stack, last)?)));
@@ -179,7 +184,7 @@ fn of_line(mut lives: Vec<Allocated<'_>>, last: u64, is_line: bool) -> Option<(u
     })
 }
 
-/// Blocks that stay, if they accumulate. `lives` are in the order of their allocation. `last` is the number of the
+/// The blocks that stay, if they accumulate. `lives` are in the order of their allocation. `last` is the `seq` of the
 /// log's last block.
 fn accumulates<'a>(lives: &[Allocated<'a>], last: u64) -> Option<Vec<&'a HintedLifetime>> {
     let newest = lives.last()?;

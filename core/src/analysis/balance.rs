@@ -18,11 +18,12 @@ pub enum BalanceItem {
     Live(MemoryKind),
     /// Live recorded blocks that a native library allocated itself.
     Library(String),
-    /// Memory in use from the pool before the recording began.
+    /// Live memory from before the recording.
     Before,
     /// Rounding of blocks by pools.
     Rounding,
-    /// Memory in use from pools that is neither recorded nor explained; negative if too much was recorded.
+    /// Memory that pools report as in use, beyond the recorded blocks, the memory from before the recording, and
+    /// rounding; negative if more was recorded than the pools report.
     NotSeen,
     /// Memory that pools reserved and do not use.
     PoolSlack,
@@ -76,9 +77,9 @@ pub struct Balance {
     pub available: Option<u64>,
     /// The rows; they add up to `used`.
     pub rows: Vec<BalanceRow>,
-    /// What may be in the row [`BalanceItem::Unexplained`], each as a range. The last one is what is left, such as the
-    /// memory of other processes. Empty if the device's threads are not known, or if less is unexplained than CUDA is
-    /// assumed to take, as on most simulated GPUs.
+    /// What may be in the row [`BalanceItem::Unexplained`]: parts, each with a range of bytes. The last part is what is
+    /// left, such as the memory of other processes. Empty if the device's number of threads is not known, or if less is
+    /// unexplained than CUDA is assumed to take, as on most simulated GPUs.
     pub unexplained: Vec<NeedRow>,
 }
 
@@ -105,7 +106,7 @@ pub(super) fn device_balance(device: &DeviceView<'_>) -> Option<Balance> {
     Some(Balance { total: Some(memory.total), used, available, rows, unexplained })
 }
 
-/// Splits the unexplained bytes.
+/// Splits the unexplained bytes into the parts that [`Balance::unexplained`] describes.
 fn parts(device: &DeviceView<'_>, unexplained: u64) -> Vec<NeedRow> {
     let mut parts = of_recorded(device);
     let sum = |of: fn(&NeedRow) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
@@ -126,7 +127,8 @@ fn bytes_of(device: &DeviceSnapshot, kind: MemoryKind) -> u64 {
     device.live.iter().filter(|block| block.memory == kind).map(|block| block.size).sum()
 }
 
-/// Live blocks by kind, then by library, largest first.
+/// Live blocks: first those of the program, by kind of memory, then those of libraries, by library. Each list begins
+/// with the largest row.
 fn live_rows(device: &DeviceView<'_>) -> Vec<BalanceRow> {
     let (mut kinds, mut libraries) = (BTreeMap::<MemoryKind, u64>::new(), BTreeMap::<&str, u64>::new());
     for block in &device.live {
@@ -144,7 +146,7 @@ fn live_rows(device: &DeviceView<'_>) -> Vec<BalanceRow> {
     rows
 }
 
-/// The pools' statistics, minus the blocks that were recorded from them.
+/// The rows for memory of pools that is in no recorded block, from the pools' statistics.
 fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
     let memory = device.memory.unwrap_or_default();
@@ -170,8 +172,8 @@ fn classic_slack(device: &DeviceSnapshot) -> u64 {
     slack.sum()
 }
 
-/// Splits the `left` bytes that no other row has: page cache that Linux gives back, and the process's own memory.
-/// Mapped files are page cache.
+/// Two shares of the `left` bytes that no other row has: the page cache that Linux gives back, and the process's own
+/// memory. Files that the process mapped are in the page cache.
 fn shares(unified: UnifiedMemory, free: u64, left: i128) -> [i128; 2] {
     let left = left.max(0);
     let given_back = unified.system.map_or(0, |system| system.available.saturating_sub(free));

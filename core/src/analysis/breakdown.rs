@@ -9,8 +9,8 @@ use crate::attribute::Attribution;
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Device, DeviceSnapshot, SnapshotData, Weight};
 
-/// The label used instead of [`BEFORE_RECORDING`] if a sample has no small blocks: such memory may also be missing from
-/// the sample.
+/// The label used instead of [`BEFORE_RECORDING`] if a sample contains no small blocks. The bytes that no block
+/// accounts for may then also belong to small blocks that the sample missed.
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
 
 /// The label of the bytes that these blocks do not account for.
@@ -48,8 +48,8 @@ fn of_set(live: &LiveSet<'_>, key: Key) -> Breakdown {
     with_rest(live, rows)
 }
 
-/// Bytes of a GPU's peak that suballocators of frameworks hold, one row for each crate. What an allocator takes from the
-/// heap is for itself.
+/// Bytes of a GPU's peak that suballocators of frameworks hold, one row for each crate. The CPU has no such rows: what
+/// a suballocator takes from the heap is for its own use.
 pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
     if !matches!(device.device, Device::Cuda(_)) {
         return Vec::new();
@@ -58,7 +58,8 @@ pub fn by_allocator(device: &DeviceView<'_>) -> Vec<Row> {
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
-/// The operator that allocated more than half of a row of this key's table, or else "the backward pass".
+/// The operator that allocated more than half of the row `line` of the table by `key`. If there is no such operator,
+/// but backward passes allocated more than half, "the backward pass".
 pub(crate) fn operator_of_row(live: &LiveSet<'_>, key: Key, line: &Row) -> Option<String> {
     let data = live.device.data();
     let mut lines = Labels::by(live.device, key, live.time_ns);

@@ -29,8 +29,8 @@ impl CategoryBytes {
         }
     }
 
-    /// Subtracts bytes from a category. In an inconsistent log, the remainder comes from unknown and then from the
-    /// others.
+    /// Subtracts bytes from a category. If the category has fewer bytes, as in an inconsistent log, the remainder is
+    /// subtracted from `Unknown`, and then from the other categories.
     fn take(&mut self, category: Category, mut bytes: u64) {
         for from in [category, Category::Unknown].into_iter().chain(Category::ALL) {
             if let Some(own) = self.0.get_mut(from as usize) {
@@ -41,7 +41,7 @@ impl CategoryBytes {
         }
     }
 
-    /// Moves bytes from unknown to a category.
+    /// Moves bytes from `Unknown` to a category.
     fn explain(&mut self, category: Category, bytes: u64) {
         let explained = bytes.min(self.get(Category::Unknown));
         self.take(Category::Unknown, explained);
@@ -65,7 +65,7 @@ pub struct CategoryStep {
 /// A device's log by category. At every record, the categories add up to the device's total, to the byte.
 ///
 /// Blocks that were allocated before the log's first record have a category if they are freed in the log or live at the
-/// end. Memory from before the recording is unknown, and so are its frees.
+/// end. Memory from before the recording has the category `Unknown`, and so have its frees.
 #[derive(Clone, Debug)]
 pub struct CategoryTimeline<'a> {
     device: &'a DeviceSnapshot,
@@ -104,7 +104,8 @@ impl<'a> CategoryTimeline<'a> {
     }
 }
 
-/// The category of each record. A block whose free was missed is unknown from its alloc on.
+/// The category of each record's block. A block that is neither freed in the log nor live at the end, because its free
+/// was missed, is `Unknown` from its alloc on.
 fn of_records(device: &DeviceSnapshot, known: &Categories) -> Vec<Category> {
     let live = device.live.iter().map(|block| block.seq);
     let freed = device.records.iter().filter(|record| record.kind == RecordKind::Free);

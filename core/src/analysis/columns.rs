@@ -25,8 +25,8 @@ impl Columns {
         (place as usize).min(self.count.saturating_sub(1))
     }
 
-    /// Calls `see` with each total of live bytes, in the order of time, once for each column in which it lasts. The
-    /// arguments are the column, the number of records before, and the bytes.
+    /// Calls `see` with each total of live bytes, in the order of time. If a total lasts for several columns, `see`
+    /// is called for each of them. Its arguments are the column, the number of records up to then, and the bytes.
     pub(super) fn totals(&self, device: &DeviceView<'_>, mut see: impl FnMut(usize, usize, u64)) {
         if self.count == 0 {
             return;

@@ -16,7 +16,7 @@ use super::rows::{Breakdown, Key, Row};
 /// One row of a [`Diff`]. A new row has zero bytes before; a row that is gone has zero bytes after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRow {
-    /// The row's name after, or before if it is gone.
+    /// The row's label after; if the row is gone, its label before.
     pub label: String,
     /// Bytes before.
     pub before: u64,
@@ -63,7 +63,7 @@ impl Diff {
         difference(self.before, self.after)
     }
 
-    /// The difference of two breakdowns. Equal labels are merged.
+    /// The difference of two breakdowns. In each of them, rows with equal labels are merged.
     pub(super) fn of_breakdowns(before: &Breakdown, after: &Breakdown) -> Self {
         Self::of_sides(&DiffSide::of_rows(&before.rows), &DiffSide::of_rows(&after.rows))
     }
@@ -93,7 +93,8 @@ impl DiffSide {
         side
     }
 
-    /// The rows of this side and of a later one. Lines are matched by place, other rows by label.
+    /// Matches the rows of this side with those of a later one: lines by function, order and what they allocate,
+    /// other rows by label.
     pub(super) fn matched(&self, after: &Self) -> Vec<MatchedRow> {
         match self.has_places() || after.has_places() {
             true => lines::matched(self, after),

@@ -27,7 +27,7 @@ impl Subject {
     }
 }
 
-/// What the blocks of a [`Subject`] did.
+/// What is known about the blocks of a [`Subject`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
     /// Names of the lines, functions and operators that the subject matches.
@@ -40,11 +40,12 @@ pub struct Explained {
     pub allocated: Weight,
     /// Bytes live at the end.
     pub at_end: Weight,
-    /// Blocks live at the peak, by scope, operator, category and size. If none was live then, all blocks.
+    /// Tables by scope, operator, category and size of the blocks that were live at the peak. If no block of the
+    /// subject was live then, the tables have all of its blocks.
     pub tables: Vec<(&'static str, Vec<Row>)>,
 }
 
-/// Explains the blocks of a line, function, operator or address. There are none if nothing has that name.
+/// Explains the blocks of a line, function, operator or address. The result has no blocks if nothing matches.
 pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
     let mut labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(device.data(), label));
     let (mut names, mut known) = (BTreeSet::new(), HashMap::new());
@@ -59,7 +60,8 @@ pub fn explain(device: &DeviceView<'_>, subject: &Subject) -> Explained {
         }),
     };
     let blocks: Vec<Lifetime> = device.lifetimes().iter().filter(|life| is_meant(&life.block)).copied().collect();
-    // At the peak and at the end, a sampled block counts for more than its size.
+    // In a sample, the weights at the peak and at the end add up to the counted bytes. Other weights depend only on
+    // the size.
     let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| is_meant(block)).collect();
     let at_end = device.live_weights().filter(|(block, _)| is_meant(block)).map(|(_, weight)| weight).sum();
     let by_size = |life: &Lifetime| device.weight(life.block.size);

@@ -38,13 +38,13 @@ impl Fragmentation {
     }
 }
 
-/// The fragmentation of a device's segments. Memory without an address of its own is in no segment.
+/// The fragmentation of a device's segments. Memory whose address memtrace had to make up is left out.
 pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
     of_segments(with_blocks(device.segments.iter(), &by_address(&device.live)))
 }
 
-/// The fragmentation of each private pool of the allocator, such as a CUDA graph's. `None` is the pool that all others
-/// share.
+/// The fragmentation of each private pool of the allocator, such as a CUDA graph's. The key `None` stands for the one
+/// pool that serves all other memory.
 pub fn fragmentation_by_pool(device: &DeviceSnapshot) -> Vec<(Option<(u64, u64)>, Fragmentation)> {
     let pools = BTreeMap::from_iter(by_key(device.segments.iter().map(|segment| (segment.pool, segment))));
     let blocks = by_address(&device.live);

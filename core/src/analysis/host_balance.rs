@@ -10,7 +10,7 @@ use crate::analysis::{LiveSet, Moment};
 use crate::recording::DeviceView;
 use crate::snapshot::{Block, Device, Mapping, MappingKind, Mappings, MemoryKind, Peak, StackId};
 
-/// glibc aligns the memory of additional arenas to their largest size.
+/// The largest size of an additional arena's memory in glibc, which aligns this memory to the same size.
 const ARENA: u64 = 64 << 20;
 
 /// A mapped file, or memory that a line of the program mapped itself.
@@ -30,20 +30,20 @@ pub struct MappedRow<'a> {
     pub count: u64,
 }
 
-/// The process's mappings, and the heap's live blocks when they were read. `None` for another device, if the log does
-/// not reach back to the reading, or if the heap is sampled.
+/// The process's mappings, and the heap's live blocks when the mappings were read. `None` if `heap` is not the CPU or
+/// is sampled, if no mappings were read, or if the log does not reach back to the reading.
 pub fn at_reading<'r>(heap: &'r DeviceView<'r>) -> Option<(&'r Mappings, LiveSet<'r>)> {
     let mappings = heap.data().data().process.mappings.as_ref()?;
     let is_known = heap.device == Device::Cpu && !heap.sampling.is_on();
     is_known.then(|| heap.at(&Moment::Time(mappings.time_ns)).ok()).flatten().map(|then| (mappings, then))
 }
 
-/// The balance of a CUDA device, or of the process if the device is the CPU. `None` if it is not known.
+/// The balance of a CUDA device, or of the process if the device is the CPU. `None` if the balance is not known.
 pub fn balance(device: &DeviceView<'_>) -> Option<Balance> {
     device_balance(device).or_else(|| at_reading(device).map(|(mappings, then)| host_balance(mappings, &then)))
 }
 
-/// The balance of the process. `then` is the heap when the mappings were read.
+/// The balance of the process. `then` has the heap's live blocks when the mappings were read.
 pub fn host_balance(mappings: &Mappings, then: &LiveSet<'_>) -> Balance {
     let used = mappings.resident();
     let mut rows = heap_rows(mappings, then);
@@ -105,7 +105,8 @@ fn is_allocators(mapping: &Mapping, live: u64) -> bool {
     live > 0 || is_arena || mapping.path == "[heap]"
 }
 
-/// Files, and memory of the program in which no block lies. Rows with the most physical memory come first.
+/// Mapped files, and memory without a file that the program mapped itself and in which no block lies. Rows with the
+/// most physical memory come first.
 pub fn mapped<'a>(mappings: &'a Mappings, blocks: &[Block]) -> impl Iterator<Item = MappedRow<'a>> {
     let is_programs =
         |(mapping, live): &(&Mapping, u64)| mapping.kind == MappingKind::Anonymous && !is_allocators(mapping, *live);

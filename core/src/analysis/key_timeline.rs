@@ -39,8 +39,8 @@ pub struct KeyTimeline {
 
 const OTHERS: &str = "(others)";
 
-/// The timeline of a device in `columns` columns, with at most `most` named keys. Categories are not subdivided: their
-/// labels are words of [`Category`].
+/// The timeline of a device in `columns` columns, with at most `most` named keys. With [`Key::Category`], the labels
+/// are the words of [`Category`]: a block that tables label `unknown (gradient or graph)` is `unknown` here.
 pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usize) -> KeyTimeline {
     let mut labels = Labels::by(device, key, device.data().process.duration_ns);
     let mut number = |block: &Block| match key {
@@ -79,8 +79,8 @@ pub fn key_timeline(device: &DeviceView<'_>, key: Key, columns: usize, most: usi
     KeyTimeline { from_ns: time.from_ns, to_ns: time.to_ns, rows, totals, highest_ns }
 }
 
-/// For each column, the number of records before its highest moment, and the total then. The live bytes at a column's
-/// beginning count as well. The numbers never decrease.
+/// For each column, the number of records up to its highest moment, and the total then. The live bytes at a column's
+/// beginning count as well. The numbers of records never decrease from column to column.
 fn highest_moments(device: &DeviceView<'_>, time: Columns) -> Vec<(usize, u64)> {
     let mut found: Vec<Option<(usize, u64)>> = vec![None; time.count];
     time.totals(device, |column, after, total| {
@@ -111,7 +111,8 @@ fn rows(names: &[&str], highest: &[u64], taken: &[Vec<u64>], totals: &[u64], mos
     rows
 }
 
-/// The key number of each record's block. A free lacks some data of its alloc, such as the thread.
+/// The row number of each record's block, as `number` returns it. A free gets the number of its alloc if the log has
+/// this alloc, because a free lacks some data of the block, such as the thread.
 pub(super) fn numbers(device: &DeviceSnapshot, mut number: impl FnMut(&Block) -> usize) -> impl Iterator<Item = usize> {
     let mut known: HashMap<u64, usize> = HashMap::default();
     device.records.iter().map(move |record| {

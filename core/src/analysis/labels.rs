@@ -85,7 +85,7 @@ pub(super) enum LabelSource<'a> {
 pub(crate) struct Labels<'a> {
     data: &'a Attribution<'a>,
     source: LabelSource<'a>,
-    /// Numbers by stack or context.
+    /// The label's number of each stack or context that was asked for.
     known: HashMap<u32, usize>,
     names: Numbered<Rc<str>>,
 }
@@ -107,7 +107,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The number of the block's label, in the order of first use.
+    /// The number of the block's label. Labels are numbered in the order of their first use.
     pub(crate) fn number(&mut self, block: &Block) -> usize {
         match &self.source {
             LabelSource::Stack(_) => self.number_at(block.stack.0),
@@ -119,7 +119,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The number of a stack's or a context's label, if the key depends on it.
+    /// The number of the label of the stack or context `key`. The label is empty if labels depend on neither.
     pub(crate) fn number_at(&mut self, key: u32) -> usize {
         if let Some(&number) = self.known.get(&key) {
             return number;
@@ -184,7 +184,8 @@ pub(crate) fn bytes_by_line(
 /// The end of labels without a user line.
 pub(crate) const NO_USER_FRAME: &str = "[no user frame]";
 
-/// The label of the user's frame. Without one, the suballocator, or else the framework's frame.
+/// The label of the user's frame. If the stack has no user frame, the label names the suballocator, or else the
+/// framework's frame.
 fn user_label(data: &Attribution<'_>, stack: u32, label: fn(&Frame, &str) -> String) -> String {
     let (dir, stack) = (&data.process.working_dir, StackId(stack));
     let allocator = || allocator(data, stack).map(|allocator| format!("{allocator}'s allocator"));
@@ -202,7 +203,7 @@ pub(super) fn model_line_label(data: &Attribution<'_>, stack: u32) -> String {
     line.map_or_else(|| line_label(data, stack), |frame| frame_location(frame, &data.process.working_dir))
 }
 
-/// The operator that allocated the block, or else the library in parentheses.
+/// The suballocator or the native library that allocated the block, in parentheses; or else the operator.
 pub fn operator_label(data: &Attribution<'_>, stack: u32) -> String {
     let stack = StackId(stack);
     if let Some(allocator) = allocator(data, stack) {
@@ -242,7 +243,8 @@ fn function_of(frame: &Frame, dir: &str) -> String {
     }
 }
 
-/// The crate of the innermost frame outside of the standard library and memtrace. Its code requested the block.
+/// The crate of the innermost frame outside of the standard library and memtrace. The code of this crate requested the
+/// block.
 pub(super) fn crate_label(data: &Attribution<'_>, stack: u32) -> String {
     let rules = &data.settings.rules;
     let is_own = |frame: &&Frame| !matches!(Origin::of(rules, frame), Origin::Std | Origin::Memtrace);

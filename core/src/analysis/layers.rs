@@ -1,8 +1,9 @@
-//! The layers of blocks. A layer is the module; without spans, it is the path in a parameter's name.
+//! The layers of blocks. A layer is a part of the model: the module, or, without spans, the path in a parameter's
+//! name.
 //!
-//! A gradient that the program named, and whose forward call is known, tells which parameter that call used. So the
-//! call, its result, and the blocks that the backward pass allocated for it belong to the parameter's layer. Sizes are
-//! not used.
+//! The name of a gradient contains the name of its parameter. If the forward call of a named gradient is known, this
+//! call used the parameter. So the call's result, and the blocks that the backward pass allocated for the call, belong
+//! to the parameter's layer. The sizes of blocks are not used.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,7 +18,7 @@ use crate::snapshot::{Block, BlockName, Category, ContextId, LONGEST_NAME};
 /// Label of blocks whose layer is not known.
 pub(crate) const NO_LAYER: &str = "(no layer)";
 
-/// Facts about calls or paths; `None` if they are ambiguous.
+/// What is known about calls or paths. The value is `None` if two facts contradict each other.
 type Known<K, V> = HashMap<K, Option<V>>;
 
 pub(super) struct Layers<'a> {
@@ -38,7 +39,7 @@ impl<'a> Layers<'a> {
             let Some((pairing, path)) = device.pairings().get(Some(name.seq)).zip(path(name)) else { continue };
             agree(&mut found.paths, pairing.forward, path);
             if pairing.is_added {
-                // Another call also used the parameter.
+                // The gradient may be a sum. Another call, perhaps of another module, then used the parameter, too.
                 found.modules.insert(path, None);
             }
             let call = device.lifetimes().get(pairing.forward);

@@ -30,7 +30,8 @@ impl<'r> LiveSet<'r> {
         matches!(self.state, Cow::Borrowed(_))
     }
 
-    /// The live set without blocks below the threshold. At a moment of the log, these are known only if it is the peak.
+    /// The live set without blocks below the threshold. At a moment that is found in the log, their bytes are known
+    /// only if this moment is the peak.
     pub(super) fn without_small(mut self) -> Self {
         self.state.to_mut().below_threshold = 0;
         self

@@ -18,7 +18,8 @@ pub(crate) struct Entry<'a> {
 /// Live bytes just before the log's oldest record.
 ///
 /// Every change of the total has a record, even frees of blocks from before the recording. So the current total minus
-/// the log's changes is exact, whatever the ring buffer has overwritten. In a sample, both are estimates by weight.
+/// the log's changes is exact, whatever the ring buffer has overwritten. In a sample, the current total and the
+/// changes are estimates by weight.
 pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
     let undone = |total: i128, record: &Record| total - i128::from(change(device, record));
     let total = device.records.iter().fold(i128::from(device.live_by_sizes()), undone);
@@ -30,7 +31,7 @@ pub(crate) fn entries(device: &DeviceSnapshot) -> impl Iterator<Item = Entry<'_>
     entries_after(device, allocated_at_start(device))
 }
 
-/// The log, oldest first, given [`allocated_at_start`].
+/// The log, oldest first, for callers that already have [`allocated_at_start`].
 pub(crate) fn entries_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Entry<'_>> {
     let mut allocated = at_start;
     device.records.iter().map(move |record| {
@@ -56,7 +57,7 @@ fn signed(record: &Record, weight: Weight) -> i64 {
     if record.kind == RecordKind::Alloc { bytes } else { -bytes }
 }
 
-/// The record that made the peak.
+/// The index of the record of the alloc that reached the peak.
 pub(crate) fn peak_record(device: &DeviceSnapshot) -> Option<usize> {
     let seq = Some(device.peak.seq?);
     device.records.iter().position(|record| record.kind == RecordKind::Alloc && record.alloc_seq == seq)

@@ -38,7 +38,7 @@ pub enum Moment {
 pub struct Since {
     /// When it was taken, in nanoseconds since the recording began.
     pub time_ns: u64,
-    /// The number of the last block and the live bytes of each device.
+    /// For each device, the `seq` of its last block, and its live bytes.
     devices: Vec<(Device, Option<NonZeroU64>, u64)>,
 }
 
@@ -49,7 +49,7 @@ impl Since {
         Self { time_ns: earlier.process.duration_ns, devices: earlier.devices.iter().map(state).collect() }
     }
 
-    /// The number of the last block, and the live bytes of a device; nothing if it was not used yet.
+    /// The `seq` of the last block, and the live bytes of a device; `None` and 0 if the device was not used yet.
     fn state(&self, device: Device) -> (Option<NonZeroU64>, u64) {
         let found = self.devices.iter().find(|(of, ..)| *of == device);
         found.map_or((None, 0), |(_, block, bytes)| (*block, *bytes))
@@ -168,7 +168,7 @@ fn at_end(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
 fn at_time(device: &DeviceView<'_>, ns: u64) -> Result<Peak, Error> {
     log::reaches_back_to(device, ns)?;
     let records = device.records.partition_point(|record| record.time_ns <= ns);
-    // If frees are missing, only the addresses in the log show which blocks are gone.
+    // In a log with gaps, frees are missing. Then only the addresses in the log show which blocks are gone.
     let state = match device.gaps.is_empty() {
         true => state(device, records, || live_after(device, records)),
         false => after(device, records),
@@ -251,7 +251,7 @@ fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
 
 /// The state at the maximum while one of these scopes was open.
 fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> Result<Peak, Error> {
-    // The open scopes that were entered before the log begins, and since.
+    // How many open scopes were entered before the log begins (`lost`), and how many since (`known`).
     let (mut lost, mut known) = (began_before_log(device, scopes), 0usize);
     let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
     let (start_ns, mut now) = (log::start_ns(device), (0, log::allocated_at_start(device)));
@@ -287,7 +287,8 @@ fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &BTreeSet<Con
     Ok(after(device, records))
 }
 
-/// How often these scopes were entered before the log begins. Their highest moments may have been overwritten.
+/// How often these scopes were entered before the log begins. The highest moments of these times may have been
+/// overwritten.
 fn began_before_log(device: &DeviceSnapshot, scopes: &BTreeSet<ContextId>) -> usize {
     let start_ns = log::start_ns(device);
     let early = device.marks.iter().filter(|mark| mark.enter && mark.time_ns < start_ns);

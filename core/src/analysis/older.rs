@@ -67,8 +67,8 @@ fn holders(time: &OlderTime, labels: &mut Labels<'_>) -> Vec<OlderHolder> {
     holders
 }
 
-/// Bytes of a time's stacks or scopes, summed by the numbers of their labels. `bytes` chooses between the least and the
-/// bytes at the highest moment.
+/// The bytes of an older time's stacks or scopes, summed for each label by the label's number. `bytes` gets the fewest
+/// bytes that a stack or scope held in that time, and its bytes at the highest moment; it returns one of the two.
 pub(super) fn sums(time: &OlderTime, labels: &mut Labels<'_>, bytes: fn(u64, u64) -> u64) -> Vec<u64> {
     let (mut sums, source) = (Vec::new(), labels.source());
     let mut see = |of, least, at_highest| add(&mut sums, labels.number_at(of), bytes(least, at_highest));

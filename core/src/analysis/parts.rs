@@ -61,7 +61,7 @@ impl LiveSet<'_> {
         self.by(key).rows.iter().map(cost).collect()
     }
 
-    /// The largest temporary block of each label, by its number.
+    /// For each label, by its number, the size of the largest temporary block.
     fn largest_temporaries(&self, labels: &mut Labels<'_>) -> Vec<u64> {
         let is_temporary = |category| matches!(category, Category::Temporary | Category::Workspace);
         let mut largest: Vec<u64> = vec![0; labels.names().count()];

@@ -2,8 +2,8 @@
 
 use crate::snapshot::{DeviceSnapshot, MemoryKind};
 
-/// As far as is known, the driver allocates multiples of this size, so each block is rounded up by at most one byte
-/// less.
+/// As far as is known, the driver allocates multiples of this size, so rounding adds fewer bytes than this to a
+/// block.
 const GRANULE: u64 = 512;
 
 /// A device's pools (its own and those of the program) and the recorded blocks from them.
@@ -23,7 +23,7 @@ pub struct PoolBalance {
 }
 
 impl PoolBalance {
-    /// Whether rounding, or unknown earlier use, can explain the rest.
+    /// Whether rounding can explain the rest, or memory from before the recording whose bytes are not known.
     pub fn is_explained(&self) -> bool {
         let most = if self.before.is_some() { self.rounding } else { u64::MAX };
         u64::try_from(self.rest).is_ok_and(|rest| rest <= most)

@@ -18,13 +18,13 @@ pub struct PostMortem {
     pub holes: Fragmentation,
     /// The line with the largest temporary.
     pub temporaries: Option<TemporaryRow>,
-    /// Live memory by line. Later frees may make it differ from the state at the refusal.
+    /// Live memory by line when the snapshot was taken. It may differ from the live memory at the refusal.
     pub lines: Breakdown,
-    /// Live memory by scope.
+    /// Live memory by scope when the snapshot was taken.
     pub scopes: Breakdown,
-    /// Bytes that would be missing even if all reserved and unused memory could be used.
+    /// Bytes that the refused request needs beyond the device's free memory and `reserved_unused`.
     pub missing: u64,
-    /// Number of lines, largest first, that hold the missing bytes; `None` if all lines together do not.
+    /// Number of lines, largest first, that hold the missing bytes; `None` if all lines together hold fewer.
     pub lines_to_drop: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ pub fn post_mortem(device: &DeviceView<'_>) -> Option<PostMortem> {
     })
 }
 
-/// Number of rows, largest first, that hold this many bytes.
+/// Number of rows, largest first, that hold this many bytes; `None` if all rows together hold fewer.
 fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
     let mut sum = 0;
     let enough = |(_, row): &(usize, &super::Row)| {

@@ -7,7 +7,7 @@ use std::slice::Iter;
 use super::log;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
 
-/// Tracks reserved bytes over the log. A block outside of all segments counts by itself.
+/// Tracks reserved bytes over the log. A block outside of all segments counts with its own bytes.
 pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
     known: BTreeMap<u64, u64>,
@@ -37,7 +37,8 @@ impl<'a> Reserved<'a> {
         Some(walk(i128::from(device.stats.reserved_bytes.current) - changes.now))
     }
 
-    /// Applies segment records up to this time. Calls `each` with the time and the reserved bytes after each.
+    /// Applies the segment records up to this time. After each of them, calls `each` with its time and the reserved
+    /// bytes.
     pub(crate) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
         while let Some(segment) = self.segments.next_if(|segment| segment.time_ns <= time_ns) {
             match segment.kind {
@@ -66,7 +67,8 @@ impl<'a> Reserved<'a> {
     }
 }
 
-/// The reported segments before the first record: the current ones, with every record undone.
+/// The reported segments at the beginning of the log, as sizes by address: the current ones, with all segment records
+/// undone.
 pub(crate) fn at_log_start(device: &DeviceSnapshot) -> BTreeMap<u64, u64> {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let mut there: BTreeMap<u64, u64> = told.map(|segment| (segment.address, segment.size)).collect();

@@ -10,9 +10,11 @@ words! {
         /// The source line of the program.
         #[default]
         Line = "line",
-        /// The line of the model. If the model is a library's, [`Key::Line`] is the program's call of it.
+        /// The line of the model. If the model is in a library, [`Key::Line`] is the program's line that calls the
+        /// library.
         ModelLine = "model-line",
-        /// The line of the model that allocated it, or whose backward pass did. Needs the order of the backward pass.
+        /// The line of the model that allocated the block, or for whose call a backward pass allocated it. Needs the
+        /// recorded order of the backward pass.
         ForwardLine = "forward-line",
         /// The function of the source line.
         Function = "function",
@@ -20,10 +22,10 @@ words! {
         Operator = "operator",
         /// What the memory is for.
         Category = "category",
-        /// The part of the model.
+        /// The part of the model, named by its spans.
         Module = "module",
-        /// The part of the model that allocated it, or for whose calls a backward pass did. Needs the order of the
-        /// backward pass.
+        /// The part of the model that allocated the block, or for whose calls a backward pass allocated it. Needs the
+        /// recorded order of the backward pass.
         Layer = "layer",
         /// The parameter of the model.
         Parameter = "parameter",
@@ -31,18 +33,19 @@ words! {
         Name = "name",
         /// The innermost scope, with the scopes around it.
         Scope = "scope",
-        /// The block's age at the moment.
+        /// The block's age at the moment that the table shows.
         Age = "age",
-        /// The thread that allocated it, by its name.
+        /// The thread that allocated the block, by the thread's name.
         Thread = "thread",
         /// The CUDA stream, numbered as in exports.
         Stream = "stream",
-        /// The crate whose code requested it; the standard library does not count.
+        /// The crate whose code requested the block; the standard library does not count.
         Crate = "crate",
     }
 }
 
-/// For each key: the key of its table at the peak, the end of its heading, and the heading of its column of labels.
+/// For each [`Key`]: the name of the report's section with its table at the peak, the end of the table's heading, and
+/// the heading of the column of labels.
 const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
     ("peak_by_line", "line", "Location"),
     ("peak_by_model_line", "line of the model", "Location"),
@@ -62,7 +65,7 @@ const TABLE: [(&str, &str, &str); Key::ALL.len()] = [
 ];
 
 impl Key {
-    /// The key of the report's section with this table at the peak.
+    /// The name of the report's section that has the table by this key at the peak.
     pub const fn section(self) -> &'static str {
         TABLE[self as usize].0
     }

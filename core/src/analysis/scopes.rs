@@ -69,12 +69,12 @@ pub(crate) fn scopes_by_pattern(rows: Vec<ScopeRow>) -> Vec<ScopeRow> {
     tree.rows()
 }
 
-/// Scopes of one parent, as places in [`ScopeTree::groups`].
+/// Scopes of one parent, as indices into [`ScopeTree::groups`].
 #[derive(Default)]
 struct Siblings {
     groups: Vec<usize>,
     by_pattern: HashMap<String, usize>,
-    /// The group to which the last row was added. Deeper rows are nested in it.
+    /// The group to which the last row was added. The next row, if it is deeper, is nested in this group.
     newest: Option<usize>,
 }
 

@@ -1,9 +1,10 @@
 //! Detects dead `tracing` spans: blocks allocated by model code whose spans never became scopes.
 //!
-//! A span created before the layer was installed can never be entered, and nothing reports that. So the `span` rules
-//! list functions that certainly run in a span, and blocks that they allocate outside of every span are counted. The
-//! list is incomplete on purpose: the count is a lower bound without false alarms. A context knows whether a span
-//! created its path. A path that a span shares with a scope of the program counts as the span's.
+//! A span that was created before memtrace's `tracing` layer was installed can never be entered, and nothing reports
+//! that. So the `span` rules list functions that certainly run in a span, and this module counts the blocks that they
+//! allocate outside of every span. The list is incomplete on purpose: the count is a lower bound without false alarms.
+//! A context knows whether a span created its path. If a span and a scope of the program have the same path, the path
+//! counts as the span's.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,7 @@ pub struct Spanless {
 /// The blocks that candle's models allocated in functions with a span of their own, outside of every span, although
 /// memtrace's layer was installed. A lower bound.
 pub fn spanless(data: &Attribution<'_>) -> Spanless {
-    // A merged scope may have been the span.
+    // A scope that was lost (merged into its parent) may have been the span.
     if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
         return Spanless::default();
     }
@@ -50,7 +51,7 @@ pub fn spanless(data: &Attribution<'_>) -> Spanless {
     found
 }
 
-/// The cause and the advice, as two parts of a sentence, if there are such blocks.
+/// The cause and the advice, as two parts of a sentence, if there are spanless blocks.
 pub fn spanless_note(data: &Attribution<'_>) -> Option<(String, &'static str)> {
     let Spanless { blocks, bytes } = spanless(data);
     let (cause, advice) = match data.health.spans {

@@ -13,7 +13,7 @@ pub(crate) struct BreakdownTable {
     pub(crate) shown: Shown,
     /// Whether the table adds anything to the other tables.
     pub(crate) matters: fn(&LiveSet<'_>) -> bool,
-    /// The text that is shown instead on request.
+    /// The text that is shown if the table is requested but does not matter.
     pub(crate) nothing: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Shown {
     AtEnd,
 }
 
-/// The tables in the order of texts.
+/// The tables in the order in which texts show them.
 pub(crate) const TABLES: [BreakdownTable; 11] = [
     of(Key::Line, Shown::Always, |_| true),
     of(Key::ModelLine, Shown::Always, is_other).or_says("the lines of the model are the lines above"),
@@ -71,7 +71,7 @@ impl BreakdownTable {
         Self { nothing, ..self }
     }
 
-    /// The table of a live set; an `AtEnd` table shows the end instead.
+    /// The table of a live set. An `AtEnd` table instead shows what is live at the end of the recording.
     pub(crate) fn of(&self, live: &LiveSet<'_>) -> Breakdown {
         match self.shown {
             Shown::AtEnd => live.device.at_end().by(self.by).into_owned(),

@@ -38,25 +38,27 @@ impl LiveTwice {
     }
 }
 
-/// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
+/// Blocks that a function held together at the peak although one would do, if they are worth at least 1 % of the peak.
+/// The largest reduction of the peak comes first.
 ///
-/// Reads are not observed, so this relies on drop order: Rust drops a function's variables at its end, newest first. It
-/// counts blocks of the same thread and size that different lines of one function of the program allocated, directly or
-/// through calls. They must be freed in that order, with no allocation of the thread in between.
+/// memtrace does not see when a program reads a block, so this analysis relies on drop order: Rust drops a function's
+/// variables at its end, newest first. It counts blocks of the same thread and size that different lines of one
+/// function of the program allocated, directly or through calls. The blocks must be freed newest first, with no
+/// allocation of the thread in between.
 ///
 /// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until
-/// then), blocks still live, all blocks of programs with variables, blocks dropped after a refused allocation, repeated
-/// allocations of one line, and blocks created from data or a constant, which replace nothing. Weights are seldom
-/// counted, because the fields of a structure are dropped oldest first. A counted block may still be needed: it may be
-/// the second operand of an operation.
+/// then), blocks that are never freed, all blocks of programs with trainable variables, blocks dropped after a refused
+/// allocation, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
+/// Weights of a model are seldom counted, because the fields of a structure are dropped oldest first. A counted block
+/// may still be needed: it may be the second operand of an operation.
 pub(crate) fn live_twice(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<LiveTwice> {
     with_absences(data, device).into_iter().map(|(row, _)| row).collect()
 }
 
-/// The same rows, each with the absences of the older blocks in all repetitions.
+/// The rows of [`live_twice`], each with the absences of the older blocks in all repetitions.
 pub(super) fn with_absences(data: &Attribution<'_>, device: &DeviceView<'_>) -> Vec<(LiveTwice, Vec<Absence>)> {
-    // The graph of a result over variables is dropped in the same order. Dropping the program's variable then frees
-    // nothing.
+    // A result that was computed from trainable variables keeps a graph of its inputs, which is dropped in the same
+    // order. So dropping the program's own variable earlier frees nothing.
     if has_variables(data) {
         return Vec::new();
     }
@@ -95,7 +97,7 @@ fn older(chain: &[&Block]) -> u64 {
     chain.iter().skip(1).map(|block| block.size).sum()
 }
 
-/// The peak's blocks that are freed by the end, by thread and size, in the order of their allocation.
+/// The peak's blocks of always recorded sizes that are freed by the end, by thread and size, in allocation order.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     let live: HashSet<Option<NonZeroU64>> = device.live.iter().map(|block| block.seq).collect();
     let freed = device.peak.blocks.iter().filter(|block| device.is_exact(block) && !live.contains(&block.seq));
@@ -147,7 +149,7 @@ struct Log<'a> {
     device: &'a DeviceView<'a>,
     replay: Option<LogReplay>,
     allocs: HashMap<ThreadId, Vec<LogPosition>>,
-    /// The allocs in backward passes.
+    /// The positions of the allocs in backward passes.
     backward: Vec<LogPosition>,
 }
 
@@ -169,7 +171,7 @@ impl<'a> Log<'a> {
         self.device.lifetimes().get(block.seq?)
     }
 
-    /// Number of allocs of the block's thread before its free.
+    /// Number of allocs by the block's thread before the block was freed.
     fn allocs_before_free(&self, life: &Lifetime) -> usize {
         self.allocs.get(&life.block.thread).map_or(0, |allocs| allocs.partition_point(|alloc| *alloc < life.to))
     }
@@ -193,20 +195,21 @@ impl<'a> Log<'a> {
         runs.filter(is_one).map(|run| run.iter().rev().map(|&(_, block)| block).collect()).collect()
     }
 
-    /// Whether an allocation was refused before the block was freed. The error drops the block as a function's end
-    /// does.
+    /// Whether an allocation was refused while the block was live. The error then leaves the function and drops its
+    /// variables, as the function's end does.
     fn is_given_up(&self, newest: &Lifetime) -> bool {
         let until = newest.free(self.device).map_or(0, |free| free.time_ns);
         self.device.ooms.iter().any(|refused| (newest.block.time_ns..=until).contains(&refused.time_ns))
     }
 
-    /// The absences of a chain, in all its repetitions, if each block were freed right after the alloc of the next one.
+    /// The absences that result if each block of the chain were freed right after the alloc of the next one, and in the
+    /// same way in all repetitions of the chain.
     fn absences(&self, chain: &[&Block]) -> Vec<Absence> {
         let mut absences = Vec::new();
         for pair in chain.windows(2) {
             let (older, newer) = (self.lives_like(pair[0]), self.lives_like(pair[1]));
-            // A variable is freed before its line runs again. The chain itself may belong to the last call of a
-            // recursion.
+            // A variable is freed before its line allocates again, except in a recursion. The chain's own block counts
+            // in any case.
             let is_variable = |(nth, life): &(usize, &&Lifetime)| {
                 older.get(nth + 1).is_none_or(|again| life.to < again.from) || Some(life.seq) == pair[0].seq
             };
@@ -233,8 +236,9 @@ impl<'a> Log<'a> {
         let mut changes = changes_of(absences);
         changes.sort_unstable();
         let (found, without) = (replay.peak(&[]), replay.peak(&changes));
-        // If the log does not reproduce the peak, it cannot give another one. In a sample, the two differ by chance,
-        // but the difference that the changes make is still about right.
+        // If a replay of the log does not result in the recorded peak, it cannot predict another one. In a sample, the
+        // replayed and the recorded peak differ by chance, but the difference that the absences make is still about
+        // right.
         let peak = i64::try_from(self.device.peak.bytes).ok()?;
         let is_known = found == peak || self.device.is_sample();
         is_known.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())

@@ -7,7 +7,8 @@ use crate::snapshot::{Device, DeviceSnapshot, MemoryStats, Peak, RecordKind, Sna
 use crate::units::seconds;
 
 /// The part of a recording from `from_ns` to `to_ns`, in nanoseconds since it began, both included. Its peak is the
-/// highest moment within the window, and its end is the window's end. It is exact for blocks of at least the threshold.
+/// highest moment within the window, and its end is the window's end. The result is exact for blocks of at least the
+/// threshold.
 ///
 /// Blocks below the threshold, time in the driver, and what the driver reported of its pools and of the device at the
 /// end of the recording are not known within a window and are left out. A scope's figures count what was allocated in
@@ -73,7 +74,7 @@ fn peak(device: &DeviceSnapshot, first: usize, end: usize, from_ns: u64) -> Peak
     let within = totals.enumerate().skip(first).take(end - first + 1);
     let highest = within.max_by_key(|(at, total)| (*total, std::cmp::Reverse(*at)));
     let mut peak = after(device, highest.map_or(first, |(at, _)| at));
-    // If the peak was before the window, it counts from the window's beginning.
+    // If the highest total was reached before the window, its time is the window's beginning.
     peak.time_ns = peak.time_ns.max(from_ns);
     peak.below_threshold = 0;
     peak

@@ -6,8 +6,8 @@ use super::matched_frame::{MatchedFrame, matched_frames};
 use super::torch::is_allocator;
 use crate::snapshot::{Fact, StackId};
 
-/// The suballocator that allocated the block: its crate, spelled as in `use` (`cubecl_cuda`), or PyTorch. In a snapshot of
-/// PyTorch the blocks are those that its allocator hands out.
+/// The suballocator that allocated the block: its crate, spelled as in `use` (`cubecl_cuda`), or PyTorch. Snapshots of
+/// PyTorch have no suballocator: their blocks are those that PyTorch's allocator hands out.
 pub fn allocator(data: &Attribution<'_>, stack: StackId) -> Option<String> {
     let is_pytorchs = |frame: &MatchedFrame<'_>| is_allocator(frame.frame) && !data.is_python();
     let found = matched_frames(data, stack).find(|frame| frame.is(Fact::Allocator) || is_pytorchs(frame))?;

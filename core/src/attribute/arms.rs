@@ -73,7 +73,7 @@ fn snake(name: &str) -> String {
 #[doc(hidden)]
 pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
     let Some(file) = unversioned_backward_pass(rules, &stacks.frames) else { return };
-    // The recording names the file.
+    // The path comes from the recording, so there may be no such file here.
     let rule = text_of(file.as_ref(), LONGEST_SOURCE).ok().and_then(|source| backward_rule(&source));
     // If the table is full, it stays unchanged.
     let _ = rule.map(|rule| rules.add(&rule));

@@ -23,7 +23,8 @@ pub(super) struct GradientCounts {
     pub(super) parameters: HashSet<NonZeroU64>,
 }
 
-/// Counts all passes. `are_all_known`: nothing was allocated before the recording, and no record was lost.
+/// Counts the results of all passes. `are_all_known` says that nothing was allocated before the recording, and that no
+/// record was lost.
 pub(super) fn count(lives: &[HintedLifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
     // Keyed by the position where each pass begins.
     let mut passes: BTreeMap<LogPosition, Vec<&HintedLifetime>> = BTreeMap::new();
@@ -78,7 +79,7 @@ impl<'a> Live<'a> {
     pub(super) fn of(lives: &'a [HintedLifetime], positions: &[LogPosition]) -> Self {
         let mut next = 0;
         let is_live = |life: &&HintedLifetime| {
-            // Lifetimes nearly always begin in order.
+            // Lifetimes nearly always begin in order, so the next position is usually still right.
             let is_next = positions.get(next).is_none_or(|position| life.from <= *position)
                 && next.checked_sub(1).is_none_or(|before| positions[before] < life.from);
             if !is_next {
@@ -134,8 +135,8 @@ impl<'a> Live<'a> {
 }
 
 /// Results of a pass that are still live after a later pass of the thread, if no other pass leaves such a block at
-/// their site. Sums of gradients over several batches leave such a block in each round. The first gradient that becomes
-/// an optimizer's momentum is the only one.
+/// their site. Programs that sum gradients over several batches have such a block in each round. If an optimizer keeps
+/// the first gradient as its momentum, there is only that one.
 pub(super) fn kept_once(lives: &[HintedLifetime], backward: &Passes) -> HashSet<NonZeroU64> {
     let mut kept: HashMap<(ThreadId, StackId), (Vec<NonZeroU64>, BTreeSet<LogPosition>)> = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward && life.from > 0) {
@@ -158,12 +159,12 @@ fn may_be_operand(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
-/// Whether the block was still live when its thread began other work.
+/// Whether the block was still live when its thread began other work after the pass.
 pub(super) fn outlives(life: &HintedLifetime, pass: &Pass) -> bool {
     pass.next.is_some_and(|next| life.to > next)
 }
 
-/// Whether it is a variable of a model, or perhaps of an optimizer, but not certainly an optimizer's.
+/// Whether the block is a variable that may belong to a model: any variable, unless it is certainly an optimizer's.
 pub(super) fn is_variable(life: &HintedLifetime) -> bool {
     life.of_stack.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }

@@ -1,4 +1,5 @@
-//! Detects KV caches that grow by concatenation: each block is the previous one plus a constant.
+//! Detects KV caches that grow by concatenation: each block is the previous one plus a constant. A *run* is a series
+//! of such blocks of one site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -11,14 +12,15 @@ use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
 /// The fewest blocks of a run that counts as a cache.
 const LEAST: usize = 3;
-/// Allocations before or after a block that are searched. Keys and values are read soon.
+/// The most allocations before or after a block that are searched. Keys and values are read soon after they are
+/// joined.
 const NEAR: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     /// Blocks of the caches: three or more blocks allocated by `cat`, each larger than the last by the same amount and
-    /// allocated while the last was live. Results computed after them must grow with them, like those that read keys
-    /// and values. Collected results grow too, but nothing reads all of them each time.
+    /// allocated while the last was live. Results computed after these blocks must grow, too, as those do that read
+    /// keys and values. Collected results also form runs, but nothing reads all of them each time.
     pub(super) caches: HashSet<NonZeroU64>,
     /// Blocks that may be the initial contents of such a cache.
     pub(super) prefixes: HashSet<NonZeroU64>,
@@ -43,7 +45,7 @@ pub(super) fn growing(lives: &[HintedLifetime], is_wanted: impl Fn(&HintedLifeti
     growing
 }
 
-/// Blocks that are one step smaller than a run's first block, and live when it was allocated.
+/// Blocks that were live when a run's first block was allocated, and smaller by as much as the run grows each time.
 fn prefixes(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
     let size = first.size.saturating_sub(second.size - first.size);
@@ -53,9 +55,9 @@ fn prefixes(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetim
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
-/// Splits the blocks of one site into runs, for caches that grow side by side. A run whose last block was freed cannot
-/// continue. Among several runs, the one whose last block is freed first continues, because requests and layers take
-/// turns.
+/// Splits the blocks of one site into runs: several, if caches grow side by side. A block can continue a run only
+/// while the run's last block is live. If it fits several runs, it continues the one whose last block will be freed
+/// first, because requests and layers take turns.
 fn runs<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
     let mut open = OpenRuns::of(place.len());
     let mut runs: Vec<Vec<&HintedLifetime>> = Vec::new();
@@ -73,13 +75,14 @@ fn runs<'a>(place: &[&'a HintedLifetime]) -> Vec<Vec<&'a HintedLifetime>> {
     runs
 }
 
-/// Runs by the block that continues them. There may be as many runs as blocks.
+/// Finds the run that a block continues without a look at each run, because there may be as many runs as blocks. Runs
+/// are known by their index.
 struct OpenRuns {
-    /// Runs by the free of their last block.
+    /// Runs whose last block is freed later, by the position of this free.
     soon: BTreeMap<LogPosition, usize>,
     /// Runs whose last block is never freed, by the size of their next block.
     endless: HashMap<u64, BTreeSet<usize>>,
-    /// Such runs of only one block; any larger block continues them.
+    /// Runs of only one block, which is never freed. Any larger block continues them.
     single: FirstBelow,
 }
 
@@ -121,7 +124,7 @@ impl OpenRuns {
     }
 }
 
-/// Size of a run's next block. All steps of a run are equal.
+/// Size of a run's next block: a run grows by the same amount each time.
 fn next_size(before: &HintedLifetime, last: &HintedLifetime) -> u64 {
     last.size.saturating_add(last.size - before.size)
 }
@@ -134,7 +137,8 @@ fn continues(run: &[&HintedLifetime], life: &HintedLifetime) -> bool {
     }
 }
 
-/// Finds the first number whose size is below a limit. A tournament tree of minima.
+/// Finds the first index of a run whose size is below a limit. Each node of the binary tree has the minimum of its
+/// leaves.
 struct FirstBelow {
     leaves: usize,
     minima: Vec<u64>,
@@ -167,7 +171,7 @@ impl FirstBelow {
     }
 }
 
-/// The other allocations of operators, by thread, in order.
+/// The allocations of operators, except `collected` ones (those of runs), by thread, in order.
 fn work<'a>(
     lives: &'a [HintedLifetime],
     collected: &HashSet<NonZeroU64>,
@@ -177,14 +181,14 @@ fn work<'a>(
     by_key(lives.iter().filter(is_one).map(|life| (life.thread, life)))
 }
 
-/// Whether a result that is computed after each block of the run grows with the run.
+/// Whether some operator computes a result after each block of the run, and these results grow, too.
 fn is_read(run: &[&HintedLifetime], work: &HashMap<ThreadId, Vec<&HintedLifetime>>) -> bool {
     let after = |life: &&HintedLifetime, until: LogPosition| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::default();
         for other in work.iter().take(NEAR).take_while(|other| other.from < until) {
-            // The first block of each site. Later blocks belong to the next layer.
+            // Only the first block of each site counts. Later blocks belong to the next layer.
             sizes.entry(other.stack).or_insert(other.size);
         }
         sizes

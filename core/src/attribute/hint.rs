@@ -35,18 +35,18 @@ pub(super) enum Hint {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackHint {
     hint: Hint,
-    /// Whether an operator of the forward pass or of an optimizer allocated it. In an optimizer's scope, it is the
-    /// optimizer's.
+    /// Whether an operator of the forward pass or of an optimizer allocated it. In the scope of an optimizer, such a
+    /// block is the optimizer's.
     is_operator: bool,
     in_optimizer: bool,
     pub(super) is_variable: bool,
-    /// Whether it is not a tensor's elements.
+    /// Whether the block holds something else than a tensor's elements, such as a list or a table.
     pub(super) is_structure: bool,
     /// Whether a function in which a model works is on the stack.
     pub(super) in_forward: bool,
     pub(super) moves: bool,
     pub(super) multiplies: bool,
-    /// Whether it is of a pool's thread, without a line of the program.
+    /// Whether a thread of a thread pool allocated the block, with no line of the program on the stack.
     pub(super) is_workers: bool,
     /// Whether the operator's results in a backward pass are gradients.
     pub(super) is_gradient: bool,
@@ -129,7 +129,7 @@ fn is_workers(data: &Attribution<'_>, stack: StackId) -> bool {
     !matched_frames(data, stack).any(is_programs) && matched_frames(data, stack).any(is_of_pool)
 }
 
-/// The framework frames below the program's own, innermost first.
+/// The framework frames that are further inside than all frames of the program, innermost first.
 fn framework_run<'d>(data: &'d Attribution<'_>, stack: StackId) -> impl Iterator<Item = MatchedFrame<'d>> {
     let frames = matched_frames(data, stack);
     let run = frames.take_while(|frame| !matches!(frame.origin(), Origin::Workspace | Origin::Library));

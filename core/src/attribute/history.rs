@@ -6,7 +6,7 @@ use super::lifetimes::HintedLifetime;
 use crate::hashed::HashMap;
 use crate::snapshot::{LogPosition, NEVER, StackId, ThreadId};
 
-/// Sorted positions of allocations. A site is a stack here.
+/// Sorted positions of allocations. Here, a *site* is a stack.
 #[derive(Debug, Default)]
 pub(super) struct AllocationHistory {
     /// Number of allocations up to each position.
@@ -130,13 +130,13 @@ impl AllocationHistory {
         all.get(all.partition_point(|(at, _)| *at <= from) + 1).is_none_or(|(next_but_one, _)| to < *next_but_one)
     }
 
-    /// Whether the site has three blocks, so that it can have a habit.
+    /// Whether the site has at least three blocks, so that it can have a pattern.
     pub(super) fn repeats(&self, stack: StackId) -> bool {
         self.of_stack(stack).len() >= 3
     }
 
     /// Whether the site allocates repeatedly, and each block is live for at most half the period of the repetition.
-    /// Unless `may_take_turns`, no two blocks of the site may be live at the same time.
+    /// Without `may_take_turns`, the blocks of the site must not be live at the same time.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
         self.habit(stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
     }
@@ -169,7 +169,7 @@ impl AllocationHistory {
                 _ => 0,
             })
             .collect();
-        // After the last beginning, the period before it is used.
+        // The last beginning has no period of its own, so the period before it is used.
         let period = |from: LogPosition| {
             let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
             periods.get(at).or(periods.last()).copied().unwrap_or(0)
@@ -183,7 +183,7 @@ impl AllocationHistory {
 
     /// Whether any block of the backward pass between `from` and `to` is live at position `after`.
     pub(super) fn outlive(&self, thread: ThreadId, from: LogPosition, to: LogPosition, after: LogPosition) -> bool {
-        // All blocks of a pass ask with the same arguments.
+        // This is asked with the same arguments for all blocks of a pass, so the result is kept.
         *self.outlived.borrow_mut().entry((thread, from, to, after)).or_insert_with(|| {
             let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
             let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();

@@ -24,7 +24,8 @@ pub(crate) fn is_memtraces(rules: &Rules, frames: &[Frame]) -> bool {
 
 fn is_of_memtrace(mut origins: impl Iterator<Item = Origin>) -> bool {
     match origins.next() {
-        // A scope is inlined into the program around the code that it runs.
+        // An outer frame of memtrace does not count: a scope is inlined into the program around the code that it
+        // runs.
         None | Some(Origin::Memtrace | Origin::Std) => true,
         Some(_) => origins.any(|origin| origin == Origin::Std),
     }

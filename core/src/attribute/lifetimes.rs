@@ -14,7 +14,7 @@ pub(crate) struct HintedLifetime {
     pub(crate) stack: StackId,
     pub(crate) context: ContextId,
     pub(crate) thread: ThreadId,
-    /// 0 if it was allocated before the log begins.
+    /// The position of its alloc; 0 if it was allocated before the log begins.
     pub(crate) from: LogPosition,
     pub(crate) to: LogPosition,
     pub(super) hint: Hint,

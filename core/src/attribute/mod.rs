@@ -56,7 +56,8 @@ use crate::snapshot::{ContextId, Frame, StackId};
 pub enum AllocationSite<'a> {
     /// The innermost frame of the user's own code, or else of a library that is not a framework.
     User(&'a Frame),
-    /// The innermost framework frame of a stack without such a frame (of a worker thread).
+    /// The innermost framework frame, if the stack has no frame of user code or of another library (as in worker
+    /// threads).
     Framework(&'a Frame),
     /// The stack does not tell the site.
     Unknown,

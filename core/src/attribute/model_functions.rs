@@ -1,6 +1,6 @@
 //! Functions of the program in which its model works, although they are not called `forward…`. They multiply tensors
-//! before the first backward pass. When that pass begins, a product and the block that they computed next are live.
-//! Programs do not keep products of data, and optimizers have nothing to do that early.
+//! before the first backward pass. When that pass begins, one of their products is live, and so is the block that they
+//! computed right after it. Programs do not keep products of data, and optimizers have nothing to do that early.
 
 use super::Attribution;
 use super::hint::Hint;
@@ -14,7 +14,7 @@ use crate::snapshot::{LogPosition, StackId, ThreadId};
 /// A function by its file and name.
 pub(super) type Function<'a> = (&'a str, &'a str);
 
-/// Marks the blocks of such functions as blocks of a model's work.
+/// Finds such functions and marks their blocks as allocated by a model's work (`in_forward`).
 pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     let first = first_passes(lives);
     if first.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
     }
     let mut functions = functions(data);
     let (mut work, mut do_more) = (HashSet::default(), HashSet::default());
-    // Whether each function's last block is a product that is live when the pass begins.
+    // Whether each function's last block so far is a product that is live when the first backward pass begins.
     let mut is_kept: HashMap<(ThreadId, Function<'_>), bool> = HashMap::default();
     for life in lives.iter().filter(|life| life.from > 0) {
         let Some(function) = functions.get(life.stack) else { continue };
@@ -32,7 +32,7 @@ pub(super) fn learn(data: &Attribution<'_>, lives: &mut [HintedLifetime]) {
             let is_live = first.get(&life.thread).is_some_and(|pass| life.is_live_at(*pass));
             let multiplies = life.of_stack.multiplies;
             if multiplies && !is_live {
-                // It may be only the operator's workspace.
+                // The block may be only the workspace of the multiplication.
                 continue;
             }
             if is_kept.insert((life.thread, function), multiplies) == Some(true) && is_live && !multiplies {
@@ -58,8 +58,8 @@ pub(super) fn first_passes(lives: &[HintedLifetime]) -> HashMap<ThreadId, LogPos
     first
 }
 
-/// Whether the function that allocated the block loads data, makes a model, runs a backward pass or updates. Its other
-/// blocks may then be of any kind.
+/// Whether the function that allocated the block loads data, makes a model, runs a backward pass or updates variables.
+/// The other blocks of such a function may be of any kind.
 fn does_more(life: &HintedLifetime) -> bool {
     matches!(life.hint, Hint::Backward | Hint::Input | Hint::Variable | Hint::Step | Hint::Rule(_))
 }

@@ -64,13 +64,15 @@ pub fn operator<'d>(data: &'d Attribution<'_>, stack: StackId) -> Option<Operato
             break;
         }
         if matched.is(Fact::Kernel) {
-            // If a tail call removed the frame of the operator, the operation names it.
+            // If a tail call removed the frame of the operator, the operation whose kernel this is names the
+            // operator.
             (leaf, root, weak) = (None, None, matched.operator().or(weak));
         } else if let Some(name) = matched.operator() {
             leaf = leaf.or(Some(name));
             root = Some(name);
         } else {
-            // In an optimized program, `zeros` may have jumped to `zeros_impl` and left no frame.
+            // In an optimized program, `zeros` may have jumped to `zeros_impl`, so that only `zeros_impl` has a
+            // frame.
             weak = matched.implemented().or(weak);
         }
     }
@@ -92,7 +94,7 @@ pub(crate) fn has_backward_pass(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Pass)
 }
 
-/// Whether the program has made variables. Their results keep what they were computed from.
+/// Whether the program has made variables. Results computed from variables keep what they were computed from.
 pub(crate) fn has_variables(data: &Attribution<'_>) -> bool {
     has_frame_of(data, Fact::Variable)
 }
@@ -101,7 +103,7 @@ fn has_frame_of(data: &Attribution<'_>, fact: Fact) -> bool {
     data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
 }
 
-/// Whether this is the frame of a thread pool, which only runs the jobs of other crates.
+/// Whether this is a frame of a library for thread pools, which only runs the jobs of other crates.
 pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
     rules.names(Fact::Pool, &FramePlace::of(frame).package)
 }

@@ -29,7 +29,7 @@ pub(super) fn passes_around(passes: &Passes, thread: ThreadId, at: LogPosition) 
     passes.split_at(passes.partition_point(|pass| pass.from <= at))
 }
 
-/// The last pass that has begun when a block is allocated.
+/// The last pass of the block's thread that has begun when the block is allocated.
 pub(super) fn pass_at<'a>(passes: &'a Passes, life: &HintedLifetime) -> Option<&'a Pass> {
     passes_around(passes, life.thread, life.from).0.last()
 }
@@ -43,7 +43,7 @@ pub(super) fn is_in_pass(passes: &Passes, thread: ThreadId, at: LogPosition) -> 
     passes_around(passes, thread, at).0.last().is_some_and(|pass| at <= pass.to)
 }
 
-/// The passes with this hint: stretches in which a thread's work has no other hint.
+/// The passes of this kind: stretches of the log in which all work of a thread has the hint `kind`.
 pub(super) fn passes(device: &DeviceSnapshot, lives: &[HintedLifetime], kind: Hint, exits: &Exits) -> Passes {
     let is_gradient =
         |life: &HintedLifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
@@ -75,7 +75,7 @@ pub(super) fn passes(device: &DeviceSnapshot, lives: &[HintedLifetime], kind: Hi
     found.into_iter().map(ended).collect()
 }
 
-/// Ends the last pass where the thread left a scope, if it left before it began other work.
+/// Ends the last pass where the thread left a scope, if it did so before it began other work.
 fn close(passes: &mut [Pass], left: Option<&Vec<LogPosition>>, next: Option<LogPosition>) {
     let Some(pass) = passes.last_mut() else { return };
     pass.next = next;
@@ -88,7 +88,7 @@ fn close(passes: &mut [Pass], left: Option<&Vec<LogPosition>>, next: Option<LogP
 
 /// The passes of all threads, for a search between two positions.
 pub(super) struct WholePasses {
-    /// The beginning of each pass, sorted, with the first end among this pass and the later ones.
+    /// The beginning of each pass, sorted. Beside it is the first position at which this pass or a later one ends.
     passes: Vec<(LogPosition, LogPosition)>,
 }
 

@@ -1,5 +1,5 @@
-//! Joined blocks that are put in another order, such as the caches of beam search. A copy takes the place of the joined
-//! block, and the next join reads the copy.
+//! Joined blocks whose contents are put in another order, such as the caches of beam search. A copy takes the place of
+//! the joined block, and the next join reads the copy.
 
 use std::num::NonZeroU64;
 
@@ -8,10 +8,10 @@ use super::lifetimes::HintedLifetime;
 use crate::hashed::{HashMap, HashSet};
 use crate::snapshot::{LogPosition, NEVER, ThreadId};
 
-/// The most records between the allocation of the next block, or of the copy, and the free of a block.
+/// A joined block is freed at most this many records after the allocation of the next block, or of its copy.
 pub(super) const SOON: LogPosition = 16;
 
-/// The joined blocks. Each lasts until its copy is freed.
+/// The joined blocks. If a block has a copy, its lifetime ends when the copy is freed.
 #[derive(Debug, Default)]
 pub(super) struct Reordered {
     pub(super) joined: Vec<HintedLifetime>,

@@ -120,7 +120,7 @@ fn native(file: &str) -> Origin {
     else {
         return Origin::Unknown;
     };
-    // Where headers are installed. The C library's own paths are relative.
+    // These folders contain installed headers. The C library's own paths are relative.
     let is_systems = ["/usr/include/", "/usr/lib/"].iter().any(|folder| file.starts_with(folder));
     let is_programs = file.starts_with('/') && !is_systems && !file.contains("/include/c++/");
     if is_programs { Origin::Workspace } else { Origin::Unknown }

@@ -35,12 +35,12 @@ impl UseMoment {
     }
 }
 
-/// The certain uses of a block. Either may be known alone.
+/// The certain uses of a block. Its last use may be known without its pause, and the pause without the last use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockFlow {
     /// The last use. No later operation can have used the block.
     pub(super) last: Option<UseMoment>,
-    /// The ends of the longest time without a use.
+    /// The uses before and after the longest time without a use.
     pub(super) pause: Option<[UseMoment; 2]>,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct UseFlows {
 /// Properties that at least one block of a site has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SiteFlow {
-    /// A model uses it.
+    /// A model uses the block.
     pub(super) is_used_by_model: bool,
-    /// Its last use comes after the backward pass that follows its allocation.
+    /// The block's last use comes after the backward pass that follows its allocation.
     pub(super) outlasts: bool,
-    /// Its last use comes before the end of that pass.
+    /// The block's last use comes before the end of the backward pass that follows its allocation.
     pub(super) ends: bool,
-    /// A gradient flows into it.
+    /// The block was computed from a gradient.
     pub(super) is_fed: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Blocks of worker threads. A block that a pool's thread allocates for another thread's operator belongs to that
-//! thread's pass.
+//! Blocks of worker threads. If a thread of a thread pool allocates a block for an operator that another thread
+//! called, the block belongs to the pass of the calling thread.
 
 use super::lifetimes::HintedLifetime;
 use super::passes::{Passes, is_in_pass};
@@ -10,7 +10,7 @@ use crate::snapshot::{LogPosition, ThreadId};
 pub(super) enum PartOf {
     /// A backward pass.
     Backward,
-    /// One operator of other work.
+    /// One operator call outside of backward passes.
     Operator,
     /// Unclear: several threads of the program work, and one of them is in a backward pass.
     Either,
@@ -36,7 +36,7 @@ impl ProgramsWork {
         work
     }
 
-    /// The work around a worker's block.
+    /// What the program's own threads were doing when a worker allocated this block.
     pub(super) fn around(&self, life: &HintedLifetime, backward: &Passes) -> PartOf {
         match backward.keys().any(|thread| is_in_pass(backward, *thread, life.from)) {
             true if self.threads.len() == 1 => PartOf::Backward,

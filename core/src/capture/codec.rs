@@ -175,7 +175,7 @@ pub(super) fn small(number: u64) -> Result<u32, Damage> {
     number.try_into().map_err(|_| Damage("a number of more than 32 bits"))
 }
 
-/// A number of something of which the file has `count`.
+/// The number, if it is below `count`: the file numbers things of this kind from 0 to `count - 1`.
 pub(super) fn below(number: u32, count: usize, damage: &'static str) -> Result<u32, Damage> {
     if (number as usize) < count { Ok(number) } else { Err(Damage(damage)) }
 }

@@ -32,7 +32,8 @@ pub(crate) fn begins_like_one(bytes: &[u8]) -> bool {
     header(bytes).is_some()
 }
 
-/// The version and the rest. Larger versions are refused, because a text may begin with the same word.
+/// The version of a capture, and the bytes after its header. Versions above 65,535 are refused: they are the
+/// letters of a text that begins with the same word.
 pub(super) fn header(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (header, rest) = bytes.split_at_checked(HEADER)?;
     let version = u32::from_le_bytes(header.strip_prefix(MAGIC)?.try_into().ok()?);
@@ -80,7 +81,7 @@ pub(super) fn committed(bytes: &[u8]) -> Result<Chunks<'_>, String> {
     Ok(chunks)
 }
 
-/// Whether the chunks of a file lead to an end mark.
+/// Whether a file has an end mark. Only the heads of the chunks are read.
 pub(crate) fn has_end(mut file: impl Read + Seek) -> io::Result<bool> {
     file.seek(SeekFrom::Start(HEADER as u64))?;
     let mut head = [0; CHUNK_HEADER];

@@ -15,7 +15,7 @@ use crate::snapshot::{
 };
 use crate::symbol::{AddressKind, label};
 
-/// Records in one chunk. If a chunk is damaged, a reader loses all of them.
+/// The most records in one chunk. If a chunk is damaged, a reader can read none of its records.
 const RECORDS_IN_A_CHUNK: usize = 4096;
 
 /// Writes chunks to `out`, one after another.
@@ -61,7 +61,8 @@ pub(super) fn names(stacks: &Stacks, kinds: &[AddressKind]) -> io::Result<Vec<u8
     Ok(encoder.out)
 }
 
-/// Which addresses of a snapshot have only a label. A reader may still find their names.
+/// Which addresses of a snapshot have only a label, such as `libc.so.6+0x1234`. A reader may still find names for
+/// them.
 fn kinds_of(data: &SnapshotData) -> Vec<AddressKind> {
     let kind = |address: &CodeAddress| {
         let object = address.object.and_then(|object| data.objects.get(object as usize));
@@ -102,7 +103,7 @@ lists! {
     graph_nodes: GraphNode, Tag::GraphNodes, parts_of_device;
     /// Writes the segments reserved and released since the previous chunk.
     segment_records: SegmentRecord, Tag::SegmentRecords, some_of_device;
-    /// Writes all time in the allocator so far.
+    /// Writes the time in the driver's calls so far.
     calls: CallTime, Tag::Calls, some_of_device;
 }
 
@@ -249,7 +250,7 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::End, |_| {})
     }
 
-    /// Drops the device's records so far, and says how many more are missing.
+    /// Writes that readers drop the device's records so far, and how many more are missing.
     pub fn gap(&mut self, device: Device, records: u64) -> io::Result<()> {
         self.of_device(Tag::Gap, device, &records)
     }
@@ -259,7 +260,8 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::Part, |p| p.put(&part))
     }
 
-    /// Writes how many marks of the run precede this part, and when its log begins. Follows the gap.
+    /// Writes how many marks of the run precede this part, and when its log begins. This chunk must follow the
+    /// device's *gap*.
     pub fn log_start(&mut self, device: Device, marks: u64, time_ns: u64) -> io::Result<()> {
         self.of_device(Tag::LogStart, device, &LogStart { marks, time_ns })
     }
@@ -274,7 +276,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Writes the older times, before the device's log.
+    /// Writes the summaries of the time spans before the device's log.
     pub fn older(&mut self, device: Device, times: &[OlderTime]) -> io::Result<()> {
         self.some_of_device(Tag::Older, device, times)?;
         let scopes: Vec<_> = times.iter().map(|time| time.scopes.clone()).collect();
@@ -307,13 +309,13 @@ impl<W: Write> Encoder<W> {
         if work.local.is_empty() { Ok(()) } else { self.chunk(Tag::Local, |p| p.list(&work.local)) }
     }
 
-    /// Writes the numbers that do not follow from records.
+    /// Writes the numbers that cannot be computed from the records.
     pub fn counters(&mut self, device: Device, counters: &Counters) -> io::Result<()> {
         self.of_device(Tag::Counters, device, counters)?;
         counters.stats.counted.map_or(Ok(()), |counted| self.of_device(Tag::Counted, device, &counted))
     }
 
-    /// Writes the bytes that the device has, as the driver reported at its first block.
+    /// Writes the bytes that the device has, as the driver reported when its first block was recorded.
     pub fn total_at_first(&mut self, device: Device, total: Option<u64>) -> io::Result<()> {
         total.map_or(Ok(()), |total| self.of_device(Tag::TotalAtFirst, device, &total))
     }

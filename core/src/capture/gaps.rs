@@ -9,14 +9,14 @@ use crate::snapshot::{Block, ContextId, Gap, Mark, OpenStack, Record, RecordKind
 /// A place in the log at which the writer skipped records and marks.
 #[derive(Debug)]
 pub(super) struct Skip {
-    /// Number of records before it. `marks_at` is the number of marks.
+    /// Number of records before this place. `marks_at` is the number of marks before it.
     pub(super) at: usize,
     pub(super) marks_at: usize,
     pub(super) records: u64,
     pub(super) marks: u64,
-    /// The time at which it ends.
+    /// The time at which the skipped records end.
     pub(super) to_ns: u64,
-    /// The blocks that were live at its end.
+    /// The blocks that were live at that time.
     pub(super) live: Option<Vec<Block>>,
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn read_parts(newest: &[u8], older: impl Iterator<Item = Vec<u8>>) ->
     Ok(capture)
 }
 
-/// The stacks of the newest part by their addresses, so that equal stacks of older parts get the same numbers.
+/// The stacks of the parts that were read so far, by their addresses, so that equal stacks of older parts get the same
+/// numbers.
 #[derive(Default)]
 pub(super) struct KnownStacks {
     stacks: HashMap<Vec<u64>, StackId>,
@@ -139,7 +140,7 @@ impl Reading {
         frames.extend(found.unwrap_or_default().iter().cloned());
     }
 
-    /// The frames of each address.
+    /// The range of each address's frames in the list of all frames.
     fn frame_ranges(&self) -> Vec<std::ops::Range<usize>> {
         let counts = self.frames.iter().flat_map(|(_, counts)| counts);
         let mut end = 0;

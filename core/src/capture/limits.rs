@@ -4,13 +4,14 @@
 use super::{Damage, StoredNames};
 use crate::snapshot::{CodeAddress, ContextNode, Frame, SnapshotData};
 
-/// The deepest nesting of scopes. A thread distinguishes 64, and passes its own on to other threads.
+/// The deepest nesting of scopes. A thread opens at most 64 inside one another, but other threads may open more inside
+/// those.
 const DEEPEST: u32 = 4096;
 /// Bytes of a frame without its texts.
 const FRAME: usize = 16;
 /// Bytes between two names of a path.
 const SEPARATOR: usize = 4;
-/// Bytes of an address whose function is not known yet.
+/// Bytes that are assumed for an address whose function is not known yet.
 const UNNAMED: usize = 160;
 
 /// The most devices of a process. Reports and pages go through all stacks and scopes for each device.

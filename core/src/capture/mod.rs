@@ -82,19 +82,20 @@
 //! use     = operation:n time_ns:step after_alloc:n frees_after:n stack:n kernel:n stream:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```
-//! If an alloc's alloc_seq has bit 61 set, the driver refused the last free of that block, and readers drop both
-//! records. Steps begin at 0 in every chunk, separately for each field.
+//! If an alloc's alloc_seq has bit 61 set, the driver refused the last free of that block, and readers drop that free
+//! and this alloc. Steps begin at 0 in every chunk, separately for times, addresses, block numbers and positions
+//! (`at`).
 //!
-//! A device without a *live* chunk since its last *gap* had no live block at its first record. Its later live blocks,
-//! those of the peak, and the scopes then follow from the records (in a sample as estimates, none higher than the
-//! peak). Readers skip chunks with unknown tags.
+//! A device without a *live* chunk since its last *gap* had no live block at its first record. Readers compute its
+//! later live blocks, the blocks of the peak and the scopes from the records (in a sample, the totals of scopes are
+//! estimates, none higher than the peak). Readers skip chunks with unknown tags.
 //!
 //! # Parts
 //! A stream with a budget consists of several files. `run.1.memtrace`, `run.2.memtrace`, … are its parts. Each part is
-//! a capture that begins with its *part*. For each device it then has a *gap*, the *live* blocks at that moment, the
-//! blocks of the run's *peak*, and the *counters* of the whole run. `run.memtrace` names the stream: its version is 2,
-//! and it has only a *part* with the number 0, and the *end* of the run. `join` reads the parts as one recording.
-//! Records between the last commit of a part and the start of the next count as skipped.
+//! a capture that begins with the chunk *part*. For each device it then has a *gap*, the *live* blocks at that moment,
+//! the blocks of the run's *peak*, and the *counters* of the whole run. `run.memtrace` names the stream: its version is
+//! 2, and it has only a *part* with the number 0, and an *end* after the end of the run. `join` reads the parts as one
+//! recording. Records between the last commit of a part and the start of the next count as skipped.
 
 mod bytes;
 mod codec;
@@ -122,7 +123,7 @@ pub use part::{StreamPart, end_mark, part_path, stream_name};
 
 const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
-/// The version of a file that only names a stream in parts. Readers that do not know parts refuse it.
+/// The version of a file that only names a stream in parts. Older readers, which do not know parts, refuse the file.
 const NAME_VERSION: u32 = 2;
 const HEADER: usize = 12;
 /// Length of the tag, the length and the checksum before a payload.
@@ -171,7 +172,7 @@ pub struct Counters {
 /// The driver's own numbers of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Driver {
-    /// Its default pool.
+    /// The device's default pool.
     pub pool: Option<Pool>,
     /// The whole device.
     pub memory: Option<DeviceMemory>,
@@ -186,7 +187,7 @@ pub struct Commit {
     pub health: Health,
 }
 
-/// The private pool of a segment, which is given by its position in the list.
+/// The private pool of a segment. `segment` is the position of the segment in the list.
 #[derive(Clone, Copy, Debug)]
 struct PrivatePool {
     segment: usize,
@@ -224,7 +225,7 @@ pub(crate) struct DecodedCapture {
 pub(crate) struct StoredNames {
     /// True if addresses have frames.
     pub(crate) any: bool,
-    /// True if the stacks still have all calls.
+    /// True if the stacks still have all calls, also those of native code.
     pub(crate) all_calls: bool,
     /// The kinds of addresses, by position. An address without a kind has a name and is of Rust.
     pub(crate) kinds: Vec<AddressKind>,
@@ -239,7 +240,7 @@ impl StoredNames {
         self.any && !self.kind(index).unknown
     }
 
-    /// What the recording says of an address, if it has a name or a label.
+    /// The name or the label that the capture has for an address; `None` if it has no names at all.
     pub(crate) fn of(&self, index: usize, stacks: &Stacks) -> Option<Resolved> {
         let AddressKind { native, unknown } = self.kind(index);
         let frames = stacks.frames_at(stacks.addresses.get(index)?).to_vec();

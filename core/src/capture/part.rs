@@ -16,7 +16,7 @@ pub struct StreamPart {
     pub number: u64,
 }
 
-/// Data about a device's log before a part, other than its records.
+/// Where a device's log begins in a part: after how many marks of the run, and when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogStart {
     pub(super) marks: u64,
@@ -32,7 +32,7 @@ pub fn stream_name(run: u64) -> io::Result<Vec<u8>> {
     Ok([&MAGIC[..], &NAME_VERSION.to_le_bytes(), &head, &payload.bytes].concat())
 }
 
-/// The chunk that marks the end.
+/// The chunk that marks the end of a capture.
 #[doc(hidden)]
 pub fn end_mark() -> Vec<u8> {
     chunk_head(Tag::End as u8, &[]).to_vec()

@@ -13,10 +13,10 @@ use crate::snapshot::{
     Sampling, ScopeStats, Segment, Weight, leave_out, positions, refused_frees, scopes_of_log, segments,
 };
 
-/// The content of one device's chunks.
+/// The content of one device's chunks (not a part of a stream).
 #[derive(Default)]
 pub(super) struct DeviceParts {
-    /// What is in the snapshot as it was written.
+    /// The data that goes into the snapshot as it was written.
     pub(super) device: DeviceSnapshot,
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
@@ -24,16 +24,16 @@ pub(super) struct DeviceParts {
     pub(super) names: BTreeMap<NonZeroU64, BlockName>,
     /// By the block's `seq`.
     pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
-    /// Only for a part of a stream.
+    /// Where the log begins; only a part of a stream says so.
     pub(super) start: LogStart,
     /// The blocks live before the first record.
     pub(super) live_at_start: Vec<Block>,
     pub(super) skips: Vec<Skip>,
     /// The live blocks after this number of records.
     pub(super) live: Option<(usize, Vec<Block>)>,
-    /// The blocks live at the peak, with the `seq` of the alloc that made it.
+    /// The blocks live at the peak, with the `seq` of the alloc that reached the peak.
     peak: Option<(Option<NonZeroU64>, Vec<Block>)>,
-    /// The blocks live at the peak, until the counters name its alloc.
+    /// The blocks of the newest *peak* chunk, until the *counters* chunk after it names the peak's alloc.
     pub(super) new_peak: Option<Vec<Block>>,
     pub(super) counters: Counters,
 }
@@ -52,7 +52,8 @@ impl DeviceParts {
         self.skips.push(Skip { at, marks_at, records, marks, to_ns, live: None });
     }
 
-    /// Returns the list for more records. Earlier lists of segments and scopes become invalid.
+    /// Returns the log, to which more records are added. Drops the segments and scopes that were read before, because
+    /// they do not include these records.
     pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
         self.segments = None;
         self.forget_scopes();
@@ -64,7 +65,8 @@ impl DeviceParts {
         &mut self.device.marks
     }
 
-    /// Forgets the scopes, which follow from the log, unless the log lacks records.
+    /// Forgets the scopes that were read, because they can be computed from the log. If the log lacks records, keeps
+    /// them.
     fn forget_scopes(&mut self) {
         if self.skips.is_empty() && self.device.overwritten == 0 {
             self.scopes = None;
@@ -88,7 +90,7 @@ impl DeviceParts {
         self.counters = counters;
     }
 
-    /// `total_bytes` is at least the sum of the sizes of its records.
+    /// Completes the device. `total_bytes` is at least the sum of the sizes of its records.
     pub(super) fn finish(
         mut self,
         device: Device,
@@ -107,7 +109,7 @@ impl DeviceParts {
         // A sampled block's weight is less than two intervals.
         let blocks = (self.device.records.len() + live.len() + at_peak.len()) as u64;
         let estimated = in_range(sampling.interval().unwrap_or(0).saturating_mul(2).saturating_mul(blocks))?;
-        // For each gap, the log repeats the frees and allocs that are known.
+        // Each gap adds frees and allocs of known blocks to the log, so their sizes count again.
         let times = if self.device.gaps.is_empty() { 1 } else { 3 };
         let total_bytes = in_range(times * total_bytes + estimated)?;
         in_range(stats.allocated_bytes.current.max(not_recorded) + total_bytes + 1)?;
@@ -145,7 +147,7 @@ impl DeviceParts {
         Ok(device)
     }
 
-    /// Drops older times whose records are available.
+    /// Drops the summaries of older times whose records are available.
     fn leave_out_known_times(&mut self) {
         let is_part = self.start.time_ns > 0 || self.device.overwritten == 0;
         self.device.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
@@ -166,7 +168,8 @@ impl DeviceParts {
                 continue;
             };
             let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
-            // Only the last skip matters, because no free takes as long as the time between two skips.
+            // Only the last skip before the undo record matters, because no free takes as long as the time between two
+            // skips.
             if let Some(last) = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1)
                 && was_out(self.skips[last].at)
             {
@@ -225,8 +228,8 @@ impl DeviceParts {
         Ok(())
     }
 
-    /// The blocks live after the last record, and those live at the peak. They were written, or are replayed from the
-    /// last list.
+    /// The blocks live after the last record, and those live at the peak. If records follow the last *live* chunk, the
+    /// blocks are replayed from that chunk's list; otherwise they were written.
     fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
         if self.live.is_none() && self.device.overwritten > 0 {
             return Err(Damage("a gap without the live blocks behind it"));

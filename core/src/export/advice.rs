@@ -7,7 +7,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::{BlockUse, DeviceSnapshot};
 use crate::units::Bytes;
 
-/// The beginning of every name, by which the import of a snapshot distinguishes advice from scopes.
+/// The beginning of the name of every advice. By this, the import of a snapshot distinguishes advice from scopes.
 pub(super) const PREFIX: &str = "memtrace advice: ";
 
 /// A time span in which the blocks of one allocation site are not needed. It includes the device's peak.
@@ -17,7 +17,7 @@ pub(super) struct Advice {
     pub(super) until_ns: u64,
     /// What is not needed, with its source lines.
     pub(super) name: String,
-    /// The peak without these blocks and those of all earlier advice.
+    /// The peak without these blocks and the blocks of all earlier advice.
     pub(super) peak_without: u64,
 }
 
@@ -58,7 +58,7 @@ fn at(kernel: &str, line: &str) -> String {
     if line.is_empty() { kernel.to_owned() } else { format!("{kernel} at {line}") }
 }
 
-/// The last use of the block with this number, if no later operation can have used it.
+/// The last use of the block with this sequence number, if no later operation can have used it.
 pub(super) fn last_use(device: &DeviceSnapshot, seq: Option<NonZeroU64>) -> Option<&BlockUse> {
     device.uses_of(seq).and_then(|uses| uses.known_last())
 }

@@ -1,9 +1,9 @@
 //! Texts in CSV cells (RFC 4180) that spreadsheets do not execute.
 //!
-//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@` as a formula, quoted or not. An apostrophe
-//! before it makes it text; numbers stay numbers. The rule for readers of the data: if a text begins with apostrophes,
-//! and one of these characters follows (possibly after spaces), remove the first apostrophe. A text that already has
-//! this form gets another apostrophe, so nothing is lost.
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@` as a formula, quoted or not. With an
+//! apostrophe before this character, the cell is a text; numbers get none and stay numbers. The rule for readers of
+//! the data: if a text begins with apostrophes, and one of these characters follows (possibly after spaces), remove
+//! the first apostrophe. A text that already has this form gets another apostrophe, so nothing is lost.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub fn text(text: &str) -> Cow<'_, str> {
     if cell.contains(['"', ',', '\n', '\r']) { Cow::Owned(format!("\"{}\"", cell.replace('"', "\"\""))) } else { cell }
 }
 
-/// Would a spreadsheet evaluate it? Spreadsheets also accept the full-width forms of the signs.
+/// Would a spreadsheet evaluate the text? Spreadsheets also accept the full-width forms of the signs.
 fn is_computed(text: &str) -> bool {
     let begin = text.trim_start_matches(|c: char| c == '\'' || c.is_whitespace() || c.is_control());
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);

@@ -1,5 +1,5 @@
-//! DHAT JSON, version 2: for each stack the total bytes, those at the global maximum and at the end, and the blocks'
-//! lifetimes.
+//! DHAT JSON, version 2. For each stack it has the bytes that were allocated in total, those that were live at the
+//! global maximum and at the end, and the blocks' lifetimes.
 
 mod points;
 
@@ -14,17 +14,18 @@ use crate::recording::{DeviceView, Recording};
 use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
-/// Blocks with a shorter average lifetime are short-lived.
+/// The viewer calls blocks short-lived if their average lifetime is shorter than this.
 const SHORT_LIVED_US: u64 = 1000;
 
 /// A profile of one device for [DHAT's viewer](https://valgrind.org/docs/manual/dh-manual.html). Its global maximum
 /// (`t-gmax`) is the device's peak, and the bytes there add up to the report's total.
 ///
 /// The totals cover all blocks that the recording knows: those of the log, of the peak and of the end. A block that was
-/// not freed lives to the end. A block whose alloc or free was overwritten lives from or to the beginning of the log.
+/// not freed lives to the end. If a block's alloc was overwritten, its lifetime begins with the log; if its free was
+/// overwritten, it ends where the log begins.
 #[derive(Clone, Debug, Default)]
 pub struct Dhat {
-    /// The device; the one with the largest peak if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
 }
 

@@ -104,8 +104,8 @@ pub fn can_be_made(path: &Path) -> Result<(), Error> {
     new_file(there).map(drop).map_err(|source| Error::output(path, source))
 }
 
-/// Replaces a file's content atomically, or creates the file. Permissions stay as they are. Of a symbolic link, the
-/// target is replaced.
+/// Replaces a file's content atomically, or creates the file. Permissions stay as they are. If the path is a symbolic
+/// link, its target is replaced.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -16,8 +16,9 @@ use crate::snapshot::{SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 use crate::visible;
 
-/// A flamegraph of these stacks as SVG. The width of a frame is the memory that it held at the peak; the outermost
-/// frames are on top. Click to zoom, search with Ctrl-F. An error if nothing was live at the peak.
+/// A flamegraph of these stacks as SVG. The width of a frame is the memory that it held at the stacks' moment, by
+/// default the peak; the outermost frames are on top. Click to zoom, search with Ctrl-F. Writing fails if nothing was
+/// live then.
 #[derive(Clone, Debug, Default)]
 pub struct Flamegraph(pub Folded);
 

@@ -17,27 +17,27 @@ use crate::visible;
 /// The unit of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// Bytes live at the peak.
+    /// Live bytes.
     #[default]
     Bytes,
-    /// Blocks live at the peak.
+    /// Live blocks.
     Count,
 }
 
-/// Folded stacks of the blocks live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Neighbouring
-/// frames of a thread pool are merged. With [`Measure::Bytes`] the values add up to the peak's total. In a sample they
-/// are estimates, which the format cannot express.
+/// Folded stacks of the blocks that were live at a moment, sorted, for flamegraph tools: `outer;…;inner bytes`.
+/// Neighbouring frames of a thread pool are merged. With [`Measure::Bytes`] the values add up to the device's total at
+/// that moment. In a sample they are estimates, which the format cannot express.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
     /// The unit of the values.
     pub measure: Measure,
-    /// The device; the one with the largest peak if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
     /// The moment; the peak by default.
     pub moment: Moment,
     /// Adds the scopes as outermost frames in brackets. A call path that ran in several scopes then has several stacks.
     pub scopes: bool,
-    /// The same, for modules of the model only.
+    /// Adds the modules of the model in the same way, without other scopes.
     pub modules: bool,
     /// Keeps the frames of the standard library, of memtrace and of thread pools.
     pub all_frames: bool,
@@ -94,7 +94,7 @@ fn with_rest(live: &LiveSet<'_>, options: &Folded, mut lines: BTreeMap<String, u
     lines
 }
 
-/// Bytes of text. More would not help anyone, and a hostile capture could fill the memory.
+/// The most bytes of text. A longer text would not help anyone, and a hostile capture could fill the memory with it.
 const MOST_TEXT: usize = 256 << 20;
 
 /// A line for each stack in its scopes. Beyond [`MOST_TEXT`] the smallest stacks are summed.
@@ -125,16 +125,16 @@ fn smaller(stacks: usize) -> String {
     format!("({stacks} smaller stacks)")
 }
 
-/// Replaces neighbouring frames of thread pools.
+/// The name that replaces neighbouring frames of thread pools.
 const POOL: &str = "(thread pool)";
 
 /// Names of frames, each made once.
 struct FrameNames<'a> {
     data: &'a SnapshotData,
     options: &'a Folded,
-    /// By the address of the [`Frame`]; `None` for hidden frames.
+    /// The name of each frame, by the address of the [`Frame`]; `None` for hidden frames.
     names: HashMap<*const Frame, Option<String>>,
-    /// If false, frames have no lines, so that names are equal in two recordings even if an edit moved lines.
+    /// If false, names have no line numbers, so that they are equal in two recordings even if an edit moved lines.
     lines: bool,
 }
 

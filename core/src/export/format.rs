@@ -45,9 +45,9 @@ static FORMATS: [Format; 16] = [
 /// A format. [`Export`] is implemented with its default options.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// Its name on the command line; empty if only a file's extension selects it.
+    /// The format's name on the command line; empty if only a file's extension selects it.
     pub name: &'static str,
-    /// The tools that read it.
+    /// The tools that read the format.
     pub tools: &'static str,
     /// The end of its file names, with `.gz` if the files are usually compressed.
     pub end: &'static str,
@@ -98,7 +98,7 @@ impl Format {
         self.end.strip_suffix(".gz").unwrap_or(self.end)
     }
 
-    /// The longest extension wins, so `.trace.json` is not a report.
+    /// The longest extension wins, so a file with `.trace.json` is not taken for a report (`.json`).
     fn by_extension(name: &[u8]) -> Option<&'static Self> {
         let fitting = FORMATS.iter().filter(|format| name.ends_with(format.extension().as_bytes()));
         fitting.max_by_key(|format| format.extension().len())

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::visible;
 
-/// Bytes per write.
+/// The buffer is written once it has this many bytes.
 const MANY: usize = 1 << 16;
 
 /// A text as JSON.
@@ -13,7 +13,8 @@ pub(super) fn quoted(text: &str) -> String {
     visible::json(serde_json::to_string(text).unwrap_or_default())
 }
 
-/// Unlike [`BufWriter`](std::io::BufWriter), it adds pieces without a check for errors. `settle` checks once per entry.
+/// A write buffer. Unlike [`BufWriter`](std::io::BufWriter), it adds pieces without a check for errors. Its users call
+/// `settle` after each entry, which checks.
 pub(super) struct Gathered<'a> {
     out: &'a mut dyn Write,
     bytes: Vec<u8>,

@@ -23,7 +23,8 @@ impl LinkForm {
         }
     }
 
-    /// Opens the file with the default program for its kind. kitty and some other terminals also use the line.
+    /// The form that opens the file with the default program for its kind. kitty and some other terminals also use the
+    /// line.
     pub fn file() -> Self {
         Self("file://{host}{path}#{line}".to_owned())
     }

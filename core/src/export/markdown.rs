@@ -31,8 +31,8 @@ fn table(text: &mut String, section: &Section) {
     }
 }
 
-/// Escapes a text of one line, so that Markdown shows it unchanged. GitHub acts on some words after it has parsed the
-/// Markdown, such as mentions. Such words are shown as code, because nothing else prevents this.
+/// Escapes a text of one line, so that Markdown shows it unchanged. GitHub acts on some words, such as mentions, after
+/// it has parsed the Markdown. Such words are shown as code, because nothing else keeps GitHub from acting on them.
 #[doc(hidden)]
 pub fn escaped(text: &str) -> String {
     let text = visible::line(text);
@@ -75,7 +75,8 @@ fn line(text: &str) -> String {
     line
 }
 
-/// A mention, an address, an issue, a commit, a formula, or a name between colons (`:key:` becomes a picture).
+/// Would GitHub act on the word? That is so for a mention, an address, an issue, a commit, a formula, or a name between
+/// colons (`:key:` becomes a picture).
 fn is_acted_upon(word: &str) -> bool {
     let word = word.to_lowercase();
     let is_issue = ["#", "gh-"].iter().any(|mark| {

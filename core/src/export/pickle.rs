@@ -1,8 +1,8 @@
 //! Python pickle writer (protocol 4): dicts, lists, tuples, strings, integers and booleans.
 //!
-//! The writer is memtrace's own, because no crate writes shared objects (memo references). They keep a snapshot at
-//! 57 bytes an entry instead of several hundred. It uses only the opcodes that PyTorch's JavaScript viewer reads (no
-//! `MEMOIZE`):
+//! The writer is memtrace's own, because no crate writes shared objects (memo references). These references keep a
+//! snapshot at 57 bytes an entry instead of several hundred. The writer uses only the opcodes that PyTorch's
+//! JavaScript viewer reads (no `MEMOIZE`):
 //! ```text
 //! 80 04           PROTO 4           71 n            BINPUT (memo 0-255)
 //! 7d / 5d / 29    empty dict/list/tuple
@@ -18,10 +18,10 @@ use std::io::{self, Write};
 
 use super::gathered::Gathered;
 
-/// Memo numbers below this are for keys and other fixed strings. They occur in every entry, and one byte addresses
-/// them.
+/// Memo numbers below this are for keys and other fixed strings. These occur in every entry, so their numbers fit
+/// into one byte.
 const FIRST_OTHER_MEMO: u32 = u64::BITS;
-/// Items of one APPENDS. The viewer passes them as arguments of one call.
+/// The most items of one APPENDS. The viewer passes all of them as arguments of a single call.
 const BATCH: usize = 1000;
 
 /// Memo number of a written object. A reference to it takes 2 or 5 bytes.
@@ -61,7 +61,8 @@ impl<'a> Pickler<'a> {
         self.failed.is_some()
     }
 
-    /// Does not flush the buffer; list items do, see [`next_item`](Self::next_item).
+    /// Adds bytes to the buffer. It is written before list items (see [`next_item`](Self::next_item)) and at the
+    /// end.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {

@@ -55,7 +55,8 @@ impl Export for Pprof {
     }
 }
 
-/// Samples with the same key are merged. Their weights are those of `alloc`, `inuse` and `live`.
+/// Stack, context and category of a sample. Samples with the same key are merged. Each sample has three weights: of
+/// `alloc`, `inuse` and `live`.
 type SampleKey = (StackId, ContextId, &'static str);
 
 struct ProfileBuilder<'a> {
@@ -63,7 +64,7 @@ struct ProfileBuilder<'a> {
     shown: ShownFrames<'a>,
     profile: ProtoMessage,
     tables: ProfileTables,
-    /// Locations and operator of each stack.
+    /// The locations and the operator of each stack.
     stacks: HashMap<StackId, Rc<(Vec<usize>, String)>>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// A plot that, with its labels, is as wide as the picture and lies between two heights of it.
+    /// A plot that, with its labels, is as wide as the picture and has the heights `y` of it.
     pub(super) fn new(width: u32, y: Range<f64>, across: Range<f64>, highest: f64) -> Self {
         let across =
             across.start..if across.end > across.start { across.end } else { across.start + across.start.max(1.0) };
@@ -77,7 +77,7 @@ fn ticks(range: &Range<f64>, most: f64) -> Vec<f64> {
     values.filter(|value| *value <= range.end).collect()
 }
 
-/// A line through these points; `style` are attributes.
+/// A line through these points; `style` has its attributes.
 pub(super) fn path(points: &[(f64, f64)], style: &str) -> String {
     let mut path = String::new();
     for (number, (x, y)) in points.iter().enumerate() {

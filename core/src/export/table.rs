@@ -14,7 +14,7 @@ pub enum Cut {
 /// Rows of cells. All columns but the last are right-aligned; the last is cut to fit.
 pub struct TextTable {
     cut: Cut,
-    /// The first is the header.
+    /// The first row is the header.
     rows: Vec<Vec<String>>,
 }
 

@@ -21,7 +21,8 @@ const COLUMNS: usize = 600;
 const KEYS: usize = 10;
 const ROW: f64 = 17.0;
 const FIRST_ROW: f64 = 50.0;
-/// Okabe and Ito's colours, which colour-blind people can distinguish, and lighter ones. The last is for all others.
+/// Okabe and Ito's colours, which colour-blind people can distinguish, and lighter ones. The last is for all other
+/// keys.
 const COLOURS: [&str; KEYS + 1] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7fbf", "#8fbc8f", "#c49a6c",
     "#bbbbbb",
@@ -105,7 +106,8 @@ fn drawn(timeline: &KeyTimeline, title: &str) -> String {
     picture(WIDTH, height, &svg)
 }
 
-/// Draws the whole stack first. Each further area then hides the lower part of the one above it.
+/// Draws the area of the whole stack first. Each further area is lower than the one before it, and hides that one's
+/// lower part.
 fn areas(timeline: &KeyTimeline, plot: &Plot, unit: AxisUnit) -> String {
     let mut svg = String::new();
     let wide = (plot.x.end - plot.x.start) / timeline.totals.len().max(1) as f64;

@@ -12,7 +12,7 @@ pub(super) fn frame_name(frame: &Frame) -> &str {
 /// The frames to show: all but those of the standard library and of memtrace.
 pub(super) struct ShownFrames<'a> {
     data: &'a SnapshotData,
-    /// Indexed by frame number.
+    /// For each frame of the recording, by its number, whether it is shown.
     is_shown: Vec<bool>,
 }
 
@@ -23,7 +23,8 @@ impl<'a> ShownFrames<'a> {
         Self { data, is_shown: data.stacks.frames.iter().map(is_shown).collect() }
     }
 
-    /// The code addresses of a stack with their frames, both innermost first. Addresses without any are left out.
+    /// The code addresses of a stack with their shown frames, both innermost first. Addresses without shown
+    /// frames are left out.
     pub(super) fn of_stack(&self, stack: StackId) -> Vec<(&'a CodeAddress, Vec<&'a Frame>)> {
         let addresses = self.data.stacks.addresses(stack).map(|address| (address, self.at(address)));
         addresses.filter(|(_, frames)| !frames.is_empty()).collect()

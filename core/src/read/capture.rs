@@ -59,7 +59,7 @@ fn symbolised(capture: DecodedCapture, options: ReadOptions<'_>) -> SnapshotData
     data
 }
 
-/// The names that the capture has, and for its other addresses those that files have.
+/// The names that the capture has. Its other addresses get the names that the files of the program have.
 fn symbols_of(capture: &DecodedCapture, ReadOptions { sources, found, mut progress }: ReadOptions<'_>) -> Symbols {
     let DecodedCapture { data, names, .. } = capture;
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();

@@ -31,11 +31,12 @@ struct Reader {
     name: &'static str,
     /// What writes such files. Errors name it as the next step.
     written_by: &'static str,
-    /// The files, for the help.
+    /// The files of the format, as the help names them.
     files: &'static str,
     /// Whether a file of the format begins with these bytes.
     begins: fn(&[u8]) -> bool,
-    /// Reads the content of a file, or says why it cannot. The number is the bytes in the file, before decompression.
+    /// Reads the content of a file, or says why it cannot. The number is the length of the file in bytes, before
+    /// decompression.
     parse: fn(&[u8], usize, ReadOptions<'_>) -> Result<SnapshotData, String>,
 }
 
@@ -67,8 +68,8 @@ const RECORDING: Wanted = Wanted {
 /// A stream with a budget consists of several files, its parts. They are read as one recording, whichever of them
 /// `path` names.
 ///
-/// A streamed capture has only addresses. They are symbolized with the files of the program and its libraries, if the
-/// build-ids still match. [`ReadOptions`] can name more places for those files.
+/// A streamed capture has only addresses, no names of functions. The addresses are symbolized with the files of the
+/// program and its libraries, if the build-ids still match. [`ReadOptions`] can name more places for those files.
 ///
 /// Nothing in a pickle is executed: opcodes that import or call anything are refused.
 ///
@@ -96,14 +97,14 @@ pub struct ReadOptions<'a> {
 }
 
 impl<'a> ReadOptions<'a> {
-    /// More places for the files of the program and its libraries.
+    /// Adds places where the files of the program and its libraries are searched.
     #[must_use]
     pub fn sources(self, sources: SymbolSources) -> Self {
         Self { sources, ..self }
     }
 
     /// Reuses the names of an earlier reading of the same capture, which may have grown since. Files are searched only
-    /// for new ones.
+    /// for addresses that have no name yet.
     #[must_use]
     pub fn found(self, found: &'a mut FoundNames) -> Self {
         Self { found: Some(found), ..self }

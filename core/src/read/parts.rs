@@ -10,10 +10,11 @@ use crate::capture::{self, StreamPart, part_path};
 use crate::error::Error;
 use crate::input::open_regular;
 
-/// Bytes at the beginning of a file that contain which part it is.
+/// This many bytes at the beginning of a file say which part the file is.
 const HEAD: u64 = 64;
 
-/// How often the parts are listed if some disappear while they are read. A writer deletes a few parts in a second.
+/// How often the parts are listed at most, if some disappear while they are read. A writer deletes a few parts in a
+/// second.
 const MOST_LISTINGS: usize = 100;
 
 /// Time between two listings.
@@ -45,7 +46,8 @@ impl PartedStream {
         numbers
     }
 
-    /// The numbers of its parts, the newest first.
+    /// The numbers of the stream's parts, the newest first: of the listed files, those whose content belongs to the
+    /// stream.
     fn numbers(&self) -> Vec<u64> {
         let has = |number: &u64| part_at(&self.part(*number)) == Some(self.id(*number));
         self.listed().into_iter().filter(has).collect()
@@ -81,7 +83,8 @@ impl PartedStream {
                     Err(_) => has_vanished = true,
                 }
             }
-            // A listing that is read while files are created and deleted may lack all of them.
+            // A listing that is read while files are created and deleted may lack every part. So it counts only if the
+            // next listing is the same.
             if !has_vanished && before.replace(listed.clone()) == Some(listed) {
                 break;
             }

@@ -30,10 +30,12 @@ pub(super) fn answer(device: &DeviceView<'_>) -> Vec<String> {
     lines
 }
 
-/// Less than this is normal: a program's code, its stacks, and what its allocator keeps.
+/// If fewer bytes than this were not recorded, that is normal: a program's code, its stacks, and what its allocator
+/// keeps.
 const LEAST_NOT_RECORDED: u64 = 64 << 20;
 
-/// Says so if the process held much more than was recorded. Memory of a simulated GPU may be the host's.
+/// Says so if the process held much more than was recorded on all devices. The GPUs count, too, because the memory of a
+/// simulated GPU may be the host's.
 fn not_recorded(device: &DeviceView<'_>) -> Option<String> {
     let data = device.data();
     let memory = data.process.memory.as_ref().filter(|_| device.device == Device::Cpu)?;
@@ -60,7 +62,7 @@ fn elsewhere(device: &DeviceView<'_>) -> Vec<String> {
     others.map(other).collect()
 }
 
-/// The answer for another moment.
+/// The answer of a report on another moment than the peak.
 pub(super) fn of_moment(then: &LiveSet<'_>, moment: &Moment) -> Vec<String> {
     let mut lines = vec![format!("{}: {} on {}.", moment.heading(), Bytes(then.total()), then.device.device)];
     lines.extend(made_of(then));
@@ -94,8 +96,8 @@ fn made_of(live: &LiveSet<'_>) -> Option<String> {
     is_told.then(|| format!("It was {}.", parts.join(", ")))
 }
 
-/// The key whose lines a user can act on. A backward pass allocates everything at one line, so the forward calls are
-/// used if they are known.
+/// The key whose lines a user can act on. A backward pass allocates everything at one line, so the report uses the
+/// lines of the forward calls if they are known.
 pub(crate) fn line_key(device: &DeviceView<'_>) -> Key {
     if device.pairings().is_empty() { Key::Line } else { Key::ForwardLine }
 }
@@ -138,7 +140,7 @@ fn lacks_order(device: &DeviceView<'_>) -> bool {
     !has_order && !device.is_sample() && has_backward_pass(device.data())
 }
 
-/// Names a row without a line of the program, if all of its blocks are buffers of a library's matrix kernels.
+/// A name for a row that has no line of the program, if all of its blocks are buffers of a library's matrix kernels.
 fn workspace(live: &LiveSet<'_>, row: &Row) -> Option<String> {
     let categories = live.device.categories();
     let of_row = |block: &&Block| line_label(live.device.data(), block.stack.0) == row.label;
@@ -186,8 +188,8 @@ fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
     Some(format!("The {what} ran out of memory {times} of {size} after {after:.3} s{free}."))
 }
 
-/// Blocks that were live at the last of several refusals and are older than the first. A smaller retry does not free
-/// them.
+/// A sentence on the blocks that were live at the last of several refused allocations and are older than the first. If
+/// the program tries again with less, such as a smaller batch, this does not free them.
 fn older_than_the_retry(device: &DeviceView<'_>) -> Option<String> {
     let (first, last) =
         device.ooms.first().zip(device.ooms.last()).filter(|(first, last)| first.time_ns < last.time_ns)?;

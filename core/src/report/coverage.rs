@@ -108,7 +108,7 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
     ))
 }
 
-/// What suballocators hold of a device's peak, each with a note.
+/// What the allocators of frameworks hold of a device's peak, as rows, each with a note.
 pub(crate) fn allocator_notes(device: &DeviceView<'_>) -> Vec<(Row, String)> {
     let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {

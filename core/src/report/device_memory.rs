@@ -39,7 +39,7 @@ fn unexplained_section(device: &DeviceView<'_>, balance: &Balance) -> Option<Sec
     (!section.rows.is_empty()).then_some(section)
 }
 
-/// The kernel that needs the largest stacks, unless the context's stacks are larger anyway.
+/// A sentence on the kernel that needs the largest stacks, unless the context's stacks are larger anyway.
 fn largest_kernel(device: &DeviceView<'_>) -> Option<String> {
     const DEFAULT: u64 = 1 << 10;
     let work = device.data().gpu_work.as_ref()?;
@@ -141,7 +141,7 @@ pub(super) fn library_need(name: &str) -> &'static str {
     }
 }
 
-/// What a row is and how to reduce it. `None` if another table says so.
+/// What a row's memory is and how to reduce it. `None` if another table says that.
 fn sentence(row: &BalanceRow) -> Option<&'static str> {
     Some(match row.item {
         BalanceItem::Live(MemoryKind::Graph) => {

@@ -41,7 +41,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// The tables of two recordings of the same kind of program.
+/// The tables if the options name none and both recordings are of the same kind: both PyTorch's, or neither.
 const KEYS: [Key; 4] = [Key::Line, Key::Operator, Key::Category, Key::Scope];
 
 impl Report {
@@ -120,7 +120,7 @@ fn total(options: &DiffOptions, before: u64, after: u64) -> String {
     format!("{words}: {}", change(before, after))
 }
 
-/// The most that the allocator reserved, if the two differ.
+/// A sentence on the most memory that the allocator reserved, if this differs between the two recordings.
 fn reserved(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
     let most = |device: &DeviceSnapshot| match device.pool {
         Some(pool) => pool.reserved_high,
@@ -182,8 +182,8 @@ fn section(key: Key, diff: &Diff, options: &DiffOptions) -> Section {
     section
 }
 
-/// Fills a section with the largest of the rows that changed by at least the threshold, and folds the others into one
-/// row. Returns the number of rows at or above the threshold.
+/// Fills a section with the largest of the rows that changed by at least the threshold, at most `options.rows`, and
+/// folds the others into one row. Returns the number of rows that are shown.
 pub(super) fn fill_large(section: &mut Section, rows: &[&DiffRow], options: &DiffOptions) -> usize {
     let large = rows.iter().filter(|row| is_large(row, options.threshold)).count();
     let shown = large.min(options.rows);

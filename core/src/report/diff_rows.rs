@@ -8,7 +8,7 @@ use crate::analysis::{DiffRow, difference};
 pub(super) const COLUMNS: [&str; 5] = ["Change", "Before", "After", BLOCKS, ""];
 const BLOCKS: &str = "Blocks";
 
-/// Adds these rows, and one row for all that the table does not show.
+/// Adds the rows in `shown`, and one row with the sum of those in `hidden`.
 pub(super) fn fill(section: &mut Section, shown: &[&DiffRow], hidden: &[&DiffRow], label: impl Fn(&DiffRow) -> String) {
     let blocks = |row: &DiffRow| section.columns.contains(&BLOCKS).then(|| blocks(row));
     let cells = |row: &&DiffRow| {

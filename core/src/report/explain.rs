@@ -13,13 +13,13 @@ use crate::recording::{DeviceView, Recording};
 use crate::snapshot::{DeviceSnapshot, Lifetime, SnapshotData, StackId, Weight};
 use crate::units::{Bytes, counted, grouped};
 
-/// Frames of a stack that are shown.
+/// The most frames of a stack that are shown, and the most allocation sites that are named.
 const FRAMES: usize = 8;
-/// Stacks that are shown.
+/// The most stacks that are shown.
 const STACKS: usize = 3;
 
 impl Report {
-    /// Everything about the blocks of one line, function, operator or address; `None` if there are none.
+    /// Everything about the blocks of one line, function, operator or address; `None` if it has no blocks.
     pub fn of_subject(data: &SnapshotData, subject: &Subject, options: &ReportOptions) -> Option<Self> {
         let recording = Recording::new(data);
         let device = recording.device_or_main(options.device)?;
@@ -94,7 +94,7 @@ fn by(
 /// The stacks that allocated most.
 fn stacks(device: &DeviceView<'_>, found: &Explained) -> Section {
     let by_stack = summed(found.blocks.iter().map(|life| (life.block.stack, device.weight(life.block.size))));
-    // Stacks may differ only in frames that are not shown.
+    // Stacks that differ only in frames that are not shown become one.
     let shown = |(stack, weight)| (line_and_callers(device.data(), stack, FRAMES), weight);
     let mut sums = Vec::from_iter(BTreeMap::from_iter(summed(by_stack.into_iter().map(shown))));
     sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));

@@ -63,8 +63,8 @@ impl Default for ReportOptions {
     }
 }
 
-/// The report on a device. Each of its texts is one line. Control characters in it come from the recording; renderers
-/// escape them.
+/// The report on a device. Each of its texts is one line. Control characters in a text come from the recording;
+/// renderers escape them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Program and device.

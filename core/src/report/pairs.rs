@@ -41,7 +41,8 @@ pub(super) fn sections(
     sections
 }
 
-/// All rows, including unchanged ones, up to `most` rows and down to `threshold` bytes.
+/// A table of at most `most` rows, including unchanged ones, that have at least `threshold` bytes in either recording.
+/// All others are folded into one row.
 fn table(key: &'static str, title: String, diff: &Diff, (most, threshold): (usize, u64)) -> Section {
     let mut section = Section::of_columns(key, title, &COLUMNS);
     section.columns.pop();

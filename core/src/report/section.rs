@@ -23,7 +23,8 @@ pub struct Section {
     pub rows: Vec<Vec<Cell>>,
     /// Lines below the table, which say what follows from it.
     pub notes: Vec<String>,
-    /// The rows for JSON. JSON has other rows, such as those of scopes, among the figures of the device.
+    /// The rows for JSON. `None` for tables, such as that of scopes, whose rows JSON has among the figures of the
+    /// device.
     pub(crate) named: Option<NamedRows>,
 }
 
@@ -41,7 +42,7 @@ impl Section {
         Self { key: key.into(), title: title.into(), columns: columns.to_vec(), ..Self::default() }
     }
 
-    /// A row with figures in the first columns only.
+    /// Adds a row with figures in the first columns only.
     pub(crate) fn partial_row(&mut self, front: Vec<Cell>, label: String) {
         let mut row = front;
         row.resize(self.columns.len().saturating_sub(1), Cell::Nothing);
@@ -49,8 +50,8 @@ impl Section {
         self.rows.push(row);
     }
 
-    /// Adds the shown rows, and one row for the folded ones. Both kinds have `cells`; only shown rows have the cell of
-    /// `own`.
+    /// Adds the shown rows, and one row for the folded ones. `cells` makes the first cells of both kinds of rows.
+    /// `own` makes the label of a shown row, and a cell that only shown rows have.
     pub(super) fn rows_and_more<T>(
         &mut self,
         (shown, folded): (&[T], &[T]),
@@ -78,9 +79,9 @@ pub enum Cell {
     Bytes(u64),
     /// A sum or maximum of bytes; an estimate if the section is one.
     Sum(u64),
-    /// A difference in bytes.
+    /// A difference in bytes, with a sign only if it is negative.
     Signed(i64),
-    /// A change in bytes, with its sign.
+    /// A change in bytes, with a plus or a minus sign.
     Change(i64),
     /// A difference in bytes, shown to the byte.
     Exactly(i64),

@@ -14,14 +14,14 @@ pub(super) const KEYS: [&str; 4] = ["scopes", "temporaries", "live_twice", "olde
 /// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
 const LINES: usize = 4;
-/// The column with the sum of a row and of those above it.
+/// The column with the sum of a row and all rows above it.
 pub(crate) const CUMULATIVE: &str = "Cumulative";
 /// The column with the largest temporary block of a row.
 pub(crate) const TEMPORARY: &str = "Temporary";
 
-/// The breakdown tables that belong to these places.
+/// The breakdown tables that belong to one of the places in `shown`, such as reports or failed assertions.
 pub(super) fn sections(live: &LiveSet<'_>, shown: &[Shown], options: &ReportOptions) -> Vec<Section> {
-    // A table that the user asked for is shown, whatever place it belongs to, or says why it is missing.
+    // A table that the user asked for is shown, whatever place it belongs to. If it has no content, it says why.
     let asked = |table: &BreakdownTable| {
         shown.contains(&Shown::Always)
             && table.shown != Shown::AtEnd

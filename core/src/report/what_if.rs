@@ -7,7 +7,7 @@ use crate::recording::DeviceView;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped, round, seconds};
 
-/// What a model reserves, and whether it fits in `memory`, in sentences.
+/// Sentences on what a model of an allocator reserves, and whether that fits in `memory`.
 pub fn what_if_answer(device: &DeviceView<'_>, found: &WhatIf, memory: Option<u64>) -> Vec<String> {
     let model = found.model;
     if let Some(out) = &found.runs_out {
@@ -88,8 +88,8 @@ fn row(found: &WhatIf) -> Vec<Cell> {
     ]
 }
 
-/// The best of an allocator's settings: one that does not run out of memory, and among these the one that reserves
-/// least. If several are equal, the first.
+/// The best of the settings of the allocator `like`: a setting that does not run out of memory, and among these the one
+/// that reserves least. If several are equal, the first.
 pub fn what_if_choice(all: &[WhatIf], like: AllocatorModel) -> Option<&WhatIf> {
     let settings = all.iter().filter(|found| found.model.is_like(like));
     settings.min_by_key(|found| (found.runs_out.is_some(), found.reserved_peak))
@@ -148,7 +148,7 @@ pub fn what_if_notes(device: &DeviceView<'_>, all: &[WhatIf]) -> Vec<String> {
     notes
 }
 
-/// How tightly the blocks could be packed, if there are any.
+/// How tightly the blocks could be packed; `None` if there are no blocks.
 pub fn packing_line(found: &Packing) -> Option<String> {
     let (bytes, live) = (Bytes(found.bytes), Bytes(found.live_peak));
     let asked = format!("Packed by an allocator that knows the future, the blocks lie in {bytes}");

@@ -9,7 +9,7 @@ pub struct CallTime {
     pub stack: StackId,
     /// The context in which they were allocated.
     pub context: ContextId,
-    /// Calls that allocated.
+    /// Number of calls that allocated.
     pub allocs: u64,
     /// Nanoseconds in the calls that allocated.
     pub alloc_ns: u64,
@@ -17,7 +17,7 @@ pub struct CallTime {
     pub growing_ns: u64,
     /// Number of calls for which the pool reserved more memory.
     pub growing: u64,
-    /// Calls that freed such a block, from any stack.
+    /// Number of calls that freed one of these blocks, whatever stack made the call.
     pub frees: u64,
     /// Nanoseconds in the calls that freed.
     pub free_ns: u64,

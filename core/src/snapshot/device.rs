@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The heap of this process. Only requests through `Alloc` are seen.
+    /// The heap of this process. Only requests through the global allocator `Alloc` are seen, or with the preload
+    /// library, through C's allocator.
     #[default]
     Cpu,
     /// A CUDA device, by the driver's ordinal.

@@ -1,4 +1,5 @@
-//! Health counters: what a recording dropped, or could not see. All are 0 in a complete recording.
+//! Health counters: what a recording dropped, or could not see. In a complete recording all are 0, except
+//! `compared_stacks`.
 
 use super::CudaHooks;
 use crate::units::grouped;
@@ -19,7 +20,7 @@ macro_rules! counters {
             /// these are only objects that were unloaded.
             pub unreadable_objects: Vec<String>,
             /// The capture has no end mark: the program was killed, or the capture was copied while it was written. The
-            /// recording is complete up to the last flush.
+            /// recording is complete up to the last commit.
             pub cut_off: bool,
             /// For a recording read from another program's file: what the file does not contain, in sentences.
             pub import_notes: Vec<String>,
@@ -58,9 +59,9 @@ lost_blocks => "blocks were not recorded for lack of memory; they count as alloc
     shortened_stacks;
     /// Stacks that libgcc's unwinder captured as well, for comparison (`MEMTRACE_CHECK_STACKS=1`).
     compared_stacks;
-    /// Compared stacks that memtrace's unwinder got wrong. The records have libgcc's.
+    /// Compared stacks that memtrace's unwinder got wrong. The records have libgcc's stacks.
 wrong_stacks => "stacks were wrong and were replaced by libgcc's; please report this";
-    /// Allocations at an address whose block was still live: its free was missed.
+    /// Allocations at an address where a block still seemed live: the free of that block was missed.
     missed_frees => "frees were missed: an address was allocated again while its block seemed live";
     /// Scopes counted as part of their parents, because there were too many names or they nested too deep.
 lost_scopes => "scopes count as part of their parents: too many names, or nested too deep";
@@ -68,11 +69,11 @@ lost_scopes => "scopes count as part of their parents: too many names, or nested
     unknown_addresses;
     /// Bytes at the end of the capture that are incomplete or damaged and were not read.
     unread_bytes;
-    /// Frees of device memory whose allocation was not recorded: before the recording, or unseen.
+    /// Frees of device memory whose allocation was before the recording, or was not seen.
 unknown_frees => "frees were of device memory from before the recording, or whose allocation was not seen";
-    /// Frees that the CUDA driver refused; the memory is still live, if it ever was.
+    /// Frees that the CUDA driver refused; the memory is still live, if it was ever allocated.
 refused_frees => "frees were refused by the CUDA driver: that memory is leaked, or was never allocated";
-    /// Blocks whose device was not known, or is beyond the 32 CUDA devices that can be recorded.
+    /// Blocks that were not recorded: their device is not known, or is beyond the 32 CUDA devices that can be recorded.
 unplaced_blocks => "blocks of device memory were not recorded: their device is not known, or is beyond the 32nd";
     /// CUDA graphs that were made executable. What the driver allocates for them is not recorded.
     executable_graphs;

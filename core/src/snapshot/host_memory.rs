@@ -25,7 +25,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// This reading, with the high-water marks of an earlier one.
+    /// This reading, with the larger `files_high` of this one and an earlier one.
     #[must_use]
     pub fn after(self, earlier: Option<Self>) -> Self {
         Self { files_high: self.files_high.max(earlier.map_or(0, |earlier| earlier.files_high)), ..self }

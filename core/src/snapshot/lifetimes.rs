@@ -38,8 +38,8 @@ impl Lifetime {
     }
 }
 
-/// The blocks of the log, of the peak and of the end, each once, in the order of their allocation. Blocks without a
-/// number are left out.
+/// The blocks of the log and of the peak, and the live blocks at the end. Each block occurs once, in the order of
+/// allocation. Blocks without a number are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Lifetimes(Vec<Lifetime>);
 
@@ -51,7 +51,8 @@ impl Lifetimes {
         let first = first.and_then(|record| record.alloc_seq);
         let live = device.live.iter().map(|block| (block, false));
         let known = || live.clone().chain(device.peak.blocks.iter().map(|block| (block, true)));
-        // Nearly all lifetimes are already in order, which makes the sort cheap.
+        // Blocks older than the log are added first, so nearly all lifetimes are in order, and the last sort is
+        // cheap.
         let mut older: Vec<(&Block, bool)> =
             known().filter(|(block, _)| first.is_none_or(|first| block.seq < Some(first))).collect();
         older.sort_by_key(|(block, _)| block.seq);
@@ -78,7 +79,7 @@ impl Lifetimes {
         self.0.binary_search_by_key(&seq, |life| life.seq).ok().and_then(|at| self.0.get(at))
     }
 
-    /// All of them.
+    /// All lifetimes.
     pub fn iter(&self) -> std::slice::Iter<'_, Lifetime> {
         self.0.iter()
     }
@@ -98,7 +99,8 @@ impl<'a> IntoIterator for &'a Lifetimes {
 struct LifetimeTable {
     lives: Vec<Lifetime>,
     first: u64,
-    /// The index into `lives` plus one; 0 for none.
+    /// For each block number from `first` on: the index into `lives` plus one, or 0 if the block has no lifetime
+    /// here.
     table: Vec<u32>,
     others: HashMap<NonZeroU64, usize>,
 }

@@ -66,7 +66,7 @@ impl Mappings {
         self.rows.iter().filter(move |row| row.kind == kind)
     }
 
-    /// The one of this reading and an earlier one that has more resident memory.
+    /// Returns this reading or the earlier one, whichever has more resident memory.
     #[must_use]
     pub fn after(self, earlier: Option<Self>) -> Self {
         match earlier {

@@ -90,9 +90,9 @@ pub use {
 pub struct Peak {
     /// Bytes live at that moment: the weights of `blocks` ([`DeviceSnapshot::peak_weights`]) plus `not_recorded`.
     ///
-    /// On the CPU this is the largest sum over all blocks of at least the threshold, and `below_threshold` is added to
-    /// it. In a sample it is the largest sum that was counted when a block was recorded. Between two such moments more
-    /// may have been live; each thread allocates about one sampling interval between them.
+    /// On the CPU, blocks below the threshold are not included; [`total`](Self::total) adds them. In a sample, the
+    /// counted live bytes are compared only when a block is recorded. Between two recorded blocks more bytes may have
+    /// been live; each thread allocates about one sampling interval between them.
     pub bytes: u64,
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
@@ -101,10 +101,11 @@ pub struct Peak {
     /// The recorded blocks that were live, in the order of their allocation.
     pub blocks: Vec<Block>,
     /// Live bytes in blocks from before the recording, and in blocks counted in [`Health::lost_blocks`]. In a sample,
-    /// also the bytes that no sampled block represents: all small blocks, if `blocks` has no sampled block.
+    /// also the bytes that no sampled block represents; if `blocks` has no sampled block, these are the bytes of all
+    /// small blocks.
     pub not_recorded: u64,
-    /// CPU only: live bytes in blocks below the threshold. Exact for each thread, but the threads' counters are read
-    /// one after another.
+    /// CPU only: live bytes in blocks below the threshold. The counter of each thread is exact, but the counters are
+    /// read one after another, while the threads may allocate.
     pub below_threshold: u64,
 }
 
@@ -123,7 +124,7 @@ impl Peak {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gap {
-    /// How many of [`DeviceSnapshot::records`] precede it.
+    /// How many of [`DeviceSnapshot::records`] precede the gap.
     #[serde(skip)]
     pub at: usize,
     /// Number of missing records.
@@ -154,8 +155,8 @@ pub struct DeviceSnapshot {
     pub older: Vec<OlderTime>,
     /// Recorded blocks that are live, in the order of their allocation.
     pub live: Vec<Block>,
-    /// Live bytes in blocks of at least the threshold from before the recording. In a sample as in
-    /// [`Peak::not_recorded`].
+    /// Live bytes in blocks of at least the threshold from before the recording. In a sample, also the other bytes
+    /// that [`Peak::not_recorded`] describes.
     pub not_recorded: u64,
     /// CPU only: live bytes in blocks below the threshold.
     pub below_threshold: u64,
@@ -163,15 +164,16 @@ pub struct DeviceSnapshot {
     pub peak: Peak,
     /// Counters.
     pub stats: MemoryStats,
-    /// Refused allocations, oldest first; the newest 256 are kept. Empty for the CPU, where programs seldom survive
-    /// one.
+    /// Refused allocations, oldest first; the newest 256 are kept. On the CPU, programs seldom survive a refused
+    /// allocation.
     pub ooms: Vec<OutOfMemory>,
     /// CUDA only: the driver's statistics of the device's default pool, if the query succeeded.
     pub pool: Option<Pool>,
     /// CUDA only: the driver's statistics of the device, if the query succeeded.
     pub memory: Option<DeviceMemory>,
     /// CUDA only: bytes that the device has, as the driver reported when the first block was recorded. A stream has
-    /// this value from then on, but [`memory`](Self::memory) only once it has ended. See [`capacity`](Self::capacity).
+    /// this value from then on, but it has [`memory`](Self::memory) only after the stream has ended. See
+    /// [`capacity`](Self::capacity).
     pub total_at_first: Option<u64>,
     /// The segments that exist: those that the driver reported, and estimated ones for addresses outside of every
     /// segment that was ever reported. Together with `segment_records` they cover every address of the log.

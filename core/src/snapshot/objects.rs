@@ -19,7 +19,8 @@ pub struct LoadedObject {
 /// Interval index of loaded objects, searched by bisection. Where objects overlap, the first one wins.
 #[derive(Debug, Default)]
 pub struct ObjectSpans {
-    /// Sorted. Each entry has an address and the index of the object there; it is valid up to the next entry's address.
+    /// Sorted. Each entry has an address and the index of the object there; the index is valid up to the next entry's
+    /// address.
     starts: Vec<(u64, Option<usize>)>,
 }
 

@@ -26,14 +26,14 @@ pub struct OlderTime {
     pub scopes: Vec<OlderRow<ContextId>>,
 }
 
-/// What the blocks of a stack or a scope held during an [`OlderTime`], in bytes.
+/// Bytes of the live blocks of a stack or a scope during an [`OlderTime`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OlderRow<K> {
-    /// The stack or the scope that allocated them.
+    /// The stack or the scope that allocated the blocks.
     pub of: K,
-    /// The least that they held.
+    /// The fewest bytes that the blocks held.
     pub least: u64,
-    /// What they held at the highest moment.
+    /// What the blocks held at [`OlderTime::highest_ns`].
     pub at_highest: u64,
 }
 
@@ -77,7 +77,8 @@ fn keep<K: Copy + Ord>(rows: &mut Vec<OlderRow<K>>, most: usize) {
     rows.truncate(most);
 }
 
-/// Of each row, the smaller `least` of the two, and what it held at the higher of the two highest moments.
+/// The rows of two neighbouring time spans as one. `least` is the smaller of a row's two values, or 0 if one span
+/// lacks the row. `highest` has the rows of the span with the higher total: `at_highest` is from there.
 fn joined<K: Copy + Ord>(first: &[OlderRow<K>], next: &[OlderRow<K>], highest: &[OlderRow<K>]) -> Vec<OlderRow<K>> {
     let least = |rows: &[OlderRow<K>]| rows.iter().map(|row| (row.of, row.least)).collect::<BTreeMap<_, _>>();
     let (before, after) = (least(first), least(next));

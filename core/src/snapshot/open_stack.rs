@@ -44,8 +44,8 @@ impl<K: Copy + Eq + Hash, V> OpenStack<K, V> {
         Some((OpenPlace(place), value))
     }
 
-    /// The distance from the top to the innermost entry of a key. It is never smaller than the number of entries inside
-    /// of that one.
+    /// The distance from the top to the innermost entry of a key. Entries that have left may still count, so the
+    /// distance is at least the number of open entries inside of that entry.
     pub(crate) fn distance(&self, key: K) -> usize {
         let place = self.places.get(&key).and_then(|places| places.last());
         place.map_or(0, |place| self.entries.len() - place - 1)

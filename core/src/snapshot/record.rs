@@ -69,8 +69,8 @@ impl Record {
         }
     }
 
-    /// The block that an alloc created or a free ended. A free does not have all of the block's data: its block has the
-    /// time 0 and the freeing thread.
+    /// The block that an alloc created or a free ended. A free does not have all of the block's data: the block made
+    /// from a free has time 0 and the thread that freed it.
     #[inline]
     pub fn block(&self) -> Block {
         let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };

@@ -48,7 +48,7 @@ pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
     found
 }
 
-/// The sorted positions of all records of these refused frees.
+/// The positions of these frees and of their undo records, sorted.
 pub fn positions(refused: &[Refused]) -> Vec<usize> {
     let mut positions: Vec<usize> = refused.iter().flat_map(|pair| pair.free.into_iter().chain([pair.again])).collect();
     positions.sort_unstable();

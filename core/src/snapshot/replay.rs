@@ -1,4 +1,5 @@
-//! Event replay: rebuilds the live blocks at the beginning of the log by undoing the log, or after any of its records.
+//! Event replay: rebuilds the live blocks at the beginning of the log, or after any of its records, by undoing the
+//! records from the last one on.
 
 use super::record::{Block, Record, RecordKind};
 use super::{DeviceSnapshot, Sampling};
@@ -53,7 +54,7 @@ impl Replay {
     fn undo(&mut self, record: &Record) {
         match record.kind {
             RecordKind::Alloc => self.remove(record.address),
-            // A block from before the recording, which the ledger never contained.
+            // This is the free of a block from before the recording, which the ledger never contained.
             RecordKind::Free if record.alloc_seq.is_none() => {}
             RecordKind::Free => self.insert(record.block()),
         }

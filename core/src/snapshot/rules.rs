@@ -41,16 +41,16 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// |---|---|
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
 /// | `operators CRATE FILE` | the functions of the file are operators |
-/// | `own CRATE` | one call of its operators allocates at most once by each stack; a repeated stack is another call |
+/// | `own CRATE` | one call of an operator of this crate allocates at most once with each stack; a repeated stack is another call |
 /// | `pool CRATE` | a thread pool, which runs other crates' jobs; flamegraphs merge its frames into one |
 /// | `tracer CRATE` | makes, enters and leaves spans; its own blocks belong to no span |
 /// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | an operator although `helper` covers its name; it is called NAME, or after its type |
 /// | `helper FUNCTION` | a function of an `operators` file that is not an operator |
-/// | `kernel FUNCTION` | the same, and nothing that it calls is an operator either |
+/// | `kernel FUNCTION` | as `helper`, and nothing that the function calls is an operator either |
 /// | `category CATEGORY CRATE FILE [FUNCTION]` | the [`Category`] of blocks allocated in it; the outermost such call decides |
-/// | `allocator CRATE FILE [FUNCTION]` | suballocates its blocks to tensors, so a block has neither an operator nor a category |
+/// | `allocator CRATE FILE [FUNCTION]` | hands out parts of its blocks to tensors, so a block has neither an operator nor a category |
 /// | `variable CRATE FILE [FUNCTION]` | blocks allocated in it are variables: a backward pass computes their gradients |
-/// | `structure CRATE FILE [FUNCTION]` | what it allocates itself is not a tensor's elements, so it is no variable and no state |
+/// | `structure CRATE FILE [FUNCTION]` | what it allocates itself is not a tensor's elements, so these blocks are no variables and no state |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program calls it |
 /// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, for any purpose |
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, such as one that picks a batch |
@@ -61,7 +61,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `forward FUNCTION` | a function, of any crate, in which a model works |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
-/// | `pass CRATE FILE FUNCTION` | the function of a backward pass |
+/// | `pass CRATE FILE FUNCTION` | the function that runs a backward pass |
 /// | `gradient FUNCTION [OPERATOR]` | an operator whose results in a backward pass (of that operator) are gradients; other results are intermediate |
 /// | `backward CRATE VERSION LINE:OPERATOR…` | from that line on, the backward pass works for that operator |
 /// | `span CRATE FILE FUNCTION` | a function of a model that runs inside a span of its own |
@@ -122,7 +122,8 @@ const OTHERS: [&str; 4] = ["operator", "category", "gradient", "backward"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
-    /// Indexed by [`Fact`]. Plain names are stored as functions; so are crates without a file.
+    /// Indexed by [`Fact`]. A name without a crate and a file is stored as a function pattern; so is a crate without a
+    /// file.
     facts: [Vec<FunctionPattern>; FACTS.len()],
     methods: Vec<Method>,
     categories: Vec<(Category, FunctionPattern)>,
@@ -164,7 +165,8 @@ struct Method {
     name: Option<String>,
 }
 
-/// For each line of a version's backward pass, the operator whose gradients it computes; sorted by line.
+/// The arms of the `match` in one version's backward pass: the line where each begins, and the operator whose gradients
+/// it computes. Sorted by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Arms {
     package: Pattern,
@@ -235,7 +237,7 @@ impl Rules {
         self.says(Fact::Operators, package, file, function) && !helps()
     }
 
-    /// The operator's name, if the function is an operator by its type or has another name.
+    /// The operator's name, if a rule `operator` covers the function: the rule's NAME, or else the type `of`.
     pub(crate) fn method<'a>(&'a self, package: &str, file: &str, function: &str, of: &'a str) -> Option<&'a str> {
         let mut methods = self.tables().into_iter().flat_map(|table| &table.methods);
         let is_one = |method: &&Method| {
@@ -376,7 +378,7 @@ fn no_category() -> Cow<'static, str> {
     format!("names no category; the categories are {}", Category::ALL.map(Category::word).join(", ")).into()
 }
 
-/// `185:add`
+/// Parses `185:add`: the arm of the operator `add` begins in line 185.
 fn arm_of(arm: &str) -> Option<(u32, String)> {
     let (line, operator) = arm.split_once(':')?;
     Some((line.parse().ok()?, operator.to_owned())).filter(|_| !operator.is_empty())

@@ -83,8 +83,8 @@ impl Sampling {
         parts.saturating_add(ONE / 2) / ONE
     }
 
-    /// size / p, which is the interval divided by (1 − exp(−x)) / x. It is not inlined, for the sake of recordings
-    /// without sampling.
+    /// size / p, which is the interval divided by (1 − exp(−x)) / x for x = size / interval. This function is not
+    /// inlined, so that recordings without sampling stay fast.
     #[cold]
     #[inline(never)]
     fn estimate(self, size: u64) -> u64 {

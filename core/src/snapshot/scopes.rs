@@ -13,7 +13,7 @@ pub struct ContextNode {
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
-    /// True if it is a module of a model: a span of a candle model, or a `module`, was entered by this path.
+    /// True if the scope is a module of a model: it was entered by a span of a candle model, or by `memtrace::module`.
     pub module: bool,
 }
 
@@ -49,8 +49,8 @@ pub struct Mark {
     pub enter: bool,
 }
 
-/// The statistics of all scopes, computed from a log that has every record and mark. `end` is the total of allocated
-/// bytes after the last record.
+/// The statistics of all scopes, computed from a log that has every record and mark. `end` is the number of live bytes
+/// after the last record.
 pub(crate) fn scopes_of_log(
     records: &[Record],
     marks: &[Mark],
@@ -83,7 +83,7 @@ struct ScopeLog<'a> {
     totals: Totals,
     /// Indexed by context.
     cells: Vec<Option<ScopeCell>>,
-    /// The open scopes. Each has its start as a position in `totals`.
+    /// For each open scope, the positions in `totals` at which it was entered.
     open: HashMap<(ThreadId, ContextId), Vec<usize>>,
 }
 
@@ -149,7 +149,8 @@ impl<'a> ScopeLog<'a> {
     }
 }
 
-/// Monotonic stack of the allocated totals: answers "the maximum since position X" for any number of open scopes.
+/// Totals of live bytes, kept in a monotonic stack. It finds the maximum since a position, for any number of open
+/// scopes.
 #[derive(Default)]
 pub(crate) struct Totals {
     count: usize,

@@ -34,7 +34,8 @@ pub struct SegmentRecord {
     pub size: u64,
     /// Reserved or released.
     pub kind: RecordKind,
-    /// True if the driver reported only how much was released. Then this is one of the segments that were empty.
+    /// True if the driver reported only how much was released. Then memtrace chose this segment among those that were
+    /// empty.
     pub estimated: bool,
     /// The stack of the call that revealed it, if stacks are kept.
     pub stack: StackId,

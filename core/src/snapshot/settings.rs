@@ -63,12 +63,12 @@ pub struct Settings {
     pub max_entries: usize,
     /// CPU: the threshold, a power of two; smaller blocks are counted, not recorded. 0 records every block.
     pub min_size: u64,
-    /// CPU: the sampling interval, a power of two of at most 1 GiB. Smaller blocks are sampled, on average one point per
-    /// interval of allocated bytes. `None` records every block.
+    /// CPU: the sampling interval, a power of two of at most 1 GiB. Blocks smaller than the interval are sampled, on
+    /// average with one sampling point per interval of allocated bytes. `None` records every block.
     pub sample_interval: Option<NonZeroU64>,
     /// Maximum number of frames kept of a stack, half of them the innermost, half the outermost.
     pub stack_depth: usize,
-    /// Records this device only.
+    /// The only device to record; `None` records all devices.
     pub device: Option<super::Device>,
     /// Log entries that are left out. Counters and the peak still include them.
     pub skip_actions: Vec<Action>,

@@ -15,7 +15,7 @@ pub struct Frame {
     pub file: Option<String>,
     /// Line in that file.
     pub line: Option<NonZeroU32>,
-    /// True if the compiler inlined it into the frame that follows it.
+    /// True if the compiler inlined this function into the function of the next frame.
     pub inlined: bool,
 }
 
@@ -30,7 +30,7 @@ impl Frame {
         self.file.as_deref().unwrap_or_default()
     }
 
-    /// `file`, unless it is PyTorch's word for an unknown one.
+    /// `file`, unless it is PyTorch's word for an unknown file.
     pub(crate) fn known_file(&self) -> Option<&str> {
         self.file.as_deref().filter(|file| !matches!(*file, "" | "??"))
     }
@@ -39,8 +39,9 @@ impl Frame {
 /// A code address of a stack. It has several frames if calls were inlined there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeAddress {
-    /// The address in the process. If its object was loaded where an unloaded one had been, the upper 16 bits contain a
-    /// number of the object, here as in [`LoadedObject::base`] and [`LoadedObject::range`].
+    /// The address in the process. If its object was loaded where an unloaded object had been, the upper 16 bits
+    /// contain a number that tells the two objects apart. [`LoadedObject::base`] and [`LoadedObject::range`] then have
+    /// the same upper bits.
     pub address: u64,
     /// Index of its object in [`SnapshotData::objects`](super::SnapshotData::objects).
     pub object: Option<u32>,
@@ -63,8 +64,8 @@ impl CodeAddress {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stacks {
-    /// Start of each stack in `calls`; stack 0 is empty. Another empty stack is that of blocks older than the log, if
-    /// the file does not say where they were allocated.
+    /// Start of each stack in `calls`; stack 0 is empty. A second empty stack may exist: blocks older than the log have
+    /// it if the file does not say where they were allocated.
     pub(crate) starts: Vec<u32>,
     /// Indices into `addresses`, innermost call first, stack after stack.
     pub(crate) calls: Vec<u32>,
@@ -78,7 +79,8 @@ pub struct Stacks {
 pub const FRAMES_LEFT_OUT: u64 = 1;
 
 impl Stacks {
-    /// Stacks numbered from 1 on, as indices into `addresses`, innermost call first.
+    /// Makes a table of these stacks, which are numbered from 1 on. Each stack is a list of indices into `addresses`,
+    /// innermost call first.
     #[doc(hidden)]
     pub fn of(
         addresses: Vec<CodeAddress>,

@@ -13,8 +13,8 @@ pub struct Stat {
     pub freed: u64,
 }
 
-/// In a recording with a sampling interval: heap bytes that were counted, not sampled, in blocks of at least
-/// `min_size`. The device's current and peak bytes are these counts.
+/// Heap bytes in blocks of at least `min_size`. A recording with a sampling interval counts these bytes exactly, and
+/// takes the device's current and peak bytes from the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Bytes live now.
@@ -28,11 +28,12 @@ pub struct Counted {
 
 /// The counters of a device.
 ///
-/// `allocated` equals `active`: the bytes that the program requested. On the CPU these are the blocks of at least
-/// `min_size`, including those from before the recording; smaller blocks are in `below_threshold`, and `reserved` equals
-/// `allocated`. On CUDA devices these are recorded blocks and what the driver's pool had handed out before the
-/// recording; `reserved` counts the segments that the driver reports and blocks outside of them. The pool as a whole is
-/// in [`DeviceSnapshot::pool`](crate::snapshot::DeviceSnapshot::pool).
+/// `allocated_bytes` and `active_bytes` are equal: the bytes that the program requested. On the CPU they count the
+/// blocks of at least `min_size`, including blocks from before the recording; smaller blocks are in `below_threshold`,
+/// and `reserved_bytes` equals `allocated_bytes`. On CUDA devices they count the recorded blocks and what the driver's
+/// pool had handed out before the recording; `reserved_bytes` counts the segments that the driver reports and the
+/// blocks outside of these segments. The pool as a whole is in
+/// [`DeviceSnapshot::pool`](crate::snapshot::DeviceSnapshot::pool).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Bytes in blocks that the program holds (`allocated_bytes.all`).

@@ -48,7 +48,7 @@ impl<'a> SymbolName<'a> {
         self.0.get(from..).unwrap_or(self.0)
     }
 
-    /// The last segment that is not a list of generics, and the segment before it.
+    /// Two segments: first the one before it, then the last segment that is not a list of generics.
     fn around_and_own(self) -> (&'a str, &'a str) {
         let (mut found, mut before) = (("", self.0), "");
         for part in self.parts() {

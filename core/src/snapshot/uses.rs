@@ -1,5 +1,5 @@
-//! Uses of blocks: which GPU operation used a block first and last. They are found from the arguments of launches,
-//! copies and fills, and recorded on request ([`Settings::uses`](super::Settings::uses)).
+//! Uses of blocks: which GPU operation used a block first and last. memtrace finds uses from the arguments of launches,
+//! copies and fills, and records them on request ([`Settings::uses`](super::Settings::uses)).
 
 use std::num::NonZeroU64;
 
@@ -53,13 +53,14 @@ pub struct BlockIdle {
 }
 
 impl BlockIdle {
-    /// In operations. Shorter idle times are not kept.
+    /// The fewest operations between two uses whose time is kept as a [`BlockIdle`].
     pub const LEAST_OPERATIONS: u64 = 16;
-    /// In bytes. Of smaller blocks only the longest idle time is kept.
+    /// The smallest block, in bytes, that has a [`BlockIdle`]. Of smaller blocks, only [`BlockUses::idle`] is kept.
     pub const LEAST_SIZE: u64 = 1 << 20;
 }
 
-/// A block was written twice, by copies or fills, and nothing read it in between.
+/// Two copies or fills wrote to a block: the second overwrote all bytes of the first, and nothing read the block in
+/// between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadWrite {
     /// Bytes of the first write.
@@ -72,8 +73,9 @@ pub struct DeadWrite {
     pub stack: StackId,
 }
 
-/// What a block was computed from: the other blocks that operations used together with it, from its first use until the
-/// device's next alloc, in at most its first six operations. Stored as differences of block numbers.
+/// What a block was computed from: the other blocks, in use before, that operations used together with this block. At
+/// most this block's first six operations count, and only those before the device's next alloc. The operands are stored
+/// as differences of block numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operands([i32; Self::MOST]);
 
@@ -81,11 +83,11 @@ pub struct Operands([i32; Self::MOST]);
 const UNKNOWN: i32 = i32::MIN;
 
 impl Operands {
-    /// The most operands that are kept. A block with more has none.
+    /// The most operands that are kept. If a block has more, its operands are unknown.
     pub const MOST: usize = 6;
 
-    /// Adds an operand of a block. If there are too many, or if its number is too far away, all operands become
-    /// unknown.
+    /// Adds an operand of a block. If the block has too many operands, or if the operand's number is too far from the
+    /// block's, all operands become unknown.
     pub fn add(&mut self, block: NonZeroU64, operand: NonZeroU64) {
         let distance = block.get().wrapping_sub(operand.get()).cast_signed();
         let kept = i32::try_from(distance).ok().filter(|distance| *distance != UNKNOWN);
@@ -98,17 +100,17 @@ impl Operands {
         }
     }
 
-    /// Are they known?
+    /// Are the operands known?
     pub fn are_known(self) -> bool {
         self.0[0] != UNKNOWN
     }
 
-    /// The form in which a capture stores them.
+    /// The operands as a capture stores them: the block's number minus the operand's.
     pub(crate) fn distances(self) -> impl Iterator<Item = i32> {
         self.0.into_iter().take_while(|distance| *distance != 0)
     }
 
-    /// Reads the form in which a capture stores them.
+    /// Operands from the numbers that a capture stores; `None` if there are too many.
     pub(crate) fn of_distances(kept: &[i32]) -> Option<Self> {
         let mut distances = [0; Self::MOST];
         distances.get_mut(..kept.len())?.copy_from_slice(kept);
@@ -128,9 +130,9 @@ impl Operands {
 pub struct BlockUses {
     /// The block's number: its [`seq`](super::Block::seq), and the [`alloc_seq`](super::Record::alloc_seq) of its records.
     pub seq: NonZeroU64,
-    /// Operations before its allocation.
+    /// Number of operations before its allocation.
     pub allocated_at: u64,
-    /// Operations before its free; `None` while it is live.
+    /// Number of operations before its free; `None` while the block is live.
     pub freed_at: Option<u64>,
     /// Operations that used it.
     pub count: u64,
@@ -235,7 +237,7 @@ pub struct GpuTotals {
     pub graphs: u64,
     /// Number of the last opaque operation, 0 for none.
     pub last_opaque: u64,
-    /// Uses of freed blocks that were overwritten before they were read.
+    /// Freed blocks whose uses are lost, because the uses of newer blocks overwrote them before they were read.
     pub lost: u64,
 }
 
@@ -263,8 +265,8 @@ impl DeviceSnapshot {
         self.uses.get(at)
     }
 
-    /// The long times between two uses of a block without an opaque operation in between, in order. For a large block
-    /// these are all that are known, for others only the longest.
+    /// The times between two uses of a block without an opaque operation in between, in order: those in
+    /// [`idle`](Self::idle), which has only large blocks, or else only the block's longest time.
     pub fn idle_of(&self, uses: &BlockUses) -> impl Iterator<Item = IdleTime> {
         let from = self.idle.partition_point(|idle| idle.seq < uses.seq);
         let all = self.idle.get(from..).unwrap_or_default().iter().take_while(|idle| idle.seq == uses.seq);

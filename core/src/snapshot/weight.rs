@@ -1,19 +1,20 @@
 //! Weights: the bytes and the number of blocks that each recorded block represents. The weights of sampled blocks add
 //! up to the counted bytes, to the byte.
 //!
-//! The largest of many noisy estimates is too high, so a peak of estimated sums would be wrong. That is why live bytes
-//! and their peak are counted exactly, and the sample only distributes them. In a sample the ledger compares counted
-//! totals; a recording of all blocks is not affected. The sampled blocks together weigh at most what was counted in
-//! small blocks, and at least that minus the small blocks from before the recording. Shares are rounded cumulatively,
-//! so no byte is lost. Nothing is counted within the log, so curves and operator calls use weights by size.
+//! The largest of many noisy estimates is too high, so a peak of estimated sums would be wrong. That is why a sampled
+//! recording counts live bytes exactly. To find the peak, the ledger compares these counts, and the sample only tells
+//! how the counted bytes are distributed over the blocks. All sampled blocks together weigh at most the bytes that were
+//! counted in small blocks, and at least these bytes minus those of small blocks from before the recording. Shares are
+//! rounded cumulatively, so no byte is lost. The records of the log have no counts, so curves and operator calls use
+//! the weights that depend on the size alone.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
 use super::{Block, DeviceSnapshot, Peak, Sampling};
 
-/// What recorded blocks represent: themselves, or in a sample all blocks that they stand for. Sums do not depend on the
-/// order.
+/// What recorded blocks represent: themselves, or in a sample all blocks that they stand for. Sums of weights do not
+/// depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Weight {
@@ -91,8 +92,8 @@ impl DeviceSnapshot {
         weights(self.sampling, &self.live, now.saturating_sub(self.not_recorded))
     }
 
-    /// Can any of these blocks (the peak's or the live ones) represent small blocks? If none can, bytes that are not
-    /// recorded may be from before the recording, or the sample may have missed them.
+    /// Can any of these blocks (the peak's or the live ones) represent small blocks? If no block can, the bytes that
+    /// are not recorded may be from before the recording, or the sample may have missed them.
     pub(crate) fn stand_for_small(&self, blocks: &[Block]) -> bool {
         !self.sampling.is_on() || blocks.iter().any(|block| self.sampling.is_sampled(block.size))
     }
@@ -102,8 +103,8 @@ impl DeviceSnapshot {
         !self.sampling.is_sampled(block.size)
     }
 
-    /// Live bytes. In a sample they are weighed by size alone, as the log's totals are, so undoing the log's records
-    /// from here never goes below 0.
+    /// Live bytes. In a sample, the blocks have the weights that depend on the size alone, as in the log's totals. So
+    /// the total never goes below 0 when the log's records are undone, beginning with the last.
     pub(crate) fn live_by_sizes(&self) -> u64 {
         if !self.sampling.is_on() {
             return self.stats.allocated_bytes.current;

@@ -19,7 +19,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one with this [`word`](Self::word).
+            /// The variant with this [`word`](Self::word).
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.word() == word)
             }

@@ -4,10 +4,12 @@ use std::fmt;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// The most bytes of a name. A C++ symbol may repeat its parts without end.
+/// The most bytes of a symbol and of its name. A C++ symbol may refer to its own parts repeatedly, so a short
+/// symbol may have a name of any length.
 const LONGEST: usize = 4096;
 
-/// The name of a Rust or C++ function without its hash or its parameters. Any other symbol stays unchanged.
+/// The name of a Rust function without its hash, or of a C++ function without its parameters. Any other symbol
+/// stays unchanged.
 pub(super) fn demangled(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");

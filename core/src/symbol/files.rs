@@ -13,13 +13,14 @@ use crate::snapshot::LoadedObject;
 pub struct SymbolSources {
     /// Program files, libraries and files with debug information, at their present paths.
     pub binaries: Vec<PathBuf>,
-    /// Folders with files of these names, or with debug information as below `/usr/lib/debug`: as
-    /// `.build-id/AB/CDEF….debug`, or where a `.gnu_debuglink` leads.
+    /// Folders to search for files with the names of the objects (`NAME` or `NAME.debug`), or for debug information
+    /// at the paths that it has below `/usr/lib/debug`: `.build-id/AB/CDEF….debug`, or where a `.gnu_debuglink`
+    /// leads.
     pub debug_dirs: Vec<PathBuf>,
 }
 
 impl SymbolSources {
-    /// The files to try, in this order.
+    /// The files that may have an object's symbols, in the order in which they are tried.
     fn candidates(&self, object: &LoadedObject) -> Vec<PathBuf> {
         let path = path_of(object);
         let mut candidates = self.binaries.clone();
@@ -42,8 +43,8 @@ pub(super) fn path_of(object: &LoadedObject) -> &Path {
     Path::new(object.path.as_deref().unwrap_or_default())
 }
 
-/// Opens the files of an object of another process. The one with debug information comes first, and may be the only
-/// one.
+/// Opens the files of an object of another process. The file with debug information comes first. It may be the only
+/// file.
 pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Vec<Loader>, String> {
     if object.build_id.is_empty() {
         return Err("it has no build-id to verify its file with".to_owned());
@@ -52,9 +53,9 @@ pub(super) fn open(object: &LoadedObject, sources: &SymbolSources) -> Result<Vec
     open_first(object, verified(object, &candidates), &sources.roots())
 }
 
-/// Opens the files of a loaded object. The program's file may have been replaced or deleted, but the kernel still has
-/// it. A library's file must have the build-id of the loaded library, if it has any. An object without a file (the
-/// vDSO) has no symbols.
+/// Opens the files of an object that is loaded in this process. The program's file may have been replaced or deleted,
+/// but the kernel still has it. If a loaded library has a build-id, its file must have the same. An object without a
+/// file (the vDSO) has no symbols.
 pub(super) fn open_loaded(object: &LoadedObject, is_program: bool) -> Result<Vec<Loader>, String> {
     let sources = SymbolSources::default();
     let running =
@@ -66,12 +67,13 @@ pub(super) fn open_loaded(object: &LoadedObject, is_program: bool) -> Result<Vec
     open_first(object, running.into_iter().chain(verified(object, &candidates)), &sources.roots())
 }
 
-/// The files that are of the same build.
+/// The candidates that have the object's build-id.
 fn verified(object: &LoadedObject, candidates: &[PathBuf]) -> impl Iterator<Item = ObjectFile> {
     candidates.iter().filter_map(|path| ObjectFile::of(path)).filter(|file| file.build_id == object.build_id)
 }
 
-/// Opens files up to the first one with lines. A file without lines, such as the linker's, may have other functions.
+/// Opens files up to the first one with source lines. If files without lines come before it, it also opens the first
+/// of these, whose symbol table may have other functions.
 fn open_first(
     object: &LoadedObject,
     mut files: impl Iterator<Item = ObjectFile>,

@@ -1,10 +1,10 @@
-//! Names from an earlier reading of the same recording, which has grown since. Debug information is then searched only
-//! for new addresses.
+//! The names that an earlier reading of a recording found. If the recording has grown since, debug information is
+//! searched only for the new addresses.
 
 use super::Resolved;
 use crate::snapshot::LoadedObject;
 
-/// The resolved addresses of a recording, in their order.
+/// The addresses that are resolved so far, in the order of the recording's addresses.
 #[derive(Clone, Debug, Default)]
 pub struct FoundNames {
     objects: Vec<LoadedObject>,
@@ -12,8 +12,8 @@ pub struct FoundNames {
 }
 
 impl FoundNames {
-    /// Forgets all names, because an address may now mean something else. Keeps them if the earlier objects are the
-    /// first of these.
+    /// Keeps the names if `objects` begins with the objects of the earlier reading. Otherwise it forgets all names,
+    /// because an address may now belong to another object.
     pub(super) fn begin(&mut self, objects: &[LoadedObject]) {
         if !objects.starts_with(&self.objects) {
             self.names.clear();
@@ -21,7 +21,8 @@ impl FoundNames {
         self.objects = objects.to_vec();
     }
 
-    /// The name of the address at this place. If it is not known yet, `resolve` finds it.
+    /// The name of `address`, which has the index `place` among the recording's addresses. If the name is not known
+    /// yet, `resolve` finds it.
     pub(super) fn at(&mut self, place: usize, address: u64, resolve: impl FnOnce() -> Resolved) -> &Resolved {
         if self.names.get(place).is_none_or(|(known, _)| *known != address) {
             self.names.truncate(place);

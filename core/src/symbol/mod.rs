@@ -20,12 +20,13 @@ pub use stacks::with_symbols;
 
 use crate::snapshot::{CodeAddress, Frame, LoadedObject, ObjectSpans};
 
-/// What resolving an address has shown besides its frames.
+/// What is known about an address besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressKind {
     /// The code is not Rust (C libraries, the system).
     pub native: bool,
-    /// True if its object has no symbol for it, or could not be read. Then its frame is only a label.
+    /// True if the address's object has no symbol for it, or could not be read. Then the address's only frame is a
+    /// label.
     pub unknown: bool,
 }
 
@@ -36,7 +37,7 @@ pub struct Symbols {
     pub addresses: Vec<CodeAddress>,
     /// The frames of all addresses.
     pub frames: Vec<Frame>,
-    /// The objects that contain them.
+    /// The objects that contain the addresses.
     pub objects: Vec<LoadedObject>,
     /// The kind of each address.
     pub kinds: Vec<AddressKind>,
@@ -48,9 +49,9 @@ pub struct Symbols {
     pub unreadable_objects: Vec<String>,
 }
 
-/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. `stored`
-/// returns what the recording knows of an address. It is called, in order, for each address whose name was not found
-/// before.
+/// Resolves addresses of another process with the files of its objects, if the build-ids of these files still match. No
+/// address occurs twice. `stored` returns what the recording knows of the address with an index. It is called, in
+/// order, for each address whose name is not in `found`.
 pub fn symbolise_files(
     addresses: &[u64],
     objects: Vec<LoadedObject>,
@@ -81,7 +82,7 @@ impl Symbols {
         let end = self.frames.len() as u32;
         self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_objects(address, objects, spans) });
         self.kinds.push(AddressKind { native: resolved.native, unknown: resolved.unknown });
-        // Native code is left out of stacks by default.
+        // An unknown address of native code is not counted, because stacks leave native code out by default.
         if resolved.unknown && !resolved.native {
             self.unknown_addresses += 1;
         }
@@ -95,7 +96,7 @@ impl Symbols {
     }
 }
 
-/// True if the program has no line numbers. Ignores the standard library, which always has them.
+/// True if the program has no line numbers. Frames of the standard library do not count: they always have line numbers.
 fn no_line_numbers(symbols: &Symbols) -> bool {
     let rust = symbols.addresses.iter().zip(&symbols.kinds).filter(|(_, kind)| !kind.native);
     let range = |address: &CodeAddress| address.frames.start as usize..address.frames.end as usize;

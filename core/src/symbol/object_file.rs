@@ -17,19 +17,19 @@ pub(super) struct ObjectFile {
     pub(super) path: PathBuf,
     /// GNU build-id; empty if it has none.
     pub(super) build_id: Vec<u8>,
-    /// Whether it has lines and inlined functions (DWARF). A stripped one does not.
+    /// Whether it has lines and inlined functions (DWARF). A stripped file does not.
     pub(super) has_lines: bool,
-    /// The name and checksum of the file with its debug information (`.gnu_debuglink`).
+    /// The name and checksum of the separate file with this file's debug information (`.gnu_debuglink`).
     link: Option<(PathBuf, u32)>,
-    /// The path and build-id of the file with the debug information that it shares with others (`.gnu_debugaltlink`).
-    /// dwz makes such files.
+    /// The path and build-id of the file with the debug information that several object files share
+    /// (`.gnu_debugaltlink`). The tool dwz makes such files.
     shared: Option<(PathBuf, Vec<u8>)>,
 }
 
 impl ObjectFile {
     /// Reads the needed parts of a file; `None` if it is not an object file.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        // A hostile capture may name a pipe.
+        // Only regular files, because a hostile capture may name a pipe.
         let cache = ReadCache::new(open_regular(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
         let link = file.gnu_debuglink().ok().flatten();
@@ -59,7 +59,7 @@ impl ObjectFile {
         candidates.into_iter().find(|path| Self::of(path).is_some_and(|file| file.build_id == *id))
     }
 
-    /// The file that its link names, if checksum and build-id show that it is of the same build.
+    /// The file that `link` names, if its checksum and build-id show that it is of the same build.
     pub(super) fn linked(&self, roots: &[PathBuf]) -> Option<Self> {
         let (name, checksum) = self.link.as_ref()?;
         let is_same = |file: &Self| {
@@ -95,7 +95,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The content of the build-id's own section, behind a header of 16 bytes. Damaged notes in other sections do not matter.
+/// The build-id, read directly from its section, behind a header of 16 bytes. Damaged notes in other sections then do
+/// not matter.
 fn build_id_alone<'a>(file: &impl Object<'a>) -> Option<&'a [u8]> {
     file.section_by_name(".note.gnu.build-id")?.data().ok()?.get(16..)
 }
@@ -109,7 +110,7 @@ fn file_name(path: PathBuf) -> Option<PathBuf> {
     (path.file_name() == Some(path.as_os_str())).then_some(path)
 }
 
-/// The checksum of a file, as links contain it.
+/// The checksum of a file, in the form that a `.gnu_debuglink` contains.
 fn checksum_of(path: &Path) -> io::Result<u32> {
     let (mut file, mut hasher, mut portion) = (open_regular(path)?, crc32fast::Hasher::new(), vec![0; 1 << 16]);
     loop {

@@ -20,7 +20,7 @@ pub struct Resolved {
     pub frames: Vec<Frame>,
     /// True if the code is not Rust.
     pub native: bool,
-    /// True if its object has no symbol for it.
+    /// True if the address's object has no symbol for it.
     pub unknown: bool,
 }
 
@@ -28,13 +28,14 @@ pub struct Resolved {
 pub struct Resolver<'a> {
     objects: &'a [LoadedObject],
     spans: ObjectSpans,
-    /// The number of objects that are still loaded; these come first. The others have only their files.
+    /// The number of objects that are still loaded in this process; these come first. Of the other objects, only the
+    /// files are available.
     loaded: usize,
     /// Resolves an address outside all objects.
     elsewhere: fn(u64) -> Option<Resolved>,
-    /// For each object, the first one with the same file.
+    /// For each object, the index of the first object with the same file.
     files: Vec<usize>,
-    /// The opened files, by the first object that has them; empty if they are unreadable.
+    /// The opened files, by the index of the first object that has them. The list is empty if they are unreadable.
     loaders: HashMap<usize, Vec<Loader>>,
     unreadable: Vec<String>,
     sources: SymbolSources,
@@ -74,7 +75,7 @@ impl<'a> Resolver<'a> {
         let Some((index, object)) = index.and_then(|index| Some((index, self.objects.get(index)?))) else {
             return (self.elsewhere)(address).unwrap_or_else(|| label(address, None));
         };
-        // A return address is behind its call.
+        // A return address is that of the instruction after the call, so the byte before it belongs to the call.
         let offset = address.wrapping_sub(object.base).wrapping_sub(1);
         let found = from_files(self.loaders(index, object), offset);
         found.unwrap_or_else(|| label(address, Some(object)))
@@ -98,7 +99,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// For each object, the first one with the same path and build-id. So no file is read twice.
+/// For each object, the index of the first object with the same path and build-id, so that no file is read twice.
+/// Objects that are still loaded are kept apart from the others.
 fn first_of_file(objects: &[LoadedObject], loaded: usize) -> Vec<usize> {
     let mut first = HashMap::new();
     let file = |(index, object): (usize, &'_ LoadedObject)| {
@@ -112,7 +114,7 @@ fn from_files(loaders: &[Loader], offset: u64) -> Option<Resolved> {
     let symbol = loaders.iter().find_map(|loader| loader.find_symbol(offset));
     let mut frames =
         loaders.iter().map(|loader| frames_in(loader, offset)).find(|frames| !frames.is_empty()).unwrap_or_default();
-    // The last frame is the physical function, and the symbol table has its qualified name.
+    // The last frame is the function into which the others were inlined. The symbol table has its qualified name.
     match (frames.last_mut(), symbol) {
         (Some(physical), Some(symbol)) => physical.function = Some(demangled(symbol)),
         (None, Some(symbol)) => frames.push(named(demangled(symbol))),
@@ -133,7 +135,7 @@ fn frames_in(loader: &Loader, offset: u64) -> Vec<Frame> {
             frames.push(to_frame(&frame));
         }
     }
-    // Debug information may be empty without the file with which it shares names.
+    // A frame is empty if its name is in a shared file (see `ObjectFile::shared`) that was not found.
     frames.retain(|frame| *frame != Frame::default());
     frames
 }
@@ -177,8 +179,8 @@ pub(crate) fn label(address: u64, object: Option<&LoadedObject>) -> Resolved {
 }
 
 /// Removes the frames between the caller's allocation and the recorder: all frames up to the outermost function of the
-/// recorder. It goes by position, because the names of inlined functions have no crate, and their files may be
-/// anywhere.
+/// recorder, and the unwinder's frames after it. It does not look at the names of the frames before that function,
+/// because the name of an inlined function has no crate, and its file may be anywhere.
 pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
     let own = frames.iter().rposition(is_recorder).map_or(0, |outermost| outermost + 1);
     let unwinder = frames.iter().skip(own).take_while(|frame| is_unwinder(frame)).count();

@@ -1,10 +1,11 @@
-//! Stack filtering: keeps Rust calls, and the call that entered an allocating library.
+//! Filters stacks: Rust calls stay, and the call that entered an allocating library.
 
 use super::Symbols;
 use crate::attribute::{is_interpreter, is_memtraces, name_of_library};
 use crate::snapshot::{CodeAddress, FRAMES_LEFT_OUT, Frame, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
-/// Builds the stack table. Native frames are left out, unless the settings keep them or a stack has no others.
+/// Builds the table of stacks. Native calls are left out, unless the settings keep them or the stack has no Rust call
+/// of the program.
 pub fn with_symbols(
     stacks: &[Vec<u32>],
     symbols: Symbols,
@@ -50,15 +51,15 @@ fn forget_lines_of_interpreters(addresses: &[CodeAddress], frames: &mut [Frame],
     }
 }
 
-/// True for memtrace's own functions that intercept C's allocator. They have no Rust names, and no files if the library
-/// is stripped.
+/// True for memtrace's own functions that intercept C's allocator. They are recognized by the name of the library,
+/// because they have no Rust names, and no files if the library is stripped.
 fn is_of_preload_library(all: &Stacks, objects: &[LoadedObject], call: u32) -> bool {
     let address = all.addresses.get(call as usize);
     let path = address.and_then(|address| objects.get(address.object? as usize)?.path.as_deref());
     path.and_then(|path| path.rsplit('/').next()).is_some_and(|name| name.starts_with("libmemtrace_preload."))
 }
 
-/// The position of the call that entered the library which allocated, if a library did: the outermost call of a library
+/// If a library allocated: the position of the call that entered the library. It is the outermost call of a library
 /// among the native calls between memtrace's own calls and the next Rust call. The stack keeps this call, although it
 /// is native.
 fn entry_of_library(

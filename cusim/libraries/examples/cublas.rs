@@ -18,7 +18,7 @@ const NOT_SUPPORTED: u32 = 15;
 const ALLOCATION_FAILED: u32 = 3;
 const INVALID_VALUE: u32 = 7;
 
-/// A handle is the address of its workspace, or this without one.
+/// A handle is the address of its workspace, or this number if it has no workspace.
 const NO_WORKSPACE: u64 = 1;
 
 #[unsafe(no_mangle)]
@@ -95,7 +95,8 @@ fn launch(kernel: &EmptyKernel, handle: u64, operands: [u64; 3]) -> u32 {
     if result == 0 { 0 } else { EXECUTION_FAILED }
 }
 
-/// Functions with up to three operands in device memory, by position among the arguments after the handle.
+/// Defines functions with up to three operands in device memory. The names after `on` say which arguments these
+/// operands are.
 macro_rules! on_device {
     ($(fn $name:ident($($arg:ident: $type:ty),*) on $a:ident $(, $more:ident)*;)*) => { $(
         #[unsafe(no_mangle)]

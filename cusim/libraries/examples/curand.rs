@@ -1,5 +1,5 @@
-//! Stand-in for cuRAND (`libcurand.so.10`): generators that leave memory unchanged, which is zeros. Each launches an
-//! empty kernel with its output, as the real library does.
+//! Stand-in for cuRAND (`libcurand.so.10`): generators that leave their output unchanged, so new memory stays zero.
+//! Each function launches an empty kernel with its output, as the real library does.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
@@ -29,7 +29,8 @@ extern "C" fn curandSetStream(_generator: u64, stream: u64) -> u32 {
     0
 }
 
-/// Normally distributed numbers are generated in pairs.
+/// Defines generators. `in` says of which number the count must be a multiple: normally distributed numbers are
+/// generated in pairs.
 macro_rules! generators {
     ($(fn $name:ident($($argument:ident: $type:ty),*) in $multiple:literal;)*) => { $(
         #[unsafe(no_mangle)]

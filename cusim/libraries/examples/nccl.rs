@@ -28,10 +28,10 @@ const INVALID_ARGUMENT: u32 = 4;
 const BUFFERS: [usize; 2] = [10_485_760, 2_097_152];
 const CHANNELS: i32 = 2;
 
-/// Ranks wait so long for each other.
+/// The longest time that ranks wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The path of the file at which ranks meet, and zeros.
+/// The path of the file at which ranks meet, and then zeros.
 #[repr(C)]
 pub struct UniqueId([u8; 128]);
 
@@ -87,7 +87,7 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Undoes what was done; the driver refuses the rest.
+    /// Undoes the steps that were done. For a step that was not done, the driver refuses the call.
     fn drop(&mut self) {
         if let Some(unmap) = driver_function!(c"cuMemUnmap": fn(u64, usize)) {
             unmap(self.address, self.size);
@@ -118,7 +118,7 @@ extern "C" fn ncclGetErrorString(result: u32) -> *const c_char {
     text.as_ptr()
 }
 
-/// Each rank that has come adds a byte to the file.
+/// Makes the file at which ranks meet. Each rank that comes adds a byte to it (`meet`).
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetUniqueId(id: OutArg<UniqueId>) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -153,7 +153,7 @@ impl UniqueId {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The first that sees all removes the file, and the others miss it.
+        // The first rank that sees that all have come removes the file. For the others, the missing file ends the wait.
         let _ = fs::remove_file(path);
         true
     }

@@ -13,7 +13,7 @@ use memtrace_cusim_libraries::signatures;
 const VERSION: &str = "memtrace's stand-in for nvcc\n\n\nCuda compilation tools, release 13.0, V13.0.0";
 const ARCHITECTURES: &str = "sm_80\nsm_86\nsm_89\nsm_90";
 
-/// As many headers may be missing.
+/// The most headers that may be missing.
 const MOST_HEADERS: usize = 50;
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn run(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-/// A source with its macros expanded. Headers that are not there are empty ones in a new folder.
+/// A source with its macros expanded. For each missing header, an empty one is put into the new folder `headers`.
 fn preprocessed(source: &Path, arguments: &[String], headers: &Path) -> io::Result<String> {
     fs::create_dir_all(headers)?;
     let cap = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "90".to_owned());

@@ -34,7 +34,7 @@ extern "C" fn nvmlDeviceGetCount_v2(count: OutArg<u32>) -> u32 {
     devices().map_or(DRIVER_NOT_LOADED, |known| count.set(known as u32, INVALID_ARGUMENT))
 }
 
-/// A handle is the device's number and one.
+/// A handle is the device's number plus one.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: u32, handle: OutArg<usize>) -> u32 {
     match devices() {
@@ -62,7 +62,8 @@ fn bus_id(device: i32) -> Option<Vec<u8>> {
     (get(text.as_mut_ptr(), 32, device) == 0).then_some(text)
 }
 
-/// Whether a name with zeros behind it is this one, which may have more digits of the domain: `00000000:01:00.0`.
+/// Whether `known`, which ends with zeros, names the same device as `asked`, which may have more digits of the domain:
+/// `00000000:01:00.0`.
 fn is_same(known: &[u8], asked: &CStr) -> bool {
     let known = CStr::from_bytes_until_nul(known).unwrap_or_default().to_bytes().to_ascii_lowercase();
     asked.to_bytes().to_ascii_lowercase().ends_with(&known)
@@ -78,13 +79,14 @@ extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: OutArg<i32>) -> u32 {
     }
 }
 
-/// None are known, as in a container.
+/// No process is known, as in a container.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetComputeRunningProcesses(_device: usize, count: OutArg<u32>) -> u32 {
     count.set(0, INVALID_ARGUMENT)
 }
 
-/// What is not supported on many real machines, and is not said here: programs go on without.
+/// Functions that many real machines do not support, either. No message says so here, because programs go on without
+/// them.
 macro_rules! not_supported {
     ($(fn $name:ident;)*) => { $(
         #[unsafe(no_mangle)]

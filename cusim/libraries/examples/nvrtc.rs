@@ -15,7 +15,7 @@ include!(concat!(env!("OUT_DIR"), "/nvrtc.rs"));
 const NOT_SUPPORTED: u32 = 4;
 const INVALID_INPUT: u32 = 3;
 const INVALID_PROGRAM: u32 = 4;
-/// Unbalanced brackets are the only error that is found.
+/// The code of a compilation error. Unbalanced brackets are the only error that is found.
 const COMPILATION: u32 = 6;
 const NO_SUCH_NAME: u32 = 10;
 /// The architectures of CUDA 13.
@@ -23,7 +23,7 @@ const ARCHITECTURES: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120
 
 struct NvrtcProgram {
     source: String,
-    /// Name expressions, which are also their lowered names.
+    /// The name expressions of the program. Each is also its own lowered (mangled) name here.
     names: Vec<CString>,
     ptx: CString,
 }
@@ -161,8 +161,8 @@ done! {
     fn nvrtcRemoveBundledHeaders;
 }
 
-/// Kernels with their parameters. Without `extern "C"` around all of them there are none, and the module accepts every
-/// name.
+/// Kernels with their parameters. Unless `extern "C"` is around all kernels, the PTX has none, and the module accepts
+/// every name.
 fn ptx(source: &str) -> String {
     let mut ptx = ".version 9.0\n.target sm_80\n.address_size 64\n".to_owned();
     let parts: Vec<&str> = source.split("__global__").collect();

@@ -107,7 +107,7 @@ driver! {
 /// `CU_LIMIT_STACK_SIZE`
 const STACK: u32 = 0;
 
-/// Limits of the printf buffer and the heap of kernels.
+/// The default limits of the buffer for `printf` in kernels (1), and of the heap for `malloc` in kernels (2).
 fn default_limit(limit: u32) -> Answer<usize> {
     match limit {
         1 => Ok(1 << 20),

@@ -77,7 +77,7 @@ fn check_contexts(one: u64, other: u64) -> Answer {
     with(|machine| machine.context(one).and(machine.context(other)).map(|_| ()))
 }
 
-/// One end of a copy: its address, and where this must lie.
+/// One end of a copy: its address, and in which memory the address must lie.
 #[derive(Clone, Copy)]
 enum CopyEnd {
     Device(u64),
@@ -100,7 +100,7 @@ impl CopyEnd {
     }
 }
 
-/// Writes values that kernels might have computed, if the copied bytes suggest that kernels should have computed them.
+/// If all copied bytes are zero, replaces them by values that kernels might have computed.
 fn write_results(copied: &mut [u8], results: Results) {
     static COPIES: AtomicU64 = AtomicU64::new(0);
     if copied.iter().all(|byte| *byte == 0) {

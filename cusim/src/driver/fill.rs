@@ -42,7 +42,7 @@ fn fill<T: Copy + Default + PartialEq>(to: u64, value: T, count: usize) -> Answe
         Ok(machine.device_of(to).is_some())
     })?;
     if is_device && value == T::default() {
-        // This takes no host memory.
+        // Zeroing a range takes no host memory.
         Span::zero(to, bytes);
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, demand_or};
 use crate::faults::CallKind;
 use crate::machine::node_type;
 
-/// Offsets of outputs in `CUDA_GRAPH_INSTANTIATE_PARAMS`, in 8-byte words. It begins with the flags.
+/// Offsets of outputs in `CUDA_GRAPH_INSTANTIATE_PARAMS`, in 8-byte words. The structure begins with the flags.
 const WRONG_NODE: usize = 2;
 const RESULT: usize = 3;
 

@@ -6,7 +6,7 @@ use super::process::with;
 use crate::code::INVALID_VALUE;
 use crate::machine::Ticket;
 
-/// The only flag, and a required one.
+/// The only flag that exists. It must be set.
 const LAZY_PEER_ACCESS: u32 = 1;
 
 driver! {

@@ -1,5 +1,5 @@
-//! Libraries: modules that belong to no context. Their kernels can be launched, but no other call for functions accepts
-//! them. (`cuda.h`, `cuKernelGetFunction`, `cuLaunchKernel`: `f` is a function or a kernel.)
+//! Libraries: modules that belong to no context. Their kernels can be launched like functions, but no other call for
+//! functions accepts a kernel. (`cuda.h`, `cuKernelGetFunction`, `cuLaunchKernel`: `f` is a function or a kernel.)
 
 use super::abi::{CallerText, Out, answer};
 use super::module::{

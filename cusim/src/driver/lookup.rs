@@ -24,7 +24,7 @@ const SYMBOL_NOT_FOUND: u32 = 1;
 /// The flag of programs that were built with a per-thread default stream.
 const PER_THREAD: u64 = 2;
 
-/// Functions with a variant newer than CUDA 4.0, and the version that introduced it.
+/// Variants of functions that are newer than CUDA 4.0, and the CUDA version that introduced each of them.
 const SINCE: [(&str, i32); 19] = [
     ("cuGetProcAddress_v2", 12000),
     ("cuDeviceGetUuid_v2", 11040),
@@ -59,7 +59,8 @@ fn look_up(name: CallerText, function: Out<usize>, version: i32, flags: u64) -> 
     newest.map(|_| ()).ok_or(NOT_FOUND)
 }
 
-/// One variant of a function; with [`PER_THREAD`], the one for a per-thread default stream if it exists.
+/// The address of one variant of a function. With [`PER_THREAD`], it is the variant for a per-thread default
+/// stream if there is one.
 fn find_form(name: &str, form: &str, version: i32, flags: u64) -> Option<usize> {
     let mut line = StackText::new();
     write!(line, "{name}{form}").ok()?;

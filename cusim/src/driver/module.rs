@@ -102,7 +102,7 @@ driver! {
         start(function, grid, block, own_stream(stream))
     }
 
-    /// A cooperative launch has no `extra`, so it is not read.
+    /// A cooperative launch has no argument `extra`, so this argument is never read.
     fn cuLaunchKernel(
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, _shared: u32,
         stream: u64, _arguments: usize, _extra: usize,
@@ -110,7 +110,7 @@ driver! {
         start(function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], stream);
 }
 
-/// The handle of a library's kernel is its function's with this bit.
+/// The handle of a library's kernel is the handle of its function with this bit set.
 pub(super) const KERNEL: u64 = 8;
 
 /// The function that a launch of this function or kernel runs.
@@ -126,7 +126,7 @@ fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer 
     unless_captured(stream, node_type::KERNEL, || with(|machine| raise_stacks(machine, stream, local)))
 }
 
-/// The driver makes stacks as large as the launched kernel needs, and never smaller.
+/// Makes the threads' stacks as large as the launched kernel needs. Like the driver, it never makes them smaller.
 fn raise_stacks(machine: &mut SimMachine, stream: u64, local: u64) -> Answer {
     let context = machine.context_of(stream, current())?;
     if machine.context(context)?.stack < local { machine.set_stack(context, local) } else { Ok(()) }

@@ -81,7 +81,7 @@ fn attribute_of_host(machine: &SimMachine, value: Out<u64>, attribute: u32, addr
     }
 }
 
-/// `cuPointerGetAttributes` writes zero for attributes that do not apply.
+/// For attributes that do not apply, `cuPointerGetAttributes` writes zero, or -2 as the device.
 fn zero(value: Out<u64>, attribute: u32) -> Answer {
     match attribute {
         MEMORY_TYPE | IS_MANAGED | MAPPED => value.cast().set(0_u32),

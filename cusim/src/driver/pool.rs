@@ -32,7 +32,7 @@ driver! {
     fn cuMemPoolCreate(pool: Out<u64>, properties: Out<PoolProperties>) {
         let PoolProperties { allocation, handles, location, device } = properties.get()?;
         if let Some(place) = place_of(allocation, Location { kind: location, device })? {
-            // Only pools of the host without a node cannot be shared.
+            // A pool of the host whose location names no NUMA node cannot be shared. All other pools here can.
             demand(handles == 0 || location != LOCATION_HOST)?;
             return with(|machine| {
                 demand_or(machine.config.pools, NOT_SUPPORTED)?;
@@ -90,7 +90,7 @@ const RESERVED_HIGH: u32 = 6;
 const USED: u32 = 7;
 const USED_HIGH: u32 = 8;
 
-/// Breaks captures that forbid the call, which fails then.
+/// Runs an action unless a capture forbids it. In that case the call fails, and such captures become invalid.
 fn without_captures(action: impl FnOnce(&mut SimMachine) -> Answer) -> Answer {
     with(|machine| {
         machine.check_captures(number(), mode())?;

@@ -53,7 +53,7 @@ driver! {
         });
 }
 
-/// Acts on the pools of a device, or of another place.
+/// Calls `of_device` if the location is a device, and `elsewhere` if it is another place with pools.
 fn at_location(
     (location, allocation): (Out<Location>, u32),
     of_device: impl FnOnce(i32) -> Code,

@@ -14,7 +14,7 @@ static MACHINE: Mutex<Option<SimMachine>> = Mutex::new(None);
 static FAULTS: OnceLock<Faults> = OnceLock::new();
 
 thread_local! {
-    /// How much later the current call returns.
+    /// How long the current call waits after its work, before it returns.
     static LATENESS: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 

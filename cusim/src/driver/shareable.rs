@@ -30,7 +30,7 @@ pub(super) fn export(handle: u64, size: u64) -> Answer<i32> {
     if has_length && written == size_of::<FileHeader>() as isize { Ok(file) } else { Err(OUT_OF_MEMORY) }
 }
 
-/// Reads a file of any process. Without a header it is memory of the file's length.
+/// Reads a file that any process has shared. The size of the memory is the file's length.
 pub(super) fn read(file: i32) -> Answer<SharedFile> {
     let mut start: FileHeader = [0; 3];
     // SAFETY: it writes to an array that has this size; an invalid descriptor is an error.

@@ -29,7 +29,7 @@ impl AllocationRequest {
     }
 }
 
-/// The smallest step of a pool if there is no room for a whole one.
+/// The step by which a pool grows if there is no room for its usual step.
 const LEAST_STEP: u64 = 2 << 20;
 
 fn round_up(bytes: u64, step: u64) -> Answer<u64> {
@@ -40,8 +40,8 @@ impl SimMachine {
     /// Allocates a block and returns its address.
     ///
     /// # Errors
-    /// The driver's: out of memory, a size of 0 (except for pools), no such pool. Also those that the fault script
-    /// demands.
+    /// The errors of the driver: out of memory, a size of 0 (except for pools), no such pool. Also those that the
+    /// fault script demands.
     pub fn allocate(&mut self, request: AllocationRequest) -> Answer<u64> {
         let pool = self.find_pool(&request);
         let answer = pool.and_then(|pool| self.allocate_in(&request, pool));

@@ -1,8 +1,8 @@
 //! Physical memory that is mapped to tiles of sparse arrays, and to whole arrays with deferred mapping.
 //!
 //! According to `cuda.h`, this "Maps or unmaps subregions of sparse CUDA arrays and sparse CUDA mipmapped arrays". A
-//! tile has 64 KiB, and the extents that graphics libraries give it (assumed). A new mapping unmaps what was mapped
-//! there. The end of an array unmaps its tiles (assumed).
+//! tile has 64 KiB, and the extents that graphics libraries give it (assumed). A new mapping of a tile unmaps what
+//! was mapped there before. The end of an array unmaps its tiles (assumed).
 
 use std::ops::Range;
 
@@ -143,7 +143,7 @@ impl SimMachine {
     }
 }
 
-/// A range of elements, in tiles. It must begin and end with a tile.
+/// Converts a range of elements to a range of tiles. It must begin and end at the edges of tiles.
 fn in_tiles(from: u32, size: u32, tile: u64, whole: u64) -> Answer<Range<u64>> {
     let (from, size) = (u64::from(from), u64::from(size));
     let fits = size > 0 && from + size <= whole.next_multiple_of(tile);

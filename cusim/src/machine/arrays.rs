@@ -17,7 +17,7 @@ pub(crate) struct Array {
     context: u64,
     /// The mipmapped array to which this level belongs, and the level.
     pub(super) part_of: Option<(u64, u32)>,
-    /// The array lies in imported memory, and takes none of its own.
+    /// The array lies in imported memory, and takes no memory of its own.
     is_imported: bool,
 }
 
@@ -68,7 +68,7 @@ impl SimMachine {
         found.filter(|array| (array.levels > 0) == has_levels).ok_or(INVALID_HANDLE)
     }
 
-    /// A level as an array, with the same handle at each call.
+    /// The handle of a mipmap level as an array. Each call for this level returns the same handle.
     pub(crate) fn level_of_array(&mut self, handle: u64, level: u32) -> Answer<u64> {
         let whole = self.array(handle, true)?;
         demand(level < whole.levels)?;

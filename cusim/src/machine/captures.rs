@@ -57,7 +57,8 @@ impl SimMachine {
         }
     }
 
-    /// Adds a node if the stream is being captured. Returns whether it is; such a call must not be executed.
+    /// Adds a node if the stream is being captured. Returns whether it is being captured: the caller must not
+    /// execute the call then.
     pub(crate) fn captures(&mut self, stream: u64, kind: u32) -> Answer<bool> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
         self.add_node(graph, kind, 0)?;

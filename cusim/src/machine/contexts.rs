@@ -20,7 +20,7 @@ pub(crate) const MULTIPROCESSORS: i32 = 132;
 pub(crate) const THREADS_OF_EACH: i32 = 2048;
 const THREADS: u64 = (MULTIPROCESSORS * THREADS_OF_EACH) as u64;
 
-/// The driver's default.
+/// The driver's default for `SimContext::stack`.
 const STACK: u64 = 1 << 10;
 
 impl SimContext {
@@ -67,7 +67,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Frees everything in the primary context, which keeps its references.
+    /// Frees everything in the primary context. The context keeps its references.
     pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
         let handle = self.primary(device)?.handle;
         self.end_context(handle);

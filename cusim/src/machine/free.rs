@@ -20,7 +20,8 @@ impl SimMachine {
         self.free_if(check, address, (context, stream), false)
     }
 
-    /// Frees unless `check` is an error. `is_close` also permits blocks that only closing a handle may free.
+    /// Frees unless `check` is an error. With `is_close`, this also frees blocks that only the end of an opened handle
+    /// may free.
     pub(super) fn free_if(
         &mut self,
         check: Answer,
@@ -75,7 +76,7 @@ impl SimMachine {
         self.devices.iter().position(|device| device.contains(address))
     }
 
-    /// The device that owns an address. Within the address range of pools, the address need not be live.
+    /// The device that owns an address. In the address range of pools, there need not be a live block at the address.
     pub(crate) fn device_of(&self, address: u64) -> Option<usize> {
         self.span_of(address).or_else(|| self.outside_around(address).map(|found| found.device))
     }

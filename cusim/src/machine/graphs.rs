@@ -32,7 +32,7 @@ pub(crate) struct Graph {
     pub(crate) nodes: MmapVec<GraphNode>,
     /// The handles of the nodes, in an array that programs read.
     pub(crate) handles: MmapVec<u64>,
-    /// The graph that took this graph over.
+    /// The graph that took this graph over as a child.
     parent: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct NodeMemory {
     /// The reserved addresses.
     pub(crate) length: u64,
     owner: u64,
-    /// The first graph with a node that frees it.
+    /// The first graph with a node that frees this memory.
     freed_by: Option<u64>,
     holders: u32,
 }
@@ -89,8 +89,8 @@ impl SimMachine {
         if self.has_memory(child)? { Err(INVALID_VALUE) } else { self.add_node(graph, node_type::GRAPH, 0) }
     }
 
-    /// Adds a node that takes a graph over, with its memory nodes. These run where the node is, and their memory
-    /// belongs to the parent, as does the child's handle.
+    /// Adds a node that takes a graph over, with its memory nodes. A launch runs the memory nodes in the new node's
+    /// place. Their memory and the child's handle then belong to the parent.
     pub(crate) fn add_child(&mut self, graph: u64, child: u64) -> Answer<u64> {
         self.graph(graph)?;
         self.own_graph(child)?;

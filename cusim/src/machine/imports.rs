@@ -52,7 +52,8 @@ impl SimMachine {
         Ok(Ticket::new(block.address, block.size))
     }
 
-    /// Opens another process's memory. Memory that the context has open already gets a further reference.
+    /// Opens another process's memory. If the context has this memory open already, the memory gets a further
+    /// reference.
     pub(crate) fn open_ticket(&mut self, ticket: Ticket, context: u64) -> Answer<u64> {
         ticket.check()?;
         demand_or(ticket.process != u64::from(std::process::id()), INVALID_CONTEXT)?;

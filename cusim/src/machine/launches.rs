@@ -30,7 +30,8 @@ const AUTO_FREE_ON_LAUNCH: u64 = 1;
 const ALL_FLAGS: u64 = 15;
 const DEVICE_LAUNCH: u64 = 4;
 
-/// Memory that a launch needs on a device in addition to the memory in use.
+/// Memory that a launch needs on a device in addition to the memory in use: after the nodes so far (`now`), and the
+/// highest value of `now` (`most`).
 #[derive(Clone, Copy, Default)]
 struct Need {
     now: i64,

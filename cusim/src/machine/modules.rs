@@ -10,14 +10,14 @@ pub(crate) struct SimModule {
     context: u64,
     /// The device whose memory the module takes.
     pub(crate) device: Option<usize>,
-    /// The context that was current when it was loaded.
+    /// The context that was current when the module was loaded.
     loaded_in: u64,
     /// The kernels in its PTX.
     kernels: MmapVec<SimKernel>,
     /// Sizes of the parameters of all kernels.
     sizes: MmapVec<usize>,
-    /// Other names are accepted, too, because the module has no PTX, or PTX of the stand-in compiler, which may miss
-    /// kernels.
+    /// Names that are not in `kernels` are accepted, too, because the module has no PTX, or PTX of the stand-in
+    /// compiler, which may miss kernels.
     is_open: bool,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct KernelFunction {
 
 impl SimMachine {
     /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted. A library belongs to no
-    /// context (0) and outlives contexts. It takes memory of the device of the context in which it is loaded, if there
-    /// is one (assumed; a GPU loads it into each context that uses it).
+    /// context (0) and outlives contexts. It takes memory of the device whose context is current when it is loaded, if
+    /// there is one (assumed; a GPU loads it into each context that uses it).
     pub(crate) fn load_module(&mut self, context: u64, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
         let device = self.context(loaded_in).ok().map(|context| context.device);
         if let Some(device) = device {

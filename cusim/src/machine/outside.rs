@@ -62,7 +62,7 @@ impl SimMachine {
         found.map(|index| self.outside.remove(index)).map_err(|_| INVALID_VALUE)
     }
 
-    /// A block that ends when the context ends.
+    /// One of the blocks that end when this context ends.
     pub(super) fn outside_of(&self, context: u64) -> Option<(usize, SimBlock)> {
         let is_of = |found: &&OutsideRange| {
             matches!(found.role, Role::Graph | Role::Ipc { .. } | Role::Pointer) && found.block.context == context
@@ -70,8 +70,8 @@ impl SimMachine {
         self.outside.iter().find(is_of).map(|found| (found.device, found.block))
     }
 
-    /// Removes a range that a free can free or, with `is_close`, the end of an opened handle. Returns the index of its
-    /// pool, if it has one.
+    /// Removes a range that a free can free. With `is_close`, also a range that only the end of an opened handle can
+    /// free. Returns the index of its pool, if it has one.
     pub(super) fn take_outside(&mut self, address: u64, is_close: bool) -> Answer<Option<usize>> {
         match self.outside_at(address).map(|found| found.role) {
             Some(Role::Graph) => self.take_graph_memory(address).map(Some),

@@ -36,7 +36,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Creates a pool. `handles` are the handle types as which it can be exported.
+    /// Creates a pool. `handles` are the types of handles with which it can be shared with other processes.
     pub(crate) fn create_pool(&mut self, device: usize, handles: u32, is_imported: bool) -> u64 {
         let handle = self.new_handle();
         let mut pool = SimPool::new(device, handle, BlockKind::Pool);
@@ -45,7 +45,7 @@ impl SimMachine {
         handle
     }
 
-    /// Creates a pool of host or managed memory. It is listed under device 0, and takes nothing of it.
+    /// Creates a pool of host or managed memory. The pool is listed under device 0, but takes no memory of that device.
     pub(crate) fn create_pool_at(&mut self, place: PoolPlace, handles: u32) -> u64 {
         let handle = self.new_handle();
         let mut pool = SimPool::new(0, handle, place.kind);

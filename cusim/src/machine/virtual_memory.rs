@@ -11,7 +11,7 @@ use crate::history::{BlockKind, HistoryRecord, Op};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocationProperties {
     pub(crate) allocation: u32,
-    /// Handle types as which it can be exported.
+    /// The types of handles with which the memory can be shared with other processes.
     pub(crate) handles: u32,
     pub(crate) location: u32,
     pub(crate) device: i32,

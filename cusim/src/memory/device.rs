@@ -43,8 +43,8 @@ impl SimDevice {
         &self.segments
     }
 
-    /// A gap in the pool's segments. It is the next one after the pool's last block (next fit). With `at_once`, it is
-    /// the place of the last freed block of that size.
+    /// A gap in the pool's segments: the next one after the block that the pool placed last (next fit). With `at_once`,
+    /// it is the place of the most recently freed block of this size, or else the first gap.
     pub(crate) fn find(&self, index: usize, pool: &mut SimPool, taken: u64, at_once: bool) -> Option<FreeSlot> {
         if at_once
             && let Some(address) = pool.freed_last(taken, |address| self.is_gap(index, address, taken))

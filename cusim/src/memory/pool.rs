@@ -31,15 +31,15 @@ pub(crate) struct SimPool {
     pub(crate) handle: u64,
     /// `None` for a device's own memory.
     pub(crate) place: Option<PoolPlace>,
-    /// Handle types as which it can be exported.
+    /// The types of handles with which the pool can be shared with other processes.
     pub(crate) handles: u32,
     /// The pool belongs to another process; nothing can be allocated from it.
     pub(crate) is_imported: bool,
-    /// Blocks are multiples of this.
+    /// The bytes of a block are rounded up to a multiple of this.
     pub(crate) grain: u64,
-    /// Segments are multiples of this.
+    /// The bytes of a segment are a multiple of this.
     pub(crate) step: u64,
-    /// The kind of its blocks.
+    /// The kind of the pool's blocks.
     pub(crate) kind: BlockKind,
     /// The release threshold: the bytes that a synchronization leaves reserved.
     pub(crate) threshold: u64,
@@ -51,8 +51,8 @@ pub(crate) struct SimPool {
 }
 
 impl SimPool {
-    /// Memory for graphs has no segments, because each node has addresses of its own; its step is assumed. Of kinds that are not
-    /// listed, memory is only counted.
+    /// Memory for graphs has no segments, because each node has addresses of its own; the step of this memory is
+    /// assumed. Memory of kinds that are not listed is only counted.
     pub(crate) fn new(device: usize, handle: u64, kind: BlockKind) -> Self {
         let (grain, step) = match kind {
             kind if kind.is_pooled() => (512, 32 << 20),
@@ -99,7 +99,7 @@ impl SimPool {
         self.freed.push((address, taken));
     }
 
-    /// The address of the last freed block of that size that `fits`.
+    /// The address of the most recently freed block of this size that `fits` accepts. Forgets this block.
     pub(crate) fn freed_last(&mut self, taken: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         let index = self.freed.iter().rposition(|(address, size)| *size == taken && fits(*address))?;
         Some(self.freed.remove(index).0)

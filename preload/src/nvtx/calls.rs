@@ -16,7 +16,8 @@ type Handle = *mut c_void;
 /// The domain of functions that name no domain, and of a null handle.
 const DEFAULT: usize = 0;
 
-/// The functions by module and slot.
+/// The functions for NVTX's tables: for each module (one table), the slots and the function for
+/// each slot.
 pub(super) const MODULES: [(c_int, &[(usize, Function)]); 2] = [
     (
         CORE,

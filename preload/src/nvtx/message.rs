@@ -7,7 +7,7 @@ use std::slice;
 
 use libc::wchar_t;
 
-/// Bytes of a message that are kept.
+/// The most bytes of a message that are kept.
 const MOST: usize = 256;
 
 const ELLIPSIS: char = '…';
@@ -34,7 +34,8 @@ impl Message {
         if message.is_null() {
             return made;
         }
-        // With these bytes, the last character, which may be cut, is never kept.
+        // The last character of these bytes may be cut. It is never kept, because it lies behind the first `MOST`
+        // bytes.
         // SAFETY: as the caller promises.
         let length = unsafe { libc::strnlen(message.cast(), MOST + 4) };
         // SAFETY: these bytes were just read.

@@ -23,12 +23,12 @@ pub struct KitPart {
     pub(super) cargo: &'static [&'static str],
     /// Where cargo puts each file, and the file's path in the part's folder.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// Adds the remaining files to a new folder.
+    /// Adds the remaining files to the part's new folder.
     pub(super) finish: fn(&Kit, &Path) -> io::Result<()>,
 }
 
 impl KitPart {
-    /// The name of the part's folder where it is installed. The folder in the cache has this name as its beginning.
+    /// The name of the part's folder in an installation. In the cache, the folder's name begins with this name.
     pub fn folder_name(&self) -> String {
         self.name.replace(' ', "-")
     }
@@ -90,7 +90,7 @@ impl Kit {
         Ok(folder)
     }
 
-    /// Whether the part need not be built.
+    /// Whether the part is in the cache, and need not be built.
     pub fn has(&self, part: &KitPart) -> bool {
         self.place(part).is_dir()
     }
@@ -117,10 +117,10 @@ impl Kit {
         if folder.is_dir() {
             return Ok(());
         }
-        // The message may fail, because nobody may be reading.
+        // Writing the message may fail, because nobody may be reading.
         let _ = writeln!(io::stderr(), "memtrace: building the {}; this happens once", part.name);
-        // The folder depends on the sources' path. Cargo only compares times, so it would consider files from other,
-        // older sources to be fresh.
+        // The folder for cargo's output depends on the sources' path. Cargo only compares times, so it would consider
+        // files from other, older sources to be fresh.
         let target = targets.join(hash(&self.root));
         let built = self.build(part, &target)?;
         let new = folder.with_extension("new");
@@ -156,8 +156,8 @@ impl Kit {
         }
     }
 
-    /// A command that works on the sources. It gets no configuration of the project, because the project's flags and
-    /// targets are not the kit's.
+    /// A command that works on the sources. It gets none of the variables that configure cargo for the user's
+    /// project, because the project's flags and targets are not the kit's.
     fn command(&self, program: &OsStr) -> Command {
         const PROJECTS: [&str; 7] = [
             "CARGO_BUILD_",
@@ -198,7 +198,7 @@ pub fn cargo() -> OsString {
 /// The kind of machine for which this compiler builds.
 ///
 /// # Errors
-/// The compiler does not run, or does not report it.
+/// The compiler does not run, or does not report the kind of machine.
 pub fn host(rustc: &mut Command) -> io::Result<String> {
     let output = rustc.arg("-vV").output().map_err(|error| io::Error::other(format!("cannot run rustc: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);

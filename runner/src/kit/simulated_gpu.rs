@@ -14,7 +14,8 @@ use super::part::{Kit, KitPart, entries};
 /// Environment variables for a program.
 pub type Variables = Vec<(&'static str, OsString)>;
 
-/// Stripped as NVIDIA's libraries are, so that no line of a stand-in appears in a report.
+/// Arguments of `cargo build`. The libraries are stripped as NVIDIA's are, so that no line of a stand-in appears in a
+/// report.
 const CARGO: &[&str] = &[
     "--package=memtrace-cusim",
     "--package=memtrace-cusim-libraries",
@@ -44,8 +45,8 @@ pub const SIMULATED_DRIVER: KitPart = KitPart {
     },
 };
 
-/// A toolkit that the build scripts of cudarc and candle accept as CUDA 13.0. It depends on only these of the simulated
-/// GPU's sources, because cargo builds candle again when the toolkit's folder changes.
+/// A toolkit that the build scripts of cudarc and candle accept as CUDA 13.0. Only some of the simulated GPU's sources
+/// are listed here, because cargo builds candle again when the toolkit's folder changes.
 const TOOLKIT: KitPart = KitPart {
     name: "stand-in toolkit",
     sources: &[
@@ -102,11 +103,11 @@ pub struct SimulatedGpu {
 impl SimulatedGpu {
     /// Builds the parts that are not built yet.
     ///
-    /// The target folder is only for such programs. A program with empty kernels must never be mistaken for a program
-    /// for a real GPU.
+    /// The target folder is only for programs for a simulated GPU. A program with empty kernels must never be mistaken
+    /// for a program for a real GPU.
     ///
     /// # Errors
-    /// It cannot be built, or a folder's name cannot be in a list of folders.
+    /// A part cannot be built, or a folder's name cannot be in a list of folders.
     pub fn of(kit: &Kit, target: &Path) -> Result<Self, String> {
         let named = |error| format!("no folder to build in: {}: {error}", target.display());
         let target = std::path::absolute(target).map_err(named)?;
@@ -126,8 +127,8 @@ impl SimulatedGpu {
 
     /// The variables with which a program that was built elsewhere finds the simulated GPU in this folder.
     ///
-    /// The stand-ins for NVIDIA's libraries are preloaded, because such a program may look for those in a folder of its
-    /// own. PyTorch does: the libraries of its wheel are in the wheels beside it.
+    /// The stand-ins for NVIDIA's libraries are preloaded, because such a program may look for NVIDIA's in a folder of
+    /// its own. PyTorch does: the libraries of its wheel are in the wheels beside it.
     ///
     /// # Errors
     /// The folder's name cannot be in a list of folders or of libraries.
@@ -158,7 +159,7 @@ fn forget_kernels(target: &Path, toolkit: &Path) -> io::Result<()> {
         return Ok(());
     }
     let folders = ["build", ".fingerprint"];
-    // With `--target`, cargo puts the profiles below a folder of that name.
+    // With `--target`, cargo puts the profiles' folders below a folder with the target's name.
     let profiles = entries(target).flat_map(|folder| entries(&folder).chain([folder]));
     let built = profiles.flat_map(|profile| folders.map(|folder| profile.join(folder)));
     let kernels = |path: &PathBuf| {
@@ -182,7 +183,7 @@ pub fn in_front(variable: &str, folder: &Path) -> Result<OsString, String> {
     Ok(before(variable, path))
 }
 
-/// This text, and the variable's list behind it.
+/// This text, and behind it the list that the variable has now.
 fn before(variable: &str, mut text: OsString) -> OsString {
     if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
         text.push(":");

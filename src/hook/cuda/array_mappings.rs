@@ -1,9 +1,9 @@
-//! Physical memory that is mapped to parts of arrays (`cuMemMapArrayAsync`). A mapping keeps the memory alive after its
-//! release.
+//! Physical memory that is mapped to parts of arrays (`cuMemMapArrayAsync`). A mapping keeps the memory alive after the
+//! program has released the memory's handle.
 //!
-//! A sparse array is mapped in boxes of elements of one level and layer, and in ranges of the tail that its small
-//! levels share. An array with deferred mapping is mapped as a whole. It is assumed that the destruction of an array
-//! unmaps its parts.
+//! Memory is mapped to a sparse array in boxes of elements of one level and layer, and in ranges of the tail, which its
+//! small levels share. An array with deferred mapping is mapped as a whole. It is assumed that the destruction of an
+//! array unmaps its parts.
 
 use std::ffi::{c_int, c_uint};
 
@@ -47,10 +47,10 @@ struct Part {
 
 const WHOLE: Part = Part { of: [0; 3], ranges: [(0, u64::MAX); 3] };
 
-/// The mapped parts. Each is a use of the memory with this handle.
+/// The mapped parts, each with the handle of its memory. Each part is a use of that memory.
 type Parts = OwnVec<(Part, u64)>;
 
-/// An array to which memory is mapped.
+/// An array to which memory can be mapped.
 struct MappedArray {
     is_whole: bool,
     context: usize,
@@ -84,7 +84,7 @@ impl Part {
         self
     }
 
-    /// The rest of this part without another part that intersects it: up to six parts.
+    /// What is left of this part without the part `cut`, which intersects it: up to six parts.
     fn without(mut self, cut: &Self) -> OwnVec<Self> {
         let mut left = OwnVec::new_in(System);
         for axis in 0..3 {
@@ -111,7 +111,7 @@ pub(super) fn created(out: CallerPtr<u64>, description: CallerPtr<Array3d>) -> i
     }
 }
 
-/// `cuMemMapArrayAsync`. Memory that it unmaps leaves the account before the call.
+/// Handles `cuMemMapArrayAsync`. Memory that the call unmaps leaves its account before the driver is called.
 pub(super) fn mapped(list: CallerPtr<ArrayMapping>, count: c_uint) -> impl FnOnce(c_int) {
     let mut changes = Changes::new();
     for at in (0..count as usize).take_while(|_| !list.is_null()) {
@@ -151,7 +151,7 @@ impl Changes {
         ARRAYS.change(mapping.array, |known| known.parts.extend(parts));
     }
 
-    /// Cuts off what is replaced or unmapped.
+    /// Returns the parts without `cut`, which is to be replaced or unmapped.
     fn cut(&mut self, parts: Parts, cut: &Part) -> Parts {
         let mut kept = OwnVec::new_in(System);
         for (part, memory) in parts {
@@ -174,7 +174,7 @@ impl Changes {
 
     fn finish(self, result: c_int) {
         let Self { before, ended, added } = self;
-        // In reverse order, so that all use counts are restored.
+        // In reverse order: the last removal may have removed the whole entry, which must be restored first.
         ended.into_iter().rev().for_each(|ended| ended.finish(result));
         if result != SUCCESS {
             for (array, parts) in before {
@@ -198,7 +198,7 @@ pub(super) fn destroying(array: Handle) -> impl FnOnce(c_int) {
     }
 }
 
-/// Ends the arrays of a context that ended.
+/// Forgets the arrays of a context that ended, and ends their uses of memory.
 pub(super) fn ended(context: usize) {
     for array in ARRAYS.take_all(|array| array.context == context) {
         end_uses(&array).into_iter().for_each(|ended| ended.finish(SUCCESS));

@@ -36,7 +36,7 @@ const DEFERRED_MAPPING: c_uint = 0x80;
 const LAYERED: c_uint = 0x01 | 0x04;
 
 impl Array3d {
-    /// For an array to which memory is mapped later: whether it is mapped as a whole.
+    /// Whether memory is mapped to the array as a whole. `None` for an array that has memory from the beginning.
     pub(super) fn is_mapped_as_a_whole(self) -> Option<bool> {
         (self.flags & WITHOUT_MEMORY != 0).then_some(self.flags & DEFERRED_MAPPING != 0)
     }

@@ -8,7 +8,7 @@ use crate::record::gates;
 /// Number of current reasons.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// One relaxed load.
+/// Whether there is any reason. Costs one relaxed load.
 #[inline]
 pub(super) fn is_wanted() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
@@ -26,7 +26,7 @@ pub(super) fn is_recording() -> bool {
     gates::watches_device_memory()
 }
 
-/// Adds a reason, or removes one. Must be called under the lock that protects the reason's object.
+/// Adds a reason (if `holds`), or removes one. Must be called under the lock that protects the reason's object.
 pub(super) fn set_reason(holds: bool) {
     if holds {
         COUNT.fetch_add(1, Ordering::AcqRel);

@@ -17,8 +17,8 @@ use super::uses::{self, Arguments, CopyKind, FillNode, KernelNode, LaunchStart, 
 use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
-/// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`. A type after a name,
-/// as in `name(arguments)<u8>`, is the `Value` of that name's arguments.
+/// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`. A type after a name, as in
+/// `name(arguments)<u8>`, is what the argument type `Value` means for that name.
 ///
 /// The expression runs before the driver is called, because freed memory may have a new owner by the time the call
 /// returns. Its value is the callback to run with the driver's result. So every function that a row calls returns a
@@ -75,7 +75,8 @@ macro_rules! hook {
     };
 }
 
-/// Replaces the function that `cuGetProcAddress` found. The address identifies it; names and versions do not matter.
+/// Replaces the function that `cuGetProcAddress` found by the function's hook. The function is recognized by its
+/// address; the name and version that the caller passed do not matter.
 fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
     move |result| {
         let Some(found) = out.written(result) else { return };
@@ -117,7 +118,7 @@ hooks! {
         alloc(classic(Class::Classic, out, Size::Pitched(pitch, width, height)));
     cuMemAllocManaged(out: CallerPtr<u64>, size: usize, flags: c_uint) =>
         alloc(classic(Class::Managed, out, Size::Plain(size)));
-    // It takes memory of pools, too.
+    // `cuMemFree` also frees memory of pools.
     cuMemFree_v2(pointer: u64) => free(FreeRequest::at_once(Class::Classic, pointer));
 
     cuMemAllocHost_v2(out: CallerPtr<u64>, size: usize) => alloc(pinned(out, size));

@@ -11,11 +11,11 @@ use super::types::{Outcome, Stream};
 use super::unseen;
 use crate::record::thread;
 
-/// A stream, with the thread's number if it is the per-thread default stream.
+/// A stream, and the thread's number if it is the per-thread default stream, or else 0.
 type CaptureKey = (Stream, u32);
 
-/// Streams on which a capture was begun, each with the marker of a new graph if uses are recorded. Calls query the
-/// driver only while there are such streams.
+/// Streams on which a capture was begun. If uses are recorded and the capture makes a new graph, the marker for this
+/// graph is kept, too. Calls query the driver about captures only while there are such streams.
 static BEGUN: HandleTable<CaptureKey, Option<GraphPart>> = HandleTable::new().draws_attention();
 
 fn key(stream: Stream) -> CaptureKey {
@@ -34,8 +34,8 @@ pub(super) fn beginning(stream: Stream, new_graph: bool) -> impl FnOnce(c_int) {
     }
 }
 
-/// The capture is over once its stream is not captured any more. That is so even if the call failed because the capture
-/// was invalidated.
+/// After the call, the capture counts as over if its stream is no longer captured. For a capture that was invalidated,
+/// the call fails, but ends the capture.
 pub(super) fn ending(stream: Stream, out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     let capture = capture_of(stream);
     let complete = BEGUN.get(key(stream)).flatten();

@@ -104,7 +104,8 @@ fn is_another_copy_there() -> bool {
             // SAFETY: the slot exists, because the loader is locked meanwhile.
             let address = unsafe { import.slot.read_unaligned() };
             let known = address < page_size() || address == own || others.contains(&address);
-            // Where the slot is still lazy there is no hook. On aarch64 such an address cannot be called from here.
+            // A slot that is still lazy contains no hook, but the address of a stub. On aarch64 a stub cannot be
+            // called from here.
             if let Some(slot) = others.get_mut(count).filter(|_| !known && !patch::is_lazy(&import, address)) {
                 *slot = address;
                 count += 1;

@@ -23,8 +23,8 @@ pub(super) fn ended() -> u64 {
     ENDED.load(Ordering::SeqCst)
 }
 
-/// Counted before the blocks that ended with the context are searched for. So a thread that enters one later sees the
-/// new count.
+/// Counts a context that ended. Called before the search for the blocks that ended with it. So a thread that enters
+/// such a block after the search sees the new count.
 pub(super) fn context_ended() {
     ENDED.fetch_add(1, Ordering::SeqCst);
 }
@@ -60,7 +60,7 @@ fn ordinal_of(context: usize, hint: DeviceHint) -> Option<u32> {
 }
 
 impl Outcome {
-    /// The device of the block. Queries the driver only if it was not known before the call.
+    /// The device of the block. Queries the driver only if the device was not known before the call.
     pub(super) fn device(&self) -> Option<Device> {
         let by_address = || owner(self.address).map(Device::Cuda);
         if self.place.asks_address && !has_one_device() {
@@ -98,8 +98,8 @@ pub(super) fn within<T>(context: usize, query: impl FnOnce() -> T) -> Option<T> 
     answer
 }
 
-/// The context that identifies a default stream, or else 0. Every context has the default streams, so that is the
-/// current context.
+/// The context that, together with the handle, identifies a stream. For a default stream this is the current context,
+/// because default streams have the same handles in every context. It is 0 for other streams, whose handles are enough.
 pub(super) fn context_of(stream: Stream) -> usize {
     if stream.is_special() { current_context() } else { 0 }
 }

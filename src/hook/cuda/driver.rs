@@ -79,8 +79,8 @@ pub(super) fn find(name: &CStr) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
-/// Whether the loaded driver is the simulated one. The answer is kept, because a look-up that finds nothing uses the
-/// program's allocator, which memtrace's threads must not.
+/// Whether the loaded driver is the simulated one. The first answer is kept, because a look-up that finds nothing
+/// uses the program's allocator, and memtrace's threads must not use that.
 pub(super) fn is_simulated() -> bool {
     static ANSWER: Answer = Answer::new();
     let ask = || {

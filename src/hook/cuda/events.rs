@@ -60,8 +60,8 @@ fn after_alloc(result: c_int, request: Request, before: &AllocBefore) {
     }
 }
 
-/// Takes a block out of its account. This happens before the driver call, because afterwards another thread may get the
-/// address.
+/// Takes a block out of its account, or a buffer within external memory out of its table. This happens before the
+/// driver call, because afterwards another thread may get the address.
 fn take(request: FreeRequest) -> (Undo<u64, ()>, PendingFree) {
     let part = PARTS.remove(request.address);
     if part.entry().is_some() {
@@ -70,7 +70,7 @@ fn take(request: FreeRequest) -> (Undo<u64, ()>, PendingFree) {
     (LIVE.remove(request.address), notify_free(request))
 }
 
-/// If the stream is being captured, the free becomes a graph node instead.
+/// Handles a free. If the stream is being captured, the call frees nothing, but adds a free node to a graph.
 pub(super) fn free(request: FreeRequest) -> impl FnOnce(c_int) {
     let is_seen = !attention::is_idle() && request.address != 0;
     let captured = if is_seen { capture::capture_of(request.stream) } else { None };

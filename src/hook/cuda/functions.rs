@@ -43,7 +43,7 @@ functions! {
     cuCtxPopCurrent_v2(context: &mut DriverObject);
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemPoolGetAttribute(pool: DriverObject, attribute: c_int, value: &mut u64);
-    // The attributes that are queried here are words or smaller.
+    // The attribute determines the real type of `value`. No attribute that memtrace queries has more than 8 bytes.
     cuPointerGetAttribute(value: &mut u64, attribute: c_int, address: u64);
     // The `usize` is a pointer to text.
     cuFuncGetName(name: &mut usize, function: DriverObject);
@@ -69,7 +69,7 @@ pub(super) fn answer<T: Default>(call: impl FnOnce(&mut T) -> Option<c_int>) -> 
 /// The id and the graph of the capture that a stream takes part in.
 pub(super) fn capture_of(stream: DriverObject) -> Option<(u64, DriverObject)> {
     let (mut status, mut id, mut graph) = (0, 0, 0);
-    // The two null pointers are for dependencies.
+    // The two null pointers are for outputs about dependencies, which are not needed.
     let result = cuStreamGetCaptureInfo_v2(stream, &mut status, &mut id, &mut graph, null_mut(), null_mut())?;
     (result == SUCCESS).then_some((id, graph))
 }

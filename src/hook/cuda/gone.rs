@@ -1,8 +1,8 @@
 //! Blocks that were freed with their context.
 //!
 //! After a context ended, the driver is asked about each block. So no rules about pools, reference counts and resets
-//! are needed. A call in progress notices that a context has ended, and searches again once its block is entered. So
-//! either that call or the thread that ended the context sees the block.
+//! are needed. A call in progress notices that a context has ended, and makes the same search once its block is
+//! entered. So either the thread of that call or the thread that ended the context finds the block.
 
 use memtrace_core::snapshot::Device;
 
@@ -16,15 +16,15 @@ pub(super) fn is_gone(device: Device, address: u64) -> bool {
     query::is_gone(address) || device::is_of_another(device, address)
 }
 
-/// Frees the blocks that are gone, if a context ended since there were `ended`.
+/// Frees the blocks that are gone, if the number of contexts that have ended is no longer `ended`.
 pub(super) fn free_since(ended: u64) {
     if device::ended() != ended {
         free();
     }
 }
 
-/// Frees the blocks that the driver no longer knows. A new block may take such an address meanwhile. The position in
-/// the log distinguishes the two.
+/// Frees the blocks that the driver no longer knows. Meanwhile a new block may get the address of such a block. The
+/// position of its alloc in the log distinguishes it from the old block.
 pub(super) fn free() {
     if guard::state() & guard::OWN != 0 {
         return;

@@ -39,7 +39,7 @@ pub(super) fn complete() -> Option<GraphPart> {
 /// An action of a node at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    /// A `device` of `None` is that of the stream on which the graph is launched.
+    /// If `device` is `None`, it is the device of the stream on which the graph is launched.
     Alloc {
         address: u64,
         size: u64,
@@ -58,7 +58,7 @@ type Nodes = OwnVec<(u64, Node)>;
 /// An executable graph (`CUgraphExec`).
 pub(super) struct Program {
     nodes: OwnVec<Node>,
-    /// A launch first frees the memory that the last launch left allocated.
+    /// Whether a launch first frees the memory that the last launch left allocated.
     frees_first: bool,
 }
 
@@ -139,7 +139,7 @@ fn moved(parent: usize, child: usize) {
     nodes.into_iter().filter(|(_, node)| is_kept(node)).for_each(|(capture, node)| add(parent, capture, node));
 }
 
-/// For a node of any type, with which `CUgraphNodeParams` begins.
+/// Returns the callback for a call that adds a node of any type. `CUgraphNodeParams` begins with the node's type.
 pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int) {
     const CHILD: c_int = 4;
     const ALLOC: c_int = 10;
@@ -157,8 +157,8 @@ pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int)
     }
 }
 
-/// Called at the end of a stream capture. Its nodes become the graph's, and nodes of failed captures are dropped: the
-/// driver may have reused the handle of a failed capture's graph.
+/// Called at the end of a stream capture. The capture's nodes become the graph's. Nodes of other captures are dropped:
+/// those captures failed, and the driver reused the handle of a failed capture's graph for this one.
 pub(super) fn captured(graph: usize, capture: u64) {
     GRAPHS.change(graph, |nodes| {
         nodes.retain(|(of, _)| *of == 0 || *of == capture);
@@ -166,7 +166,7 @@ pub(super) fn captured(graph: usize, capture: u64) {
     });
 }
 
-/// Nodes that are known under a new graph's handle belonged to an earlier graph.
+/// Forgets nodes that are known under a new graph's handle, because they belonged to an earlier graph.
 pub(super) fn created(out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(graph) = out.written(result) {
@@ -221,7 +221,7 @@ pub(super) fn add_to_program(program: usize, parts: &[GraphPart]) {
     });
 }
 
-/// Adds parts to all graphs, because a node's graph is not known.
+/// Adds parts to all graphs. Called if a call names a node, because memtrace does not know which graph has the node.
 pub(super) fn add_to_all(parts: &[GraphPart]) {
     GRAPHS.change_all(|nodes| parts.iter().for_each(|part| _ = try_push(nodes, (0, Node::Part(*part)))));
 }

@@ -1,7 +1,7 @@
 //! Memory that is known by a handle: physical memory to be mapped, arrays, external memory.
 //!
 //! Ledgers, viewers and captures identify blocks by address. So such memory gets a made-up address, from 2⁵² on, where
-//! no device has memory. Below 2⁵³, the floating-point numbers of viewers are exact.
+//! no device has memory. Numbers below 2⁵³ are exact as floating-point numbers, which viewers use.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::types::{Class, DeviceHint, FreeRequest, Outcome, Place, Stream};
 use crate::record::memory::own_vec;
 use crate::record::ticks;
 
-/// The kind of a handle. Each kind has its own handle space.
+/// The kind of a handle. Handles of different kinds may be equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum HandleKind {
     Physical,
@@ -31,7 +31,7 @@ struct HandleMemory {
     class: Class,
     /// The made-up address; 0 for memory that is recorded where it is mapped.
     address: u64,
-    /// The context whose end frees the memory.
+    /// The context whose end frees the memory; 0 if there is none.
     context: usize,
 }
 
@@ -119,7 +119,8 @@ pub(super) fn released(kind: HandleKind, handle: u64) -> impl FnOnce(c_int) {
     move |result| ended.finish(result)
 }
 
-/// Handles another handle to known physical memory, or a handle to memory of another process.
+/// Returns the callback for a call that returns a handle of physical memory. The memory may be known already, or
+/// belong to another process.
 pub(super) fn retained(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(handle) = out.written(result) {
@@ -161,7 +162,7 @@ pub(super) fn unmapped(start: u64, size: u64) -> impl FnOnce(c_int) {
     };
     let all = own_vec(MAPPINGS.pick(within).into_iter().map(unmap));
     move |result| {
-        // In reverse order, so that all use counts are restored.
+        // In reverse order: the last removal may have removed the whole entry, which must be restored first.
         for (mapping, ended) in all.into_iter().rev() {
             mapping.finish(result);
             ended.finish(result);

@@ -12,15 +12,16 @@ use crate::record::ticks;
 
 /// Open IPC handles. Each open call counts as one use.
 static OPENED: HandleTable<u64, ()> = HandleTable::new().draws_attention();
-/// Buffers within external memory. That memory is recorded by its handle and outlives them.
+/// Buffers within external memory. They are not recorded as blocks: the external memory is one block, recorded
+/// by its handle, and outlives its buffers.
 pub(super) static PARTS: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
-/// `cuIpcOpenMemHandle`. A handle that is already open yields the same block.
+/// Handles `cuIpcOpenMemHandle`. If the handle is already open, the call yields the same block again.
 pub(super) fn opened(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     after(out, |address| OPENED.retain_or_insert(address, ()))
 }
 
-/// `cuMemPoolImportPointer`. The block is freed like any block of a pool.
+/// Handles `cuMemPoolImportPointer`. The block is freed like any block of a pool.
 pub(super) fn imported(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     after(out, |_| true)
 }

@@ -13,19 +13,20 @@ use crate::record::thread;
 /// The callback; null if there is none, or once it has been called.
 static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Number of the thread that is running the callback; 0 if none is. Not a lock, because a forked child would inherit
-/// it.
+/// Number of the thread that is running the callback; 0 if no thread is. This is not a lock, because a forked child
+/// would inherit the locked state.
 static STARTER: AtomicU32 = AtomicU32::new(0);
 
-/// The longest wait of other threads for the callback. It may itself wait for a lock that one of them holds.
+/// How long other threads wait for the callback at most. The callback may itself wait for a lock that one of these
+/// threads holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// In a forked child, the thread that ran the callback does not exist.
+/// Called in a forked child, in which the thread that was running the callback does not exist.
 pub(super) fn in_child() {
     STARTER.store(0, Ordering::Relaxed);
 }
 
-/// Sets the callback. Returns false if it will never run, because the program contains memtrace itself.
+/// Sets the callback. Returns false if it will never run, because the program contains another copy of memtrace.
 pub(crate) fn on_cuda_start(call: fn()) -> bool {
     ON_CUDA_START.store(call as *mut (), Ordering::Release);
     !note::program_has_its_own()
@@ -35,7 +36,7 @@ pub(crate) fn on_cuda_start(call: fn()) -> bool {
 /// recorded.
 pub(super) fn cuda_started(result: c_int) {
     let _errno = KeepErrno::new();
-    // Found out on a thread of the program.
+    // Asked here on a thread of the program, because memtrace's own threads must not ask first.
     driver::is_simulated();
     if result != 0 {
         return;

@@ -17,7 +17,7 @@ pub(super) fn hook_for(name: &CStr, find: &dyn Fn() -> *mut c_void) -> Option<us
     is_the_drivers(find(), name).then_some(hook)
 }
 
-/// The driver function and its hook, if the original is already known.
+/// The driver function with this name and its hook, if the function's address is already known.
 pub(super) fn hooked(name: &CStr) -> Option<HookedFunction> {
     let (function, hook) = function(name)?;
     let is_interposed = function.is_interposed();

@@ -13,8 +13,8 @@
 //!
 //! A constructor puts the hooks in place before `main`, because cudarc keeps the addresses of its first look-ups.
 //! Without a recording each hook costs two relaxed loads, unless [`attention`] has a reason to examine calls anyway (a
-//! stream capture, an open import, memory that a graph left). In a process that never loads CUDA, only the imports of
-//! `dlsym` and `pthread_create` are patched. With `MEMTRACE=0` nothing is patched.
+//! stream capture, imported memory, memory that the launch of a graph left allocated). In a process that never loads
+//! CUDA, only the imports of `dlsym` and `pthread_create` are patched. With `MEMTRACE=0` nothing is patched.
 //!
 //! Files import each other only in one direction, from top to bottom:
 //!
@@ -82,7 +82,8 @@ pub(crate) fn refresh() {
     }
 }
 
-/// Queries which memory pools have returned unnoticed, for instance because another process needed it.
+/// Asks the driver how much memory its pools have released unnoticed, for instance because another process needed
+/// memory.
 pub(crate) fn settle() {
     segments::look();
 }

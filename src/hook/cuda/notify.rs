@@ -19,8 +19,8 @@ pub(super) fn notify_alloc(outcome: &Outcome) {
     notify_alloc_at(outcome, None);
 }
 
-/// Reports an allocation. `at` is the site that requested it, if not the current one. The scopes are always the current
-/// ones.
+/// Reports an allocation. `at` is the site that requested the memory, or `None` for the current site. The scopes are
+/// always the current ones.
 pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     if !is_recording() || guard::state() & guard::OWN != 0 {
         return;
@@ -37,7 +37,7 @@ pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     drop(own);
     let _ = catch_unwind(|| gone::free_since(outcome.place.ended));
     if outcome.result == OUT_OF_MEMORY {
-        // A dump writes files.
+        // A refusal may cause a dump, which writes files and so changes `errno`.
         let _errno = KeepErrno::new();
         let refused = |device| heap::refused(device, outcome.size as usize);
         let _ = catch_unwind(|| outcome.place.device.map(refused));
@@ -64,7 +64,7 @@ fn record(outcome: &Outcome, mut site: EventSite) {
     let Outcome { address, size, stream, place, took, .. } = *outcome;
     site.memory = outcome.class.memory();
     if stream != Stream::NONE {
-        // Every context has the default streams. Other streams are distinguished by their handles.
+        // Default streams have the same handles in every context. Other streams are distinguished by their handles.
         let context = if stream.is_special() { place.context } else { 0 };
         site.stream = streams::number(context, stream, site.thread);
     }
@@ -89,7 +89,7 @@ struct ReportedFree {
     measured: Option<measure::MeasuredFree>,
     class: Class,
     began: u64,
-    /// How many contexts had ended.
+    /// How many contexts had ended before the driver call.
     ended: u64,
 }
 
@@ -120,7 +120,8 @@ fn take(request: &FreeRequest) -> (DeviceFree, Option<measure::MeasuredFree>) {
     (taking, catch_unwind(measured).unwrap_or(None))
 }
 
-/// Whether a pool of host memory has the block. The calls that free it are those for device memory.
+/// Whether a pool of host memory has the block. Such a block is freed by the same calls as device memory, so the call
+/// does not show it.
 fn is_of_host_pool(address: u64) -> bool {
     pools::has_host_pools() && (device_memory::has(Device::Pinned, address) || measure::knows(Space::Pinned, address))
 }
@@ -128,7 +129,8 @@ fn is_of_host_pool(address: u64) -> bool {
 fn take_measured(address: u64, is_pinned: bool, known: Option<(Device, u64)>) -> Option<measure::MeasuredFree> {
     let space = if is_pinned { Space::Pinned } else { Space::Device };
     let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
-    // Query the driver only if a measurement is active here and nothing knows the block.
+    // Query the driver only if a measurement is active on this thread, and neither a ledger nor a measurement knows the
+    // block.
     let must_query = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
     let known = if must_query && space == Space::Device { of_pool() } else { known };
     measure::on_free(space, address, known)

@@ -78,7 +78,7 @@ pub(super) fn fat_binary<'a>(start: *const u8) -> Option<&'a [u8]> {
 pub(super) fn elf_file<'a>(start: *const u8) -> Option<&'a [u8]> {
     const SECTION: u64 = size_of::<SectionHeader64<LE>>() as u64;
     const CLASS_64: u8 = 2;
-    // The class is within the header of both classes of files.
+    // Both classes of files (32 and 64 bits) have a header that is long enough to contain this byte.
     let class = CallerPtr::from_raw(start).part::<u8>(4).read()?;
     let header =
         CallerPtr::<FileHeader64<LE>>::from_raw(start.cast()).read_unaligned().filter(|_| class == CLASS_64)?;

@@ -19,14 +19,14 @@ struct KnownPool {
 }
 
 static POOLS: HandleTable<u64, KnownPool> = HandleTable::new();
-/// Whether there ever was a pool of host memory, or a graph's node with such memory.
+/// Whether there ever was a pool of host memory, or a graph's node that allocates such memory.
 static HAS_HOST_POOLS: AtomicBool = AtomicBool::new(false);
 
 fn enter(handle: u64, device: Option<Device>) {
     POOLS.insert(handle, KnownPool { device: noted(device), is_destroyed: false });
 }
 
-/// Notes that a pool, or a graph's node, has memory of this device.
+/// Notes that a pool, or a graph's node that allocates, has memory of this device. Returns the device.
 pub(super) fn noted(device: Option<Device>) -> Option<Device> {
     if device == Some(Device::Pinned) {
         HAS_HOST_POOLS.store(true, Ordering::Release);
@@ -42,8 +42,8 @@ pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) 
     }
 }
 
-/// The program asked for the pool of a location: `cuMemGetDefaultMemPool`, `cuMemGetMemPool`. A device's pools are not
-/// entered, because they are not the program's own.
+/// The program asked for the pool of a location: `cuMemGetDefaultMemPool`, `cuMemGetMemPool`. Only pools of host and
+/// managed memory are entered. Those of a GPU are not, because [`of_device`] is for pools that the program created.
 pub(super) fn at_location(
     out: CallerPtr<u64>,
     location: CallerPtr<[c_int; 2]>,
@@ -72,7 +72,7 @@ pub(super) fn destroyed(pool: Handle) -> impl FnOnce(c_int) {
     }
 }
 
-/// Whether the handle may no longer be used.
+/// Whether the pool was destroyed, so that its handle may no longer be used.
 pub(super) fn was_destroyed(handle: u64) -> bool {
     POOLS.get(handle).is_some_and(|pool| pool.is_destroyed)
 }

@@ -39,8 +39,8 @@ fn said_now(ordinal: u32) -> Driver {
     if driver::is_loaded() { Driver { pool: pool(ordinal), memory: memory(ordinal) } } else { Driver::default() }
 }
 
-/// Called when a context is about to end. Keeps the device's state if nothing is live: live blocks would be missing
-/// from later recordings.
+/// Called when a context is about to end. Keeps the state of each device that has no live blocks. For other devices
+/// nothing is kept: their state includes blocks that later recordings do not have.
 pub(super) fn remember() {
     if guard::state() & guard::OWN != 0 {
         return;
@@ -58,7 +58,7 @@ pub(super) fn remember() {
     }
 }
 
-/// Called when a context ends while nothing is recorded.
+/// Forgets the last answers. Called when a context ends while nothing is recorded.
 pub(super) fn forget_last() {
     LAST.take_all(|_| true);
 }
@@ -76,7 +76,8 @@ pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
     Some((0..count).filter_map(used).collect())
 }
 
-/// Free and total bytes of the device on which a call requested memory.
+/// Free and total bytes of the device on which a call requested memory. For memory that belongs to no single GPU, those
+/// of the current context's device.
 pub(super) fn asked(place: &Place) -> Option<(u64, u64)> {
     let Some(Device::Cuda(ordinal)) = place.device else { return device_memory() };
     // The pool may be on another device than the stream.
@@ -134,7 +135,7 @@ fn stack_limit() -> Option<u64> {
     answer(|value| cuCtxGetLimit(value, STACK_SIZE)).map(|bytes| bytes as u64)
 }
 
-/// Runs a closure in a context of the device, if it has one. Does not create a context.
+/// Runs a closure in a context of the device, if the device has one. Does not create a context.
 fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
     if device::current_device().is_some_and(|current| c_int::try_from(current) == Ok(device)) {
         return Some(act());
@@ -152,7 +153,7 @@ pub(super) fn primary_is_active(device: c_int) -> bool {
     answer(|active| cuDevicePrimaryCtxGetState(device, &mut flags, active)).is_some_and(|active| active != 0)
 }
 
-/// A reference to a primary context that was active before.
+/// A reference to a primary context. It is taken only if the context was active before, so it creates no context.
 struct RetainedContext {
     device: c_int,
     handle: usize,
@@ -188,7 +189,8 @@ pub(super) fn reserved(pool: u64) -> Option<u64> {
     attribute(pool as usize, RESERVED_CURRENT)
 }
 
-/// The segment that contains an address. For memory of a pool, includes the pool.
+/// The segment that contains an address. For memory of a pool (`of_pool`), the answer includes the pool's handle and
+/// reserved bytes.
 pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     const POOL: c_int = 17;
     const MAPPING_SIZE: c_int = 18;
@@ -209,8 +211,8 @@ fn is_elsewhere(pool: u64) -> bool {
     matches!(pools::device_of(pool), Some(Device::Pinned | Device::Managed))
 }
 
-/// The device and the size of a device pool's block. The size is rounded up as the pool counts it: to 512 bytes, as far as is
-/// known.
+/// The device and the size of a block of a GPU's pool. The size is rounded up to 512 bytes, which is how pools count
+/// it, as far as is known.
 pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
     const POOL: c_int = 17;
     of_address(address, POOL).filter(|pool| *pool != 0 && !is_elsewhere(*pool))?;

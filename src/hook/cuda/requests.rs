@@ -30,7 +30,7 @@ pub(super) fn registered(pointer: Handle, size: usize) -> Request {
     Request { class: Class::Registered, address, size, stream: Stream::NONE, hint: DeviceHint::Stream }
 }
 
-/// `cuMemCreate`. `CUmemAllocationProp` begins like `CUmemPoolProps`.
+/// Converts the arguments of `cuMemCreate`. They include a `CUmemAllocationProp`, which begins like `CUmemPoolProps`.
 pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>) -> NewHandle {
     let (class, hint) = match properties.read().and_then(PoolLocation::device) {
         Some(Device::Cuda(ordinal)) => (Class::Virtual, DeviceHint::Ordinal(ordinal)),
@@ -39,7 +39,7 @@ pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<P
     NewHandle { kind: HandleKind::Physical, class, out, size: size as u64, hint, context: 0 }
 }
 
-/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
+/// The first fields of `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ExternalMemoryDesc {

@@ -1,9 +1,9 @@
-//! Segments of the driver's pools. They are queried for a block outside all known segments, and checked after calls
-//! that may release some.
+//! Segments of the driver's pools. The driver is queried about a block that lies outside all known segments. After a
+//! call that may have released segments, the driver is queried about the pools.
 //!
 //! Each segment is queried once. For a block inside a known segment, searching a sorted list is enough. A pool's
-//! reserved bytes show how much it has released. Empty segments are taken for the released ones, and marked as
-//! estimated where that is ambiguous.
+//! reserved bytes show how much it has released, but not which segments. Empty segments are taken for the released
+//! ones, and marked as estimated where that is ambiguous.
 //!
 //! No lock of the recorder is held during a query, so two answers may be entered out of order. Each answer carries the
 //! number of answers that were entered before its query. An answer that was overtaken releases no segments; the next

@@ -10,7 +10,7 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, own_map};
 
-/// Context, handle, and the thread's number for the per-thread default stream.
+/// Context, handle, and (only for the per-thread default stream, otherwise 0) the number of the thread.
 type StreamKey = (usize, usize, u32);
 
 static NUMBERS: Mutex<OwnMap<StreamKey, u32>> = Mutex::new(own_map());

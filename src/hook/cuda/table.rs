@@ -1,8 +1,8 @@
 //! Handle table with undo. It maps the driver's objects that the program has, by handle or address, to memtrace's data
 //! about them.
 //!
-//! The driver may give a handle to another thread before the call that returned it to the driver is over. So an entry
-//! is removed before the driver is called, and the [`Undo`] puts it back if the driver refuses.
+//! When a call destroys an object, the driver may give the object's handle to another thread before that call is over.
+//! So an entry is removed before the driver is called, and the [`Undo`] puts it back if the driver refuses.
 
 use std::ffi::c_int;
 use std::hash::Hash;
@@ -58,12 +58,13 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         answer
     }
 
-    /// Inserts an entry with one use, replacing any other. Returns true if there was none.
+    /// Inserts an entry with one use, which replaces an entry with the same key. Returns true if there was no such
+    /// entry.
     pub(super) fn insert(&self, key: K, value: V) -> bool {
         self.with(|entries| insert(entries, key, value))
     }
 
-    /// Adds a use, or inserts the entry. Returns true if there was none.
+    /// Adds a use to the key's entry, or inserts the entry with one use. Returns true if there was no such entry.
     pub(super) fn retain_or_insert(&self, key: K, value: V) -> bool {
         self.with(|entries| retain(entries, &key).is_none() && insert(entries, key, value))
     }
@@ -75,7 +76,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| retain(entries, &key).copied())
     }
 
-    /// Removes a use of an entry. With its last use, removes the entry.
+    /// Removes a use of an entry, or the entry itself if it had only one use.
     pub(super) fn remove(&'static self, key: K) -> Undo<K, V> {
         let remove = |entries: &mut OwnMap<K, HandleEntry<V>>| match entries.get_mut(&key) {
             Some(entry) if entry.uses > 1 => {

@@ -56,8 +56,8 @@ pub(super) enum DeviceHint {
     Ordinal(u32),
 }
 
-/// The state known before a call that may allocate. After the call it may be wrong: another thread may have ended the
-/// context, and the address may belong to another block.
+/// What is known before a call that may allocate. After the call a query may give a wrong answer: another thread may
+/// have ended the context, and the address may belong to another block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) device: Option<Device>,
@@ -65,7 +65,7 @@ pub(super) struct Place {
     pub(super) asks_address: bool,
     /// The stream's context. 0 if it is not needed, because there is no stream or only one device.
     pub(super) context: usize,
-    /// Number of contexts that had ended.
+    /// Number of contexts that had ended before the call.
     pub(super) ended: u64,
 }
 
@@ -107,7 +107,7 @@ impl Stream {
         self.0
     }
 
-    /// Whether it is no stream, or a default stream. Every context has the default streams.
+    /// Whether this is no stream, or a default stream. The default streams have the same handles in every context.
     pub(super) fn is_special(self) -> bool {
         self.0 <= 2
     }
@@ -186,7 +186,7 @@ impl PoolLocation {
         Self { allocation, handles: 0, kind, id }
     }
 
-    /// The device in whose account the memory is. `None` for locations that are newer than CUDA 13.0.
+    /// The device in whose ledger the memory is. `None` for kinds of location that are newer than CUDA 13.0.
     pub(super) fn device(self) -> Option<Device> {
         match (self.allocation, self.kind) {
             (Self::MANAGED, _) => Some(Device::Managed),

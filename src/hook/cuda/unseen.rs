@@ -1,4 +1,4 @@
-//! Counts of calls that create memory that is not recorded. The report lists them.
+//! Counts of calls whose memory, or effect on memory, is not recorded. The report lists these calls.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};

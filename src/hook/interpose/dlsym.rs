@@ -16,13 +16,14 @@ static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
 /// Look-ups that were answered with hooks.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// A hooked `dlsym` answers this name. So a copy of memtrace can recognize another copy in the same process.
+/// A hooked `dlsym` returns an address for this name, which no library defines. So a copy of memtrace can recognize
+/// another copy in the same process.
 pub(in crate::hook) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
 
 /// Looks up the original `dlsym`. False if it is not found. Must be called before any import is patched.
 ///
-/// The look-up uses the library that defines `dlsym`. A program that takes the address of `dlsym` may get one of its
-/// own PLT stubs, which leads through the patched slot.
+/// The look-up searches the library that defines `dlsym`. The address that the program's own code has for `dlsym` may
+/// be that of a PLT stub, which would lead through the patched slot to the hook.
 pub(in crate::hook) fn save_original() -> bool {
     let found = loader::function_of(&[c"libc.so.6", c"libdl.so.2"], c"dlsym");
     ORIGINAL.store(found.map_or(0, |found| found.address), Ordering::Release);
@@ -89,7 +90,7 @@ pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char,
     let name = unsafe { CStr::from_ptr(name) };
     let Some(interposition) = installed() else { return pass_on };
     let is_candidate = (interposition.is_candidate)(name);
-    // The caller may be looking up a name in an object that was loaded just now.
+    // The caller may be looking up a name in an object that was loaded just now and is not patched yet.
     if (is_candidate || is_new(handle)) && !fork::is_child() {
         patch::patch_new_objects();
     }
@@ -104,8 +105,8 @@ pub(super) unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char,
     Decision { answer, original }
 }
 
-/// Whether this handle was not used recently. Objects are searched only for such handles: the search locks the loader,
-/// and not every caller of `dlsym` is prepared for that.
+/// Whether this handle was not used recently. For a name without a hook, the imports of new objects are searched only
+/// if this is so: the search locks the loader, and not every caller of `dlsym` is prepared for that.
 fn is_new(handle: *mut c_void) -> bool {
     const KNOWN: usize = 64;
     static HANDLES: [AtomicUsize; KNOWN] = [const { AtomicUsize::new(0) }; KNOWN];

@@ -19,12 +19,14 @@ pub(in crate::hook) struct Import<'a> {
     pub(in crate::hook) read_only: bool,
     /// The slot cannot be changed: it is outside writable memory, as in code, or unaligned.
     pub(in crate::hook) fixed: bool,
-    /// Addresses in a slot that the loader resolves at the first call (lazy binding).
+    /// The addresses that the slot may contain while the loader has not resolved it, which it does at the first call
+    /// (lazy binding). Empty if the slot is never lazy.
     pub(in crate::hook) stubs: Range<usize>,
 }
 
-/// Relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT. On aarch64,
-/// relocations of descriptors of thread-local variables lead to the loader's own functions. They are not among these.
+/// Types of relocations that write the address of a function: to a word of data, to the GOT, to a slot of the PLT. Not
+/// among these types are aarch64's relocations of descriptors of thread-local variables, which lead to the loader's
+/// own functions.
 const R_WORD: u32 = if IS_X86_64 { 1 } else { 257 };
 const R_GLOB_DAT: u32 = if IS_X86_64 { 6 } else { 1025 };
 const R_JUMP_SLOT: u32 = if IS_X86_64 { 7 } else { 1026 };
@@ -61,7 +63,7 @@ pub(in crate::hook) fn objects_loaded() -> u64 {
     count
 }
 
-/// Whether a loaded object has this name. Unlike `dlopen` with `RTLD_NOLOAD`, this opens no files if there is none.
+/// Whether an object with this name is loaded. If none is, this opens no files, unlike `dlopen` with `RTLD_NOLOAD`.
 pub(in crate::hook) fn is_loaded(name: &CStr) -> bool {
     let mut is_loaded = false;
     elf::each_object(|info| {
@@ -131,7 +133,7 @@ impl<'a> ElfImports<'a> {
         let at = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        // Rounded like in the loader: a page that is shared with other data stays writable.
+        // Rounded down as in the loader: if the last page is shared with other data, it stays writable.
         let page = |address: usize| address & !(page_size() - 1);
         let end = |header: &libc::Elf64_Phdr| at(header).wrapping_add(header.p_memsz as usize);
         let read_only = relro.map_or(0..0, |header| page(at(header))..page(end(header)));
@@ -139,7 +141,7 @@ impl<'a> ElfImports<'a> {
         let code = code.map_or(0..0, |header| at(header)..end(header));
         let values = dynamic_values(at(dynamic) as *const Dynamic);
         let value = |tag: usize| values.get(tag).copied().unwrap_or(0);
-        // glibc turns these values into addresses. Other loaders leave them relative to the base.
+        // glibc replaces these values by addresses. Other loaders leave them as offsets from the base.
         let address = |tag| match value(tag) {
             0 => 0,
             value if value < base => base.wrapping_add(value),

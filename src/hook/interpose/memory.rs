@@ -8,8 +8,9 @@ use crate::record::own_pages::page_size;
 
 /// Writes a word to a page that the loader makes read-only after relocation. Returns false on failure.
 ///
-/// The page may still be writable, and then only the loader may change its protection. So the kernel writes first: that
-/// fails where a store would crash. The protection is changed only if it fails, because then the loader is done.
+/// If the page is still writable, the loader is not done with it, and only the loader may change its protection. So the
+/// first attempt does not change it: it asks the kernel to write, which fails where a store would crash. If that fails,
+/// the loader is done, and the protection may be changed.
 pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     if writes(slot, value) {
         return true;
@@ -22,8 +23,8 @@ pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     written
 }
 
-/// Writes where a store would not crash. Some containers and emulators refuse the system call for that. There, the page
-/// is tested and then written with a store.
+/// Writes a word if its page is writable, by a system call that fails where a store would crash. Some containers and
+/// emulators refuse that call. There, the page is tested and then written with a store.
 fn writes(slot: *mut usize, value: usize) -> bool {
     if kernel_writes(slot, value) {
         return true;
@@ -60,8 +61,8 @@ pub(super) fn copy_from(address: usize, words: &mut [usize]) -> bool {
     true
 }
 
-/// Whether a load of the word at this address would succeed. The kernel compares the word for a futex wait with a
-/// timeout of zero.
+/// Whether a load of the word at this address would succeed. To find out, this function makes a futex wait with a
+/// timeout of zero, for which the kernel reads the word.
 fn is_readable(address: usize) -> bool {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -79,8 +80,8 @@ fn kernel_copies(address: usize, words: &mut [usize]) -> bool {
     unsafe { libc::process_vm_readv(pid, &to, 1, &from, 1, 0) == size_of_val(words) as isize }
 }
 
-/// Whether a store to this word would succeed. The kernel atomically adds 0 to the word's first half, by a futex
-/// operation. No thread waits there.
+/// Whether a store to this word would succeed. To find out, a futex operation makes the kernel add 0 atomically to the
+/// first half of the word. The operation wakes no thread, because none waits there.
 pub(super) fn is_writable(slot: *mut usize) -> bool {
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28;
     let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;

@@ -1,8 +1,9 @@
 //! Interposition: replaces functions of other libraries with hooks, in a running process that does not cooperate.
 //!
-//! A caller gets the address of a library function through an import, which is a slot in the GOT of its loaded object,
-//! or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are loaded later (GOT
-//! patching). [`dlsym`] answers look-ups by name. [`tables`] changes addresses that an object looked up earlier.
+//! A caller gets the address of a library function through an import, which is a slot in the GOT (global offset table)
+//! of its object, or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are
+//! loaded later (GOT patching). [`dlsym`] answers look-ups by name. [`tables`] changes addresses that an object looked
+//! up earlier.
 //!
 //! This module does not know the driver. One [`Interposition`] names the functions and their hooks, at present those of
 //! the CUDA driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add more [`HookedFunction`]s,
@@ -12,8 +13,8 @@
 //! dynamic loader, and [`note`] marks programs that contain memtrace.
 //!
 //! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], and a
-//! preloaded copy that finds it installs no hooks. Among other copies the first one wins, because each looks for a
-//! hooked `dlsym` before it starts.
+//! preloaded copy that finds the note installs no hooks. Otherwise the first copy gets the hooks, because each copy
+//! first checks whether `dlsym` is hooked already.
 
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
@@ -37,9 +38,9 @@ pub(in crate::hook) use tables::Late;
 pub(in crate::hook) struct HookedFunction {
     pub(in crate::hook) original: usize,
     pub(in crate::hook) hook: usize,
-    /// Another library defines this name, too. So an import that is still unresolved may not lead to the original.
+    /// Another library defines this name, too, so the loader may resolve an import to that library.
     pub(in crate::hook) is_interposed: bool,
-    /// [`patch::counts`] includes its imports.
+    /// [`patch::counts`] includes the function's imports.
     pub(in crate::hook) is_counted: bool,
 }
 
@@ -54,7 +55,8 @@ pub(in crate::hook) struct Interposition {
     pub(in crate::hook) is_candidate: fn(&CStr) -> bool,
     /// The hook for a looked-up name, if the caller's own look-up (the closure) would find the original.
     pub(in crate::hook) hook_for: fn(&CStr, &dyn Fn() -> *mut c_void) -> Option<usize>,
-    /// A range with the addresses of all originals; empty while they are not known. [`tables`] searches for them.
+    /// A range that contains the addresses of all originals, for which [`tables`] searches; empty while they are not
+    /// known.
     pub(in crate::hook) originals: fn() -> Range<usize>,
     /// The hook of the original at this address.
     pub(in crate::hook) hook_at: fn(usize) -> Option<usize>,

@@ -1,4 +1,5 @@
-//! ELF note in every program that contains memtrace. A preloaded copy that finds it installs no hooks.
+//! ELF note in every program that contains memtrace. A preloaded copy of memtrace that finds the note
+//! installs no hooks.
 #![expect(unsafe_code, reason = "a note has a section of its own")]
 
 use std::ops::ControlFlow;

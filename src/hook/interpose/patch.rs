@@ -12,17 +12,17 @@ use super::elf::{self, Import};
 use super::{HookedFunction, installed, memory, tables};
 use crate::record::own_pages::page_size;
 
-/// Result of the last pass: imports that lead to hooks, and imports that could not be changed.
+/// Result of the last pass over all objects: imports that lead to hooks, and imports that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// The loader's count of loaded objects at the last complete pass.
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// A thread wants another pass.
+/// Whether a thread wants another pass over all objects.
 static WANTED: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// Number of imports and table words that lead to hooks, and of those that cannot be changed. Calls through the latter
-/// are not seen.
+/// Number of imports and words in function tables that lead to hooks, and of those that could not be changed. Calls
+/// through the latter are not seen.
 pub(in crate::hook) fn counts() -> (u64, u64) {
     let (changed, refused) = tables::counts();
     (CHANGED.load(Ordering::Relaxed) + changed, REFUSED.load(Ordering::Relaxed) + refused)
@@ -36,8 +36,8 @@ pub(in crate::hook) fn patch_new_objects() {
     }
 }
 
-/// Patches all objects. Returns false if the loader had not filled in some slots yet. Never waits: if another thread is
-/// patching, that thread makes another pass.
+/// Patches all objects. Never waits: if another thread is patching, that thread makes another pass, and this call
+/// returns false. Also returns false if the loader had not filled in some slots yet.
 pub(in crate::hook) fn patch_all() -> bool {
     let Some(interposition) = installed() else { return true };
     (interposition.prepare)();
@@ -52,7 +52,7 @@ pub(in crate::hook) fn patch_all() -> bool {
         CHANGED.store(pass.changed, Ordering::Relaxed);
         REFUSED.store(pass.refused, Ordering::Relaxed);
     }
-    // Only now: an object whose imports are not patched yet may look up more originals.
+    // Tables are searched last: while an object's imports are not patched, the object may look up more originals.
     if all {
         tables::search(interposition);
     }
@@ -63,7 +63,7 @@ pub(in crate::hook) fn patch_all() -> bool {
 struct PatchPass {
     changed: u64,
     refused: u64,
-    /// The loader has not filled in some slots yet.
+    /// Whether there are slots that the loader has not filled in yet.
     is_incomplete: bool,
 }
 
@@ -83,8 +83,8 @@ impl PatchPass {
                 counts.refused += 1;
             }
         } else if !import.data {
-            // An address below any code: the slot is not filled in yet, or it belongs to a weak import that stays
-            // empty.
+            // An address below the object's code means: the slot is not filled in yet, or it belongs to a weak import
+            // that stays empty.
             let is_empty = current < import.stubs.start.max(page_size());
             counts.is_incomplete |= is_empty;
             counts.refused += u64::from(!is_empty);

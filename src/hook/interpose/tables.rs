@@ -3,7 +3,7 @@
 //! A library's constructor may run before memtrace's, or before the library's imports are patched. It may then have
 //! stored addresses of originals that `dlsym` returned. So each object's writable data is searched once, after its
 //! imports were patched. An aligned word that is exactly the address of a hooked function is replaced by the hook's
-//! address. From then on `dlsym` answers the object with hooks.
+//! address. One search is enough: from then on, `dlsym` answers the object's look-ups with hooks.
 //!
 //! The kernel copies the searched memory, so unreadable memory does not cause a crash. Pages that were never written to
 //! are left out, as far as that is known: reading them would make them resident. Memory of C's heap is not searched.
@@ -26,14 +26,15 @@ static SEARCH: Mutex<Search> = Mutex::new(Search::new());
 /// Number of bytes of a page that are copied at once.
 const PART: usize = 4096;
 const PAGES: usize = 512;
-/// A larger file-backed part of a segment contains data and not tables, such as cuBLAS's 100 MB.
+/// A segment whose file-backed part is larger is searched without this part, because it contains data and not tables.
+/// An example is the 100 MB of cuBLAS.
 const MOST_BYTES_OF_FILE: usize = 16 << 20;
 
 pub(super) fn counts() -> (u64, u64) {
     (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
-/// The first object with such words, and the number of words in all objects.
+/// The first object in which addresses of originals were found, and the number of such words in all objects.
 #[derive(Debug)]
 pub(in crate::hook) struct Late {
     name: [u8; 64],
@@ -47,7 +48,7 @@ impl Late {
     }
 }
 
-/// Searches the objects that have not been searched. Never waits.
+/// Searches the objects that have not been searched. Never waits: does nothing while another thread searches.
 pub(super) fn search(interposition: &Interposition) {
     let originals = (interposition.originals)();
     if originals.is_empty() {
@@ -75,7 +76,7 @@ pub(super) fn search(interposition: &Interposition) {
 }
 
 impl Late {
-    /// Sets the file's name. The program has none.
+    /// Sets the name of the object's file. The loader has no name for the program's own file.
     fn set_name(&mut self, path: &[u8]) {
         let file = path.rsplit(|byte| *byte == b'/').next().filter(|file| !file.is_empty()).unwrap_or(b"the program");
         for (to, from) in self.name.iter_mut().zip(file) {
@@ -96,7 +97,7 @@ fn each_range(info: &libc::dl_phdr_info, page: usize, mut each: impl FnMut(Range
         let start = at(header);
         let (file, end) = (start.wrapping_add(header.p_filesz as usize), start.wrapping_add(header.p_memsz as usize));
         let first = if (from..to).contains(&start) { to.min(end) } else { start };
-        // The loader writes to the last page of the file's part, because it clears the rest of that page.
+        // The rest of the file-backed part's last page belongs to that part: the loader writes there, to clear it.
         let file = file.next_multiple_of(page).min(end);
         let is_large = file.saturating_sub(first) > MOST_BYTES_OF_FILE;
         if !is_large && first < file {
@@ -122,7 +123,7 @@ impl Search {
         Self { objects: [0; 1024], unloaded: 0, resident: [0; PAGES], words: [0; PART / size_of::<usize>()] }
     }
 
-    /// Another object may now be where one was unloaded.
+    /// Forgets the searched objects if any was unloaded since the last call: another one may now be at its address.
     fn forget_after(&mut self, unloaded: u64) {
         if self.unloaded != unloaded {
             self.unloaded = unloaded;
@@ -130,7 +131,8 @@ impl Search {
         }
     }
 
-    /// Enters an object. The program's base may be 0. An object for which there is no room is searched every time.
+    /// Enters an object. Returns true if it was not entered before, or if there is no room for it. The base of the
+    /// program may be 0, which marks a free entry, so each key has its lowest bit set.
     fn is_new(&mut self, base: usize) -> bool {
         let key = base | 1;
         let first = base >> 12;

@@ -101,14 +101,14 @@ impl Ledger {
         }
     }
 
-    /// Without the log.
+    /// A copy without the log.
     pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
         let mut live: Vec<Block> = self.live.iter().collect();
         live.sort_unstable_by_key(|block| block.seq);
         LedgerCopy { live, peak: self.copy_peak(base), ..self.copy_scopes(base) }
     }
 
-    /// Without the log and blocks.
+    /// A copy without the log and the blocks.
     pub(crate) fn copy_scopes(&self, base: u64) -> LedgerCopy {
         LedgerCopy {
             scopes: self.windows.stats(base),
@@ -122,13 +122,13 @@ impl Ledger {
         self.windows.bytes().collect()
     }
 
-    /// The maximum of live bytes since this entry of a scope.
+    /// The maximum of live bytes since the scope with this instance number was entered.
     #[cfg(feature = "tracing")]
     pub(crate) fn peak_since(&self, instance: u64, base: u64) -> Option<u64> {
         self.windows.largest_since(instance).map(|largest| base.saturating_add_signed(largest))
     }
 
-    /// Without anything that grows.
+    /// A copy of the counters, without the log, the blocks, the scopes and the driver's times.
     pub(crate) fn copy_counters(&self, base: u64) -> LedgerCopy {
         let (stats, not_recorded) = self.look(base);
         LedgerCopy {
@@ -145,8 +145,8 @@ impl Ledger {
         }
     }
 
-    /// The log, and how many records it has lost. Empty if there is no memory for the copy: that must not end the
-    /// program.
+    /// The log, and how many records it has lost. The log is empty if there is no memory for the copy, because lack of
+    /// memory must not end the program.
     fn copy_records(&self) -> (Vec<Record>, u64) {
         let mut records = Vec::new();
         if records.try_reserve_exact(self.records.len()).is_ok() {
@@ -155,7 +155,7 @@ impl Ledger {
         let pushed = self.records.end();
         let refused = positions(&refused_frees(&records));
         leave_out(&mut records, &refused);
-        // A refused free left two records, and neither counts.
+        // A refused free left two records (the free and its undoing) in the log. Neither counts as lost.
         let gone = pushed.saturating_sub(2 * self.refused_frees + records.len() as u64);
         (records, gone)
     }

@@ -5,11 +5,11 @@ use memtrace_core::snapshot::{CallTime, ContextId, StackId};
 
 use crate::record::memory::{OwnMap, own_map};
 
-/// Durations are in TSC ticks.
+/// All durations are in ticks of the processor's time counter, although [`CallTime`]'s fields are named `_ns`.
 #[derive(Debug)]
 pub(crate) struct DriverTime {
     times: OwnMap<(StackId, ContextId), CallTime>,
-    /// Calls from sites for which there was no memory.
+    /// Sum of all calls from sites for which there was no memory.
     rest: CallTime,
 }
 
@@ -46,7 +46,7 @@ impl DriverTime {
         self.rest = CallTime::default();
     }
 
-    /// The durations, converted by `ns`, in the order of stack and context ids.
+    /// The durations, converted by `ns` from ticks to nanoseconds, in the order of stack and context ids.
     pub(crate) fn copy(&self, ns: impl Fn(u64) -> u64) -> Vec<CallTime> {
         let rest = Some(self.rest).filter(|rest| rest.allocs + rest.frees > 0);
         let mut all: Vec<CallTime> = self.times.values().copied().chain(rest).collect();

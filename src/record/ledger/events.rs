@@ -1,4 +1,4 @@
-//! Allocs and frees.
+//! How a ledger enters allocs and frees.
 
 use std::num::NonZeroU64;
 
@@ -68,7 +68,8 @@ impl Ledger {
         true
     }
 
-    /// The free of the previous block at this address was missed.
+    /// Called if the ledger already has a block at the new block's address: the free of that older block was
+    /// missed.
     #[cold]
     fn alloc_again(&mut self, block: &Block) -> bool {
         let Block { address, size, stack, context, thread, stream, memory, .. } = *block;
@@ -78,7 +79,7 @@ impl Ledger {
         self.alloc(address, size, site)
     }
 
-    /// Takes a block out if it has this log position.
+    /// Frees the block at this address if `seq` is the log position of its alloc.
     pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: EventSite) -> Option<LiveBlock> {
         self.live.get(address).filter(|block| block.raw_seq() == seq)?;
         self.free(address, site)
@@ -90,7 +91,7 @@ impl Ledger {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn free_at(&mut self, address: u64, site: EventSite, moment: &impl Moment) -> Option<LiveBlock> {
-        // Read first, so that the prefetched slot of the block arrives meanwhile.
+        // The clock is read first, so that the prefetched slot of the block arrives meanwhile.
         let time_ns = self.time_of_free(moment);
         match self.live.remove_packed(address) {
             Some(words) => Some(self.freed(LiveBlock::Packed(words), &site, time_ns)),

@@ -1,4 +1,4 @@
-//! The order in which backward passes visit the nodes of their graphs. Only the program's framework knows it.
+//! The order in which backward passes visit the nodes of their graphs. Only the program's framework knows this order.
 
 #[cfg(feature = "candle")]
 use std::num::NonZeroU64;
@@ -9,8 +9,8 @@ use memtrace_core::snapshot::{GraphNode, GraphNodeKind, ThreadId};
 #[cfg(feature = "candle")]
 use super::Ledger;
 
-/// Number of nodes that are kept: about a hundred backward passes of a deep network. A pass without its first nodes is
-/// not used.
+/// Number of nodes that are kept: about a hundred backward passes of a deep network. A pass whose first nodes were
+/// overwritten is not used.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A graph node as the program describes it.

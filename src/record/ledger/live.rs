@@ -50,7 +50,7 @@ pub(crate) enum LiveBlock {
     Whole(Block),
 }
 
-/// Of each field how it is read from packed words, and from a block.
+/// Defines a getter for each field: the function that reads it from packed words, and how it is read from a [`Block`].
 macro_rules! getters {
     ($($name:ident -> $type:ty = $packed:ident, [$($whole:tt)*];)*) => {
         $(
@@ -115,7 +115,7 @@ pub(crate) struct LiveBlocks {
     /// The slots. Their number is a power of two, and at least a quarter of them are empty.
     places: PageVec<Packed<4>>,
     first_size: usize,
-    /// [`prefetch_slot`] prefetches from this table.
+    /// This is the heap's table, from which [`prefetch_slot`] prefetches.
     is_heap: bool,
     whole: OwnMap<u64, Block>,
     packed: usize,
@@ -126,11 +126,12 @@ impl LiveBlocks {
         Self { places: PageVec::new_in(Pages), first_size: FIRST_SIZE, is_heap: false, packed: 0, whole: own_map() }
     }
 
-    /// A table for many blocks, beside a log of this capacity. A short log means that memory is scarce.
+    /// A table for many blocks, in a ledger whose log has room for `records` records. A short log means that memory is
+    /// scarce, so the table gets memory only with its first block.
     pub(crate) fn large(is_heap: bool, records: usize) -> Self {
         let mut blocks = Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() };
         if records >= FIRST_LARGE_SIZE {
-            // Allocated now rather than at the first block. If there is no memory, the first block tries again.
+            // The memory is taken now rather than at the first block. If there is none, the first block tries again.
             blocks.grow();
         }
         blocks
@@ -244,7 +245,7 @@ impl LiveBlocks {
         at
     }
 
-    /// Backward-shift deletion: repeatedly fills the gap with the next block of the run that may move there.
+    /// Backward-shift deletion: up to the next empty slot, fills the gap with each block that may move into it.
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let mask = self.places.len().wrapping_sub(1);

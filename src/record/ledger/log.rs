@@ -1,7 +1,8 @@
 //! A device's log: a ring buffer of packed records, and a second one for records that cannot be packed.
 //!
-//! The address space is reserved at once, with huge pages where the system has them. So the growing log is not copied,
-//! and one page fault covers 65,536 records instead of 128. Logs of measurements grow as they fill.
+//! The address space of a recording's log is reserved at once, with huge pages where the system has them. So the
+//! growing log is not copied, and one page fault covers 65,536 records instead of 128. Nothing is reserved for the
+//! logs of measurements, which grow as they fill.
 
 use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
 

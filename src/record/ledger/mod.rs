@@ -48,7 +48,7 @@ use crate::record::ledger::segments::Segments;
 use crate::record::ledger::windows::Windows;
 use crate::record::memory::{OwnMap, own_map};
 
-/// Limit on the number of refused allocations kept: a program may retry for ever.
+/// Limit on the number of refused allocations that are kept, because a program may retry for ever.
 const MAX_OOMS: usize = 256;
 
 /// Fields that every event uses come first, here and in the parts with `repr(C)`, so that they share few cache lines.
@@ -93,7 +93,7 @@ pub(crate) struct Ledger {
     refused_frees: u64,
     /// Used under sampling only.
     pub(in crate::record) sample: SampleTotals,
-    /// Frees that their threads may undo.
+    /// The last free of each thread that waited for the lock, if the thread may undo it.
     kept_frees: OwnMap<ThreadId, LedgerFree>,
     lost_blocks: u64,
     missed_frees: u64,
@@ -142,7 +142,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the current counts outside the ledger as the initial ones. Must be called before the first event.
+    /// Takes the current counts of the blocks outside the ledger as the counts at the recording's start. Must be
+    /// called before the first event.
     pub(crate) fn take_initial_counts(&mut self) {
         self.peak = PeakTracker::new(self.options.below_threshold());
         self.sample = SampleTotals::beginning_with(self.options.census());
@@ -159,12 +160,12 @@ impl Ledger {
         size >= self.options.min_size
     }
 
-    /// Whether this size is below the sampling interval.
+    /// Whether only a sample of the blocks of this size is recorded, because the size is below the sampling interval.
     pub(crate) fn samples(&self, size: u64) -> bool {
         self.options.sampling.is_sampled(size)
     }
 
-    /// Whether this is the sampling interval (0 without sampling).
+    /// Whether `interval` is the ledger's sampling interval, where 0 means no sampling.
     pub(crate) fn is_sampled_at(&self, interval: u64) -> bool {
         self.options.sampling.interval().unwrap_or(0) == interval
     }
@@ -208,13 +209,14 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::reset_peak);
     }
 
-    /// Bytes by which the total may grow without a new peak. `None` if a new peak does not need the bytes below the
-    /// threshold.
+    /// Bytes by which the total may grow without a new peak. `None` if there is no threshold: a new peak then needs
+    /// no count of the bytes below the threshold.
     pub(crate) fn below_peak(&self) -> Option<i64> {
         (self.options.min_size > 1).then(|| self.peak.at.total.saturating_sub(self.recorded_total()))
     }
 
-    /// Live bytes relative to the start, if every block is recorded.
+    /// Recorded live bytes, relative to the start of the recording. With sampling, the blocks that were left out are
+    /// missing.
     fn recorded_total(&self) -> i64 {
         self.live_flow.bytes as i64 - self.unknown as i64
     }

@@ -23,12 +23,12 @@ impl Moment for Now {
     }
 }
 
-/// Before the event started to wait.
+/// A moment before the event started to wait for the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Earlier {
     /// Value of the processor's time counter.
     pub(crate) ticks: u64,
-    /// Set if the event may make a new peak.
+    /// Bytes below the threshold. They are given only if the event may make a new peak.
     pub(crate) below_threshold: Option<u64>,
 }
 

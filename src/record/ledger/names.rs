@@ -1,5 +1,5 @@
-//! Names that the program gives to one device's blocks. They are keyed by the log position of the block's alloc. So
-//! records stay small, and a reused address does not inherit a name.
+//! Names that the program gives to one device's blocks. A name is stored under the log position of its block's alloc.
+//! So records stay small, and a reused address does not inherit a name.
 
 use std::num::NonZeroU64;
 
@@ -13,10 +13,10 @@ const MAX_NAMES: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct NameTable {
     by_seq: OwnMap<u64, GivenName>,
-    /// Names ever given.
+    /// Number of names ever given.
     given: u64,
     refused: u64,
-    /// Idle names are not searched for again before `refused` reaches this.
+    /// Idle names (those that nobody needs any more) are not searched for again before `refused` reaches this value.
     look_at: u64,
 }
 
@@ -69,7 +69,7 @@ impl NameTable {
         self.by_seq.contains_key(&seq)
     }
 
-    /// Names a block, replacing its previous name. If there is no room, counts that and returns false.
+    /// Names a block, replacing its previous name. If there is no room, counts the refusal and returns false.
     pub(crate) fn give(&mut self, seq: u64, address: u64, label: BlockLabel<'_>) -> bool {
         let (known, name) = (self.by_seq.get(&seq), cut(label.name));
         let before = known.map_or(Category::Unknown, |known| known.category);
@@ -88,7 +88,8 @@ impl NameTable {
         true
     }
 
-    /// Forgets the older half of the names for which `needed` is false. `needed` gets a block's position and address.
+    /// Forgets the older half of the idle names: those for which `needed` is false. `needed` gets the log position of
+    /// a block's alloc, and the block's address.
     pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
         if self.refused < self.look_at {
             return;

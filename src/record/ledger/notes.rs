@@ -17,20 +17,21 @@ impl Ledger {
         self.ooms.push(OutOfMemory { time_ns, ..oom });
     }
 
-    /// If the thread's last request was refused and had the same size, counts this one as a retry.
+    /// If the thread's last request was refused and had the same size, counts the new request as a retry.
     pub(super) fn note_retry(&mut self, size: u64, thread: ThreadId) {
         if let Some((_, bytes)) = self.last_refused.take_if(|(refused, _)| *refused == thread) {
             self.num_alloc_retries += u64::from(bytes == size);
         }
     }
 
-    /// Names a live block. False if there is none at the address, or no room for the name.
+    /// Names a live block. False if there is no live block at the address, or no room for the name.
     pub(crate) fn name(&mut self, address: u64, label: BlockLabel<'_>) -> bool {
         let Some(seq) = self.live.get(address).map(|block| block.raw_seq()) else { return false };
         if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
             let is_live = |seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq);
-            // Other blocks can only be in the log.
+            // Blocks that are neither live nor in the peak can only be in the log: their names may be
+            // forgotten.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
         self.names.give(seq, address, label)

@@ -4,8 +4,8 @@ use memtrace_core::snapshot::Sampling;
 
 use crate::record::untraced;
 
-/// Takes `min_size` and a sampling interval. Returns the bytes outside the ledger in blocks between the two, and in
-/// larger ones.
+/// Takes `min_size` and a sampling interval. Returns two sums of bytes outside the ledger: of the blocks whose size
+/// is between the two, and of larger blocks.
 pub(crate) type AskOutside = fn(u64, u64) -> (u64, u64);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,15 +19,15 @@ pub(crate) struct LedgerOptions {
     /// Size of the smallest recorded block, in bytes. Smaller ones are only counted (`untraced`).
     pub(crate) min_size: u64,
     pub(crate) sampling: Sampling,
-    /// Blocks below `min_size` exist and are counted elsewhere. This is so on the heap.
+    /// There are blocks below `min_size`, which are counted elsewhere (`untraced`). This is so on the heap only.
     pub(crate) counts_below: bool,
     /// Used under sampling only.
     pub(crate) outside: Option<AskOutside>,
     /// The driver may report segments.
     pub(crate) has_segments: bool,
-    /// Records may have streams, or frees stacks: 40 bytes instead of 32.
+    /// Records may have a stream or the stack of a free, so they take 40 bytes instead of 32.
     pub(crate) long_records: bool,
-    /// The log's address space is reserved at once, because it will be filled.
+    /// The log's address space is reserved at once, because the log will be filled.
     pub(crate) reserved: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Bit-packed record of an alloc or a free: 32 bytes in the log and in the table of live blocks.
+//! A bit-packed record of an alloc or a free. It has 32 bytes in the table of live blocks, and 32 or 40 in the log.
 //!
 //! ```text
 //!        63                                         0

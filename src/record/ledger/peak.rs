@@ -13,7 +13,7 @@ use super::packed::{Packed, seq_of};
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeakTracker {
-    /// The maximum. Its total is at least 0, the start of the recording.
+    /// The maximum so far. Its total is at least 0, which is the total at the start of the recording.
     pub(crate) at: PeakMoment,
     /// Packed blocks of the peak that were freed since.
     freed: OwnVec<Packed<4>>,
@@ -33,7 +33,7 @@ pub(crate) struct PeakTracker {
 pub(crate) struct PeakMoment {
     /// Bytes relative to the start of the recording.
     pub(crate) total: i64,
-    /// Position of the last alloc.
+    /// Log position of the last alloc before this moment.
     pub(crate) seq: u64,
     pub(crate) time_ns: u64,
     /// Bytes of blocks from before the recording that had been freed by then.
@@ -59,8 +59,8 @@ impl PeakTracker {
         self.below_threshold = below_threshold;
     }
 
-    /// Called after each alloc. Returns whether it is a new maximum; an equal total is not. Calls `below_threshold`
-    /// only for a new maximum.
+    /// Called after each alloc. Returns whether `now` is a new maximum, which it is not if the totals are equal. Calls
+    /// `below_threshold` only for a new maximum.
     #[inline]
     pub(crate) fn after_alloc(&mut self, now: PeakMoment, below_threshold: impl FnOnce() -> u64) -> bool {
         let is_new = now.total > self.at.total;
@@ -105,8 +105,8 @@ impl PeakTracker {
         was_lost
     }
 
-    /// Moves the peak to an earlier moment. `freed` are its blocks that were freed since; `lost` are bytes of others,
-    /// which could not be kept.
+    /// Moves the peak to an earlier moment. `freed` are the blocks of that moment that were freed since. `lost` counts
+    /// the bytes of further such blocks, which could not be kept for lack of memory.
     pub(crate) fn move_to(
         &mut self,
         moment: PeakMoment,

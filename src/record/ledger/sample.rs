@@ -14,7 +14,8 @@ pub(in crate::record) struct SampleTotals {
     estimate: u64,
     /// Bytes that were live when the recording began.
     pub(in crate::record) before: u64,
-    /// The part of `before` in small blocks. The sample has none of them, and their frees cannot be recognised.
+    /// The part of `before` in blocks below the sampling interval. None of them is in the sample, and their frees
+    /// cannot be recognised.
     pub(super) small_before: u64,
     /// Counts at the peak.
     at_peak: Totals,
@@ -31,8 +32,8 @@ impl SampleTotals {
         self.at_peak = census;
     }
 
-    /// Adds a block that was live at the peak although its free had been logged. `estimate` is its weight if it was
-    /// sampled, else 0.
+    /// Adds a block to the counts at the peak: its free had been logged before the peak, but failed. `estimate` is the
+    /// block's weight if the block was sampled, else 0.
     pub(super) fn add_to_peak(&mut self, size: u64, estimate: u64) {
         let Totals { all, large, estimate: sampled, .. } = &mut self.at_peak;
         *all = all.saturating_add(size);
@@ -72,8 +73,8 @@ impl Ledger {
         self.total_of(&self.census())
     }
 
-    /// [`total`](Self::total) when a scope opens or closes. At most the peak, because left-out blocks are not compared
-    /// with it.
+    /// The [`total`](Self::total) for a scope that opens or closes. It is at most the peak: blocks that the sample left
+    /// out may have raised the total above the peak without being compared with it.
     pub(super) fn total_for_scopes(&self) -> i64 {
         self.total().min(self.peak.at.total)
     }
@@ -102,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Weight of a sampled block at its allocation.
+    /// Returns the weight of a sampled block, and adds it to the estimate: the block is being allocated.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_in(&mut self, size: u64) -> WeightSum {
@@ -111,7 +112,7 @@ impl Ledger {
         flow
     }
 
-    /// Weight of a sampled block at its free.
+    /// Returns the weight of a sampled block, and subtracts it from the estimate: the block is being freed.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_out(&mut self, size: u64) -> WeightSum {

@@ -20,7 +20,7 @@ use super::super::thread;
 const UNITS: u32 = 30;
 /// log₂ of the number of cells.
 const CELLS: u32 = 16;
-/// A saturated cell means "perhaps" until sampling ends.
+/// The count of a saturated cell. Until sampling ends, such a cell says that a block may have been sampled.
 const FULL: u8 = u8::MAX;
 
 /// Seed of the threads' random numbers, combined with the thread id.
@@ -30,9 +30,9 @@ static FILTER: [AtomicU8; 1 << CELLS] = [const { AtomicU8::new(0) }; 1 << CELLS]
 
 thread_local! {
     // Const and without a destructor, see `guard`.
-    /// Units to this thread's next point; 0 before the first.
+    /// Units to this thread's next point; 0 before the thread's first countdown.
     static TO_POINT: Cell<u64> = const { Cell::new(0) };
-    /// State of this thread's random numbers; 0 before the first.
+    /// State of this thread's random numbers; 0 before the first number.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -69,7 +69,8 @@ pub(in crate::record) fn leaves_out(size: usize, certain: usize) -> bool {
     })
 }
 
-/// The countdown reached a point, or was never started.
+/// The rare case of [`leaves_out`]: the countdown reached a point, or was never started. Returns whether the block
+/// contains no point.
 #[cold]
 fn reaches_none(to_point: &Cell<u64>, units: u64) -> bool {
     if to_point.get() == 0 {

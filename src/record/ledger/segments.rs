@@ -1,8 +1,8 @@
 //! Segments of a CUDA device as the driver reports them, and the reserved bytes.
 //!
-//! The driver is queried without a lock held, so answers may overtake each other; a [`QueryTicket`] detects that. A
-//! pool reports only its total size. So which of its segments were returned to the system is inferred from which of
-//! them are empty, and marked as estimated where that is ambiguous.
+//! The driver is queried without a lock held, so answers may overtake each other; a [`QueryTicket`] detects that. About
+//! a pool, the driver reports only the total size. So memtrace infers from the pool's empty segments which ones were
+//! returned to the system, and marks these as estimated where this is ambiguous.
 
 use memtrace_core::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
@@ -32,7 +32,7 @@ pub(crate) struct QueryTicket(u64);
 struct PoolState {
     handle: u64,
     reserved: u64,
-    /// Number of answers just after the last one about this pool.
+    /// The number of answers about all pools, up to and including the last answer about this pool.
     answered: QueryTicket,
 }
 
@@ -97,8 +97,8 @@ impl Segments {
             && self.find(address).is_none()
     }
 
-    /// The driver does not report segments of this kind of memory. Returns false, because nothing is known to have
-    /// grown.
+    /// Notes that the driver does not report segments of this kind of memory. Returns false: the reserved bytes are not
+    /// known to have grown.
     pub(crate) fn is_unreported(&mut self, memory: MemoryKind) -> bool {
         if let Some(unreported) = self.unreported.get_mut(memory as usize) {
             *unreported = true;
@@ -138,7 +138,7 @@ impl Segments {
         time_ns: u64,
         site: EventSite,
     ) -> bool {
-        // Another thread may have asked about the same segment.
+        // Another thread may have asked about the same segment, and added it.
         let is_it = |known: &KnownSegment| (known.answer.address, known.answer.size, known.answer.pool) == answer.key();
         if self.find(answer.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
             return answer.pool != 0 && self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
@@ -160,7 +160,7 @@ impl Segments {
         if answer.pool == 0 {
             return true;
         }
-        // A block is about to be entered there. Count it, so that the segment does not look empty.
+        // A block is about to be entered into this segment. It is counted now, so that the segment does not look empty.
         self.on_alloc(answer.address, 0);
         let grew = self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
         self.on_free(answer.address, 0);
@@ -242,13 +242,13 @@ impl Segments {
         bytes > before
     }
 
-    /// Removes empty segments outside pools. As far as is known, the driver returns such memory to the system at once.
+    /// Removes empty segments outside pools. As far as is known, the driver returns their memory to the system at once.
     pub(crate) fn drop_empty_of_none(&mut self, time_ns: u64, site: EventSite) {
         let (_, empty) = self.of_pool(0);
         self.take_empty(0, empty, true, time_ns, site);
     }
 
-    /// Removes empty segments, from the highest address down.
+    /// Removes empty segments of this pool, at most `bytes` bytes of them, from the highest address down.
     fn take_empty(&mut self, pool: u64, bytes: u64, estimated: bool, time_ns: u64, site: EventSite) {
         let mut left = bytes;
         while left > 0 {

@@ -1,4 +1,5 @@
-//! Counted totals under sampling. All bytes are counted; only some small blocks (below the interval) are recorded.
+//! Counted totals under sampling. All bytes are counted. Large blocks are recorded; of the small ones (below the
+//! sampling interval), only some are.
 
 /// One device's live bytes at one moment. Only blocks of at least the threshold count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Bytes that no recorded block accounts for. At most `small_before` bytes of the counted small blocks are from
-    /// before the recording and so not in the sample. That bounds the estimate from below; the counted small bytes
-    /// bound it from above.
+    /// before the recording and so not in the sample. So the estimate cannot be less than the counted small bytes
+    /// minus `small_before`, nor more than the counted small bytes.
     pub(crate) fn not_recorded(&self, small_before: u64) -> u64 {
         let (others, small) = (self.all.saturating_sub(self.large), self.small());
         let least = small.saturating_sub(small_before);

@@ -1,8 +1,9 @@
 //! Undo of frees that were logged and then refused.
 //!
 //! A free is entered before the driver is called. Otherwise blocks of other threads that reuse the memory would make
-//! the peak too high. A refusal is logged (`Record::again`), and readers leave out both records. The ledger then
-//! searches the log for a peak that it missed in between.
+//! the peak too high. If the driver refuses, the refusal is logged (`Record::again`), and readers leave out both
+//! records, the free's and the refusal's. The ledger then searches the log for a peak that it missed while the block
+//! counted as freed.
 
 use memtrace_core::snapshot::{Block, Record, RecordKind, ThreadId};
 
@@ -11,7 +12,8 @@ use super::peak::PeakMoment;
 use super::{Ledger, WeightSum};
 use crate::record::memory::{OwnVec, System, try_push, with_room};
 
-/// Records that are searched for the free at first; each further search covers eight times as many.
+/// Number of the newest records that are first searched for the free; each further search covers eight times as
+/// many.
 const FIRST_LOOK: u64 = 64;
 
 /// A heap free as the CPU's ledger saw it. It is used to undo the free.
@@ -19,17 +21,17 @@ const FIRST_LOOK: u64 = 64;
 pub(crate) enum LedgerFree {
     /// The ledger had the block, in the recording with this epoch.
     Recorded(LiveBlock, u64),
-    /// The block is from before the recording with this epoch. The free was logged, and subtracted from the untraced
-    /// counters.
+    /// The block is from before the recording with this epoch. The free was logged, and the block was subtracted
+    /// from the untraced counters.
     FromBefore(u64),
-    /// Such blocks are not recorded, or the sample left this one out.
+    /// Blocks of this size are not recorded, or the sample left this block out.
     NotRecorded,
-    /// The ledger has not seen the free yet. If this thread may undo it, the ledger keeps the data for that.
+    /// The ledger has not seen the free yet. If this thread may undo the free, the ledger will keep what that needs.
     Waiting(ThreadId),
 }
 
 impl Ledger {
-    /// Keeps the data to undo this thread's last free, which waited.
+    /// Keeps the data to undo this thread's last free, which waited for the ledger's lock.
     pub(crate) fn keep_free(&mut self, thread: ThreadId, freed: LedgerFree) {
         if self.kept_frees.try_reserve(1).is_ok() {
             self.kept_frees.insert(thread, freed);
@@ -41,7 +43,8 @@ impl Ledger {
         self.kept_frees.remove(&thread)
     }
 
-    /// Puts a block back. False if that was not possible. Peaks that single scopes missed are not searched for.
+    /// Puts the block of a refused free back; false if that was not possible. Also searches for a peak that the
+    /// device missed, but not for peaks that single scopes missed.
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
         if self.live.enter(&LiveBlock::of(block)) != Entered::New {
             self.lost_blocks += 1;
@@ -56,7 +59,7 @@ impl Ledger {
         }
         self.windows.take_back(block.context, flow.bytes);
         if !self.peak.take_back(block, flow.bytes) && block.raw_seq() <= self.peak.at.seq {
-            // A new peak was found meanwhile, without this block.
+            // A new peak was found since the free, and this block was missing from it.
             self.add_to_peak(block.size, flow);
         }
         self.look_back(block);
@@ -64,7 +67,7 @@ impl Ledger {
         true
     }
 
-    /// The same for a block from before the recording.
+    /// [`undo_free`](Self::undo_free) for a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, address: u64, size: u64) {
         self.unknown = self.unknown.saturating_sub(size);
         let block = Block { address, size, ..Block::default() };
@@ -89,7 +92,8 @@ impl Ledger {
         self.windows.note_total(in_open_scopes);
     }
 
-    /// Searches the log for the largest total since the free of this block, counting it as live. It may be the peak.
+    /// Searches the log for the largest total since this block's free, with the block counted as live. That total
+    /// may be a new peak.
     fn look_back(&mut self, block: &Block) {
         let Some(since) = self.since_free(block) else { return };
         let scopes_since = self.marks.newest().map_or(0, |mark| mark.time_ns);
@@ -117,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// Moves the peak to this moment if its total is higher. `after` are the records after it.
+    /// Moves the peak to this moment if the moment's total is higher. `after` are the records after the moment.
     fn raise_peak(&mut self, moment: PeakMoment, after: &[Record]) {
         if moment.total <= self.peak.at.total {
             return;
@@ -178,7 +182,7 @@ impl Ledger {
     }
 }
 
-/// Removes refused frees, and the records that they were refused.
+/// The records without refused frees, and without the records of their refusals. `None` if there is no memory.
 fn without_refused(records: OwnVec<Record>) -> Option<OwnVec<Record>> {
     let (mut waiting, mut kept) = (OwnVec::new_in(System), with_room(records.len())?);
     for record in records.iter().rev() {

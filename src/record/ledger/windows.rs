@@ -6,8 +6,8 @@ use super::super::CONTEXTS;
 use super::super::memory::{OwnVec, System, try_push};
 use super::weight_sum::WeightSum;
 
-/// One per device. An event costs one comparison, and one addition per enclosing scope. The open scopes' maxima are
-/// updated only when a scope is entered or left.
+/// The statistics of one device's scopes. An event costs one comparison, and one addition per enclosing scope. The open
+/// scopes' maxima are updated only when a scope is entered or left.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Windows {
@@ -86,7 +86,7 @@ impl Windows {
         new
     }
 
-    /// Leaves a scope. Ignores a scope that was entered before the recording, and returns false.
+    /// Leaves a scope. False for a scope that was entered before the recording, which is ignored.
     pub(crate) fn exit(&mut self, instance: u64, total: i64) -> bool {
         self.settle(total);
         let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return false };
@@ -155,7 +155,8 @@ impl Windows {
         })
     }
 
-    /// The largest total since this entry of a scope. `None` if the scope was entered before the recording.
+    /// The largest total since the scope with this instance number was entered. `None` if that was before the
+    /// recording.
     #[cfg(feature = "tracing")]
     pub(crate) fn largest_since(&self, instance: u64) -> Option<i64> {
         let open = self.open.iter().rfind(|scope| scope.instance == instance)?;

@@ -10,17 +10,18 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 
-/// Sorted by address, without overlaps. Locked while forks are prevented. A signal handler may call `mmap`, unlike
-/// `malloc`: if preventing forks takes long, nothing is locked, and the range has no line.
+/// Sorted by address, without overlaps. Locked only while forks are prevented. A signal handler may call `mmap`,
+/// unlike `malloc`, so the wait is short: if preventing forks takes long, the range is not stored, and has no line
+/// in the recording.
 static PROGRAMS: Mutex<OwnVec<ProgramsRange>> = Mutex::new(OwnVec::new_in(System));
-/// Ranges beyond this number have no line.
+/// Limit on the number of ranges. Further ranges have no line in the recording.
 const MOST: usize = 1 << 16;
 
 pub(crate) fn programs() -> Vec<ProgramsRange> {
     with(|ranges| ranges.to_vec())
 }
 
-/// The program has mapped a range, perhaps over an earlier one.
+/// Called when the program has mapped a range, perhaps over an earlier one.
 pub(crate) fn add(at: Range<usize>, stack: StackId) {
     with(|ranges| {
         cut(ranges, &at);
@@ -30,7 +31,7 @@ pub(crate) fn add(at: Range<usize>, stack: StackId) {
     });
 }
 
-/// A range is not mapped any more. Returns the stack that mapped its first byte.
+/// Called when a range is not mapped any more. Returns the stack of the call that mapped the range's first byte.
 pub(crate) fn remove(at: &Range<usize>) -> Option<StackId> {
     with(|ranges| {
         let first = ranges.iter().find(|range| range.at.contains(&at.start)).map(|range| range.stack);

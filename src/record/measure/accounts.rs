@@ -1,4 +1,4 @@
-//! A measurement, and its account of each device.
+//! A measurement, and its ledgers.
 
 use std::num::NonZeroU64;
 use std::time::Instant;
@@ -14,11 +14,11 @@ use crate::record::memory::{OwnVec, make_room, put};
 /// Capacity of a measurement's log on each device.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// A measurement's account of one device.
+/// A measurement's ledger of one device. Handed-over work has a ledger of its own.
 #[derive(Debug)]
 pub(super) struct MeasuredLedger {
     pub(super) device: Device,
-    /// This is the account of handed-over work.
+    /// This is the ledger of handed-over work.
     pub(super) handed: bool,
     pub(super) ledger: Ledger,
     /// Bytes that the measured code freed, but that were allocated outside of it.
@@ -56,8 +56,8 @@ pub(super) struct MeasurementState {
     pub(super) family: Family,
     /// It measures the whole process.
     pub(super) whole: bool,
-    /// False after the measurement was closed. It then stays as long as work may carry it, and that work counts for its
-    /// parent.
+    /// False after the measurement was closed. A closed measurement stays in the registry as long as work may carry it.
+    /// Such work then counts for the measurement's parent.
     pub(super) open: bool,
     pub(super) carried: bool,
     pub(super) devices: OwnVec<MeasuredLedger>,
@@ -66,7 +66,7 @@ pub(super) struct MeasurementState {
 }
 
 impl MeasurementState {
-    /// The account of a device; creates it if needed. In a measurement of the whole process no work is handed over: all
+    /// The ledger of a device; creates it if needed. In a measurement of the whole process no work is handed over: all
     /// work counts.
     pub(super) fn on(&mut self, device: Device, handed: bool) -> Option<&mut MeasuredLedger> {
         let handed = handed && !self.whole;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 pub(crate) struct Family(u32);
 
 impl Family {
-    /// Nothing saw the thread start.
+    /// The family of a thread that nothing saw start.
     pub(crate) const UNKNOWN: Self = Self(0);
     /// The family of the process's first thread. It works for no test, and all threads may work for it.
     const FIRST: Self = Self(1);
@@ -32,7 +32,7 @@ impl Family {
 }
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // Both are const and have no destructors, so they are usable before main, in thread-local destructors and at exit.
     static FAMILY: Cell<Family> = const { Cell::new(Family::UNKNOWN) };
     /// Kernel thread id of the thread that started this one; 0 if unknown.
     static PARENT: Cell<u32> = const { Cell::new(0) };
@@ -53,23 +53,25 @@ pub(crate) fn family() -> Family {
 /// A thread that was started, but has not freed its first block yet (the argument of its start routine).
 #[derive(Debug)]
 struct StartedThread {
-    /// The complement of the argument's address, as static memory is searched for addresses of blocks.
+    /// The complement of the argument's address. The address itself must not be here, because static memory is searched
+    /// for addresses of blocks.
     given: AtomicUsize,
     family: AtomicU32,
     parent: AtomicU32,
 }
 
-/// The newest ones. A thread that Rust code did not start never claims its entry, which is overwritten in time.
+/// The newest started threads. A thread that Rust code did not start never claims its entry, which is overwritten in
+/// time.
 static STARTED: [StartedThread; 256] =
     [const { StartedThread { given: AtomicUsize::new(0), family: AtomicU32::new(0), parent: AtomicU32::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.0);
 
-/// This thread is about to start one whose argument is at the address `given`.
+/// Called when this thread is about to start another one, whose argument is at the address `given`.
 pub(crate) fn on_spawn(given: usize) {
     let given = !given;
     let Family(number) = family().of_child();
-    // Stale entries: that thread never ran, or Rust code did not start it.
+    // Older entries for this address are stale: their thread never ran, or Rust code did not start it.
     let stale = STARTED.iter().filter(|started| started.given.load(Ordering::Relaxed) == given);
     stale.for_each(|started| started.given.store(0, Ordering::Relaxed));
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % STARTED.len();
@@ -79,7 +81,7 @@ pub(crate) fn on_spawn(given: usize) {
     place.given.store(given, Ordering::Release);
 }
 
-/// A new thread frees its argument: looks up which thread started it.
+/// Called when a new thread frees its argument. Looks up which thread started the new one.
 pub(crate) fn claim_ancestry(given: usize) {
     let given = !given;
     let Some(place) = STARTED.iter().find(|started| started.given.load(Ordering::Acquire) == given) else { return };

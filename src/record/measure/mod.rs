@@ -31,8 +31,8 @@
 //! - Words that a thread had when it started do not count.
 //! - A new thread's unused stack is cleared if something was measured before.
 //!
-//! A request may leave no word: a number in an atomic, a function without captures. So threads of the family make
-//! verdicts undecided without evidence, too ([`others`]).
+//! A request for work may leave no such word: if it is a number in an atomic, or a function without captures. So
+//! threads of the family make verdicts undecided without evidence, too ([`others`]).
 
 mod accounts;
 mod id;
@@ -117,7 +117,7 @@ pub(crate) struct Seen {
 }
 
 /// Opens a measurement inside the one that is active on this thread, or a measurement of the whole process. `None` if
-/// there is no memory. It is not active on any thread until [`guard::set_measure`].
+/// there is no memory. The new measurement is not active on any thread until [`guard::set_measure`].
 pub(crate) fn begin(whole: bool) -> Option<OpenMeasurement> {
     // Own work, here and below: a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
@@ -154,7 +154,8 @@ pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, 
     lock().each_of_helpers(opened.id, each);
 }
 
-/// Binds the measurement to this thread, and to the part of its stack that this function's caller and its callees use.
+/// Binds the measurement to this thread, and to the part of the thread's stack that begins with the caller of this
+/// function.
 pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     let _own = guard::own_work();
     let stack = unwind::part_from_here();
@@ -181,7 +182,7 @@ pub(crate) fn on_new_thread(address: u64) {
     let _own = guard::own_work();
     let stack = unwind::whole_stack();
     let mut registry = lock();
-    // Every thread belongs to the measurement of the whole process, and may work for other measurements, too.
+    // The measurement of the whole process is not inherited: every thread belongs to it, and may work for others, too.
     let id = registry.certain_owner((Space::Heap, address));
     let id = if registry.is_of_whole_process(id) { 0 } else { id };
     if let Some(stack) = stack {
@@ -213,7 +214,7 @@ fn after_change(registry: &Registry) {
     gates::set_measurements(registry.open);
 }
 
-/// Returns the measurement that is active here, and marks it as carried to work elsewhere.
+/// Returns the measurement that is active on this thread, and marks it: work elsewhere may carry it from now on.
 pub(crate) fn carry() -> Id {
     let id = guard::measure();
     if id != 0 {
@@ -222,13 +223,13 @@ pub(crate) fn carry() -> Id {
     id
 }
 
-/// Marks a measurement as carried to work elsewhere.
+/// Marks a measurement as one that work elsewhere may carry.
 pub(crate) fn carry_id(id: Id) {
     let _own = guard::own_work();
     lock().carry(id);
 }
 
-/// Which measurement is active where work that carries one runs inside another one.
+/// Which measurement becomes active when work that carries the measurement `carried` runs where `current` is active.
 pub(crate) fn active_for(current: Id, carried: Id) -> Id {
     match (current, carried) {
         (_, 0) => current,
@@ -254,14 +255,14 @@ fn is_related() -> bool {
 
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite) {
     let new = (device, address, size);
-    // A pool's threads work for any thread, not just for the one that started them.
+    // A pool's threads work for any thread, not only for the one that started the pool.
     let current = guard::measure();
     let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
-    // The carried measurement may be closed.
+    // This work may carry a measurement that is closed by now.
     if registry.is_carried(current) || registry.are_all_whole() {
         registry.alloc(current, new, site, false);
-        // A thread of the code around a measurement may work for it, too.
+        // Code that runs in an outer measurement may work for a measurement inside it, too.
         if registry.has_open_inside(current) {
             registry.alloc_of_other(new, site, lineage::family());
         }
@@ -273,7 +274,7 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite)
 /// [`on_alloc`] on a thread without a measurement: it may do handed-over work.
 #[inline(never)]
 fn on_alloc_of_other(mut registry: LockedRegistry, new: (Device, u64, u64), site: EventSite) {
-    // Any thread may use rayon's pool, whichever thread started it.
+    // Any thread may use rayon's pool, whichever thread started the pool.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
     let work_owner = registry.work_owner(family, |each| unwind::each_word(each));
@@ -305,7 +306,7 @@ fn count_unattributed(size: u64, of_pool: bool) {
     allocations.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether this is one of rayon's workers. The words that such a thread has decide whose work it does.
+/// Whether this is one of rayon's workers. The words in such a thread's registers and stack decide whose work it does.
 fn is_worker() -> bool {
     IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }
@@ -331,7 +332,7 @@ pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) 
     registry.free(current, (space, address), known, site)
 }
 
-/// Called when the free failed.
+/// Undoes [`on_free`], because the free failed.
 pub(crate) fn undo_free(taken: MeasuredFree) {
     lock().undo_free(taken);
 }

@@ -10,14 +10,15 @@ use crate::record::thread_name;
 /// Whose work a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkOwner {
-    /// No measurement's, as far as is known.
+    /// The thread works for no measurement, as far as is known.
     Nobody,
     One(Id),
     Several,
 }
 
 impl WorkOwner {
-    /// Adds a measurement whose memory the thread has addresses of. Of two nested ones, only the inner one counts.
+    /// Adds a measurement whose memory the thread has addresses of. Of two nested measurements, only the inner one
+    /// counts.
     pub(super) fn and(self, id: Id, contains: impl Fn(Id, Id) -> bool) -> Self {
         match self {
             Self::Nobody => Self::One(id),
@@ -28,8 +29,8 @@ impl WorkOwner {
     }
 }
 
-/// A thread that may have worked for a measurement, because it is of the same family. Contains its allocations on one
-/// device since the measurement was opened.
+/// A thread that may have worked for a measurement, because it is of the measurement's family. Contains the thread's
+/// allocations on one device since the measurement was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
     pub(crate) thread: ThreadId,
@@ -51,7 +52,7 @@ impl Helper {
     }
 }
 
-/// By measurement, thread and device; with its live bytes.
+/// The helpers by measurement, thread and device, each with its live bytes.
 #[derive(Debug)]
 pub(super) struct Others(OwnMap<(Id, ThreadId, Device), (Helper, u64)>);
 

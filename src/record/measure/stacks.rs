@@ -5,7 +5,7 @@ use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::unwind::stack::StackPart;
 
 /// An address range, stored as the complements of its bounds. The search through a stack also visits the variables of
-/// the searching code. It must not mistake the bounds for addresses that the thread works with.
+/// the searching code, and must not mistake the bounds for addresses that the thread works with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hidden {
     start: u64,
@@ -60,7 +60,7 @@ impl MeasuredStacks {
         try_push(&mut self.0, MeasuredStack { part: Hidden::of(part), id, os_thread });
     }
 
-    /// This thread has the stack now, so forgets other threads that had it: they are gone.
+    /// Forgets other threads that had this stack: they are gone, because this thread has the stack now.
     pub(super) fn forget_others(&mut self, part: StackPart, os_thread: u32) {
         let part = Hidden::of(part);
         self.0.retain(|stack| stack.os_thread == os_thread || stack.part.is_apart(part));

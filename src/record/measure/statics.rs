@@ -54,7 +54,7 @@ fn areas() -> Vec<Range<u64>> {
         };
         areas.extend(elf::headers(info).iter().filter(writable).map(area));
         let own = elf::headers(info).iter().find(|header| header.p_type == libc::PT_TLS);
-        // A variable is at the same offset from the start in every thread.
+        // In every thread, a variable is at the same offset from the start of the object's thread-local memory.
         locals = own.map(|header| (local.wrapping_sub(info.dlpi_tls_data.addr() as u64), header.p_memsz));
         ControlFlow::Break(())
     });

@@ -26,7 +26,7 @@ pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledg
     slot.as_mut().map(f)
 }
 
-/// Creates a ledger. It copies the scopes of the CPU's ledger, as if it had existed from the start.
+/// Creates a ledger. The new ledger copies the scopes of the CPU's ledger, as if it had existed from the start.
 #[cold]
 fn make_ledger(device: Device) {
     let active = ACTIVE.lock();

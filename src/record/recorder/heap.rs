@@ -1,4 +1,4 @@
-//! Heap events, applied in the order in which the CPU's ledger takes them.
+//! Applies heap events to the CPU's ledger, in the order of the calls.
 
 use memtrace_core::snapshot::Device;
 
@@ -25,7 +25,7 @@ pub(super) fn enter(slot: &mut Option<Ledger>, block: NewBlock, interval: usize,
     // The gate or the sampling decision may come from an earlier session.
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
     let Some(ledger) = slot.as_mut().filter(takes) else { return false };
-    // A sample is an estimate anyway, and its weights use the size that is known at the free.
+    // Weights need a size that is known at the free, too: `size`. The sample is an estimate anyway.
     let entered = ledger.alloc_at(address, if interval == 0 { asked } else { size }, site, moment);
     keep_counters(Device::Cpu, ledger);
     if entered && ledger.samples(size) {
@@ -34,8 +34,8 @@ pub(super) fn enter(slot: &mut Option<Ledger>, block: NewBlock, interval: usize,
     entered
 }
 
-/// Takes a block out. A block that the ledger does not know is from before the recording. Under sampling it may instead
-/// have been left out; then it stays in the untraced counters.
+/// Takes a block out of the ledger. A block that the ledger does not have is from before the recording or, under
+/// sampling, may have been left out. Under sampling, the caller subtracts such a block from the untraced counters.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn take_out(
     slot: &mut Option<Ledger>,
@@ -61,7 +61,7 @@ pub(super) fn take_out(
     LedgerFree::FromBefore(epoch())
 }
 
-/// Undoes [`take_out`]. If another recording began meanwhile, the block predates it.
+/// Undoes [`take_out`]. If another recording began meanwhile, the block does not enter it, and counts as untraced.
 pub(super) fn put_back(slot: &mut Option<Ledger>, freed: LedgerFree, address: u64, size: u64) {
     let now = epoch();
     let kept = match (freed, slot.as_mut()) {

@@ -1,4 +1,4 @@
-//! Locks slots, with the CPU's ledger up to date.
+//! Locks slots (places for ledgers), with the CPU's ledger up to date.
 
 use memtrace_core::snapshot::Device;
 
@@ -9,7 +9,8 @@ pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
     index_of(device).and_then(slot)
 }
 
-/// For data that is already in the ledger: heap events may keep waiting.
+/// [`slot_of`] for data that is already in the ledger: heap events may keep
+/// waiting.
 pub(super) fn slot_as_it_is(device: Device) -> Option<LockedSlot> {
     match index_of(device)? {
         0 => Some(waiting::lock_as_it_is()),

@@ -28,7 +28,8 @@ const ALLOC: u64 = 0;
 const FREE: u64 = 1;
 const FREE_TO_UNDO: u64 = 2;
 
-/// Index of the word with the complement of the address, as static memory is searched for addresses of blocks.
+/// Index of the word with the complement of the address. The address itself must not be in the queue, because
+/// static memory is searched for addresses of blocks.
 pub(super) const NOT_ADDRESS: usize = 0;
 
 #[inline(always)]

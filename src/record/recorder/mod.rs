@@ -40,8 +40,9 @@ use super::ledger::graph_nodes::HandedOverNode;
 use super::ledger::moment::Now;
 use super::{BlockLabel, guard, thread};
 
-/// Enters a block into the CPU's ledger; `interval` is the sampling interval with which it was selected. Returns
-/// whether it is counted. `size` decides whether it is recorded; `asked` is the recorded size.
+/// Enters a block into the CPU's ledger, or lets it wait for the ledger's lock. False if the ledger does not take the
+/// block. `interval` is the sampling interval with which the block was selected. `size` decides whether the block is
+/// recorded; `asked` is the recorded size.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite, interval: usize) -> bool {
     let block = NewBlock { address, size, asked, site };
@@ -54,7 +55,8 @@ pub(crate) fn on_heap_alloc(address: u64, size: u64, asked: u64, site: EventSite
     }
 }
 
-/// Takes a heap block out of the CPU's ledger. With `may_be_undone`, this thread may undo it before its next call.
+/// Takes a heap block out of the CPU's ledger. With `may_be_undone`, this thread may undo the free before its next
+/// one.
 #[inline(always)]
 pub(crate) fn on_heap_free(address: u64, size: u64, may_be_undone: bool) -> LedgerFree {
     let site = free_site();
@@ -95,7 +97,7 @@ pub(crate) fn hand_over(device: Device, nodes: impl Iterator<Item = HandedOverNo
 }
 
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
-    // A signal handler that allocates must not wait for the thread that it interrupted.
+    // Own work, because a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
     let thread = thread::number();
     let mut active = 1;

@@ -17,8 +17,8 @@ pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
 
 /// Bytes outside the ledger. Called under its lock.
 ///
-/// Without sampling, large untraced blocks that are live were live at the start, as were those freed since without a
-/// record. Under sampling this is not true, so the bytes are counted at the start.
+/// Without sampling, the bytes that were live at the start are in large untraced blocks that are still live or were
+/// freed since. Under sampling, untraced blocks may be newer, so the bytes are counted at the start.
 pub(super) fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
         return Outside { below_threshold: 0, base: before(device) };

@@ -1,6 +1,6 @@
-//! A ring of messages from any number of threads to the holder of a lock, in one total order. Atomic additions assign
-//! the numbers and so define the order. The same addition sums the messages' weights, so a sender knows the sum up to
-//! its message.
+//! A ring of messages from any number of threads to the holder of a lock, in one total order: every message has a
+//! number, which an atomic addition assigns. The same addition sums the messages' weights, so a sender knows the sum up
+//! to its message.
 //!
 //! A sender takes a number, waits until the slot for that number is free, and writes its message there. The holder of
 //! the lock takes the messages out in the order of their numbers, up to the first one that is not written yet.
@@ -23,8 +23,8 @@ pub(super) type Message = [u64; 7];
 #[cfg(loom)]
 pub(super) type Message = [u64; 2];
 
-/// Bits that count messages; the others sum weights. The count carries into the weights once in 2²² messages, which is
-/// part of the sum for both sides.
+/// The lower bits of a position, which count messages; the other bits sum weights. Once in 2²² messages, the count
+/// carries into the sum. That does no harm, because sender and receiver see the same sum.
 const BITS: u32 = 22;
 const NUMBERS: u64 = 1 << BITS;
 
@@ -46,8 +46,8 @@ struct Places([Place; LENGTH as usize]);
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place {
-    /// The first number of the round that may write here; one more once the message is written. An empty ring is all
-    /// zeros, so it takes no memory.
+    /// The first number of the round (one pass over the ring) that may write here; one more once the message is
+    /// written. All places of a new ring are zero, so it takes no memory.
     state: AtomicU64,
     words: [AtomicU64; size_of::<Message>() / size_of::<u64>()],
 }
@@ -152,9 +152,9 @@ impl Queue {
         Position(self.next.load(Ordering::Relaxed)) == self.first()
     }
 
-    /// The position of the next message. The sender that takes it sees what this thread wrote before. So if one thread
-    /// turns the queue off and then calls this, and another sends a message and then checks the mode, at least one of
-    /// them sees what the other did.
+    /// The position of the next message. The sender that gets this position sees what this thread wrote before. So if
+    /// one thread turns the queue off and then calls this, and another sends a message and then checks the mode, at
+    /// least one of them sees what the other did.
     pub(super) fn end(&self) -> Position {
         // AcqRel, with an addition of 0: it is ordered before or after a sender's addition, and the later one reads the
         // earlier.
@@ -169,7 +169,8 @@ impl Queue {
         Position(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Takes the message at this position, the first one. `None` if it is not written yet.
+    /// Takes out the message at this position, which must be the first one in the ring. `None` if it is not written
+    /// yet.
     #[inline(always)]
     pub(super) fn take(&self, at: Position) -> Option<Message> {
         let place = self.place(at.number());
@@ -179,12 +180,12 @@ impl Queue {
         }
         // Relaxed: ordered by the load above and the store below.
         let message = std::array::from_fn(|word| place.words[word].load(Ordering::Relaxed));
-        // Release: the message is read before another one is written.
+        // Release: the message is read before another one is written in its place.
         place.state.store((at.round() + LENGTH) % NUMBERS, Ordering::Release);
         Some(message)
     }
 
-    /// A word of the message `ahead` places after this position, or of an older one.
+    /// A word of the message `ahead` places after this position, or of an older message in the same place.
     #[inline(always)]
     pub(super) fn hint(&self, at: Position, ahead: u64, word: usize) -> u64 {
         // Relaxed: any value is good enough.

@@ -1,5 +1,5 @@
-//! Reads the ledgers under their locks, as memtrace's own work. The copies are allocated through the watched allocator,
-//! and recording them would deadlock.
+//! Reads the ledgers under their locks, as memtrace's own work: the copies are allocated through the watched allocator,
+//! and to record these allocations would deadlock.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) fn gauges(device: Device) -> Option<(DeviceCopy, Vec<ScopeBytes>)> {
     Some((device_copy(device, uses::end(), ledger, |base| ledger.copy_counters(base)), ledger.scope_bytes()))
 }
 
-/// The maximum of live bytes on a device since this entry of a scope.
+/// The maximum of live bytes on a device since the scope with this instance number was entered.
 #[cfg(feature = "tracing")]
 pub(crate) fn peak_since(device: Device, instance: u64) -> Option<u64> {
     let slot = slot_of(device)?;
@@ -51,9 +51,10 @@ pub(crate) struct DeviceCopy {
     pub(crate) uses: UseCopy,
 }
 
-/// Copies all ledgers of the recording that began, or was restarted, at this moment. Empty if another one is active.
+/// Copies all ledgers of the recording that began, or was restarted, at this moment. Empty if another recording is
+/// active.
 pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
-    // Held, so that no recording begins or ends meanwhile.
+    // The lock is held, so that no recording begins or ends meanwhile.
     let _active = ACTIVE.lock();
     devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
 }
@@ -84,8 +85,8 @@ pub(crate) fn log_end(device: Device, detail: Detail, uses: UseCursor) -> Option
     Some((ledger.end(), copy))
 }
 
-/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`. They are already in the ledger;
-/// waiting heap events come after them.
+/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`. These records are already in the
+/// ledger; heap events that still wait come after them.
 pub(crate) fn read_log(
     device: Device,
     cursor: &mut Cursor,

@@ -16,12 +16,12 @@ pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 pub(super) type Slot = Lock<Option<Ledger>, { rank::DEVICES }>;
 pub(super) type LockedSlot = Locked<'static, Option<Ledger>, { rank::DEVICES }>;
 
-/// Locked only through `locked`, because heap events may be waiting for the CPU's ledger.
+/// Locked only through the module `locked`, because heap events may be waiting for the CPU's ledger.
 pub(super) static DEVICES: [Slot; MAX_DEVICES] = [const { Lock::new(None) }; MAX_DEVICES];
 pub(super) static ACTIVE: Lock<Option<Settings>, { rank::ACTIVE }> = Lock::new(None);
 
-/// One bit for each device that has a ledger. During a recording it is written, and scopes read it, under the CPU
-/// slot's lock. So a ledger that is created later has seen every scope.
+/// One bit for each device that has a ledger. During a recording, it is written under the CPU slot's lock, and scopes
+/// read it under the same lock. So a ledger that is created later knows every scope.
 pub(super) static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that each CUDA device's pools had handed out when the recording began.

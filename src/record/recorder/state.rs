@@ -32,7 +32,7 @@ use crate::record::lock::{Locked, rank};
 static RECORDING: AtomicBool = AtomicBool::new(false);
 /// Process id of the process that records; 0 for none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// Value in a child of the process that records. No process has this id.
+/// Value of [`OWNER`] in a child of the process that records. No process has this id.
 const FORKED: u32 = u32::MAX;
 
 pub(crate) fn is_recording() -> bool {
@@ -82,7 +82,7 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
 
 /// Restarts every log with its counters and its peak. Live blocks stay known.
 pub(crate) fn restart(began: Instant) {
-    // Held, so that no ledger is created meanwhile.
+    // The lock is held, so that no ledger is created meanwhile.
     let _active = ACTIVE.lock();
     for mut slot in each_slot() {
         if let Some(ledger) = slot.as_mut() {
@@ -105,7 +105,7 @@ fn set_up(
     thread::renew();
     GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
     gates::set_stack_depth(settings.stack_depth);
-    // Frees read it as soon as the gates are open.
+    // Frees read these bytes as soon as the gates are open.
     set_before(before);
     if settings.uses && ledger.is_some() {
         uses::start(began, gates::epoch());
@@ -120,8 +120,8 @@ fn first_device(settings: &Settings) -> Device {
     settings.device.unwrap_or(Device::Cpu)
 }
 
-/// Creating a ledger is slow, so it happens before the pools are queried: memory that is allocated between that query
-/// and the opening of the gates is in no account.
+/// Creates the first device's ledger. This is slow, so it happens before the pools are queried: memory that is
+/// allocated between that query and the opening of the gates is in no account.
 fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     let options = match first_device(settings) {
         Device::Cpu => heap_options(settings),

@@ -5,9 +5,9 @@
 //! A recording begins with the queue off, so a program with one thread pays only for comparisons. The first thread that
 //! finds the lock taken turns the queue on. It is turned off when all events come from one thread again.
 //!
-//! Bytes below the threshold are counted without the lock. For a peak they must be read when the event happens, not
-//! when the ledger takes it. The queue sums the sizes of its events, and above the sum in `State::limit` there may be a
-//! new peak.
+//! Bytes below the threshold are counted without the lock. For a peak, they must be read when the event happens, not
+//! when the ledger takes it. So a sender reads them, but only if its event may make a new peak: if the sum of the sizes
+//! of the queue's events is above `State::limit`.
 
 #[cfg(test)]
 use std::sync::atomic::AtomicU64;
@@ -37,7 +37,8 @@ struct State {
     limit: AtomicI64,
 }
 
-/// No recording, or a sample: whether it has a block must be known at once, so its events never wait.
+/// There is no recording, or one with a sample. Whether a sample has a block must be known at once, so its events never
+/// wait.
 const NEVER: u8 = 0;
 const OFF: u8 = 1;
 const ON: u8 = 2;
@@ -51,10 +52,11 @@ const _: () = assert!(LENGTH >= 4 * BATCH);
 /// The cache line that the ledger needs for an event is prefetched this many events ahead.
 const AHEAD: u64 = 6;
 
-/// Number of threads that wait for the lock to read. Without it, threads that take batches would starve readers.
+/// Number of threads that wait for the lock to read. Threads that take batches would starve readers without this count.
 pub(super) static READERS: AtomicU32 = AtomicU32::new(0);
 
-/// The CPU's slot, without taking events first. The next batch waits for the reader.
+/// The CPU's slot. No waiting events are taken first. While this thread waits for the lock, no other thread takes a
+/// batch.
 pub(super) fn lock_as_it_is() -> LockedSlot {
     DEVICES[0].try_lock().unwrap_or_else(|| {
         // Relaxed: a hint.
@@ -71,8 +73,8 @@ pub(super) fn lock_heap() -> LockedSlot {
     if QUEUE.is_empty() { slot } else { catch_up(slot) }
 }
 
-/// Takes all earlier events. While one of them is still being written, the lock is released, because the writing thread
-/// may be waiting for it.
+/// Takes all earlier events. While one of them is still being written, the lock is released, because the thread that
+/// writes it may be waiting for the lock.
 #[cold]
 #[inline(never)]
 fn catch_up(mut slot: LockedSlot) -> LockedSlot {
@@ -110,7 +112,7 @@ fn lock_contended(slot: Option<LockedSlot>) -> Option<LockedSlot> {
     if turn_on() { None } else { Some(lock_heap()) }
 }
 
-/// Makes events wait from now on. False if they may not.
+/// Makes events wait from now on. False if events may not wait.
 pub(super) fn turn_on() -> bool {
     // Relaxed: the queue orders its events.
     STATE.mode.compare_exchange(OFF, ON, Ordering::Relaxed, Ordering::Relaxed) != Err(NEVER)
@@ -124,7 +126,8 @@ pub(super) fn allow(allowed: bool) {
     QUEUE.end();
 }
 
-/// The ledger's total or peak changes without the queue. Must be called with the lock held.
+/// Lets any event count as a possible new peak. Must be called, with the lock held, when the ledger's total or peak
+/// changes without the queue.
 pub(super) fn expect_any_peak() {
     // Relaxed: a thread that synchronises with this one reads this value; other threads are concurrent.
     STATE.limit.store(ANY, Ordering::Relaxed);
@@ -143,7 +146,7 @@ pub(super) fn wait(event: &HeapEvent) {
     QUEUE.send(at, &message);
     // Relaxed: see `Queue::end`.
     if STATE.mode.load(Ordering::Relaxed) != ON {
-        // The queue is off, so perhaps no other thread will take them.
+        // The queue is off, so perhaps no other thread will take the event.
         drop(lock_heap());
     } else if at.is_last_of(BATCH) {
         take_a_batch();
@@ -155,7 +158,7 @@ fn wait_for_place(at: Position) {
     while !QUEUE.is_free(at) {
         take_until(&mut DEVICES[0].lock(), QUEUE.end());
         if !QUEUE.is_free(at) {
-            // Another thread has a position for this slot, and needs the lock or a core to write there.
+            // Another thread has an earlier position, and needs the lock or a core to write its message.
             sleep();
         }
     }
@@ -174,7 +177,7 @@ fn take_a_batch() {
     expect_any_peak();
     // Relaxed: see `Queue::end`.
     if STATE.mode.compare_exchange(ON, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        // Some threads may have taken a position before.
+        // Some threads may have got a position before the queue was turned off.
         drop(catch_up(slot));
     }
 }

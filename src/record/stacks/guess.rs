@@ -1,6 +1,7 @@
-//! Stack prediction. The next stack of a thread is likely to be the one that last followed the same stack from the same
-//! call, because programs repeat their allocations in the same order. A wrong guess costs a few comparisons. A thread
-//! whose guesses are mostly wrong stops guessing, until its guesses would have been right again.
+//! Stack prediction. A thread's next stack is predicted from its last stack and from the innermost address of the next
+//! one: what followed this pair the last time is likely to follow it again, because programs repeat their allocations
+//! in the same order. A wrong guess costs a few comparisons. A thread whose guesses are mostly wrong stops guessing,
+//! until its guesses would have been right again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +29,7 @@ pub(super) struct Guesses {
 struct Prediction {
     /// Id of the last stack.
     last: u32,
-    /// The first slot of the thread's table; of the empty table before the thread has one.
+    /// The first slot of the thread's table, or of the empty table before the thread has one of its own.
     table: u32,
     /// The slot of the last guess.
     slot: u32,
@@ -36,7 +37,7 @@ struct Prediction {
 }
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // It is const and has no destructor, so it is usable before main, in thread-local destructors and at exit.
     static PREDICTION: Cell<Prediction> = const { Cell::new(Prediction { last: 0, table: 0, slot: 0, credit: 0 }) };
 }
 

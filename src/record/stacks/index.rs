@@ -1,10 +1,11 @@
-//! Open-addressing hash index with linear probing, from a stack's hash to its place. Readers take no lock; one writer
-//! at a time adds entries.
+//! Open-addressing hash index with linear probing, from a stack's hash to the stack's place in `words.rs`. Readers
+//! take no lock; one writer at a time adds entries.
 //!
 //! An entry is one word: the upper half of the hash, and the place; 0 is empty. It is written once, after the stack at
-//! its place, and never changes. A full table is replaced by one of twice the size. It is never freed, because readers
-//! may still use it: all old tables together are smaller than the newest. Entries and tables are published by release
-//! stores and read by acquire loads, so there is no data race. `tests/loom` runs every interleaving.
+//! its place, and never changes. A full table is replaced by one of twice the size. The old table is never freed,
+//! because readers may still use it; all old tables together are smaller than the newest. Entries and tables are
+//! published by release stores and read by acquire loads, so there is no data race. `tests/loom` runs every
+//! interleaving.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -25,11 +26,11 @@ pub(super) struct StackIndex {
 
 #[derive(Debug)]
 pub(super) struct IndexTable {
-    /// A power of two of entries, at most half of them used.
+    /// Their number is a power of two, and at most half of them are used.
     entries: &'static [AtomicU64],
 }
 
-/// Number of entries, and the permission to add one: one writer owns it.
+/// The number of entries. Only the writer that owns this value may add an entry.
 #[derive(Debug)]
 pub(super) struct EntryCount(usize);
 

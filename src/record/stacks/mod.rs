@@ -22,8 +22,8 @@ use super::lock::{Lock, Locked, rank};
 use super::unwind::objects::mark;
 use super::unwind::stack::{KnownStack, PredictStack, SpacingBuffer, Stack, hash_with};
 
-/// For the whole process, and never emptied: a program has the same few thousand stacks in every recording. 256 MiB at
-/// most; stacks beyond that are not stored (`Health::lost_stacks`).
+/// One table for the whole process. It is never emptied: a program has the same few thousand stacks in every
+/// recording. It takes 256 MiB at most; stacks beyond that are not stored (`Health::lost_stacks`).
 #[derive(Debug)]
 pub(crate) struct StackTable {
     index: StackIndex,
@@ -140,7 +140,7 @@ impl StackTable {
         mark
     }
 
-    /// Stacks that were not stored.
+    /// Number of stacks that were not stored.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

@@ -16,10 +16,11 @@ const CHUNK: usize = LARGE / size_of::<u64>();
 const MAX_CHUNKS: usize = 1 << 7;
 const MAX_WORDS: usize = CHUNK * MAX_CHUNKS;
 
-/// The `end` of a stack without a spacing.
+/// The `end` in the header of a stack whose [`Spacing`] is not known.
 const NO_SPACING: u32 = u32::MAX;
 
-/// Storage of stacks. A stack is a header, its addresses, and its [`Spacing`] if that is known, all in one chunk.
+/// Storage of stacks. A stack is a header, its addresses, and its [`Spacing`] if that is known, all in one chunk. A
+/// stack's place is the index of its header among the words of all chunks.
 #[derive(Debug)]
 pub(super) struct Words {
     chunks: [AtomicPtr<u64>; MAX_CHUNKS],
@@ -55,7 +56,7 @@ struct StackEntry<'a> {
     header: StackHeader,
 }
 
-/// The next free word, and the permission to write there: one writer owns it.
+/// The next free word. Only the writer that owns this value may write there.
 #[derive(Debug)]
 pub(super) struct Pen {
     next: usize,
@@ -73,8 +74,8 @@ impl Words {
         Self { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS] }
     }
 
-    /// The addresses of the stack at a place. [`write`](Self::write) returned the place to this thread, or another
-    /// thread published it with release and this one acquired it.
+    /// The addresses of the stack at a place. Either [`write`](Self::write) returned the place to this thread, or
+    /// another thread published the place with release and this thread acquired it.
     #[inline]
     pub(super) fn stack(&self, place: u32) -> &[u64] {
         self.entry(place).map_or(&[], |entry| entry.addresses)
@@ -104,7 +105,7 @@ impl Words {
         let start = unsafe { chunk.add(at) };
         // SAFETY: likewise. The chunk started as zeros, so the word is initialised.
         let header = StackHeader::of(unsafe { start.read() });
-        // Always true of places that `write` returned. For any other place, nothing outside the chunk is read.
+        // This is never true of places that `write` returned. For any other place, nothing outside the chunk is read.
         if header.words() > CHUNK - at {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Bounded collection of a stack's addresses. It keeps the innermost and the outermost half.
+//! Bounded collection of a stack's addresses. Of a stack that is too deep, it keeps the innermost and the outermost
+//! part.
 
 use std::mem::MaybeUninit;
 

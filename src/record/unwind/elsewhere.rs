@@ -1,11 +1,11 @@
-//! Substitute for `fast` on other platforms. It knows nothing of stacks, so the library takes every stack.
+//! Substitute for `fast` on other platforms. It can take no stack, so the module `library` takes all stacks.
 
 use super::collector::{CapturedStack, Collector};
 use super::registers::Registers;
 use super::stack::{FoundStack, KnownStack, PredictStack, Stack, StackPart};
 
 impl Registers {
-    /// Below every stack, so that the library takes the whole stack.
+    /// A stack pointer below every stack, so that `library` takes the whole stack.
     pub(super) fn here() -> Self {
         Self { ip: 0, sp: 0, fp: 0 }
     }

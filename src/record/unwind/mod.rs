@@ -26,16 +26,16 @@
 //! - taken while another thread changes the rule cache
 //! - of forked children: there the loader's lock may be held for ever, and libgcc unwinds without it
 //!
-//! With `MEMTRACE_CHECK_STACKS=1`, libgcc takes every proven stack as well. Where the two differ, libgcc's is kept and
-//! `Health` counts it. `abort` ends the program there.
+//! With `MEMTRACE_CHECK_STACKS=1`, libgcc takes every proven stack as well. Where the two stacks differ, libgcc's is
+//! kept and `Health` counts it. With the value `abort`, the first difference ends the program.
 //!
-//! It is not a package of its own. It interns each stack while the stack's words are still at hand, reads the
-//! recorder's gates and reentrancy guard, and keeps its tables on the recorder's allocators. Passing these four as
-//! parameters would add an indirect call to every stack, or type parameters to all of `fast`.
+//! The unwinder is not a package of its own. It interns each stack while the stack's words are still at hand, reads the
+//! recorder's gates and reentrancy guard, and keeps its tables on the recorder's allocators. If these were parameters,
+//! every stack would cost an indirect call, or all of `fast` would need type parameters.
 //!
 //! # Constraints
-//! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's lock. It never
-//!   waits for its own.
+//! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's lock. For a
+//!   lock of its own, it waits for 5 ms at most.
 //! - **It keeps no list of loaded objects.** A rule is looked up while the loader holds its lock, so the object cannot
 //!   be unloaded meanwhile. Rules of the program, of the object with this code and of the C library hold for ever.
 //!   Before any other rule is used, the loader is queried for its count of unloads (once per stack). If the count has

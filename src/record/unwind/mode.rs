@@ -1,4 +1,4 @@
-//! Selection of the unwinder, and how often the two disagreed.
+//! Selection of the unwinder, and how often memtrace's unwinder and libgcc's disagreed.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "writes a line without std"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,9 +7,10 @@ use crate::errno::KeepErrno;
 use crate::record::gates::GATES;
 use crate::write_errors;
 
-/// memtrace's unwinder, and libgcc where that cannot prove a step. The gates start with this value.
+/// memtrace's unwinder takes stacks, and libgcc takes those with a step that it cannot prove. The gates start with
+/// this value.
 pub(super) const FAST: u8 = 0;
-/// libgcc checks memtrace's unwinder.
+/// libgcc takes every stack. Where memtrace's unwinder can take the stack, too, the two results are compared.
 pub(super) const CHECKED: u8 = 1;
 /// Only libgcc.
 pub(super) const LIBRARY: u8 = 2;
@@ -42,7 +43,7 @@ pub(crate) enum StackCheck {
 pub(crate) fn check_stacks(check: StackCheck) {
     ABORTS.store(check == StackCheck::Abort, Relaxed);
     let (from, to) = if check == StackCheck::Off { (CHECKED, FAST) } else { (FAST, CHECKED) };
-    // `LIBRARY` is final.
+    // A process that is in the mode `LIBRARY` stays in it.
     let _ = GATES.unwinder.compare_exchange(from, to, Relaxed, Relaxed);
 }
 

@@ -28,7 +28,8 @@ type Counts = (u64, u64);
 /// The mark of a stack whose loaded objects could not be noted.
 pub(crate) const UNKNOWN_MARK: u64 = (1 << 32) - 1;
 
-/// Threads wait for it at most [`PATIENCE`]: its holder may be waiting for the loader, which this thread may hold.
+/// Threads wait at most [`PATIENCE`] for this lock: its holder may be waiting for the loader's lock, which they may
+/// hold.
 static NOTED: Mutex<Noted> = Mutex::new(Noted::new());
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -69,7 +70,7 @@ struct Here {
     seen: bool,
 }
 
-/// The interval in which an object was loaded that is gone.
+/// The interval in which an object was loaded that is not loaded any more.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     identity: usize,
@@ -108,7 +109,7 @@ pub(super) fn counts_of(info: &libc::dl_phdr_info) -> Counts {
     (info.dlpi_adds, info.dlpi_subs)
 }
 
-/// The unload mark of a stack that was just taken and has code that may be unloaded. 0 if it needs none.
+/// The unload mark of a stack that was just taken and has code that may be unloaded. 0 if the stack needs no mark.
 #[inline]
 pub(crate) fn mark(addresses: &[u64]) -> u64 {
     let counts = get(&NOW);
@@ -207,8 +208,8 @@ fn file_of(path: &CStr) -> File {
     [stat.st_dev.cast_signed(), stat.st_ino.cast_signed(), stat.st_mtime, stat.st_mtime_nsec]
 }
 
-/// Bits above all addresses of a process. They contain the number of an object that came to the addresses of another
-/// one.
+/// Position of the bits above all addresses of a process. They contain the number of an object that came to the
+/// addresses of another one.
 const TAG_SHIFT: u32 = 48;
 
 /// The number for an unknown object.
@@ -229,10 +230,10 @@ struct ObjectHistory {
     module: LoadedObject,
     /// Number in the order in which the objects were first seen; 0 is the program.
     number: usize,
-    /// `number`, or 0 if no earlier object had its addresses.
+    /// `number`, or 0 if no earlier object had any of the same addresses.
     tag: u64,
     is_here: bool,
-    /// The intervals in which it was loaded, each from one mark up to another.
+    /// The intervals in which the object was loaded, each from one unload count up to another.
     times: Vec<(u64, u64)>,
 }
 
@@ -348,7 +349,7 @@ impl ObjectHistory {
         self.module.range.end
     }
 
-    /// Whether it was loaded all the time.
+    /// Whether the object was loaded all the time.
     fn is_lasting(&self) -> bool {
         self.is_here && self.times.len() == 1
     }

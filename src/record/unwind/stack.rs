@@ -33,10 +33,12 @@ pub(crate) trait HasSpacing: std::fmt::Debug {
     fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>>;
 }
 
-/// Where the words of a stack are, as distances from the innermost frame's stack pointer after that frame has returned.
+/// Where the words of a stack are, as distances from the stack pointer that the innermost frame has after its call
+/// returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spacing<'a> {
-    /// Stack pointers of the frames, in the order of the addresses. The word below each is the return address.
+    /// The end of the word with the return address to each frame, in the order of the addresses; 0 for the innermost
+    /// frame. On x86-64, this is the frame's stack pointer.
     pub(crate) offsets: &'a [u32],
     /// For each frame located by its fp: where that fp was read (unless in the innermost frame's register), and its
     /// value.

@@ -16,8 +16,8 @@ struct UnreadWrite {
     by: KernelId,
 }
 
-/// Numbers of the older blocks that an operation uses, with their devices. There is room for the block itself and for
-/// one operand too many.
+/// The older blocks that an operation uses: their devices, and the log positions of their allocs. There is room for
+/// the block itself and for one operand too many.
 pub(super) type OperandNumbers = [Option<(Device, NonZeroU64)>; Operands::MOST + 2];
 
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl UsedBlock {
         Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
     }
 
-    /// Whether operations still make this block: its uses are few, and no block was allocated on the device since the
-    /// first one.
+    /// Whether operations still make this block: its uses are few, and no block was allocated on the device since its
+    /// first use.
     pub(super) fn is_made(&self, last_alloc: u64) -> bool {
         let uses = &self.uses;
         let is_few = uses.count <= Operands::MOST as u64 && uses.operands.are_known();

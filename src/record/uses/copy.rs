@@ -6,18 +6,18 @@ use super::table::UseTable;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UseCursor {
-    /// Freed blocks that were read.
+    /// Number of freed blocks that were read.
     finished: u64,
     /// Number of operations so far.
     operations: u64,
-    /// Idle times that were read.
+    /// Number of idle times that were read.
     idle: u64,
 }
 
 /// The known uses of a device's blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UseCopy {
-    /// In no particular order. A later entry of a block replaces an earlier one.
+    /// Not sorted. If a block has several entries, in this copy or in later ones, the last one counts.
     pub(crate) blocks: Vec<BlockUses>,
     /// Sorted by when they ended.
     pub(crate) idle: Vec<BlockIdle>,

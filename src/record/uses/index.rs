@@ -34,8 +34,8 @@ impl AddressIndex {
         self.ranges.get(at).filter(|range| address < range.end).map(|range| range.slot)
     }
 
-    /// Adds a range; the index must have none with this start. False if there is no memory. A block of 0 bytes has one
-    /// address.
+    /// Adds a range; no range of the index may have the same start. False if there is no memory. A block of 0 bytes
+    /// has one address.
     pub(super) fn insert(&mut self, start: u64, size: u64, slot: u32) -> bool {
         if self.ranges.len() == self.ranges.capacity() && !make_room(&mut self.ranges) {
             return false;

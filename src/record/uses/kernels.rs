@@ -19,7 +19,7 @@ pub(crate) struct Parameter {
 
 pub(crate) type ArgumentLayout = OwnVec<Parameter>;
 
-/// More parameters than a kernel can have, as a kernel's parameters take 32,764 bytes at most.
+/// Limit on the number of parameters. All parameters of a kernel together take 32,764 bytes at most.
 const MOST_PARAMETERS: usize = 4096;
 
 /// Adds a parameter. `None` if there are too many, or if there is no memory.
@@ -48,7 +48,8 @@ pub(crate) struct KernelTable {
     ids: OwnMap<u64, u32>,
     /// Opaque operations by kernel.
     opaque: OwnVec<u64>,
-    /// Local memory of a thread, and the stack of the first launch, by kernel.
+    /// By kernel: a thread's local memory (the largest of all functions with this name), and the stack of the first
+    /// launch.
     local: OwnVec<(u64, StackId)>,
     functions: OwnMap<usize, KnownKernel>,
 }

@@ -1,5 +1,5 @@
 //! Uses of device memory: an address index of the live blocks, and the first and last use of each block by a GPU
-//! operation. Off unless the recording asks for it.
+//! operation. Uses are recorded only if the recording's settings ask for them.
 
 mod block;
 mod copy;
@@ -68,7 +68,8 @@ pub(super) fn entered(device: Device, block: &Block) {
     with(|table| table.alloc(device, block));
 }
 
-/// A block's free was announced. Called under the ledger's lock, before the driver may reuse the address.
+/// A block's free is about to be passed to the driver. Called under the ledger's lock, before the driver may
+/// reuse the address.
 #[cold]
 pub(super) fn left(device: Device, block: &Block) {
     with(|table| table.free(device, block.address, block.raw_seq()));

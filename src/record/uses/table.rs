@@ -41,7 +41,7 @@ pub(crate) struct UseTable {
     pub(super) totals: GpuTotals,
     /// Addresses in tensor maps, keyed by a hash of the tensor map's bytes.
     tensor_maps: OwnMap<u64, u64>,
-    /// A graph is being launched. All of its nodes may use its blocks.
+    /// A CUDA graph is being launched. All of its nodes may use the blocks that are entered meanwhile.
     in_graph: bool,
     clock: Clock,
     pub(crate) epoch: u64,
@@ -100,7 +100,7 @@ impl UseTable {
             return Some(slot);
         }
         let slot = self.slots.len() as u32;
-        // Room to give the slot back later.
+        // Also reserves room in `vacant`, so that the slot can be given back later.
         let has_room = self.vacant.try_reserve(self.slots.len() + 1).is_ok();
         (has_room && try_push(&mut self.slots, Some(block))).then_some(slot)
     }
@@ -114,7 +114,7 @@ impl UseTable {
         Some(block)
     }
 
-    /// Ends the block at this address, if it has this number.
+    /// Moves the block at this address to the freed blocks, if `seq` is the log position of its alloc.
     pub(super) fn free(&mut self, device: Device, address: u64, seq: u64) {
         if let Some((_, (_, frees))) = self.positions.iter_mut().find(|(of, _)| *of == device) {
             *frees += 1;
@@ -125,7 +125,7 @@ impl UseTable {
         }
     }
 
-    /// Ends the block that contains this address.
+    /// Moves the block that contains this address to the freed blocks.
     fn free_at(&mut self, address: u64) {
         let start = self.index.find(address).and_then(|slot| self.block(slot)).map(|block| block.address);
         let Some(block) = start.and_then(|start| self.index.remove(start)).and_then(|slot| self.take(slot)) else {
@@ -163,8 +163,8 @@ impl UseTable {
         }
     }
 
-    /// The block at `holder` contains this address, so using it also uses the block at `address`. Without a known
-    /// holder or memory, the address counts as escaped.
+    /// The block at `holder` contains this address, so using it also uses the block at `address`. If the holder is
+    /// unknown, or there is no memory, the block at `address` counts as escaped.
     pub(crate) fn hold(&mut self, holder: u64, address: u64) {
         let slot = self.index.find(holder);
         let is_held = slot.is_some_and(|slot| {
@@ -305,7 +305,7 @@ impl UseTable {
         }
     }
 
-    /// The number of a device's last alloc, and the number of frees since.
+    /// The log position of a device's last alloc, and the number of frees since.
     fn position(&self, device: Device) -> (u64, u64) {
         let position = self.positions.iter().find(|(of, _)| *of == device);
         position.map_or((0, 0), |(_, position)| *position)

@@ -13,7 +13,7 @@ pub(crate) enum UseAccess {
     CopyFrom,
     /// A copy or fill that writes this many bytes from this address on, and reads nothing.
     Write(u64, u64),
-    /// The same, in rows with gaps.
+    /// A copy or fill that writes rows with gaps between them, and reads nothing.
     WriteRows,
 }
 
@@ -31,7 +31,7 @@ impl UseAccess {
 /// A CUDA tensor map (TMA descriptor): 128 bytes with an encoded address.
 pub(crate) type TensorMapWords = [u64; 16];
 
-/// A block that an operation uses. The number distinguishes it from a later block in the same slot.
+/// A block that an operation uses. `seq` distinguishes it from a later block in the same slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) slot: u32,
@@ -43,7 +43,8 @@ const NONE: Touch = Touch { slot: 0, seq: 0, access: UseAccess::Unknown };
 /// Nearly every kernel has fewer arguments than this.
 const INLINE: usize = 16;
 
-/// The first blocks are on the stack, so most operations allocate nothing.
+/// The blocks that an operation uses. The first ones are stored inline, on the stack, so most
+/// operations allocate nothing.
 #[derive(Debug)]
 pub(crate) struct Touched {
     inline: [Touch; INLINE],

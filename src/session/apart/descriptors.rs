@@ -21,7 +21,8 @@ mod linux {
         is_apart && close_all().is_ok()
     }
 
-    /// For Linux before 5.9. `/proc/self/fd` would list the main thread's descriptors.
+    /// Closes all descriptors of this thread's table, for Linux before 5.9. `/proc/self/fd` would list those of the
+    /// main thread.
     fn close_all() -> io::Result<()> {
         let numbers = std::fs::read_dir("/proc/thread-self/fd")?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

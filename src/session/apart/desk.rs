@@ -1,4 +1,4 @@
-//! A desk: threads leave work there for another thread, and wait until it is done.
+//! A desk, at which one thread serves: other threads leave work for it there, and wait until the work is done.
 //!
 //! It uses a mutex and a condition variable, because channels of `std` use thread-locals, which no longer exist at the
 //! process's exit.
@@ -12,8 +12,8 @@ use super::descriptors;
 use crate::record::thread::own_os_id;
 use crate::session::kernel_thread::is_alive;
 
-/// After this time, a waiting thread checks whether the other thread still exists, because a seccomp filter may have
-/// ended it.
+/// After this time, a waiting thread checks whether the thread that serves still exists, because a seccomp filter may
+/// have ended it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -99,7 +99,8 @@ impl Desk {
         }
         while let Some(job) = self.next() {
             let _ = catch_unwind(AssertUnwindSafe(|| job.work()));
-            // Dropped here, before the other owner can go on and free the memory on its thread.
+            // Dropped before the thread that asked is woken. So that thread is the last owner of the job, and frees
+            // its memory.
             drop(job);
             drop(self.lock());
             self.changed.notify_all();
@@ -113,7 +114,8 @@ impl Desk {
         }
         state.phase = Phase::Unsharing;
         state.thread = Some(own_os_id());
-        // The lock is not held here. If a seccomp filter ends this thread, its creator must not wait for the lock.
+        // The lock is not held during the next call. If a seccomp filter ends this thread there, its creator must not
+        // wait for the lock.
         drop(state);
         let is_apart = descriptors::unshare();
         self.lock().phase = if is_apart { Phase::Open } else { Phase::Closed };

@@ -1,14 +1,15 @@
 //! A thread with a descriptor table of its own, where memtrace opens, writes and closes its files while a program runs.
 //!
 //! The threads of a process share a table of descriptors. If memtrace opened a file in the program's table, the file
-//! would get a number that the program expects to get. The program might also close it, or put a file of its own there
-//! between memtrace's check and its write.
+//! would get a number that the program expects to get. The program might also close this descriptor, or put another
+//! file under its number between memtrace's check and memtrace's write.
 //!
 //! The files have a thread of their own, because memtrace's other threads need the program's table. If the main thread
-//! calls `pthread_exit`, the C library calls `exit` on the last thread, which may be one of these. `exit` needs the
-//! program's table to write what buffered streams still hold.
+//! calls `pthread_exit`, the C library calls `exit` on the last thread, which may be one of memtrace's. `exit` needs
+//! the program's table to write what buffered streams still hold.
 //!
-//! If the system refuses such a table (before Linux 5.9, in some containers), the calling thread does all of this work.
+//! If the system refuses such a table (as in some containers before Linux 5.9), the calling thread does all of this
+//! work.
 
 mod descriptors;
 mod desk;
@@ -31,12 +32,12 @@ fn with_current<T>(act: impl FnOnce(&mut Weak<FileThread>) -> T) -> T {
     act(&mut CURRENT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The thread. It ends when the last owner of this is dropped.
+/// The thread for files. It ends when the last owner of this value is dropped.
 #[derive(Debug)]
 pub(super) struct FileThread {
     desk: Arc<Desk>,
     thread: Mutex<Option<OwnThread>>,
-    /// A forked child inherits this, but not the thread.
+    /// The process in which the thread runs. A forked child inherits this value, but not the thread.
     process: u32,
 }
 
@@ -64,7 +65,7 @@ fn running(current: &Weak<FileThread>) -> Option<Arc<FileThread>> {
     current.upgrade().filter(|thread| thread.is_this_process() && thread.desk.is_open())
 }
 
-/// Ends the thread and waits for its end. Afterwards each caller does such work on its own thread.
+/// Ends the thread and waits for its end. Afterwards each caller opens files on its own thread.
 pub(super) fn end() {
     if let Some(thread) = current() {
         thread.end();
@@ -99,7 +100,8 @@ impl FileThread {
     }
 }
 
-/// Does the work on the thread, or here if there is none; `None` if that has ended.
+/// Does the work on the thread for files, or on the calling thread if `thread` is `None`. Returns `None` if the thread
+/// for files has ended.
 pub(super) fn on<T: Send + 'static>(
     thread: Option<&FileThread>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -115,7 +117,8 @@ impl Drop for FileThread {
         if self.is_this_process() {
             self.end();
         } else {
-            // The C library may have given the thread's stack to a thread of the child.
+            // The thread does not exist in this forked child. Detaching it would write to its stack, which the C
+            // library may have given to a thread of the child.
             let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             std::mem::forget(thread);
         }
@@ -123,7 +126,7 @@ impl Drop for FileThread {
 }
 
 /// What `parse` finds in one of the kernel's text files. `room` is the expected size in bytes. The text lies in pages
-/// of its own, because a C library would keep its memory after it is freed.
+/// of its own, because C's allocator may keep memory that is freed, and the process would stay larger.
 pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     loop {
         let (path, mut text) = (path.to_owned(), PageVec::new_in(Pages));
@@ -138,7 +141,7 @@ pub(super) fn read<T>(path: &str, mut room: usize, parse: impl FnOnce(&str) -> O
     }
 }
 
-/// Touches only as much of the memory as the file needs.
+/// Reads the file into the capacity of `text`, and touches only as much of this memory as the file needs.
 fn fill(path: &str, text: &mut PageVec<u8>) -> io::Result<()> {
     let mut file = File::open(path)?;
     while text.len() < text.capacity() {

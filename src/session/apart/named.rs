@@ -11,7 +11,7 @@ use super::{current, on};
 use crate::hook::files::{FileMark, FileReader};
 use crate::record::pages::{PageVec, Pages};
 
-/// A module of GPU code is far smaller. A larger file is left alone.
+/// The largest file that is read, in bytes. A module of GPU code is far smaller.
 const MOST: u64 = 64 << 20;
 
 pub(in crate::session) const READER: FileReader = FileReader { mark, read };
@@ -37,7 +37,7 @@ fn read(path: &CStr, mark: FileMark) -> Option<PageVec<u8>> {
     bytes.try_reserve_exact(size).ok()?;
     bytes.resize(size, 0);
     let path = path.to_owned();
-    // The path goes back with the bytes, so that nothing is freed on the thread.
+    // The path goes back with the bytes, so that nothing is freed on the thread for files.
     let fill = move || (fill(&path, mark, &mut bytes).is_some(), path, bytes);
     let (is_filled, _, bytes) = on(current().as_deref(), fill)?;
     is_filled.then_some(bytes)

@@ -1,4 +1,4 @@
-//! Addresses of memory without a file whose owner is known.
+//! Ranges of addresses whose owner is known, in memory that belongs to no file.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "asks the kernel which pages are in memory"))]
 
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::session::kernel_thread::is_alive;
 pub(super) struct Known {
     pub(super) at: Range<usize>,
     pub(super) kind: MappingKind,
-    /// The stack that mapped the range, if the program did.
+    /// The calls that led to the mapping of the range, if the program mapped it.
     pub(super) stack: StackId,
 }
 
-/// The largest guard below a stack.
+/// The largest guard (inaccessible memory below a thread's stack) that is recognized, in bytes.
 const LARGEST_GUARD: usize = 1 << 20;
 /// The bytes that one question to the kernel covers. The kernel answers with one byte for each page.
 const ASKED: usize = 64 << 20;
@@ -50,10 +50,12 @@ fn without_overlaps(mut all: Vec<Known>) -> Vec<Known> {
     all
 }
 
-/// glibc's data on a thread lies behind the thread's thread-local variables, at the upper end of its stack.
+/// The size of glibc's data on a thread, in bytes. The data lies behind the thread's thread-local variables, at the
+/// upper end of its stack.
 const THREAD: usize = 2304;
 
-/// Each thread's thread-local variables lie at the upper end of its stack, which has a guard at its lower end.
+/// The stacks of the threads. A thread's thread-local variables lie at the upper end of its stack, and a guard is
+/// below it.
 #[cfg(target_os = "linux")]
 fn stacks(vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
     let to_thread = own_thread().saturating_sub(guard::local_address() as usize);
@@ -99,7 +101,7 @@ fn stacks(_vmas: &[Vma<'_>]) -> Vec<Range<usize>> {
     Vec::new()
 }
 
-/// Likewise, see [`stacks`].
+/// This system does not list a process's mappings, see [`stacks`].
 #[cfg(not(target_os = "linux"))]
 pub(super) fn resident(_at: &Range<usize>) -> u64 {
     0

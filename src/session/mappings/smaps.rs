@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) struct Vma<'a> {
     pub(super) at: Range<usize>,
     access: &'a str,
-    /// A file, a name in brackets, or nothing.
+    /// The path of a file, a name in brackets such as `[heap]`, or nothing.
     pub(super) path: &'a str,
     /// Bytes in physical memory.
     pub(super) resident: u64,
@@ -36,7 +36,7 @@ pub(super) fn parse(smaps: &str) -> Vec<Vma<'_>> {
     all
 }
 
-/// `7f0000000000-7f0000001000 r--p 00000000 08:01 1234    /a file`.
+/// Parses the first line on a mapping, such as `7f0000000000-7f0000001000 r--p 00000000 08:01 1234    /a file`.
 fn header(line: &str) -> Option<Vma<'_>> {
     let mut rest = line;
     let mut word = || {

@@ -13,8 +13,9 @@ use crate::record::uses::{self, UseCopy, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
 use crate::symbol;
 
-/// The most records copied under the device's lock, which takes about a millisecond. If blocks come and go, a
-/// checkpoint comes after at most 8,192 records. So a portion ends at a checkpoint and has thousands of records.
+/// The most records that are copied at once under the device's lock, which takes about a millisecond. Checkpoints
+/// are 4,096 allocs apart, which is at most 8,192 records if each alloc has its free among them. So such a portion
+/// contains a checkpoint, at which it ends, and has thousands of records.
 const PORTION: usize = 12_288;
 
 /// The end of a device's log, and the device's state there.
@@ -58,7 +59,7 @@ impl CaptureStream {
         self.append_uses(at, std::mem::take(&mut end.state.uses), now_used)?;
         let caught_up = self.append_log(at, &end, flush)?;
         if !caught_up {
-            // The live blocks can no longer be derived from the records.
+            // Records are skipped, so the live blocks no longer follow from the records and must be written.
             if !flush.last {
                 let later = uses::end();
                 let Some(whole) = LogEnd::of(device, Detail::Whole, now_used) else { return Ok(()) };
@@ -79,7 +80,8 @@ impl CaptureStream {
         })
     }
 
-    /// Appends uses before the records. So when a free is in the file, all uses of its block are, too.
+    /// Appends uses of blocks; called before the records are appended. So if a block's free is in the file, all of
+    /// its uses are, too.
     pub(super) fn append_uses(&mut self, at: usize, mut uses: UseCopy, until: UseCursor) -> io::Result<()> {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
@@ -123,7 +125,7 @@ impl CaptureStream {
         Ok(true)
     }
 
-    /// Skips the records up to the end.
+    /// Skips the remaining records up to `end`, and writes how many they are.
     fn skip(&mut self, at: usize, end: &LogEnd) -> io::Result<()> {
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;

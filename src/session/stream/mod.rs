@@ -8,24 +8,26 @@
 //! ```
 //!
 //! **Commits.** A commit is a chunk of the file. Readers trust everything before the last whole commit, so a killed
-//! program leaves everything up to its last commit. A flush first notes where each device's log ends, and appends
-//! records up to there, whatever the program does meanwhile. It commits at the end and wherever the ledger kept a
-//! checkpoint of its counters (every 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, everything that
-//! fits is kept. After a failed write the stream returns to its last commit, and the next flush tries again.
+//! program leaves everything up to its last commit. A flush notes where a device's log ends, and appends the records up
+//! to there, whatever the program does meanwhile. It commits at that end. Before that, it commits after each portion of
+//! records that ends at a checkpoint, which is a copy of the counters that the ledger makes every 4,096 allocs
+//! (`record/ledger/part.rs`). So on an almost full disk, the portions that fit are kept. After a failed write the
+//! stream returns to its last commit, and the next flush tries again.
 //!
-//! **Skipped records.** The stream skips records that were overwritten before it read them, or that take longer than
-//! 0.2 s to write. The file then says how many there were, and what was live afterwards and at the peak; the stream
-//! continues from there. For each block that is gone after the gap, the reader (`capture/gaps.rs` of `memtrace-core`)
-//! adds a free at the start of the gap. It adds an alloc for each new block, so that every sum is right.
-//! `DeviceSnapshot::gaps` lists the gaps.
+//! **Skipped records.** The stream skips records that were overwritten before it read them, or that are left when a
+//! flush has written a device's records for 0.2 s. The file then says how many there were, and what was live afterwards
+//! and at the peak; the stream continues from there. For each block that is gone after the gap, the reader
+//! (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap. It adds an alloc for each new block, so
+//! that every sum is right. `DeviceSnapshot::gaps` lists the gaps.
 //!
 //! **Parts.** With a budget the stream consists of several files (`parts.rs`). The next part begins (`rotate.rs`) with
 //! what the ledgers know about the whole run. Its first commit is written when the part is created. Only then may the
 //! part before it be deleted, so a kill at any moment leaves a complete state.
 //!
-//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records. So only the last
-//! flush writes them; without it, the reader computes them. A closed capture therefore equals the session's snapshot
-//! (`tests/recording/captures.rs` compares the two for random programs).
+//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records. So they are written
+//! only by the last flush, by a flush that skips records, and when a part begins. Otherwise the reader computes them. A
+//! closed capture therefore equals the session's snapshot (`tests/recording/captures.rs` compares the two for random
+//! programs).
 
 mod device;
 mod file;
@@ -84,7 +86,7 @@ impl CaptureStream {
 
     fn whole(path: &Path, process: &Process, settings: &Settings) -> io::Result<Self> {
         let mut stream = Self::of(StreamFile::create(path)?, None, settings)?;
-        // A file without a commit is no recording.
+        // A file without a commit is no recording, so it is removed.
         stream.write_first(process, settings).inspect_err(|_| _ = stream.file.remove())?;
         Ok(stream)
     }
@@ -168,7 +170,7 @@ impl CaptureStream {
         self.append_mappings(flush)
     }
 
-    /// Appends the rest and the end mark.
+    /// Appends the remaining records, the state at the end, and the end mark.
     pub(super) fn close(&mut self, since: RecordingStart, driver: impl Fn(Device) -> Driver) -> Result<(), Error> {
         if self.closed {
             return Ok(());
@@ -177,7 +179,8 @@ impl CaptureStream {
         let flush = Flush { since, last: true };
         let mut finished = self.finish(&flush, &driver);
         if finished.is_err() && self.parts.as_ref().is_some_and(|parts| parts.is_full) {
-            // The rest of the budget is too small for the state at the end, with which the next part begins.
+            // This part has no room for the state at the end. The next part has it anyway, because each part begins
+            // with the current state.
             self.roll_back();
             finished = self.rotate(&flush).and_then(|()| self.finish_last(&flush, &driver));
         }
@@ -187,7 +190,7 @@ impl CaptureStream {
         })
     }
 
-    /// [`finish`](Self::finish) in a part that is the last one.
+    /// Like [`finish`](Self::finish), but first marks the part as the last one, which may fill the whole budget.
     fn finish_last(&mut self, flush: &Flush, driver: &impl Fn(Device) -> Driver) -> io::Result<()> {
         self.parts.iter_mut().for_each(|parts| parts.is_last = true);
         self.finish(flush, driver)

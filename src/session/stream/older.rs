@@ -1,8 +1,10 @@
 //! Summaries of the parts that a stream with a budget deletes. A summary is called an *older time*. It has the part's
-//! highest total, and for each stack and each scope the bytes at that moment and the fewest bytes.
+//! highest total. For each of the largest stacks and scopes, it has the bytes at the moment of that total, and the
+//! fewest bytes during the part.
 //!
-//! The stream's thread computes it from the records as it writes them, so recorded threads do no work for it. A part
-//! begins with the ledger's live blocks, so errors do not carry over to the next part.
+//! The stream's thread computes a summary from the records as it writes them, so recorded threads do no work for it. A
+//! later part's summary begins with the ledger's live blocks, so an error in one summary does not carry over to the
+//! next.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +17,8 @@ use memtrace_core::snapshot::{
 
 use crate::record::{Cursor, DeviceCopy};
 
-/// The most older times that are kept for a device. Those of parts that may still exist are never joined.
+/// The most older times that are kept for a device. If there are more, neighbours are joined, but never those of parts
+/// that may still exist.
 const MOST_TIMES: usize = 48;
 
 /// An older time keeps at most one stack and one scope for this many bytes of the budget.
@@ -54,7 +57,8 @@ impl OlderTimes {
         self.devices.iter_mut().skip(at).take(1).for_each(|times| times.now.count(first, records));
     }
 
-    /// The older times when the next part begins, given the end of each device's log.
+    /// The older times with which the next part begins: those so far, and the current part's summary. `ends` has the
+    /// end of each device's log.
     pub(super) fn with_this_part<'a>(
         &self,
         ends: impl Iterator<Item = (Device, &'a Cursor, &'a DeviceCopy)>,
@@ -70,8 +74,8 @@ impl OlderTimes {
         Self { devices: ends.map(of_device).collect(), ..*self }
     }
 
-    /// If there are too many times, joins the two neighbours that are shortest together. So all times get about equally
-    /// long.
+    /// If there are too many times, joins the two neighbours that together last for the shortest time. So all older
+    /// times get about equally long.
     fn thinned(&self, mut times: Vec<OlderTime>) -> Vec<OlderTime> {
         let joinable = times.len().saturating_sub(self.most_parts);
         let length = |at: &usize| times.get(at + 1).zip(times.get(*at)).map(|(next, time)| next.to_ns - time.from_ns);
@@ -95,13 +99,13 @@ impl OlderTimes {
 struct PartTime {
     sampling: Sampling,
     from_ns: u64,
-    /// The number of the first record, and of the next one.
+    /// The number of the part's first record; `next` is that of the record to be counted next.
     first: u64,
     next: u64,
     lacks_records: bool,
     /// The bytes that were live at the part's begin. For the first part this is unknown, and 0.
     at_begin: u64,
-    /// Bytes live beyond those at the begin: now, and at most.
+    /// How many more bytes are live than at the part's begin: now, and in `most` at most.
     more: i64,
     most: i64,
     highest_ns: u64,
@@ -119,7 +123,8 @@ struct RowTime {
     now: u64,
     least: u64,
     at_highest: u64,
-    /// The number of the maximum to which `at_highest` belongs. At any later maximum, the row held `now`.
+    /// `at_highest` is what the row held at the total's maximum with this number. At each later maximum it held `now`,
+    /// because it has not changed since.
     maximum: u64,
 }
 
@@ -202,7 +207,8 @@ impl PartTime {
     /// The summary of this part, when the next part begins.
     fn ended(&self, next: &Self, most_stacks: usize) -> OlderTime {
         let lacks_records = self.lacks_records || self.next < next.first;
-        // The bytes at the begin may be unknown, but those at the end are known.
+        // The bytes at the begin may be unknown. Those at the end are known, so if no record is missing, the former
+        // follow from them.
         let at_begin = if lacks_records { self.at_begin } else { next.at_begin.saturating_sub_signed(self.more) };
         let to_ns = next.from_ns.max(self.from_ns);
         let mut time = OlderTime {

@@ -1,8 +1,9 @@
 //! The open file of a streamed capture, protected from a program that closes descriptors that are not its own.
 //!
 //! If memtrace has no descriptor table of its own (`session/apart`), a program may close every descriptor it finds, as
-//! daemons do, and then open other files under the same numbers. So each use of the descriptor first checks device and
-//! inode. If the program closed the descriptor, memtrace opens the file again.
+//! daemons do, and then open other files under the same numbers. So before each use of its descriptor, memtrace checks
+//! that it still leads to the same device and inode. If the program closed the descriptor, memtrace opens the file
+//! again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,7 +20,7 @@ pub(super) type FileIdentity = (u64, u64);
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: Arc<Path>,
-    /// Closed on drop only if the descriptor is still this file's.
+    /// Closed when this value is dropped, but only if the descriptor still belongs to this file.
     file: ManuallyDrop<File>,
     identity: FileIdentity,
 }
@@ -90,7 +91,7 @@ impl OpenFile {
     }
 }
 
-/// Deletes the file with this identity. False if it still exists.
+/// Deletes the file at this path if it has this identity. False if the file is still there.
 pub(super) fn remove(path: &Path, identity: FileIdentity) -> bool {
     match system::identity_at(path) {
         Ok(found) if found == identity => fs::remove_file(path).is_ok(),

@@ -45,19 +45,19 @@ pub(super) struct StreamParts {
     began: Instant,
     /// The number of the part that is being written.
     number: u64,
-    /// The size of its beginning in bytes.
+    /// The size in bytes of that part's beginning, the state with which it starts.
     beginning: u64,
-    /// The parts before it, oldest first. Their files stay open, so that no other file can get the identity of one of
-    /// them.
+    /// The parts before that part, oldest first. Their files stay open, so that no other file can get the identity
+    /// (device and inode) of one of them.
     older: VecDeque<OlderPart>,
     /// The last attempt to write found no room in the budget.
     pub(super) is_full: bool,
-    /// The recording ends. No part follows, and this one may fill the budget.
+    /// The recording ends. No part follows the one that is being written, so it may fill the budget.
     pub(super) is_last: bool,
     not_before: Option<Instant>,
     pub(super) process: Process,
     pub(super) settings: Settings,
-    /// Figures of the whole run, which each part gets.
+    /// Figures of the whole run, here and in `mappings`, which each part gets.
     pub(super) memory: Option<HostMemory>,
     pub(super) mappings: Option<Mappings>,
     pub(super) times: OlderTimes,
@@ -102,8 +102,9 @@ impl StreamParts {
         StreamPart { run: self.run, number: self.number + 1 }
     }
 
-    /// Whether the next part is due: when this part has lasted an eighth of the time, or takes an eighth of the budget.
-    /// A part with a large beginning may instead take twice the size of its beginning, but at most half of the budget.
+    /// Whether the next part is due: this part is full, has lasted an eighth of the time limit, or takes an eighth of
+    /// the budget. A part with a large beginning may instead take twice the size of its beginning, but at most half of
+    /// the budget.
     pub(super) fn is_due(&self, length: u64) -> bool {
         let enough = (self.budget / 8).max((2 * self.beginning).min(self.budget / 2));
         let is_old = self.time.is_some_and(|time| self.began.elapsed() >= time / 8);
@@ -114,14 +115,14 @@ impl StreamParts {
         self.not_before = Some(Instant::now() + BETWEEN_ATTEMPTS);
     }
 
-    /// Makes room for more bytes of the part that is being written.
+    /// Makes room for `more` bytes of the part that is being written, which has `length` bytes.
     pub(super) fn make_room(&mut self, length: u64, more: u64) -> io::Result<()> {
         let most = if self.is_last { self.budget } else { self.budget / 2 };
         self.is_full = length + more > most || !self.delete_for(length + more)?;
         if self.is_full { Err(self.full(more)) } else { Ok(()) }
     }
 
-    /// Writes the beginning of the next part.
+    /// Writes the beginning of the next part. `current` is the length of the part that is being written.
     pub(super) fn begin(&mut self, beginning: &mut Vec<u8>, current: u64) -> io::Result<StreamFile> {
         let length = beginning.len() as u64;
         if length > self.budget / 2 || !self.delete_for(current + length)? {
@@ -143,19 +144,20 @@ impl StreamParts {
         Ok(file)
     }
 
-    /// Keeps a part whose successor has begun.
+    /// Adds a part whose successor has begun to the older ones. Deletes the oldest if there are too many, or if they
+    /// are too old.
     pub(super) fn keep(&mut self, part: StreamFile) {
         self.older.push_back(OlderPart { file: part, ended: Instant::now() });
         let is_old = |part: &OlderPart| self.time.is_some_and(|time| part.ended.elapsed() > time);
         let goes = |older: &VecDeque<OlderPart>| older.len() >= MOST_PARTS || older.front().is_some_and(is_old);
-        // A part that cannot be deleted still counts.
+        // A part that cannot be deleted stays in the list, because its bytes count.
         while goes(&self.older) && self.older.front().is_some_and(|part| part.file.remove()) {
             self.older.pop_front();
         }
     }
 
-    /// Deletes the oldest parts until the others and these bytes fit into the budget. False if nothing is left to
-    /// delete.
+    /// Deletes the oldest parts until the other older parts and `bytes` fit into the budget. False if `bytes` do not
+    /// fit even without older parts.
     fn delete_for(&mut self, bytes: u64) -> io::Result<bool> {
         while self.older_bytes() + bytes > self.budget {
             let Some(oldest) = self.older.pop_front() else { return Ok(false) };
@@ -167,7 +169,8 @@ impl StreamParts {
         Ok(true)
     }
 
-    /// Bytes of all files except the part that is being written, with the end mark that will be written.
+    /// Bytes of all files except the part that is being written, including the end mark that will be written to the
+    /// file that names the stream.
     fn older_bytes(&self) -> u64 {
         let end = capture::end_mark().len() as u64;
         self.name.length() + end + self.older.iter().map(|part| part.file.length()).sum::<u64>()
@@ -178,7 +181,7 @@ impl StreamParts {
         io::Error::new(io::ErrorKind::StorageFull, message)
     }
 
-    /// Marks the end of the run.
+    /// Writes the end mark to the file that names the stream.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.name.append(&mut capture::end_mark())?;
         self.name.end()

@@ -1,8 +1,8 @@
 //! Beginning the next part of a stream with a budget.
 //!
 //! A part begins with each device's state at one position of its log, as in a snapshot without a log: the live blocks,
-//! the blocks of the peak, the counters. All of it comes from the ledgers, which know the whole run. First the older
-//! part gets the records up to that position. If this fails, these become skipped records.
+//! the blocks of the peak, the counters. All of it comes from the ledgers, which know the whole run. Before the part
+//! begins, the older part gets the records up to that position. If writing them fails, they count as skipped.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,7 +20,8 @@ use crate::record::uses::{self, UseCursor};
 use crate::record::{Cursor, LogPart};
 
 impl CaptureStream {
-    /// Finishes the part that is being written, and begins the next one. After an error this part continues.
+    /// Finishes the part that is being written, and begins the next one. After an error, the part that is being
+    /// written continues.
     pub(super) fn rotate(&mut self, flush: &Flush) -> io::Result<()> {
         let used = uses::end();
         let end_of = |device| LogEnd::of(device, Detail::Whole, UseCursor::default()).map(|end| (device, end));
@@ -37,7 +38,7 @@ impl CaptureStream {
         begun
     }
 
-    /// Appends the records up to the ends of the logs. False if there are too many.
+    /// Appends the records up to the ends of the logs. False if some were overwritten, or writing them takes too long.
     fn finish_part(&mut self, ends: &[(Device, LogEnd)], used: UseCursor, flush: &Flush) -> io::Result<bool> {
         for (device, end) in ends {
             let at = self.place_of(*device);
@@ -52,7 +53,7 @@ impl CaptureStream {
     }
 
     fn begin_part(&mut self, ends: Vec<(Device, LogEnd)>, used: UseCursor, flush: &Flush) -> io::Result<()> {
-        // What belongs to the older part, in case the next one cannot begin.
+        // The state of the part that is being written, which is restored if the next part cannot begin.
         let (numbers, devices) = (std::mem::take(&mut self.numbers), self.devices.clone());
         let (contexts, kernels) = (std::mem::replace(&mut self.contexts, 1), std::mem::take(&mut self.kernels));
         let objects = self.objects.len();

@@ -21,7 +21,7 @@ const MOST_TIME: Duration = Duration::from_millis(200);
 /// The same limit for the last flush.
 const MOST_TIME_AT_END: Duration = Duration::from_millis(400);
 
-/// How far a device's log has been written.
+/// How far a device's log has been written, and what the file has of the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogPosition {
     pub(super) device: Device,
@@ -46,7 +46,7 @@ pub(super) struct Lost {
 pub(in crate::session) struct CaptureStream {
     /// The file, or the part that is being written.
     pub(super) file: StreamFile,
-    /// Only with a budget.
+    /// The stream's parts; `None` if the stream is one file.
     pub(super) parts: Option<StreamParts>,
     pub(super) encoder: Encoder<Vec<u8>>,
     pub(super) devices: Vec<LogPosition>,
@@ -57,7 +57,7 @@ pub(in crate::session) struct CaptureStream {
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
     pub(super) mappings: MappingsReader,
-    /// This flush has already read the process's memory.
+    /// This flush has already read how much memory the process has.
     pub(super) memory_read: bool,
     pub(super) committed: Committed,
     /// The last flush failed, and this was reported.
@@ -127,7 +127,8 @@ impl CaptureStream {
         self.encoder.mappings(&mappings)
     }
 
-    /// Appends mappings if resident memory has grown. A program that only reads a mapped file records nothing else.
+    /// Appends mappings if resident memory has grown. Otherwise a program that only reads a mapped file would never
+    /// have them written, because it makes no records.
     pub(super) fn append_mappings(&mut self, flush: &Flush) -> io::Result<()> {
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
         let has_grown = || host_memory(duration_ns).is_some_and(|memory| self.mappings.has_grown(memory.resident));
@@ -156,7 +157,8 @@ impl CaptureStream {
         };
     }
 
-    /// Returns to the last commit after a failed write, because the disk may be full only for a while.
+    /// Returns to the last commit after a failed write. The next flush tries again, because the disk may be full only
+    /// for a while.
     pub(super) fn go_back(&mut self, error: &io::Error) {
         self.roll_back();
         if self.parts.as_ref().is_none_or(|parts| !parts.is_full) {

@@ -42,8 +42,8 @@ impl PendingFile {
     }
 }
 
-/// The changes of these files and folders, or all changes. Removes those that the baselines already have, and those
-/// whose folders no longer exist.
+/// The changes of these files and folders, or all changes. Removes changes that the baselines already have, and
+/// changes whose folders no longer exist.
 pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PendingFile>, CommandFailure> {
     let target = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir());
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ fn without_known(mut file: PendingFile) -> Result<Option<PendingFile>, CommandFa
     Ok((!file.entries.entries().is_empty()).then_some(file))
 }
 
-/// Whether this is one of the files, or in one of the folders. Without any of these, every file counts.
+/// Whether this is one of the files, or in one of the folders. Without `paths`, every file counts.
 pub(super) fn is_meant(baselines: &Path, paths: &[PathBuf]) -> bool {
     let has = |path: &PathBuf| path.canonicalize().is_ok_and(|path| baselines.starts_with(path));
     paths.is_empty() || paths.iter().any(has)

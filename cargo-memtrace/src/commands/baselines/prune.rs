@@ -47,7 +47,8 @@ pub(super) fn prune(paths: &[PathBuf], accept: bool, args: &[OsString]) -> Resul
     Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
 }
 
-/// Runs the tests. A failed run may not have used every baseline. A test that cannot add to the list removes the list.
+/// Runs the tests, which add the baselines that they use to the list. A failed run may not have used every baseline. A
+/// test that cannot add to the list removes the list.
 fn tested(list: &Path, args: &[OsString]) -> Result<Used, CommandFailure> {
     let cannot = |what: &str, error: &io::Error| {
         CommandFailure::usage(format!("nothing is removed: cannot {what} {}: {error}", list.display()))

@@ -58,7 +58,7 @@ fn of_devices(mut outcomes: Vec<CheckOutcome>) -> Option<CheckOutcome> {
 }
 
 impl<'a> RanksCheck<'a> {
-    /// A rank without an outcome recorded nothing.
+    /// A rank for which `outcome` returns `None` recorded nothing.
     fn of(ranks: &'a Ranks, mut outcome: impl FnMut(&RankSummary) -> Option<CheckOutcome>) -> Self {
         let nothing = || CheckOutcome {
             verdict: CheckVerdict::Undecided,
@@ -145,7 +145,7 @@ fn print(args: &CheckArgs, ranks: &Ranks, checks: &[RanksCheck<'_>]) -> Result<(
     output::print(&report, None, &args.selection)
 }
 
-/// A broken limit is certain even if files could not be read. That a limit is met is not.
+/// If files could not be read, a broken limit is certain all the same. That a limit is met is not certain then.
 fn verdict(checks: &[RanksCheck<'_>], ranks: &Ranks, files: usize) -> Result<(), CommandFailure> {
     let judged = outcome::verdict(checks.iter().flat_map(RanksCheck::outcomes).collect());
     let (first, second) = match (judged, ranks::all_read(ranks.unread.len(), files)) {

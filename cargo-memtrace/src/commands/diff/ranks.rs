@@ -28,7 +28,8 @@ pub(super) fn show(args: &DiffArgs, options: &DiffOptions, sides: &[Side; 2]) ->
     ranks::all_read(unread, sides.iter().map(|side| side.files.len()).sum())
 }
 
-/// Reads the ranks after the change first, because the ranks before are compared on the same devices.
+/// Reads the ranks after the change first, because each rank before the change is compared on the device that it has
+/// after the change.
 fn read(args: &DiffArgs, sides: &[Side; 2]) -> Result<RanksDiff, CommandFailure> {
     let keys = if args.by.is_empty() { vec![Key::default()] } else { args.by.clone() };
     let job = |Side { name, files }: &Side, job: JobChoice, devices: &HashMap<u32, Device>| {
@@ -54,7 +55,7 @@ fn device_of(recording: &Recording<'_>, file: &str, devices: &HashMap<u32, Devic
     recording.device(device).map(|_| device)
 }
 
-/// A recording without a rank has no partner.
+/// An error if a recording has no rank, because such a recording has no partner on the other side.
 fn numbered(ranks: Ranks) -> Result<Ranks, CommandFailure> {
     let without: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| rank.process.rank.is_none()).collect();
     match without.is_empty() {

@@ -13,7 +13,8 @@ use super::judge::judge;
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
-/// The recording does not name its card, so without `--gpus` a card with the same memory is assumed.
+/// Fails if a row was predicted too low. The recording does not name its card, so without `--gpus` a card with
+/// the same memory is assumed.
 pub(super) fn check(args: &FitArgs, measured: &Path) -> Result<(), CommandFailure> {
     let data = input::read(Some(measured))?.data;
     let recording = Recording::new(&data);

@@ -26,7 +26,7 @@ const LEAST_LIMIT: Duration = Duration::from_secs(10);
 /// The result of one run.
 pub(super) struct Judged {
     pub(super) gpus: Vec<JudgedGpu>,
-    /// The first lines of its report.
+    /// The first lines of the report on the run.
     pub(super) answer: Vec<String>,
     /// How long the recording lasted.
     lasted: Duration,
@@ -116,7 +116,7 @@ pub(super) fn of_recording(args: &FitArgs, cards: &[Card], data: &SnapshotData) 
     })
 }
 
-/// Nothing is planned if the user named no cards.
+/// Changes that would make the program fit on a card that is too small. None are planned if the user named no cards.
 fn planned(args: &FitArgs, gpu: &DeviceView<'_>, fit: &Fit) -> Option<Planned> {
     if args.is_of_all_cards() || !matches!(fit.verdict(), FitVerdict::DoesNotFit(..)) {
         return None;
@@ -137,8 +137,8 @@ fn gpus<'a, 'b>(recording: &'b Recording<'a>) -> impl Iterator<Item = &'b Device
     recording.devices().iter().filter(|device| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0)
 }
 
-/// If the first run fits on a card, runs the program again with other values from the GPU. If it then requests other
-/// memory, no card fits for sure.
+/// If the first run fits on a card, runs the program again with other values from the GPU. If the program then
+/// requests other memory, it is uncertain for every card whether the program fits.
 pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'_>) -> Result<(), CommandFailure> {
     let fits = judged.gpus.iter().flat_map(|gpu| &gpu.fits).any(is_fit);
     if !fits || args.recording.is_some() {
@@ -150,7 +150,7 @@ pub(super) fn doubt_values(args: &FitArgs, judged: &mut Judged, varied: Varied<'
         let (ended, file) = record(args, varied, Some((values, limit)))?;
         let data = match ended {
             Ended::Well => input::read(Some(&file.path()))?.data,
-            // One kind of value may be no valid index, or may make no sense.
+            // The values may be no valid indices, or may make no sense to the program. So a failure shows nothing.
             Ended::WithFailure => continue,
             Ended::ByLimit => {
                 judged.change(|_, fit| fit.in_doubt("it did not end when the GPU gave other values than zeros"));

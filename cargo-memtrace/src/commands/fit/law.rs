@@ -5,7 +5,7 @@ use memtrace_core::Bytes;
 /// A formula for the peak, `a + b·n` or `a + b·n + c·n²`, fitted to all runs but one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Law {
-    /// In bytes, the constant first. The last is 0 in a linear formula.
+    /// The coefficients `a`, `b` and `c`, for bytes. In a linear formula, `c` is 0.
     coefficients: [f64; 3],
     /// The run that was left out of the fit.
     held_out: u64,
@@ -17,13 +17,13 @@ pub(super) struct Law {
 const LEAST_OFF: f64 = 0.02;
 
 impl Law {
-    /// The simplest formula for these sizes and peaks. `None` if there are fewer than four, or if no formula is close
-    /// to the run that was left out.
+    /// The simplest formula for these sizes and peaks. `None` if there are fewer than four points, or if no formula is
+    /// close to the run that was left out.
     pub(super) fn through(points: &[(u64, u64)]) -> Option<Self> {
         let at = points.len().checked_sub(2).filter(|_| points.len() >= 4)?;
         let (held_out, peak) = *points.get(at)?;
         let others: Vec<(u64, u64)> = points.iter().copied().filter(|(size, _)| *size != held_out).collect();
-        // A formula with as many coefficients as points fits any points.
+        // A formula with as many coefficients as points fits any points, so its fit shows nothing.
         let degrees = [1, 2].into_iter().filter(|degree| others.len() > degree + 1);
         let law = |degree| {
             let coefficients = least_squares(&others, degree)?;
@@ -77,7 +77,7 @@ fn least_squares(points: &[(u64, u64)], degree: usize) -> Option<[f64; 3]> {
     Some(coefficients)
 }
 
-/// Gaussian elimination, with the largest pivot.
+/// Solves linear equations by Gaussian elimination, with the largest pivot.
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let count = rows.len();
     for column in 0..count {

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::elf::{is_sanitizer, other_allocator};
 use crate::output;
 
-/// The variable that names the library that NVTX loads in a program. It has room for one.
+/// The variable that names the library that NVTX loads in a program. It has room for one library.
 const NVTX: &str = "NVTX_INJECTION64_PATH";
 
 /// Makes a program load the library and pass NVTX's ranges to it.
@@ -20,7 +20,7 @@ pub(super) fn preload(command: &mut Command, library: &Path) {
     }
 }
 
-/// Says so if another preloaded library replaces C's allocator. True if it is a sanitizer's.
+/// Says so if another preloaded library replaces C's allocator. True if that library is a sanitizer's.
 pub(super) fn others_have_a_sanitizer() -> bool {
     let others = std::env::var("LD_PRELOAD").unwrap_or_default();
     let Some(library) = other_allocator(others.split([':', ' '])) else { return false };
@@ -39,7 +39,7 @@ fn behind(others: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// Names the library to NVTX, unless the variable already names another tool. Returns that tool.
+/// Names the library to NVTX, unless the variable already names another tool. Returns the other tool.
 fn nvtx(command: &mut Command, library: &Path, set: Option<OsString>) -> Option<OsString> {
     let other = set.filter(|set| !set.is_empty() && set != library.as_os_str());
     if other.is_none() {

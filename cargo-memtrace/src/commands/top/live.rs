@@ -40,7 +40,7 @@ fn unusable(error: &io::Error) -> CommandFailure {
 struct Live {
     view: View,
     looker: Looker,
-    /// When the look that is under way began.
+    /// When the look that is under way began; `None` if no look is under way.
     asked: Option<Instant>,
     next: Instant,
 }
@@ -71,7 +71,8 @@ impl Live {
     fn look(&mut self) -> Result<bool, CommandFailure> {
         if let Some(seen) = self.looker.seen() {
             let seen = seen?;
-            // The first look has to find the names of functions. Later looks do not have this cost.
+            // The first look has to find the names of functions. Later looks do not have this cost, so the
+            // first look's cost does not count.
             self.view.pace.cost = if self.view.is_empty() { Duration::ZERO } else { seen.cost };
             self.view.see(seen.files);
             let asked = self.asked.take().unwrap_or_else(Instant::now);

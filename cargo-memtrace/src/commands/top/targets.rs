@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::CommandFailure;
 use crate::{called, input, recordings};
 
-/// How many processes are searched for recordings. A launcher has a child for each rank.
+/// The most processes that are searched for recordings. A launcher has a child for each rank.
 const MOST_PROCESSES: usize = 10_000;
 
 /// Where recordings come from.
@@ -28,8 +28,8 @@ impl Targets {
         named.iter().map(|path| Target::of(path)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The recordings that exist now. In folders, recordings that have ended count only at the first look, if all have
-    /// ended.
+    /// The recordings that exist now. A folder's recordings that have ended count only at the first look, and only if
+    /// all recordings in the folder have ended.
     pub(super) fn recordings(&self, is_first: bool) -> Result<Vec<PathBuf>, CommandFailure> {
         let mut all = Vec::new();
         for target in &self.0 {
@@ -100,7 +100,7 @@ fn no_process(pid: u32, error: &Error) -> CommandFailure {
 }
 
 /// Adds the recordings that a process writes, and the process's children. memtrace's threads have their own descriptor
-/// table, which the process's entry does not show.
+/// table, which the entry of the process's main thread does not show.
 fn of_process(pid: u32, found: &mut Vec<PathBuf>, children: &mut Vec<u32>) -> Result<(), Error> {
     let is_own = |thread: &Path| fs::read(thread.join("comm")).is_ok_and(|name| name.starts_with(b"memtrace"));
     for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten().map(|entry| entry.path()) {
@@ -118,10 +118,11 @@ fn of_process(pid: u32, found: &mut Vec<PathBuf>, children: &mut Vec<u32>) -> Re
     Ok(())
 }
 
-/// The file, if it is a capture. The process may be in a container, which has another root folder.
+/// The path of a process's open file, if the file is a capture. The process may be in a container, which has another
+/// root folder.
 fn recording(pid: u32, path: &Path) -> Option<PathBuf> {
     let within = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
     let found = [path.to_owned(), within].into_iter().find(|path| memtrace_core::is_capture(path))?;
-    // A stream's parts are open as well as the file that names them.
+    // Of a stream, only the file that names the stream counts. The stream's parts are open, too.
     (!memtrace_core::is_one_of_several(&found)).then_some(found)
 }

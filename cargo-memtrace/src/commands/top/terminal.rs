@@ -15,7 +15,7 @@ use super::view::Press;
 /// Switches to the alternate screen, without a cursor and without wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// The bytes of an escape sequence arrive together. An escape that is alone for this time is the key.
+/// The bytes of an escape sequence arrive together. An escape character that is alone for this time is the Escape key.
 const AFTER_ESCAPE: Duration = Duration::from_millis(20);
 
 /// The terminal in the mode that the screen needs. Dropping this restores its mode.

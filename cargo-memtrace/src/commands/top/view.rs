@@ -24,7 +24,7 @@ pub(super) enum Press {
 pub(super) enum Answer {
     /// Draw the picture again.
     Draw,
-    /// Look again, now.
+    /// Read the files again now, without waiting for the next look.
     Look,
     End,
 }
@@ -45,7 +45,7 @@ const HELP: [&str; 9] = [
 pub(super) struct View {
     options: LookOptions,
     files: Vec<WatchedFile>,
-    /// The picture at the moment of freezing, while it is frozen.
+    /// The files as they were when the user froze the picture; `None` if it is not frozen.
     frozen: Option<Vec<WatchedFile>>,
     is_typing: bool,
     is_help: bool,
@@ -56,14 +56,15 @@ pub(super) struct View {
 /// How often files are looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// What the user asked for.
+    /// The time from look to look that the user asked for.
     pub(super) interval: Duration,
     /// How long the last look took.
     pub(super) cost: Duration,
 }
 
 impl Pace {
-    /// The time from the start of one look to the start of the next. Looking takes at most a tenth of it.
+    /// The time from the start of one look to the start of the next. The look takes at most a tenth of this
+    /// time.
     pub(super) fn wait(self) -> Duration {
         self.interval.max(10 * self.cost)
     }

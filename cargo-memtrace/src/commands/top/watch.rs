@@ -40,7 +40,7 @@ impl Watch {
         Ok(Self { targets, device, sources, paths, files, read })
     }
 
-    /// Looks at all files, with these keys.
+    /// Looks at all files, and finds the rows of tables by these keys.
     pub(super) fn look(&mut self, keys: &[Key]) -> Result<&[WatchedFile], CommandFailure> {
         for path in self.targets.recordings(false)? {
             if !self.paths.contains(&path) {
@@ -58,7 +58,8 @@ impl Watch {
 
     fn look_at(&mut self, at: usize, keys: &[Key]) {
         let (path, file, last) = (&self.paths[at], &mut self.files[at], &mut self.read[at]);
-        // Asked before the file is read. Whatever is written afterwards belongs to the next look.
+        // The end and the length are asked for before the file is read. Whatever is written afterwards belongs to the
+        // next look.
         file.has_ended = recordings::has_ended(path);
         let length = recordings::length_of(path);
         let is_same = length == last.length && file.problem.is_none();

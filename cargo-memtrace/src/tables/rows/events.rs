@@ -47,7 +47,8 @@ table! { MARKS = "marks", mark(mark: &Mark) {
     is_enter: Flag = mark.enter,
 } }
 
-/// The marks of the device that has the most. Every device has the same marks, as far as its log reaches back.
+/// The marks (scopes entered and left) of the device that has the most of them. Every device has the same marks,
+/// as far as its log reaches back.
 pub(super) fn marks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let most = run.data.devices.iter().rev().max_by_key(|device| device.marks.len());
     most.iter().flat_map(|device| &device.marks).try_for_each(|one| mark(out, one))

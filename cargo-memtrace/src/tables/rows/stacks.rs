@@ -19,7 +19,7 @@ table! { STACKS = "stacks", stack(
     operator: Text = operator,
 } }
 
-/// A row for each stack; number 0 stands for blocks without one.
+/// A row for each stack; number 0 stands for blocks without a stack.
 pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Result<()> {
     let data = &Attribution::new(run.data);
     (0..data.stacks.len() as u32).try_for_each(|number| {

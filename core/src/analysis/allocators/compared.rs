@@ -2,8 +2,8 @@
 //! known state.
 //!
 //! Two things are not the allocator's decision and come from the file: where the driver puts a new segment, and when
-//! the program releases segments (`torch.cuda.empty_cache`). Its own decisions are compared: the address of each block,
-//! and the reserved bytes.
+//! the program releases segments (`torch.cuda.empty_cache`). The allocator's own decisions are compared: the address of
+//! each block, and the reserved bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
@@ -27,13 +27,13 @@ pub struct ComparedWithFile {
     pub allocs: usize,
     /// Allocs that the model placed at the same address as the file.
     pub same_address: usize,
-    /// Events after which both had the same bytes reserved.
+    /// Events after which the file and the model had the same number of bytes reserved.
     pub same_reserved: usize,
     /// The largest difference in reserved bytes after an event.
     pub largest_difference: u64,
-    /// Reserved bytes and number of segments at the end in the file.
+    /// In the file: reserved bytes and number of segments at the end of the log.
     pub in_file: (u64, usize),
-    /// Reserved bytes and number of segments at the end in the model.
+    /// In the model: reserved bytes and number of segments at the end of the log.
     pub in_model: (u64, usize),
 }
 
@@ -63,7 +63,7 @@ struct Comparison {
     model: PyTorchAllocator,
     /// Addresses in the model, by block number.
     places: HashMap<u64, u64>,
-    /// Segments that the driver returns next.
+    /// The file's segments that the model does not have yet. The model's next segments get their addresses.
     given: VecDeque<SegmentRecord>,
     /// The model's next own address, for segments that the file does not have.
     own: u64,
@@ -127,8 +127,8 @@ impl Comparison {
         self.found.same_address += usize::from(address == record.address);
     }
 
-    /// Where a new segment for this record lies: at the address of the file's next segment, if that exists by then and
-    /// its size fits.
+    /// Where a new segment for this record lies: at the address of the file's next segment, if the file has it by then
+    /// and its size fits. Otherwise at an address of the model's own.
     fn addresses(&self, record: &Record) -> u64 {
         let length = self.model.rounded(record.size).and_then(PyTorchAllocator::segment_size);
         let given = self.given.front().filter(|given| given.time_ns <= record.time_ns && Some(given.size) == length);

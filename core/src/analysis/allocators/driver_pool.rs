@@ -10,9 +10,9 @@ use crate::hashed::HashMap;
 
 /// Block sizes are multiples of this.
 const GRAIN: u64 = 512;
-/// Segment sizes are multiples of this,
+/// The size of a segment is a multiple of this, if there is room.
 const STEP: u64 = 32 << 20;
-/// or of this if there is no room for a whole step.
+/// If there is no room for a whole [`STEP`], the size of a segment is a multiple of this.
 const LEAST_STEP: u64 = 2 << 20;
 /// The first address.
 const BASE: u64 = LEAST_STEP;
@@ -88,7 +88,7 @@ impl DriverPool {
         fits(self.reserved)
     }
 
-    /// The first addresses without a segment.
+    /// The first range of this length, at or after `from`, in which there is no segment.
     fn addresses_from(&self, from: u64, length: u64) -> Option<u64> {
         let before = self.segments.range(..from).next_back().map_or(0, |(base, length)| base + length);
         let mut at = from.max(before);

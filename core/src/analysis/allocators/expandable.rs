@@ -5,13 +5,13 @@ use std::collections::btree_set::Range;
 use super::pytorch::{Piece, PieceState, PyTorchAllocator, TorchSegment};
 use super::settings::LARGE_SEGMENT;
 
-/// Addresses of a segment. PyTorch reserves an eighth more than the device's memory; in the model, addresses do not run
-/// out.
+/// The number of addresses of a segment. PyTorch reserves an eighth more than the device's memory; in the model,
+/// addresses do not run out.
 const ADDRESSES: u64 = 1 << 46;
 
 impl PyTorchAllocator {
-    /// Of the free pieces from the smallest that fits on, the one that is smallest together with the unmapped piece
-    /// behind it.
+    /// Begins with the smallest free piece that fits. Moves on to the next larger piece as long as that one is smaller
+    /// together with the unmapped piece behind it.
     pub(super) fn least_expandable(&self, mut found: Range<'_, (u64, u64)>) -> Option<(u64, u64)> {
         let mut best = *found.next()?;
         for next in found {
@@ -58,7 +58,8 @@ impl PyTorchAllocator {
         }
     }
 
-    /// The first unmapped piece, or the free piece before it, that has room together with the unused pieces behind it.
+    /// The address of the first unmapped piece, or of the free piece before it, that has room for `size` bytes together
+    /// with the unused pieces behind it.
     fn with_addresses(&self, size: u64, pool: (u32, bool)) -> Option<u64> {
         self.unmapped.get(&pool)?.iter().find_map(|address| {
             let piece = self.pieces.get(address)?;
@@ -88,7 +89,8 @@ impl PyTorchAllocator {
         Some(address)
     }
 
-    /// Maps whole pages for `size` bytes at the front of an unmapped piece. Returns the free piece that contains them.
+    /// Maps whole pages for `size` bytes at the front of an unmapped piece. Returns the address of the free piece that
+    /// contains them.
     fn map(&mut self, address: u64, size: u64, limit: u64) -> Option<u64> {
         let segment = *self.segments.get(&self.pieces.get(&address)?.segment)?;
         let length = size.checked_next_multiple_of(page(segment))?;
@@ -114,7 +116,7 @@ impl PyTorchAllocator {
             return;
         }
         self.reserved -= to - from;
-        // In the order of addresses: each part is joined with the neighbour before it.
+        // The parts are added in the order of their addresses, because each is joined with the neighbour before it.
         if address < from {
             self.join(address, Piece { size: from - address, ..piece });
         }
@@ -125,7 +127,7 @@ impl PyTorchAllocator {
     }
 }
 
-/// The page size, which is the size of an ordinary segment.
+/// The page size of an expandable segment: the size of an ordinary segment for blocks of its kind, small or large.
 fn page(segment: TorchSegment) -> u64 {
     if segment.is_small { 2 << 20 } else { LARGE_SEGMENT }
 }

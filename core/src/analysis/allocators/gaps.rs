@@ -1,7 +1,7 @@
 //! Free pieces by address, with a search by size: first fit from a given address on.
 //!
-//! A sorted list of chunks, as in an unrolled linked list. Each chunk knows its largest piece. A search looks at the
-//! chunks' sizes and then into one chunk.
+//! The pieces are in a sorted list of chunks, as in an unrolled linked list. Each chunk knows its largest piece. A
+//! search looks at these largest sizes, and then into one chunk.
 
 use std::ops::Range;
 

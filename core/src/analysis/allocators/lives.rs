@@ -20,11 +20,12 @@ impl TimedBlock {
 
 /// The blocks placed so far, by index. Time is counted in allocs.
 pub(super) struct PlacedLives {
-    /// For each block, its alloc, and the alloc before which it is freed.
+    /// For each block, the number of its alloc, and the number of the first alloc after its free.
     spans: Vec<(usize, usize)>,
-    /// Blocks that are live throughout a node's time span; node `n` has the children `2n` and `2n + 1`.
+    /// For each node of the tree, blocks that are live throughout the node's time span. Node `n` has the children
+    /// `2n` and `2n + 1`.
     nodes: Vec<Vec<u32>>,
-    /// Placed blocks by alloc.
+    /// Placed blocks, sorted by the number of their alloc.
     begins: BTreeSet<(usize, usize)>,
 }
 

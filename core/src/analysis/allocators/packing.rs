@@ -1,9 +1,10 @@
 //! Packing: how tightly the blocks of a recording could lie if their lifetimes were known in advance (offline dynamic
 //! storage allocation). Finding the best packing is NP-hard; the live peak is a lower bound.
 //!
-//! First the blocks are placed in the order of the log, by first fit and by best fit. Then each is placed at the lowest
-//! offset that is free for its whole lifetime: the largest first, and the longest-lived first. After each attempt, the
-//! topmost block moves forward in the order. The search ends when the work limit or the live peak is reached.
+//! First the blocks are placed in the order of the log, by first fit and by best fit. Then come attempts in which each
+//! block is placed at the lowest offset that is free for its whole lifetime. They begin with two orders: largest first,
+//! and longest-lived first. After each attempt, the topmost block moves forward in the order. The search ends when the
+//! work limit or the live peak is reached.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,7 @@ pub struct Packing {
     pub gave_up: bool,
 }
 
-/// The limit for looks at other blocks, in all attempts together: about a second.
+/// How many other blocks all attempts together may compare a block with. This takes about a second.
 const WORK: u64 = 4_000_000;
 /// How often the topmost block is moved, in each order.
 const ROUNDS: usize = 200;
@@ -164,7 +165,7 @@ impl Arena for Gaps {
     }
 }
 
-/// Takes the smallest free piece that fits. The endless piece comes last.
+/// Best fit: takes the smallest free piece that fits. The endless piece at the top is the largest, so it comes last.
 #[derive(Default)]
 struct BestFit {
     by_size: BTreeSet<(u64, u64)>,

@@ -4,7 +4,8 @@
 //! *large* and come from segments of 20 MiB; from 10 MiB on, each has its own segment, in multiples of 2 MiB. Each
 //! stream has its own pools. The allocator takes the smallest free block that fits, among equal ones the one at the
 //! lowest address, and splits it if enough remains. A freed block is joined with its free neighbours. Nothing is
-//! released until memory runs out. The real driver chooses where a segment lies; the model puts each behind the last.
+//! released until memory runs out. The real driver chooses where a segment lies; the model puts each segment behind
+//! the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +51,8 @@ pub(super) struct TorchSegment {
 }
 
 impl TorchSegment {
-    /// A segment as a file describes it: only segments of small blocks have their size.
+    /// A segment of a file, of which only the size is known. Only segments of small blocks have [`SMALL_SEGMENT`]
+    /// bytes.
     pub(super) fn of_size(size: u64, stream: u32) -> Self {
         Self { size, stream, is_small: size == SMALL_SEGMENT }
     }
@@ -204,8 +206,9 @@ impl PyTorchAllocator {
         from
     }
 
-    /// Adds a segment with its blocks, sorted by address. Free space behind a block of a large segment may belong to
-    /// that block. It counts as a free piece if it is larger than what is never split off.
+    /// Adds a segment with its blocks, sorted by address. In a large segment, free space behind a block may belong to
+    /// the block, because the allocator splits off no small rest. It is a free piece only if it is larger than such a
+    /// rest.
     pub(super) fn seed(&mut self, address: u64, segment: TorchSegment, blocks: &[Block]) {
         self.segments.insert(address, segment);
         self.reserved += segment.size;

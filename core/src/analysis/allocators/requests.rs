@@ -1,4 +1,5 @@
-//! Requests to an allocator: first the blocks that are live when the log begins, by number, then the log's.
+//! Requests to an allocator: first those for the blocks that are live when the log begins, by block number, then those
+//! of the log.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -24,7 +25,7 @@ pub(super) enum Request {
     EmptyCache,
 }
 
-/// Whether memory of this kind could come from another allocator.
+/// Whether programs request memory of this kind from an allocator that another one could replace.
 pub(super) fn is_asked_for(kind: MemoryKind) -> bool {
     matches!(kind, MemoryKind::Heap | MemoryKind::Pool | MemoryKind::Classic)
 }
@@ -81,8 +82,8 @@ impl<'d> Releases<'d> {
         Self { next: data.segment_records.iter().peekable(), is_pytorchs: device.data().is_python() }
     }
 
-    /// The next release before a record. What PyTorch's allocator released to serve the record itself is no request: it
-    /// has the record's stack, and often its time.
+    /// The next release before a record. If PyTorch's allocator released a segment to serve this record itself, the
+    /// release is no request. Such a release has the record's stack, and often its time.
     fn next_before(&mut self, record: &Record) -> Option<(u64, Request)> {
         let is_own = |segment: &SegmentRecord| {
             self.is_pytorchs && record.kind == RecordKind::Alloc && segment.stack == record.stack

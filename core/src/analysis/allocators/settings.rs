@@ -59,7 +59,7 @@ impl PyTorchSettings {
     }
 }
 
-/// PyTorch accepts whole megabytes, more than the size of a segment.
+/// Parses `max_split`. PyTorch accepts only whole MiB, and only more than the size of a large segment.
 fn max_split(value: &str) -> Result<u64, Error> {
     let bytes = parse_bytes(value)?;
     let is_allowed = bytes > LARGE_SEGMENT && bytes.is_multiple_of(1 << 20);

@@ -26,7 +26,7 @@ pub struct WhatIf {
     pub peak_ns: u64,
     /// Bytes that were live at that time.
     pub live_then: u64,
-    /// Unused bytes of segments at that time. The remaining difference to the live bytes is rounding.
+    /// Unused bytes of segments at that time. The rest of the difference between reserved and live bytes is rounding.
     pub free_then: u64,
     /// Number of segments at that time.
     pub segments_then: usize,
@@ -46,11 +46,12 @@ pub struct WhatIf {
 pub struct RunsOut {
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// The number of records before it.
+    /// The number of records before the request.
     pub records: usize,
-    /// Memory runs out before the log: the blocks live at its beginning do not fit. Their real placement is unknown.
+    /// Whether memory runs out before the log begins: the blocks that are live then do not fit. Their real placement is
+    /// unknown.
     pub is_before_log: bool,
-    /// The requested block; `None` if memory grew that does not come from the allocator.
+    /// The requested block; `None` if it was memory that does not come from the allocator.
     pub block: Option<Block>,
     /// Requested bytes.
     pub size: u64,
@@ -92,7 +93,7 @@ impl DeviceView<'_> {
         notes.iter().find_map(|note| note.split_once("PYTORCH_CUDA_ALLOC_CONF=")).map(|(_, value)| value)
     }
 
-    /// Start and end of the log's time, as columns have them.
+    /// Start and end of the time that the columns cover.
     pub fn log_span_ns(&self) -> (u64, u64) {
         let time = Columns::of(self, 1);
         (time.from_ns, time.to_ns)
@@ -198,7 +199,7 @@ impl ModelReplay {
         self.allocator.reserved().saturating_add(self.other())
     }
 
-    /// Extends the reserved bytes to the columns up to this time.
+    /// Enters the reserved bytes in all columns up to this time: they have not changed since the last request.
     fn lasts_until(&mut self, time_ns: u64) {
         let (column, reserved) = (self.time.place(time_ns), self.reserved());
         if let Some(columns) = self.found.columns.get_mut(self.column..=column) {

@@ -1,5 +1,5 @@
-//! Line matching. An edit moves the lines below it, so lines are matched within their function, in order, by what they
-//! allocate.
+//! Matches the source lines of two sides. An edit moves the lines below it, so lines are matched within their
+//! function, in order, by the operators that allocate there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ struct Line<'a> {
     row: &'a SideRow,
 }
 
-/// The lines of each function, by number. A row without a line has a function of its own.
+/// The lines of each function, by number. A row without a source line is entered as a function of its own.
 type Lines<'a> = BTreeMap<Function, Vec<Line<'a>>>;
 
 /// File and name of a function.
@@ -80,7 +80,7 @@ fn end_of_path(path: &str, folders: usize) -> Option<String> {
 }
 
 fn lines(side: &DiffSide) -> Lines<'_> {
-    // As in a table: among lines with the same number, the larger one comes first.
+    // Among lines with the same number, the one with more bytes comes first, as in a table.
     let mut rows: Vec<(&String, &SideRow)> = side.rows.iter().collect();
     rows.sort_by_key(|(label, row)| (Reverse(row.bytes), *label));
     let mut lines = Lines::new();
@@ -97,7 +97,7 @@ fn lines(side: &DiffSide) -> Lines<'_> {
     lines
 }
 
-/// Adds the place of its line to each row of a live set's side.
+/// Adds to each row of a side the place of the row's line, taken from the side's live set.
 pub(super) fn add_places(side: &mut DiffSide, live: &LiveSet<'_>) {
     let data = live.device.data();
     let mut operators = Labels::of_stacks(data, operator_label);
@@ -124,7 +124,8 @@ fn function(name: &str) -> String {
     SymbolName(&without_numbers(name)).short()
 }
 
-/// A function's name without the numbers of closures, which another closure above changes.
+/// A function's name without the numbers of its closures. They change if a closure is added above, in the same
+/// function.
 pub(crate) fn without_numbers(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
@@ -146,7 +147,8 @@ fn of_function(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     if old.len().saturating_mul(new.len()) > MOST_PAIRS {
         return of_one_number(old, new);
     }
-    // `lengths[i][j]`: pairs among `old[i..]` and `new[j..]`. Equal numbers count more than moved lines.
+    // `lengths[i][j]` is the highest sum of scores for `old[i..]` and `new[j..]`. Lines that have not moved score
+    // higher.
     let mut lengths = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -175,7 +177,7 @@ fn of_function(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     rows
 }
 
-/// Matches lines by number. Both vectors are sorted by it.
+/// Matches lines by line number. Both vectors are sorted by line number.
 fn of_one_number(old: Vec<Line<'_>>, new: Vec<Line<'_>>) -> Vec<MatchedRow> {
     let (mut old, mut new, mut rows) = (old.into_iter().peekable(), new.into_iter().peekable(), Vec::new());
     loop {

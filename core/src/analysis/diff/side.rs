@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::DiffRow;
 use crate::analysis::rows::Row;
 
-/// Memory of one live set by a key, or of several together, for a comparison with another side.
+/// The memory of a live set, or of several live sets together, by a key such as the line. It is compared with another
+/// side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffSide {
     /// By label.
@@ -92,8 +93,8 @@ impl MatchedRow {
     /// The pair as one row of a difference.
     pub(in crate::analysis) fn row(&self) -> DiffRow {
         let (before, after) = (self.before.as_ref().map(|(_, row)| row), self.after.as_ref().map(|(_, row)| row));
-        // A side without the row has no blocks in it. If the other side knows only bytes, the number is unknown on
-        // both.
+        // A side that lacks the row has 0 blocks in it. If the side that has the row knows only its bytes, the number
+        // of blocks is unknown on both sides.
         let none = before.or(after).and_then(|row| row.count).map(|_| 0);
         let blocks = |row: Option<&SideRow>| row.map_or(none, |row| none.and(row.count));
         DiffRow {
@@ -105,7 +106,7 @@ impl MatchedRow {
         }
     }
 
-    /// The row's bytes in one part of each side.
+    /// The row's bytes in `before` and `after`, each of which is a part of a side, such as one rank.
     pub(in crate::analysis) fn bytes_in(&self, before: Option<&DiffSide>, after: Option<&DiffSide>) -> (u64, u64) {
         let of = |side: Option<&DiffSide>, row: &Option<(String, SideRow)>| {
             side.zip(row.as_ref()).map_or(0, |(side, (label, _))| side.bytes(label))

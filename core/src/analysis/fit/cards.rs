@@ -9,8 +9,8 @@ pub struct Card {
     pub name: String,
     /// Total bytes that CUDA reports; the lowest of several readings.
     pub memory: u64,
-    /// Multiprocessors times threads of each: the threads for which the driver reserves kernel stacks. `None` if
-    /// unknown.
+    /// The number of threads for which the driver reserves kernel stacks: multiprocessors times threads of each.
+    /// `None` if unknown.
     pub threads: Option<u64>,
     /// Whether the memory is the host's, which the process itself also uses.
     pub unified: bool,

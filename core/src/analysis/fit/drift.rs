@@ -49,7 +49,7 @@ pub fn drift(fit: &Fit, measured: &DeviceView<'_>) -> Option<Vec<DriftRow>> {
     let beyond = measured.stats.reserved_bytes.peak.saturating_sub(measured.stats.allocated_bytes.peak);
     let row = |what, measured, is_part: &dyn Fn(&str) -> bool| {
         let rows = || fit.rows.iter().filter(|row| is_part(row.what));
-        // The card may have had more room than the program needs.
+        // If the card had more room than the program needs, its pools may have kept more.
         let high = |row: &super::NeedRow| if row.what == POOLS { row.high.max(fit.roomy_pools) } else { row.high };
         DriftRow { what, low: rows().map(|row| row.low).sum(), high: rows().map(high).sum(), measured }
     };

@@ -30,7 +30,7 @@ pub struct NeedRow {
     /// Upper end, in bytes.
     #[serde(rename = "high_bytes")]
     pub high: u64,
-    /// How the range is known; of the last part of a balance, what it may be.
+    /// How the range is known. For the unexplained part of a balance: what this part may be.
     pub known_by: String,
 }
 
@@ -51,7 +51,7 @@ pub enum FitVerdict {
     Undecided(u64, u64),
 }
 
-/// Memory that a program requested from a device.
+/// What a program requested from a device: its peak in bytes, and the bytes and the number of all its allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor(u64, u64, u64);
 
@@ -71,12 +71,12 @@ pub struct Fit {
     pub rows: Vec<NeedRow>,
     /// The most that pools take beyond the live bytes, on a card with room for more.
     pub(crate) roomy_pools: u64,
-    /// Why the need may be higher, if it may. The verdict is then never [`FitVerdict::Fits`].
+    /// The reason why the need may be higher, if there is one. The verdict is then never [`FitVerdict::Fits`].
     pub doubt: Option<String>,
 }
 
 impl Fit {
-    /// The need on a card of the program that was recorded on a device.
+    /// What the program that was recorded on a device needs on a card.
     pub fn of(device: &DeviceView<'_>, card: Card) -> Self {
         let roomy_pools = need::on_a_roomy_card(device);
         Self { rows: need::rows(device, &card, []), roomy_pools, card, doubt: None }
@@ -108,8 +108,8 @@ impl Fit {
         AskedFor(device.peak.total(), device.stats.allocated_bytes.allocated, device.stats.allocations.allocated)
     }
 
-    /// Adds a doubt if the program requested something else when the GPU returned other values. `other` is `None` if it
-    /// then did not use the device, so its need is unknown.
+    /// Adds a doubt if a second run, in which the simulated GPU returned other values than zeros, requested other
+    /// memory (`other`) than the first run (`asked`). `other` is `None` if the second run did not use the device.
     pub fn with_other_values(mut self, asked: AskedFor, other: Option<AskedFor>) -> Self {
         if other != Some(asked) && self.doubt.is_none() {
             let [one, other] = [Some(asked), other].map(|asked| Bytes(asked.map_or(0, AskedFor::peak)));
@@ -119,12 +119,13 @@ impl Fit {
         self
     }
 
-    /// Adds a doubt: the need is not known, for this reason.
+    /// Adds a reason why the need is not known, unless there already is a doubt.
     pub fn in_doubt(self, doubt: &str) -> Self {
         Self { doubt: self.doubt.or_else(|| Some(doubt.to_owned())), ..self }
     }
 
-    /// Why a recording does not tell the program's need, if it does not. The need would be too low.
+    /// The reason why a recording does not tell the program's need, if there is one. The recorded need is then too
+    /// low.
     pub fn doubt(device: &DeviceView<'_>) -> Option<&'static str> {
         if device.data().is_python() {
             return Some("it is PyTorch's: its libraries and modules are not known");
@@ -138,7 +139,7 @@ impl Fit {
         Self::doubt_of_peak(device)
     }
 
-    /// Why the program may have requested more than was recorded, if it may.
+    /// The reason why the program may have requested more than was recorded, if there is one.
     pub fn doubt_of_peak(device: &DeviceView<'_>) -> Option<&'static str> {
         let health = &device.data().health;
         match () {
@@ -150,7 +151,7 @@ impl Fit {
         }
     }
 
-    /// The sums of the rows.
+    /// The sum of the rows' lower ends, and the sum of their upper ends.
     pub fn needed(&self) -> (u64, u64) {
         let sum = |of: fn(&NeedRow) -> u64| self.rows.iter().fold(0u64, |sum, row| sum.saturating_add(of(row)));
         (sum(|row| row.low), sum(|row| row.high))

@@ -42,14 +42,14 @@ pub(super) fn is_simulated(data: &Attribution<'_>) -> bool {
 }
 
 /// Memory that pools take beyond the live bytes if the program may use `memory` bytes. The lower end is 0. The upper
-/// end includes one more step, for another order of events. On a roomy card, a pool keeps segments that it releases on
-/// a full one.
+/// end includes one more step of the pool's growth, because another run may have the same events in another order. On a
+/// card with much room, a pool keeps segments that it releases on a full card.
 fn pools(device: &DeviceView<'_>, memory: u64) -> NeedRow {
     let (live, roomy) = (device.stats.allocated_bytes.peak, on_a_roomy_card(device));
     let row = |high, known_by| NeedRow::new(POOLS, 0, high, known_by);
     let Some(least) = device.least_room() else { return row(roomy, "simulated, plus a step of 32 MiB") };
     let has_room = memory >= device.stats.reserved_bytes.peak;
-    // More memory can make it worse, because it changes where the pool puts blocks.
+    // Above `least`, the model may still run out, because more memory changes where the pool puts blocks.
     if memory < least || has_room || room::suffices(device, memory) {
         row(roomy.min(least.saturating_sub(live) + STEP), "simulated on a full card, plus a step of 32 MiB")
     } else {
@@ -76,8 +76,8 @@ fn of_process(device: &DeviceView<'_>, card: &Card) -> Vec<NeedRow> {
     rows_of_process(device, card.threads(), stacks, known_by)
 }
 
-/// The most local memory that a thread of a kernel needs, in bytes. The kernel may have been launched on another device,
-/// captured only, or refused.
+/// The most local memory that a thread of a kernel needs, in bytes. The kernel's launch may have been on another
+/// device, or only captured into a graph, or refused.
 fn most_local(device: &DeviceView<'_>) -> u64 {
     device.data().gpu_work.as_ref().and_then(GpuWork::most_local).map_or(0, |local| local.bytes)
 }
@@ -96,7 +96,7 @@ pub(in crate::analysis) fn of_recorded(device: &DeviceView<'_>) -> Vec<NeedRow> 
     rows.into_iter().filter(|row| row.high > 0).collect()
 }
 
-/// `threads` and `stacks` are the least and the most.
+/// The pairs are the fewest and the most threads that have a kernel stack, and the least and the most bytes of a stack.
 fn rows_of_process(
     device: &DeviceView<'_>,
     (fewest, most): (u64, u64),

@@ -1,4 +1,5 @@
-//! The least memory that the driver's pool needs, by its model. On a full card, the pool releases what no block needs.
+//! The least memory that the driver's pool needs, according to the model of this pool. On a full card, the pool
+//! releases what no block needs.
 
 use crate::analysis::AllocatorModel;
 use crate::recording::DeviceView;

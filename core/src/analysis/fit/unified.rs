@@ -1,4 +1,4 @@
-//! A program's need besides the GPU's memory if that is the host's: the memory of the process itself.
+//! If the GPU's memory is the host's, a program also needs memory for its own process there. These are the rows for it.
 
 use super::NeedRow;
 use crate::analysis::host_balance::regions;
@@ -13,8 +13,8 @@ pub(super) const PINNED: &str = "pinned and managed memory";
 
 /// Rows of the process; `None` if its resident memory was not read.
 ///
-/// Both lower ends are of the same moment: the GPU's peak or the reading of the mappings, whichever needs more. The
-/// peaks of the GPU and the host may be at different times.
+/// With the live GPU memory, the lower ends add up to the need at one moment: at the GPU's peak or at the reading of
+/// the mappings, whichever is more. The peaks of GPU and host are not added, because they may be at different times.
 pub(super) fn rows(recording: &Recording<'_>, gpu: &DeviceView<'_>) -> Option<[NeedRow; 2]> {
     let most = recording.process.memory?.resident_high;
     let pinned = pinned(recording, gpu);
@@ -54,7 +54,7 @@ fn taken(live: &LiveSet<'_>) -> u64 {
     live.blocks.iter().filter(|block| is_taken(block)).fold(0, |sum, block| sum.saturating_add(block.size))
 }
 
-/// The most that was live at once, without registered blocks.
+/// The most bytes that were live at once, without registered blocks.
 fn most(device: &DeviceView<'_>) -> u64 {
     let records = || device.records.iter().filter(|record| record.memory != MemoryKind::Registered);
     if device.overwritten > 0 || records().count() == device.records.len() {
@@ -71,9 +71,9 @@ fn most(device: &DeviceView<'_>) -> u64 {
     most
 }
 
-/// The process's memory, from the reading with most resident memory: the most of its own memory, at any time, and all
-/// memory that it needed at the reading, without pages of files, which Linux gives back. `None` if it is not known which
-/// parts are the process's own.
+/// Two figures, from the reading with most resident memory: the most memory of its own that the process may have had at
+/// any time, and all memory that it needed at the reading. The second is without pages of files, which Linux can give
+/// back. `None` if it is not known which parts are the process's own.
 fn process(recording: &Recording<'_>, most: u64) -> Option<(u64, u64)> {
     let heap = recording.device(Device::Cpu)?;
     let (mappings, then) = at_reading(heap)?;
@@ -87,7 +87,7 @@ fn process(recording: &Recording<'_>, most: u64) -> Option<(u64, u64)> {
     let elsewhere = of_blocks.fold(resident_in(MappingKind::Own).saturating_add(mappings.own), u64::saturating_add);
     let resident = mappings.resident();
     let process = resident.saturating_sub(elsewhere);
-    // The peak of the heap, or of the process, may have been at another time.
+    // The heap or the process may have had its peak at another time than this reading.
     let live = then.bytes.saturating_add(mappings.below_threshold);
     let later = most.saturating_sub(resident).saturating_add(heap.peak.total().saturating_sub(live));
     let files = resident_in(MappingKind::File).saturating_add(resident_in(MappingKind::Code));

@@ -21,7 +21,7 @@ pub(super) struct RowOverTime {
 }
 
 impl RowOverTime {
-    /// Moves on to an interval. It begins with the bytes at the end of the one before.
+    /// Moves on to an interval, which begins with the bytes that the row has at the end of the one before.
     fn go_to(&mut self, interval: usize) {
         while self.floors.len() < interval {
             self.floors.push(self.least);
@@ -63,7 +63,8 @@ pub(super) fn floors(device: &DeviceView<'_>, key: Key, time: &Intervals<'_>) ->
     rows
 }
 
-/// A lower bound of the least bytes of each label in these times: the sum over its stacks or scopes.
+/// For each label, a lower bound of the fewest bytes in these times: the smallest sum that the floors of its
+/// stacks or scopes have in one of the times.
 fn least_of(times: &[OlderTime], labels: &mut Labels<'_>) -> Vec<u64> {
     let mut of_time = |time: &OlderTime| older::sums(time, labels, |least, _| least);
     let both = |least: Vec<u64>, sums: Vec<u64>| least.into_iter().zip(sums).map(|(a, b)| a.min(b)).collect();

@@ -9,8 +9,8 @@ use crate::analysis::older::are_known;
 use crate::recording::DeviceView;
 use crate::snapshot::OlderTime;
 
-/// [`INTERVALS`] intervals. If the recording has older times, each of the first intervals is a group of these, and
-/// begins and ends with them. The others are equal parts of the log's time.
+/// A recording's time, divided into [`INTERVALS`] intervals. If the recording has older times, each of the first
+/// intervals is a group of neighbouring older times. The others are equal parts of the log's time.
 pub(super) struct Intervals<'a> {
     /// The older times of each interval before the log.
     pub(super) older: Vec<&'a [OlderTime]>,
@@ -18,8 +18,8 @@ pub(super) struct Intervals<'a> {
 }
 
 impl<'a> Intervals<'a> {
-    /// Divides the recording's time. Only stacks and scopes are known of older times, so these count only if the key
-    /// depends on one of them.
+    /// Divides the recording's time. Older times have data only for stacks and scopes, so they are used only if the
+    /// key's labels depend on one of these.
     pub(super) fn of(device: &'a DeviceView<'_>, key: Key) -> Self {
         let log = Columns::of(device, INTERVALS);
         let source = Labels::by(device, key, log.to_ns).source();

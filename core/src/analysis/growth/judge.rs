@@ -3,19 +3,19 @@
 use super::super::runs::trend;
 
 pub(super) const INTERVALS: usize = 16;
-/// The first intervals, which are the warm-up.
+/// The number of intervals in the warm-up, which are the first ones.
 pub(super) const WARM_UP: usize = 4;
 
 /// Whether a row grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowGrowth {
-    /// The row grows in every interval after the warm-up.
+    /// The row's floor rises in every interval after the warm-up.
     Grows,
     /// The row may grow, for this reason.
     MayGrow(&'static str),
 }
 
-/// Whether floors grow; `None` if they do not.
+/// Whether a row with these floors grows or may grow; `None` if it does neither.
 pub(super) fn judge(floors: &[u64]) -> Option<RowGrowth> {
     let after = floors.get(WARM_UP..)?;
     let all_rise = |floors: &[u64]| floors.windows(2).all(|pair| pair[0] < pair[1]);
@@ -39,8 +39,8 @@ fn goes_on(floors: &[u64]) -> bool {
     trend(&series, WARM_UP).goes_on()
 }
 
-/// The floors from the end of the warm-up on. The last one is left out if it is lower, because a program that ends may
-/// free everything.
+/// The floors from the end of the warm-up on. The last one is left out if it is lower than the one before, because a
+/// program that ends may free everything.
 pub(super) fn judged(floors: &[u64]) -> &[u64] {
     let after = floors.get(WARM_UP..).unwrap_or_default();
     match after {

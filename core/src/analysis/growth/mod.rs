@@ -2,14 +2,16 @@
 //!
 //! Time is divided into intervals. The *floor* of a row in an interval is the least that it held there, so blocks that
 //! come and go within an interval do not count. A row *grows* if its floor rises in every interval after the warm-up
-//! and did not fall before. The floor of a full cache, or of one that is cleared, does not rise in some interval.
+//! and did not fall in the warm-up. A full cache, or one that is cleared, does not grow: in some interval, its floor
+//! does not rise.
 //!
-//! [`accumulation`](super::accumulation) finds the same by the repetitions of a line, and needs no time.
+//! [`accumulation`](super::accumulation) also finds memory that accumulates, by the repetitions of a line instead of
+//! times.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `intervals` | the 16 intervals: of the log, and of a stream's older times, whose records were deleted |
-//! | `floors` | the least of each row in each interval |
+//! | `floors` | the fewest bytes of each row in each interval |
 //! | `judge` | whether floors rise |
 
 mod floors;
@@ -64,7 +66,7 @@ pub struct Growth {
     pub older: usize,
     /// Live bytes at the end.
     pub at_end: u64,
-    /// The part of them that is below the threshold and has no rows.
+    /// The part of these bytes in blocks below the threshold, which have no rows.
     pub below_threshold: u64,
     /// Whether the rows' bytes are estimates from a sample.
     pub is_estimate: bool,
@@ -124,7 +126,7 @@ impl Growth {
         self.growing().iter().min_by_key(|row| row.since_ns)
     }
 
-    /// The nanoseconds until the device is full at this rate.
+    /// The nanoseconds until the device is full if the growing rows go on at their rate.
     pub fn full_in_ns(&self) -> Option<u64> {
         let left = self.capacity?.saturating_sub(self.at_end);
         let ns = (u128::from(left) * MINUTE).checked_div(self.per_minute().into())?;
@@ -137,7 +139,7 @@ const MINUTE: u128 = 60_000_000_000;
 
 const SAMPLED: &str = "small blocks were sampled";
 
-/// Why no row can be judged, if so.
+/// Why no row can be judged; `None` if rows can be.
 fn what_is_missing(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
         () if device.records.is_empty() => Some("the recording has no log"),
@@ -157,7 +159,7 @@ fn is_idle(device: &DeviceView<'_>, time: &Intervals<'_>) -> bool {
     is_busy[WARM_UP..INTERVALS - 1].contains(&false)
 }
 
-/// Why the beginning is missing. A row that rises in only a part of the log may be a cache that was cleared before.
+/// Why the recording lacks its beginning. A row that rises in the part that is left may be a cache, cleared before.
 fn lacks_its_beginning(device: &DeviceView<'_>, time: &Intervals<'_>) -> Option<&'static str> {
     match () {
         () if !time.older.is_empty() => {

@@ -46,7 +46,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Reduces a recording: this device, or all devices.
+    /// Reduces a recording: the given device, or else all devices.
     pub fn of(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         let main = recording.device_or_main(device).map(|view| view.device);
         let is_shown = |view: &&DeviceView<'_>| view.peak.total() > 0 && device.is_none_or(|one| one == view.device);
@@ -64,7 +64,8 @@ impl Look {
         self.rank.process.duration_ns
     }
 
-    /// A device's table. It is empty if the device had no live memory, and `None` if the look is not by this key.
+    /// A device's table. It is empty if the device had no live memory, and `None` if the look has no tables by this
+    /// key.
     pub(super) fn table(&self, device: Device, key: Key) -> Option<&Breakdown> {
         static NOTHING: Breakdown = Breakdown { rows: Vec::new(), total: 0 };
         let at = self.keys.iter().position(|known| *known == key)?;
@@ -72,7 +73,7 @@ impl Look {
         Some(found.and_then(|look| look.tables.get(at)).unwrap_or(&NOTHING))
     }
 
-    /// The same look by only one of its keys.
+    /// The same look with only the tables by this key.
     pub(super) fn by_one(&self, key: Key) -> Self {
         let only = |look: &DeviceLook| {
             let tables = self.table(look.peak.device, key).cloned().into_iter().collect();

@@ -1,8 +1,8 @@
 //! Looks at a recording that grows: the live memory at its end each time, and the growth of every row from look to
 //! look.
 //!
-//! A recording is reduced when it is read ([`Look`]), like that of a rank. [`Looks`] keeps the last look, the one
-//! before, and the first one by each key.
+//! A recording is reduced when it is read ([`Look`]), like the recording of a rank. [`Looks`] keeps the last look, the
+//! look before it, and for each key the first look that has tables by this key.
 
 mod look;
 mod row;
@@ -54,7 +54,7 @@ impl Looks {
         self.add(self.last.clone());
     }
 
-    /// When the first look by this key was, in nanoseconds since the recording began; `None` if that is the last look.
+    /// When the first look by this key was, in nanoseconds since the recording began; `None` if it is the last look.
     pub fn since_ns(&self, key: Key) -> Option<u64> {
         self.first(key).map(Look::time_ns)
     }
@@ -64,7 +64,7 @@ impl Looks {
         self.first.get(&key).filter(|_| is_older)
     }
 
-    /// The rows of a device by a key, in this order; none if the last look was not by this key. A row that is gone
+    /// The rows of a device by a key, in this order; empty if the last look was not by this key. A row that is gone
     /// stays with 0 bytes, so that the rows' growth adds up to the device's.
     pub fn rows(&self, device: Device, key: Key, order: LookOrder) -> Vec<LookRow> {
         let now = self.last.table(device, key);
@@ -78,7 +78,7 @@ impl Looks {
 
 fn rows(now: &Breakdown, before: Option<&Breakdown>, first: Option<&Breakdown>) -> Vec<LookRow> {
     let [since_last, since_first] = [before, first].map(|earlier| earlier.map(|it| Diff::of_breakdowns(it, now)));
-    // If only one of the earlier looks had a label, its row did not grow since the other look.
+    // A label that is gone now, and that only one of the earlier looks had, did not change since the other look.
     let [last, first] = [&since_last, &since_first].map(|diff| diff.as_ref().map(|_| 0));
     let gone = LookRow { count: Some(0), since_last: last, since_first: first, ..LookRow::default() };
     let mut all: BTreeMap<&str, LookRow> = BTreeMap::new();

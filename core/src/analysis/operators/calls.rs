@@ -62,12 +62,13 @@ fn numbered(mut calls: Vec<Call<'_>>) -> Vec<Call<'_>> {
 struct Open {
     call: usize,
     site: usize,
-    /// The number of its first block.
+    /// The number (`seq`) of the call's first block.
     oldest: Option<NonZeroU64>,
     stacks: HashSet<StackId>,
     /// The alloc of its newest block, and the block's weight in bytes.
     newest: (Record, u64),
-    /// Bytes freed from the free of its newest block on. They count if the call continues.
+    /// Bytes freed since the call's newest block was freed, including that block. They count only if the call
+    /// allocates again.
     dropped: Option<i64>,
 }
 
@@ -166,10 +167,12 @@ impl<'a> Walk<'a> {
             }
             goes_on
         } else if maker != Some(open.call) {
-            // Without a stack, frees of blocks that other calls allocated in the meantime tell nothing.
+            // The free has no stack. If the block is older than the call, the call has ended. If another call
+            // allocated the block in the meantime, the free tells nothing.
             record.alloc_seq >= open.oldest
         } else {
-            // Such a free is probably the program's, not the operator's.
+            // The free of the newest block, and each free after it, is probably the program's, not the
+            // operator's.
             if open.dropped.is_some() || record.alloc_seq == open.newest.0.alloc_seq {
                 open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(entry.change));
             } else {

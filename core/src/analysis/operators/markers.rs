@@ -86,7 +86,7 @@ fn kind(data: &Attribution<'_>, context: ContextId) -> Option<MarkerKind> {
     }
 }
 
-/// Adds a marker before each run of matching calls, except where a scope already marks the run.
+/// Adds a marker before each unbroken sequence of matching calls, except where a scope already marks the sequence.
 fn without_scope(markers: &mut Vec<Marker>, calls: &[Call<'_>], kind: MarkerKind, is: impl Fn(&Call<'_>) -> bool) {
     let announced: Vec<usize> = markers.iter().filter(|marker| marker.kind == kind).map(|marker| marker.call).collect();
     let (mut inside, mut since) = (false, 0);

@@ -4,7 +4,7 @@ use crate::attribute::{self, Attribution, allocates_once};
 use crate::numbered::Numbered;
 use crate::snapshot::{Frame, StackId};
 
-/// An operator and the calls outside of it. All stacks of one operator call share them.
+/// An operator and the calls outside of it. All stacks of one operator call have the same key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key<'a> {
     operator: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// `None` also for blocks that a backward pass allocates itself, without an operator.
+/// The key of a stack. `None` if it has no operator, also if a backward pass itself allocates the block.
 fn key<'a>(data: &'a Attribution<'a>, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
     let operator = attribute::operator(data, stack)?;
     let is_root = |frame: &Frame| frame.function_or_empty().as_bytes().as_ptr_range().contains(&operator.root.as_ptr());

@@ -69,8 +69,8 @@ struct PairRow<'s> {
     kinds: [Vec<&'s WorkKind>; 2],
 }
 
-/// Groups operators into rows. Each uses the first of its keys that the other program also has, or else has its own
-/// row.
+/// Groups operators into rows. An operator goes into the row of its first key that the other program also has. If
+/// there is no such key, it has a row of its own.
 fn rows(sides: &[PairSide; 2]) -> Vec<PairRow<'_>> {
     let keys = [sides[0].keys(), sides[1].keys()];
     let (mut paired, mut alone): (BTreeMap<PairKey, PairRow<'_>>, Vec<PairRow<'_>>) = Default::default();

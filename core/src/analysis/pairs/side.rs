@@ -16,7 +16,7 @@ pub(super) enum PairKey {
     Forward(PairNumber),
     /// The backward pass of the operation.
     Backward(PairNumber),
-    /// The operation, called by a backward pass for an unknown operation.
+    /// The operation, called by a backward pass. It is not known for which operation the pass computed a gradient.
     InBackward(PairNumber),
     /// The step of an optimizer, regardless of its operators.
     OptimizerStep,
@@ -41,7 +41,7 @@ pub(super) struct WorkKind {
     /// The keys by which it can be paired, the best first. Empty if the operator is not known.
     pub(super) keys: Vec<PairKey>,
     is_backward: bool,
-    /// Whether it is an operator of the forward pass that computes its results from other tensors.
+    /// Whether its blocks may be kept: whether it is an operator of the forward pass that computes with other tensors.
     is_kept: bool,
     pub(super) at_peak: Weight,
     pub(super) kept: Weight,
@@ -72,7 +72,7 @@ impl PairSide {
         side
     }
 
-    /// All keys by which its operators can be paired.
+    /// All keys by which the operators of this side can be paired.
     pub(super) fn keys(&self) -> HashSet<PairKey> {
         self.kinds.iter().flat_map(|kind| kind.keys.iter().copied()).collect()
     }
@@ -92,8 +92,8 @@ impl PairSide {
         &mut self.kinds[number]
     }
 
-    /// Blocks that the forward pass keeps for a backward pass: live when it begins, and freed later. Of several passes,
-    /// the one with most such memory.
+    /// Blocks that the forward pass keeps for a backward pass: live when the pass begins, and freed later. Of several
+    /// backward passes, the one with most such memory counts.
     fn kept(&mut self, device: &DeviceView<'_>) -> Vec<Block> {
         let mut live: HashMap<_, (usize, Block)> = HashMap::new();
         let (mut begun, mut is_in_pass) = (Vec::new(), false);
@@ -121,7 +121,8 @@ impl PairSide {
     }
 }
 
-/// The moment at which the most bytes are live. `moments` are sorted. `lives` have a start, an end, and bytes.
+/// Of these moments, the one at which the most bytes are live. `moments` are sorted. `lives` have a start, an end, and
+/// bytes.
 fn fullest(moments: &[usize], lives: impl Iterator<Item = (usize, usize, u64)>) -> Option<usize> {
     let mut changes = vec![0_i128; moments.len() + 1];
     for (from, to, bytes) in lives {

@@ -18,7 +18,7 @@ struct PairTable {
 
 struct PairLine {
     name: &'static str,
-    /// Whether its operators make tensors that are not computed from others.
+    /// Whether the line's operators make tensors that are not computed from other tensors.
     is_data: bool,
 }
 

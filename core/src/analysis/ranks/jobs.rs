@@ -4,8 +4,8 @@
 //! 1. its program has the same name;
 //! 2. the launchers' job ids are equal, and so are the numbers of ranks, if both sides have them;
 //! 3. it began at most [`SPREAD_US`] after the job's first recording;
-//! 4. if it has a rank, the job has no other process of this rank. A process that became this one (`exec`), without an
-//!    end in its recording, does not count;
+//! 4. if it has a rank, the job has no other process of this rank. An earlier process does not count if it became
+//!    this one by `exec`, so that its recording has no end mark;
 //! 5. if it has no rank, it began before the last process of the job ended.
 //!
 //! Equal ids are no proof, because launchers reuse ids. Of all this, a PyTorch snapshot contains only the program.
@@ -19,11 +19,12 @@ use crate::snapshot::{Launcher, Process};
 /// The ranks of a job begin within a minute.
 const SPREAD_US: u64 = 60_000_000;
 
-/// Hosts' clocks are assumed to differ by less.
+/// The clocks of two hosts are assumed to differ by less than this.
 const CLOCKS_US: u64 = 5_000_000;
 
-/// The jobs, in the order in which they began. Each is a list of positions in `all`, in order. If there are several
-/// jobs, PyTorch snapshots form jobs of their own.
+/// The jobs, in the order in which they began. Each is a list of positions in `all`, in order. PyTorch snapshots join
+/// the job of the other recordings only if there is one such job, and all snapshots are of one program. Otherwise the
+/// snapshots of each program form a job of their own.
 pub fn jobs(all: &[RankSummary]) -> Vec<Vec<usize>> {
     let (processes, snapshots): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|at| all[*at].has_process());
     let (mut jobs, by_program) = (of_processes(all, processes), of_programs(all, snapshots));
@@ -35,8 +36,8 @@ pub fn jobs(all: &[RankSummary]) -> Vec<Vec<usize>> {
     jobs
 }
 
-/// The only job with ranks. All others must be processes without a rank that ran at the same time: the launcher, and
-/// what it starts besides the ranks.
+/// The only job with ranks. `None` if there is no such job, or if other jobs have more than processes without a rank
+/// that ran at the same time: the launcher, and what it starts besides the ranks.
 pub fn job_with_ranks(all: &[RankSummary], jobs: &[Vec<usize>]) -> Option<usize> {
     let members = |job: &Vec<usize>| job.iter().filter_map(|at| all.get(*at)).collect::<Vec<_>>();
     let has_ranks = |job: &Vec<usize>| members(job).iter().any(|one| one.process.rank.is_some());
@@ -110,7 +111,7 @@ impl<'a> Job<'a> {
             }
     }
 
-    /// Whether a process of the job was still running when this one began.
+    /// Whether a process of the job was still running when the process of `other` began.
     fn ran_at(&self, other: &RankSummary) -> bool {
         let Process { host, started_unix_us, .. } = &other.process;
         let on = |(of, ended): (&&str, &u64)| {

@@ -7,7 +7,7 @@
 //! | `summary` | a reduced recording |
 //! | `names` | the rank in a file's name |
 //! | `jobs` | which recordings belong to the same job |
-//! | `spread` | rows over ranks |
+//! | `spread` | how evenly the rows of a table are spread over ranks |
 
 mod jobs;
 mod names;
@@ -52,7 +52,7 @@ pub struct Ranks {
     pub ranks: Vec<RankSummary>,
     /// The moment at which they are compared.
     pub moment: Moment,
-    /// Ranks for which that moment is not known. They are not counted.
+    /// Ranks whose live memory at that moment is not known. They are not counted.
     pub without: Vec<RankSummary>,
     /// The keys of their tables.
     pub keys: Vec<Key>,

@@ -2,8 +2,8 @@
 
 const WORD: &str = "rank";
 
-/// The rank in a name such as `run_rank3.pickle`, `rank_3` or `rank-3`, if there is no other. A rank within a host
-/// (`local_rank3`) is not a rank of the job.
+/// The rank in a name such as `run_rank3.pickle`, `rank_3` or `rank-3`. `None` if the name has several different
+/// ranks. A rank within a host (`local_rank3`) is not a rank of the job.
 pub fn rank_of_name(name: &str) -> Option<u32> {
     let name = name.rsplit('/').next()?.to_ascii_lowercase();
     let number = |(at, _): (usize, &str)| {

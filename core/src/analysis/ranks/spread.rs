@@ -16,7 +16,7 @@ pub struct SpreadRow {
     pub median: u64,
     /// The most bytes on a rank.
     pub most: u64,
-    /// The position of that rank in the list of ranks; the first among equal ones.
+    /// The position (in the list of ranks) of the rank with the most bytes; the first among equal ones.
     pub most_at: usize,
     /// Number of ranks without the row.
     pub lacking: usize,
@@ -48,7 +48,8 @@ impl SpreadRow {
     }
 }
 
-/// The rows of the ranks' tables at this position: the largest imbalance first, then the largest row, then by label.
+/// The rows of the tables at position `table` of each rank: the largest imbalance first, then the largest row, then
+/// by label.
 pub(super) fn spread(ranks: &[RankSummary], table: usize) -> Vec<SpreadRow> {
     let tables = ranks.iter().enumerate().filter_map(|(at, rank)| Some((at, rank.tables.get(table)?)));
     let rows = tables.flat_map(|(at, table)| table.rows.iter().map(move |row| (&*row.label, (at, row.bytes))));

@@ -52,11 +52,11 @@ pub struct RankSummary {
     pub is_cut_off: bool,
     /// Why the live memory at the moment of the comparison is not known, if so.
     pub moment_unknown: Option<String>,
-    /// Notes on what it lacks.
+    /// Notes on what the live memory at that moment lacks.
     pub moment_notes: Vec<String>,
-    /// Live memory at that moment, by each key.
+    /// Live memory at the moment of the comparison, by each key.
     pub tables: Vec<Breakdown>,
-    /// The sides for a comparison with another job; otherwise empty.
+    /// Live memory by each key, for a difference between this job and another one; otherwise empty.
     pub sides: Vec<DiffSide>,
 }
 
@@ -95,7 +95,7 @@ impl RankSummary {
         }
     }
 
-    /// Reduces a recording for a comparison with one of another job: it has sides instead of tables.
+    /// Reduces a recording at its peak, for a comparison with another job: the summary has sides instead of tables.
     pub fn of_side(recording: &Recording<'_>, file: &str, device: Option<Device>, keys: &[Key]) -> Self {
         let compared = compared(recording, device);
         let side = |key: &Key| compared.map(|view| DiffSide::of(&view.at_peak(), *key)).unwrap_or_default();
@@ -117,7 +117,7 @@ impl RankSummary {
         self.peak.as_ref().map_or(0, |peak| peak.bytes)
     }
 
-    /// The order of ranks: a peak on a GPU is larger than any in host memory.
+    /// The value that ranks are ordered by: a peak on a GPU is larger than any in host memory.
     pub(crate) fn weight(&self) -> (bool, u64) {
         (self.peak.as_ref().is_some_and(DevicePeak::is_on_gpu), self.bytes())
     }
@@ -132,8 +132,8 @@ impl RankSummary {
         self.identity() == other.identity()
     }
 
-    /// Whether the other recording is of the program that this process became (`exec`). A process that ends writes an
-    /// end mark unless it is killed, and its number is not reused so soon.
+    /// Whether the other recording is of the program that this process became by `exec`, which keeps the process id and
+    /// writes no end mark. A process that ends writes the mark unless it is killed, and its id is not reused so soon.
     pub(super) fn became(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.process.host.clone(), one.process.pid);
         self.is_cut_off && of(self) == of(other)
@@ -150,7 +150,8 @@ impl RankSummary {
     }
 }
 
-/// Live memory at the moment, with the same kinds of blocks for every rank.
+/// Live memory at the moment. Blocks below the threshold are left out if the moment is from the log, so that no rank
+/// has them.
 fn live_at<'r>(view: &'r DeviceView<'r>, moment: &Moment) -> Result<LiveSet<'r>, Error> {
     let live = view.at(moment)?;
     Ok(if moment.is_from_log() { live.without_small() } else { live })

@@ -15,11 +15,11 @@ use super::ranks::{RankSummary, Ranks};
 pub struct RanksDiff {
     /// The ranks before a change.
     pub before: Ranks,
-    /// The ranks after it.
+    /// The ranks after the change.
     pub after: Ranks,
 }
 
-/// A rank before and after. A side without a recording of it is `None`.
+/// A rank before and after a change. `before` or `after` is `None` if that job has no recording of the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankChange<'a> {
     /// Its number.
@@ -30,14 +30,14 @@ pub struct RankChange<'a> {
     pub after: Option<&'a RankSummary>,
 }
 
-/// Bytes of one line, function or other key on all ranks, each at its own peak.
+/// Bytes of one line, function or other key on all ranks, each rank at its own peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RanksDiffRow {
     /// The sums over the ranks.
     pub row: DiffRow,
     /// The rank whose part of the row changed most; the first among equal ones.
     pub most_rank: u32,
-    /// The change of its part.
+    /// The change of that rank's part, in bytes.
     pub most_change: i64,
 }
 

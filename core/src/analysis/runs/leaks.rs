@@ -11,7 +11,8 @@ const LEAST_RISE: f64 = 4.0;
 /// Functions of the standard library that add to the output that a test captures.
 const KEEPS_TEXT: [&str; 2] = ["std::io::stdio::print_to_buffer_if_capture_used", "std::panicking::default_hook"];
 
-/// The leaks of the code's own threads: in single stacks, or in a line or the total that several stacks share.
+/// The leaks of the code's own threads, without helper threads. A leak may be in a single stack, or only in the sum
+/// of several stacks: those of a line, or all.
 ///
 /// `lines` is called only if the verdict may depend on it. It returns a function that maps an origin to the one that
 /// stands for its line, or to `None` if the origin does not count.

@@ -17,7 +17,7 @@ pub use samples::{BlockOrigin, LiveByOrigin, LiveTotals, Samples};
 pub use scopes::{LeakVerdict, ScopeLeak, left_by_scopes};
 pub use slope::{Trend, ends_higher, keeps_step, settles_after, trend};
 
-/// The most runs if the verdict is not clear after the requested runs. A series that doubles may need more.
+/// The most runs if the verdict is not clear after the requested runs. Only a series that doubles may need more.
 pub const MOST: usize = 256;
 /// With fewer runs than this, memory that still grows may be a cache that fills up.
 pub const FEW: usize = 12;

@@ -12,7 +12,7 @@ pub struct BlockOrigin {
     pub device: Device,
     /// The stack that allocated them.
     pub stack: StackId,
-    /// Whether a thread allocated them that existed before and may have worked for the code.
+    /// Whether a helper thread allocated them: one that existed before the code ran, and that may have worked for it.
     pub of_helper: bool,
 }
 
@@ -99,7 +99,7 @@ impl Samples {
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
-    /// Regroups the blocks under other origins; `None` leaves an origin out.
+    /// Regroups the blocks under other origins. If `other` returns `None`, the origin is left out.
     pub fn under(&self, other: impl Fn(&BlockOrigin) -> Option<BlockOrigin>) -> Self {
         let regrouped = |sample: &LiveByOrigin| {
             let mut sums = LiveByOrigin::new();
@@ -112,7 +112,7 @@ impl Samples {
         Self(self.0.iter().map(regrouped).collect())
     }
 
-    /// The sum of all stacks of a device as one origin, without those of helper threads.
+    /// For each device, all stacks as one origin, without those of helper threads.
     pub fn as_one(&self) -> Self {
         self.under(|origin| (!origin.of_helper).then_some(BlockOrigin { stack: StackId::NONE, ..*origin }))
     }
@@ -124,7 +124,8 @@ impl Samples {
         self.under(|origin| risen.contains(origin).then_some(*origin))
     }
 
-    /// Whether a series reached a new maximum so late that more runs are needed.
+    /// Whether a series (bytes or blocks of an origin, or all bytes) reached a new maximum so late that more runs are
+    /// needed.
     pub fn is_unsure(&self, warmup: usize) -> bool {
         let is_unsettled = |origin: &BlockOrigin| {
             slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
@@ -132,12 +133,12 @@ impl Samples {
         slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
     }
 
-    /// Whether a series grows by doubling.
+    /// Whether the bytes of an origin, or of a whole device, grow by doubling.
     pub fn have_doubled(&self, warmup: usize) -> bool {
         self.origins().iter().any(|origin| self.doubles(origin, warmup)) || self.total_doubles(warmup)
     }
 
-    /// Whether it is already clear that a series grows.
+    /// Whether it is already clear that the bytes or blocks of an origin grow.
     pub fn have_grown(&self, warmup: usize) -> bool {
         let half = warmup.max(self.runs() / 2);
         let grows = |series: Vec<f64>| slope::ends_higher(&series) && slope::trend(&series, half).goes_on();

@@ -13,10 +13,12 @@ use crate::recording::DeviceView;
 use crate::snapshot::{ContextId, DeviceSnapshot, Lifetime, ThreadId};
 use crate::units::grouped;
 
-/// The warm-up, in which caches may fill up, and the fewest runs: the assertion's defaults.
+/// The number of runs in the warm-up, in which caches may fill up, and the fewest runs. Both are the assertion's
+/// defaults.
 const WARMUP: usize = 2;
 const LEAST: usize = 5;
-/// A program still uses a scope that ends in `MOST_PARTS` of the program's `PARTS` equal parts.
+/// A program still uses a scope that ends in `MOST_PARTS` of `PARTS` equal parts of the allocations since its first
+/// run.
 const MOST_PARTS: usize = 6;
 const PARTS: usize = 8;
 
@@ -34,13 +36,13 @@ pub enum LeakVerdict {
 /// The leak of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeLeak {
-    /// The scope's path, without numbers.
+    /// The scope's path, with `#` for each number.
     pub scope: String,
     /// Number of runs after the warm-up.
     pub runs: usize,
     /// Bytes that these runs left.
     pub bytes: u64,
-    /// The line that allocated most of them.
+    /// The line that allocated most of these bytes.
     pub line: String,
 }
 
@@ -124,7 +126,7 @@ fn repeated(device: &DeviceView<'_>, paths: &[String]) -> HashMap<String, Repeat
     scopes
 }
 
-/// Why no scope can be judged, if so.
+/// Why no scope can be judged; `None` if scopes can be.
 fn what_is_missing(device: &DeviceSnapshot, scopes: &HashMap<String, RepeatedScope>) -> Option<String> {
     let on = device.device;
     if device.marks.is_empty() || scopes.is_empty() {
@@ -217,8 +219,8 @@ fn judge(
     check_others(data, name, scope, &others)
 }
 
-/// Whether a scope kept running as long as the program allocated: it ended in most of the equal parts since it first
-/// ran.
+/// Whether a scope kept running as long as the program allocated: it ended in most of the equal parts of the
+/// allocations since it first ran.
 fn goes_on(times: &[u64], began: u64, blocks: &[LifeSpan<'_>]) -> bool {
     let since = blocks.partition_point(|span| span.from_ns < began);
     let since = blocks.get(since..).unwrap_or_default();
@@ -229,7 +231,7 @@ fn goes_on(times: &[u64], began: u64, blocks: &[LifeSpan<'_>]) -> bool {
     with_end.len() >= first.len() * MOST_PARTS / PARTS
 }
 
-/// Whether the live memory still rose in the second half, more than once, and has not settled since.
+/// Whether the live memory rose more than once in the second half of the runs, and has not settled since.
 fn is_unsure(samples: &Samples) -> bool {
     let half = WARMUP.max(samples.runs() / 2);
     let is_unsure = |series: &[f64]| late_maxima(series, half) > 1 && is_unsettled(series, WARMUP);
@@ -269,8 +271,8 @@ fn by_line(data: &Attribution<'_>, samples: &Samples) -> impl Fn(&BlockOrigin) -
 
 /// Live memory at each of these times.
 fn samples_at<'a>(times: &[u64], blocks: impl Iterator<Item = (BlockOrigin, &'a LifeSpan<'a>)>) -> Samples {
-    // Stores differences, so that a long-lived block costs no more than a short-lived one. They wrap, but their sums do
-    // not.
+    // Stores differences, so that a long-lived block costs no more than a short-lived one. The differences wrap, but
+    // their sums do not.
     let mut changes: HashMap<BlockOrigin, Vec<LiveTotals>> = HashMap::new();
     for (origin, span) in blocks {
         let from = times.partition_point(|time| *time < span.from_ns);

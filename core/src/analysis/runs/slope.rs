@@ -36,23 +36,24 @@ const MAXIMA: usize = 3;
 /// A long series is compared in this many parts, each with at least `LEAST_PART` runs.
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
-/// With fewer steps, a series can keep step with the runs by chance.
+/// With fewer steps from one run to the next, a series can keep step with the runs by chance.
 const LEAST_STEPS: usize = 16;
 
-/// The number of runs after which a series is settled if `runs` runs led to its last maximum. A container that doubles
-/// its capacity reaches its next maximum within that time.
+/// If `runs` runs led to a series' last maximum: the number of runs after which the series is settled. A container
+/// that doubles its capacity reaches its next maximum within that number.
 pub fn settles_after(runs: usize) -> usize {
     runs * 9 / 4 + 2
 }
 
-/// Whether a series reached a new maximum after the warm-up, or grew by doubling in it, and has not settled since.
+/// Whether a series reached a new maximum after the warm-up, or grew by doubling in the warm-up, and has not settled
+/// since.
 pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     let last = maxima(series).last().map_or(0, |at| at + 1);
     series.len() < settles_after(last) && (last > warmup || doublings(series) >= MAXIMA)
 }
 
-/// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that
-/// occasionally adds a thread does not.
+/// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. The series of a thread
+/// pool that occasionally adds a thread does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
     late_maxima(series, warmup) * 4 >= series.len().saturating_sub(warmup)
 }
@@ -80,7 +81,8 @@ pub fn ends_higher(series: &[f64]) -> bool {
 /// highest values of the first eighth, fourth and half of the runs, and of all runs, must each be higher than the one
 /// before by two fifths or more. The series must not fall after the warm-up.
 ///
-/// The warm-up counts, because each doubling takes as long as all before it: half of the runs have room for only one.
+/// The runs of the warm-up count, too, because each doubling takes as long as all before it: the second half of the
+/// runs has room for only one.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let highest = |part| series.iter().take(series.len() / part).copied().fold(0.0, f64::max);
     let highest = [8, 4, 2, 1].map(highest);
@@ -102,7 +104,7 @@ fn doublings(series: &[f64]) -> usize {
 }
 
 /// Whether a series rises by the same amount with nearly each of many runs after the warm-up. A series that rises for
-/// another reason does not keep step with the runs.
+/// another reason than the runs does not keep step with them.
 pub fn keeps_step(series: &[f64], warmup: usize) -> bool {
     let tail = series.get(warmup..).unwrap_or_default();
     let mut steps: Vec<f64> = tail.iter().skip(1).zip(tail).map(|(now, before)| now - before).collect();
@@ -114,11 +116,11 @@ pub fn keeps_step(series: &[f64], warmup: usize) -> bool {
 
 /// The trend after the warm-up.
 ///
-/// A series grows if it reaches new maxima at least three times, also in the last third, if the current wait for the
-/// next one is at most four times the longest wait before, and if it
+/// A series grows if it reaches new maxima in at least three runs, one of them in the last third, if the runs since
+/// the last maximum are at most four times as many as ever lay between two maxima, and if the series
 /// * either never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total
 ///   rise,
-/// * or has at least 25 runs, and each fifth of them lies above the fifth before.
+/// * or has at least 25 runs, and the middle half of each fifth of them lies above that of the fifth before.
 ///
 /// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before.
 /// A test of the slope alone would report a temporarily long queue as a leak.

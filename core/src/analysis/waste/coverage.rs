@@ -1,8 +1,8 @@
-//! How many uses are known.
+//! For how many of the allocated bytes the uses are known.
 
 use crate::snapshot::{BlockUses, Device, RecordKind, SnapshotData};
 
-/// Bytes allocated on CUDA devices, and the part whose last use is known.
+/// Bytes allocated on CUDA devices, and how many of them belong to blocks whose uses are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseCoverage {
     /// Bytes of all allocs in the log.

@@ -1,9 +1,9 @@
 //! Blocks that candle's graph keeps although nothing needs them. A result that was computed from variables keeps its
 //! arguments.
 //!
-//! A graph keeps a temporary (see `statements`) that is still live when its line runs again, and that is freed after
-//! the result, because a graph is dropped from its result on. The temporary is needed until the end of the first
-//! backward pass that begins while it is live, if there is one.
+//! A temporary (see `statements`) counts as kept by a graph if it is still live when its line runs again, and if it is
+//! freed after the result: a graph that is dropped frees its result first. The temporary is needed until the end of the
+//! first backward pass that begins while it is live, if there is one.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -23,10 +23,10 @@ const LEAST: u64 = 1024;
 pub(crate) struct KeptByGraph {
     pub(super) absence: Absence,
     pub(super) stack: StackId,
-    /// Whether no variable can hold it.
+    /// Whether it is a temporary of a statement, so that no variable of the program can hold it.
     pub(super) is_temporary: bool,
     alloc: usize,
-    /// The number of the backward pass that needed it.
+    /// The index of the backward pass that needed the block; `None` if no pass did.
     pub(super) pass: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Graphs {
     has_any: bool,
     /// Where statements begin that are known to create a graph.
     forward: Vec<usize>,
-    /// Temporaries of the last backward pass that are live at the end.
+    /// Temporaries that were computed for a thread's last backward pass and are live at the end.
     pub(super) left: HashSet<NonZeroU64>,
     pub(super) passes: Vec<BackwardPass>,
     /// The passes of each thread, in order.
@@ -58,7 +58,7 @@ impl Graphs {
         let mut found = Self { has_any: true, passes: walk.passes, by_thread, ..Self::default() };
         let mut kept = Vec::new();
         for statement in &walk.done {
-            // Temporaries of earlier iterations accumulate.
+            // Only for the last pass: temporaries of earlier iterations that are still live accumulate.
             let last = found.by_thread.get(&statement.thread).and_then(|passes| passes.last());
             if last.is_some() && last == found.pass_in(statement.thread, statement.end - 1, usize::MAX).as_ref() {
                 found.left.extend(left(statement, device, &log));
@@ -84,7 +84,7 @@ impl Graphs {
         (self.passes[pass].from < until).then_some(pass)
     }
 
-    /// The block; nothing needs it from `from` on.
+    /// The block, absent from the record after which nothing needs it. `None` if there is no such record.
     fn until_needed(&self, thread: ThreadId, block: KeptByGraph) -> Option<KeptByGraph> {
         let absence = block.absence;
         let pass = self.pass_in(thread, block.alloc, absence.until);
@@ -96,9 +96,10 @@ impl Graphs {
         (from < absence.until).then_some(KeptByGraph { absence, pass, ..block })
     }
 
-    /// The record from which the program can do without a block, and the stack of the backward pass whose loss it must
-    /// drop for that. `from` is after the block's last use. `until` is its free, or `None` if it is not to be freed
-    /// earlier. Returns `None` if the program needs the block, or if its holder is not known.
+    /// The record from which the program can do without a block. Also the stack of a backward pass, if the program must
+    /// drop the loss of this pass to free the block. `from` is after the block's last use. `until` is the block's free;
+    /// `None` if the block is not to be freed earlier. Returns `None` if the program needs the block, or if its holder
+    /// is not known.
     pub(super) fn way_out(
         &self,
         data: &Attribution<'_>,
@@ -119,7 +120,7 @@ impl Graphs {
         (from < until).then_some((from, Some(pass.stack)))
     }
 
-    /// Blocks that this pass needed and that the thread's next pass does not need: the next pass has fewer nodes of
+    /// Of the blocks `kept` for this pass, those that the thread's next pass does not need: it has too few nodes of
     /// their operators.
     pub(super) fn not_needed<'a>(
         &self,
@@ -134,7 +135,8 @@ impl Graphs {
         };
         let (Some(log), Some(next)) = (log, later.iter().find(|next| next.thread == pass.thread)) else { return kept };
         let leaf = |stack| operator(data, stack).filter(|found| !found.is_backward).map_or("", |found| found.leaf);
-        // For each operator, the nodes of the next pass that do not belong to its own forward pass.
+        // For each operator, the nodes of the next backward pass that do not belong to the forward pass right before
+        // it.
         let mut older: HashMap<&str, usize> = HashMap::default();
         let between = device.records.get(pass.end..next.from.max(pass.end)).unwrap_or_default();
         let is_own =
@@ -145,7 +147,8 @@ impl Graphs {
                 *nodes = nodes.saturating_sub(1);
             }
         }
-        // The next pass may need the largest blocks, so these are not promised.
+        // The next pass may need any of the blocks. To promise no more than is certain, it is taken to need the
+        // largest.
         kept.sort_by_key(|kept| (std::cmp::Reverse(kept.absence.size), kept.alloc));
         kept.retain(|kept| {
             let leaf = leaf(kept.stack);
@@ -163,14 +166,14 @@ fn after(sorted: &[usize], at: usize) -> Option<usize> {
     sorted.get(sorted.partition_point(|start| *start < at)).copied()
 }
 
-/// The temporaries that are live at the end.
+/// The statement's temporaries that are live at the end of the log.
 fn left(statement: &Statement, device: &DeviceSnapshot, log: &LogReplay) -> impl Iterator<Item = NonZeroU64> {
     let temporaries = statement.parts().0.iter().filter_map(|block| device.records.get(block.at));
     let left = temporaries.filter(|record| record.size >= LEAST).filter_map(|record| record.alloc_seq);
     left.filter(|seq| log.freed_at(*seq).is_none())
 }
 
-/// The temporaries and the result that a graph keeps after the line runs again.
+/// The temporaries and the result of a statement that a graph keeps after the statement's line runs again.
 fn kept_of(
     statement: &Statement,
     device: &DeviceSnapshot,

@@ -1,5 +1,5 @@
-//! Idle memory at the peak: blocks that are used before and after it, with a long gap in between. During the gap they
-//! could be dropped and recomputed, or moved to the host.
+//! Idle memory at the peak: blocks that are used before and after the peak, but not for a long time around it. In this
+//! gap, they could be dropped and recomputed, or moved to the host.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::snapshot::{BlockIdle, BlockUses, IdleTime};
 pub struct IdleMemory {
     /// The line that allocates the blocks.
     pub line: String,
-    /// The line of the use that ends the gap; empty if unknown or if blocks differ.
+    /// The line of the use that ends the gap; empty if it is unknown, or not the same for all blocks.
     pub use_line: String,
     /// The kernel, copy or fill of that use.
     pub kernel: String,
@@ -23,7 +23,7 @@ pub struct IdleMemory {
     pub bytes: u64,
     /// Idle blocks at the peak.
     pub blocks: u64,
-    /// GPU operations in the shortest of the gaps.
+    /// The fewest GPU operations in one of the blocks' gaps.
     pub operations: u64,
     /// The shortest of the gaps, in nanoseconds of the host's clock.
     pub idle_ns: u64,
@@ -94,7 +94,7 @@ pub fn idle_memory(device: &DeviceView<'_>) -> Vec<IdleMemory> {
     rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
 }
 
-/// The blocks with gaps for which `is_gap` holds, by site.
+/// By site, the gaps for which `is_gap` holds. `is_gap` gets the records between which the block is not needed.
 pub(super) fn sites(
     device: &DeviceView<'_>,
     log: &LogReplay,

@@ -47,7 +47,7 @@ impl InPlace {
     }
 }
 
-/// The most blocks of one size with the same last use. An element-wise operation has two.
+/// Of the blocks of one size with the same last use, this many are considered. An element-wise operator reads two.
 const MOST_INPUTS: usize = 64;
 
 type InPlaceKey<'a> = (String, String, &'a str, u32);
@@ -125,15 +125,16 @@ fn backward_allocs(device: &DeviceView<'_>) -> Vec<usize> {
     allocs.filter(|(_, record)| backward.get(record.stack)).map(|(at, _)| at).collect()
 }
 
-/// Whether an input may be needed. A block that lives to the end may be used later. One that lives during a backward
-/// pass may be part of the graph, and candle does not differentiate operators in place.
+/// Whether an input may be needed after its last recorded use. A block that lives to the end may be used later. A
+/// block that lives during a backward pass may be part of the graph, and candle does not differentiate operators that
+/// work in place.
 fn may_be_needed(log: &LogReplay, passes: &[usize], uses: &BlockUses) -> bool {
     let (Some(from), Some(until)) = (log.allocated_at(uses.seq), log.freed_at(uses.seq)) else { return true };
     let next = passes.partition_point(|at| *at < from);
     passes.get(next).is_some_and(|at| *at < until)
 }
 
-/// Groups pairs by site. An input is absent once its output is allocated.
+/// Groups pairs by site. In the replay, an input is absent from the alloc of the output that overwrites it.
 fn sites(
     device: &DeviceView<'_>,
     log: &LogReplay,

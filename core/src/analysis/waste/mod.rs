@@ -1,8 +1,9 @@
-//! Object lifetime analysis: blocks at the peak that no GPU operation uses any more, or not yet. A replay gives the
-//! peak as if they were freed after their last use, or allocated before their first.
+//! Object lifetime analysis: finds blocks at the peak whose last use by a GPU operation is over, or whose first use is
+//! still to come. A replay of the log gives the peak as if they were freed right after their last use, or allocated
+//! right before their first one.
 //!
-//! This needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only certain cases count: a block
-//! that an opaque operation may have used is left out.
+//! This needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only certain cases count: a block is
+//! left out if it may have been used by an opaque operation (one that does not tell which blocks it uses).
 
 mod checkpoint;
 mod coverage;
@@ -82,7 +83,7 @@ pub struct Waste {
     pub until_ns: u64,
     /// Reduction of the peak, in addition to the rows before this one.
     pub saves: u64,
-    /// The peak without this waste and that of all rows before this one, to the byte.
+    /// The exact peak without this waste and without the waste of all rows before this one.
     pub peak_without: u64,
 }
 
@@ -97,13 +98,14 @@ pub fn waste(device: &DeviceView<'_>) -> Vec<Waste> {
     LogReplay::with_uses(device).map_or_else(Vec::new, |log| followed(device, &log).0)
 }
 
-/// A block whose alloc or free the advice moves to this record.
+/// A block's number, why it is wasted, and the record to which its alloc or free should move.
 type MovedBlock = (NonZeroU64, WasteKind, usize);
 
-/// For each such block, the record that its alloc or free moves to.
+/// For each block's number and kind of waste, the record to which its alloc or free should move.
 type MovedBlocks = HashMap<(NonZeroU64, WasteKind), usize>;
 
-/// The rows, their combined changes of the total, and the blocks that they move.
+/// The rows of `waste`, what all of them together change of the total of live bytes, and the blocks whose alloc or free
+/// they move.
 fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogChange>, MovedBlocks) {
     let mut sites = sites(device, log, Some(device.graphs()));
     let least = device.peak.bytes / LEAST;
@@ -116,19 +118,19 @@ fn followed(device: &DeviceView<'_>, log: &LogReplay) -> (Vec<Waste>, Vec<LogCha
     (found.into_iter().map(row).collect(), changes, moved)
 }
 
-/// A site's blocks, and their absences if their allocs or frees moved.
+/// The wasted blocks of one site, and where in the log they would be absent if their allocs or frees moved.
 #[derive(Default)]
 struct WastingSite {
     waste: Waste,
     absences: Vec<Absence>,
     moved: Vec<MovedBlock>,
-    /// The longest time that one of its blocks is not needed, at the peak or elsewhere.
+    /// The longest time during which one of the site's blocks is not needed. The peak may lie outside of it.
     longest_ns: u64,
 }
 
 type SiteKey = (WasteKind, String, String, String);
 
-/// Wasted blocks by site. With `graphs`, only those that the program can free or allocate at another time.
+/// Wasted blocks by site. If `graphs` is given, only blocks that the program can free or allocate at another time.
 fn sites(device: &DeviceView<'_>, log: &LogReplay, graphs: Option<&Graphs>) -> Vec<WastingSite> {
     let data = device.data();
     let mut lines = lines(data);
@@ -200,14 +202,14 @@ impl WastingSite {
     }
 }
 
-/// The line of each stack; no text for none.
+/// The line of each stack; an empty text for [`StackId::NONE`].
 fn lines<'a>(data: &'a Attribution<'_>) -> Memo<'a, StackId, String> {
     Memo::of(move |stack: StackId| if stack == StackId::NONE { String::new() } else { line_label(data, stack.0) })
 }
 
-/// All blocks at the device's peak that are past their last use or never used, by site, largest first. No site is too
-/// small. Nothing is replayed, so [`Waste::saves`] is 0. `None` if uses were not recorded, or if the log has lost
-/// records.
+/// All blocks at the device's peak that are past their last use or never used, by site, largest first. Even the
+/// smallest site has a row. Nothing is replayed, so [`Waste::saves`] is 0. `None` if uses were not recorded, or if the
+/// log has lost records.
 pub fn waste_at_peak(device: &DeviceView<'_>) -> Option<Vec<Waste>> {
     let log = LogReplay::with_uses(device)?;
     let mut rows: Vec<Waste> = sites(device, &log, None).into_iter().map(|site| site.waste).collect();

@@ -19,7 +19,7 @@ pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
     all
 }
 
-/// Successive changes of the total at one record.
+/// Changes of the total of live bytes at one record of the log, made one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Stop {
     at: usize,
@@ -40,12 +40,12 @@ impl Stop {
         Self { at, when: When::Before, changes }
     }
 
-    /// The same changes, but before others at the record.
+    /// The same changes, but made before those of all other stops at the record.
     pub(super) fn first(self) -> Self {
         Self { when: When::First, ..self }
     }
 
-    /// A correction of the record's own change.
+    /// A correction that is added to the record's own change.
     pub(super) fn with(at: usize, change: i64) -> Self {
         Self { at, when: When::With, changes: vec![change] }
     }
@@ -77,9 +77,9 @@ impl LogReplay {
         Some(Self { at_start, steps, lives: lives.clone(), times })
     }
 
-    /// Chooses sites greedily: each is the one that reduces the peak most after all before it are applied. Only the
-    /// first [`MOST_SITES`] are tried. Returns at most `most` rows that save at least `least` bytes each, and all
-    /// changes.
+    /// Chooses sites greedily: each is the one that reduces the peak most after the sites chosen before it are applied.
+    /// Only the first [`MOST_SITES`] are tried. Returns at most `most` rows that save at least `least` bytes each, and
+    /// `changes` with those of the chosen sites.
     pub(super) fn greedy<T>(
         &self,
         mut changes: Vec<LogChange>,
@@ -126,7 +126,7 @@ impl LogReplay {
         u64::try_from(self.peak(&changes)).unwrap_or(0)
     }
 
-    /// The peak with changes that the log does not contain.
+    /// The highest total in bytes with these stops. It may lie between two changes of one stop.
     pub(super) fn peak_with_stops(&self, mut stops: Vec<Stop>) -> u64 {
         stops.sort_by_key(|stop| (stop.at, stop.when));
         let (mut total, mut peak, mut stops) = (self.at_start, self.at_start, stops.into_iter().peekable());
@@ -157,7 +157,7 @@ impl LogReplay {
         self.lives.get(seq).filter(|life| life.to != NEVER).map(|life| life.to as usize - 1)
     }
 
-    /// Number and size of the blocks that are live before a record. Blocks from before the log have no number.
+    /// The number and the size of each block that is live before a record. Blocks from before the log have no number.
     pub(super) fn live_before(
         &self,
         device: &DeviceSnapshot,
@@ -205,8 +205,9 @@ impl LogReplay {
         (from < until).then_some((from, Some(until)))
     }
 
-    /// Records between which the block is absent if it is removed after the use before its longest gap and restored
-    /// before the next use. Frees between an alloc and that use are not known, so it is restored right after the alloc.
+    /// Records between which the block is absent if it is removed after the use that begins a gap and restored before
+    /// the use that ends it. Of a use, only the last alloc before it is known, so the block is absent from right after
+    /// the first use's alloc to the alloc of the second use.
     pub(super) fn while_idle(&self, idle: &IdleTime) -> Option<(usize, usize)> {
         let at = |alloc: u64| self.allocated_at(NonZeroU64::new(alloc)?);
         let (from, until) = (at(idle.from_alloc)? + 1, at(idle.to_alloc)?);

@@ -1,6 +1,6 @@
 //! Finds statements and backward passes in the log.
 //!
-//! A *statement* is a run of operator calls of one thread at one line, with the same callers, in which no stack
+//! A *statement* is a sequence of operator calls of one thread at one line, with the same callers, in which no stack
 //! repeats. The blocks of its last operator are its result. The others are *temporaries*: no variable of the program
 //! can hold them.
 
@@ -17,10 +17,10 @@ pub(super) struct BackwardPass {
     pub(super) thread: ThreadId,
     pub(super) stack: StackId,
     pub(super) from: usize,
-    /// The thread's first allocation at another line.
+    /// The thread's first allocation at another line after the pass; `usize::MAX` if there is none.
     pub(super) end: usize,
-    /// Numbers of allocations by operator and stack. Each node of an operator allocates once with most of the
-    /// operator's stacks.
+    /// How often the pass allocates, by operator and stack. With most of an operator's stacks, it allocates once for
+    /// each node of the operator.
     pub(super) nodes: HashMap<String, HashMap<StackId, usize>>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct StatementWalk<'a> {
     /// Where the statements of each line begin.
     pub(super) starts: HashMap<(ThreadId, usize), Vec<usize>>,
     pub(super) passes: Vec<BackwardPass>,
-    /// The line of the pass that a thread is in, and the pass's number.
+    /// The line of the pass that a thread is in, and the pass's index in `passes`.
     open_passes: HashMap<ThreadId, (usize, usize)>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> StatementWalk<'a> {
         walk
     }
 
-    /// Ends a statement. Only statements of several blocks have temporaries.
+    /// Ends a statement. A statement of one block has no temporaries, so it is dropped.
     fn close(&mut self, statement: Option<Statement>) {
         let several = statement.filter(|statement| statement.blocks.len() > 1);
         self.done.extend(several.map(|statement| Statement { stacks: HashSet::new(), ..statement }));

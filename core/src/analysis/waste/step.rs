@@ -1,4 +1,4 @@
-//! Replays of a device's log: the peak if the program behaved differently.
+//! What the peak would be if blocks were freed before their successors are allocated, or with a custom optimizer step.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -39,7 +39,7 @@ pub(crate) fn peak_if_replaced<'a>(device: &DeviceView<'_>, blocks: impl Iterato
 /// The most transient memory of a custom optimizer step, as a multiple of the parameter that it updates.
 pub(crate) const OWN_STEP: u64 = 4;
 
-/// Whether a block is a temporary of candle's `AdamW::step`. `None` if nothing calls it.
+/// A test whether a block is a temporary of candle's `AdamW::step`. `None` if the program never calls this function.
 pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Block) -> bool> {
     let data = device.data();
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
@@ -55,21 +55,21 @@ pub(crate) fn step_temporaries(device: &DeviceView<'_>) -> Option<impl FnMut(&Bl
     data.stacks.frames.iter().any(|frame| is_step(frame.function_or_empty())).then_some(is_transient)
 }
 
-/// The peak if the transient blocks of optimizer steps never took more than [`OWN_STEP`] times the largest one live at
-/// the time. `None` if the log has lost records.
+/// The peak if the transient blocks of optimizer steps never took more than [`OWN_STEP`] times the largest of those
+/// that are live at the time. `None` if the log has lost records.
 pub(crate) fn peak_with_own_step(device: &DeviceView<'_>, is_transient: impl FnMut(&Record) -> bool) -> Option<u64> {
     let log = LogReplay::of(device)?;
     let changes = own_step(device, &log, is_transient);
     Some(log.peak_with(changes.into_iter()))
 }
 
-/// Changes of the total with a custom step.
+/// How a custom optimizer step changes the total of live bytes.
 pub(super) fn own_step(
     device: &DeviceView<'_>,
     log: &LogReplay,
     mut is_transient: impl FnMut(&Record) -> bool,
 ) -> Vec<LogChange> {
-    // Number of live blocks of each size.
+    // Number of live transient blocks of each size.
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     let mut freed: Vec<(usize, u64)> = Vec::new();
     let mut changes: Vec<LogChange> = Vec::new();

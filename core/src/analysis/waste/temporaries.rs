@@ -23,14 +23,14 @@ pub struct OperatorTemporaries {
     pub line: String,
     /// Bytes of the temporaries that are live at the peak.
     pub bytes: u64,
-    /// Number of these blocks.
+    /// Number of the temporaries that are live at the peak.
     pub blocks: u64,
     /// Bytes of the blocks that outlive the call.
     pub outputs: u64,
     /// An upper bound of the bytes that the call reads.
     pub inputs: u64,
-    /// Whether uses tell exactly what the call reads. Otherwise `inputs` contains the largest block that it could have
-    /// read.
+    /// Whether recorded uses tell exactly what the call reads. If not, `inputs` also contains the largest block that
+    /// the call may have read.
     pub are_inputs_known: bool,
     /// Reduction of the peak if all calls by this line worked on [`PARTS`](Self::PARTS) parts of the tensor in turn.
     pub saves: u64,
@@ -39,12 +39,12 @@ pub struct OperatorTemporaries {
 }
 
 impl OperatorTemporaries {
-    /// Temporaries are reported if they are at least this many times the inputs and outputs,
+    /// The temporaries must be at least this many times as large as the inputs and outputs together.
     pub const LEAST_TIMES: u64 = 4;
-    /// and if they save at least the peak divided by this.
+    /// Work in parts must save at least the peak divided by this.
     pub const LEAST_PART: u64 = 10;
 
-    /// Number of parts. Each needs this fraction of the temporaries, besides the outputs of all.
+    /// Number of parts. Each part needs the temporaries divided by this, besides the outputs of all parts.
     pub const PARTS: u64 = 16;
 
     /// The temporaries as a multiple of the inputs and outputs.
@@ -64,8 +64,8 @@ pub fn operator_temporaries(device: &DeviceView<'_>) -> Option<OperatorTemporari
     (is_large && found.times() >= OperatorTemporaries::LEAST_TIMES).then_some(found)
 }
 
-/// The peak if the operator call at the peak, and all others by its line, worked on [`OperatorTemporaries::PARTS`]
-/// parts.
+/// The peak if the operator call at the peak, and all calls of the operator by the same line, worked on
+/// [`OperatorTemporaries::PARTS`] parts.
 pub(crate) fn peak_in_parts(device: &DeviceView<'_>) -> Option<u64> {
     at_peak(device).map(|found| found.peak_without)
 }
@@ -114,7 +114,7 @@ pub(super) struct InParts {
 }
 
 /// The lines whose calls have temporaries many times larger than their inputs and outputs, regardless of the peak.
-/// `bytes` and `blocks` of a row are all temporaries of its largest call.
+/// `bytes` and `blocks` of a row count all temporaries of the line's largest call.
 pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> Vec<InParts> {
     let calls = calls(device);
     let mut lines = lines(device.data());
@@ -129,7 +129,7 @@ pub(super) fn in_parts(device: &DeviceView<'_>, log: &LogReplay, least: u64) -> 
     found
 }
 
-/// `None` if the largest call has less than `least` bytes of temporaries.
+/// The calls of one operator by one line. `None` if the largest one has less than `least` bytes of temporaries.
 fn of_site(
     device: &DeviceView<'_>,
     log: &LogReplay,
@@ -165,7 +165,8 @@ fn of_site(
     Some(InParts { row, changes, blocks })
 }
 
-/// The factor by which the temporaries shrink. Half the length means a quarter of the square.
+/// The factor by which work in parts shrinks the temporaries. If they are a square matrix, a part with half of the
+/// length needs only a quarter of the memory.
 fn parts(data: &Attribution<'_>, stack: StackId) -> u64 {
     OperatorTemporaries::PARTS.pow(if squared_by(data, stack).is_some() { 2 } else { 1 })
 }
@@ -194,7 +195,7 @@ fn of_operator<'a>(data: &'a Attribution<'a>, root: &'a str) -> Memo<'a, StackId
 /// Blocks that a call allocates.
 #[derive(Default)]
 struct Workspace {
-    /// Records of the alloc and the free, and the bytes.
+    /// For each temporary: the records of its alloc and of its free, and its bytes.
     temporaries: Vec<(usize, usize, u64)>,
     /// The alloc and the bytes of each block that outlives the call.
     outputs: Vec<(usize, u64)>,
@@ -203,7 +204,7 @@ struct Workspace {
 /// The allocs of each thread, as sorted positions in the log.
 struct AllocsByThread {
     all: HashMap<ThreadId, Vec<usize>>,
-    /// Those of other operators, or of none.
+    /// The allocs by other operators, and those outside of all operators.
     foreign: HashMap<ThreadId, Vec<usize>>,
 }
 
@@ -232,9 +233,9 @@ impl AllocsByThread {
 }
 
 impl Workspace {
-    /// Without stacks of frees, a call seems to end before it frees its last blocks, or at the second of two equal
-    /// allocs. So the frees of its thread up to the next alloc by another operator count as well. If these free all of
-    /// the call's blocks, the last one freed is the result.
+    /// If frees have no stacks, a call seems to end before it frees its last blocks, or at the second of two allocs
+    /// with the same stack. So frees count up to the thread's next alloc by another operator. If all of the call's
+    /// blocks are freed by then, and the last of them after the call seemed to end, this last block is the result.
     fn of(device: &DeviceSnapshot, log: &LogReplay, allocs: &AllocsByThread, call: &Call<'_>) -> Self {
         let end = allocs.foreign_after(call);
         let own = allocs.within(call).iter().filter_map(|at| Some((*at, device.records.get(*at)?)));
@@ -257,8 +258,8 @@ impl Workspace {
         self.outputs.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size))
     }
 
-    /// Changes of the total if the call works on parts: each part has its share of the temporaries, and the outputs are
-    /// live from the beginning.
+    /// How the total of live bytes changes if the call works on parts: each part has its share of the temporaries, and
+    /// the outputs are live from the beginning.
     fn in_parts(self, begin: usize, parts: u64) -> impl Iterator<Item = LogChange> {
         let signed = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
         let saved = move |size: u64| signed(size - size.div_ceil(parts));
@@ -273,8 +274,9 @@ impl Workspace {
 
 /// An upper bound of the bytes that a call reads, and whether it is exact.
 ///
-/// A block whose first or last use is in the call is an input. A block that is used before and after the call may be
-/// one. Only the largest of these counts, because an operator with temporaries rarely has two large inputs.
+/// A block whose first or last use is in the call is an input. A block that is used before and after the call may be an
+/// input, and so may a block whose uses are not known. Of such blocks, only the largest counts, because an operator
+/// with temporaries rarely has two large inputs.
 fn inputs(device: &DeviceSnapshot, log: &LogReplay, call: &Call<'_>) -> (u64, bool) {
     let mut seqs = call.records.clone().filter_map(|at| device.records.get(at)).filter(|r| r.kind == RecordKind::Alloc);
     let first = seqs.clone().next().and_then(|record| record.alloc_seq).map_or(0, NonZeroU64::get);

@@ -17,12 +17,13 @@ pub(crate) struct Ungraphed {
     pub(crate) bytes: u64,
     /// The line that allocated most of them.
     pub(crate) line: String,
-    /// The line of the backward pass that needed them; empty if none did.
+    /// The line of the backward pass that needed the blocks; empty if no pass did.
     pub(crate) pass: String,
     pub(crate) peak_without: u64,
 }
 
-/// Whether a block is a temporary of the last backward pass and live at the end. Only a graph can hold such a block.
+/// Whether a block is a temporary that was computed for the last backward pass and is live at the end. Only a graph
+/// can hold such a block.
 pub(crate) fn is_left_by_a_pass(device: &DeviceView<'_>) -> impl Fn(&Block) -> bool {
     let graphs = device.graphs();
     move |block| block.seq.is_some_and(|seq| graphs.left.contains(&seq))
@@ -38,8 +39,8 @@ pub(super) fn kept_without_a_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Kep
     device.graphs().blocks.iter().filter(|kept| kept.is_temporary && kept.pass.is_none()).collect()
 }
 
-/// Blocks that a graph keeps after their backward pass and up to the peak, and such blocks of other iterations. The
-/// next pass does not need them: it has fewer nodes than there are results.
+/// Blocks that a graph keeps after the backward pass that needed them. Those live at the peak are counted, but the new
+/// peak lacks those of all iterations. The next pass does not need them: it has fewer nodes than there are results.
 pub(crate) fn past_their_pass(device: &DeviceView<'_>) -> Option<Ungraphed> {
     let (log, at) = device.graphs().log.as_ref().zip(peak_record(device))?;
     let kept = kept_past_their_pass(device);
@@ -63,7 +64,7 @@ pub(super) fn kept_past_their_pass<'a>(device: &'a DeviceView<'_>) -> Vec<&'a Ke
     by_pass.into_iter().enumerate().flat_map(not_needed).collect()
 }
 
-/// The bytes of those of these blocks that graphs keep too long, and the peak without them.
+/// The bytes of the temporaries that graphs keep too long and for which `is_one` holds, and the peak without them.
 pub(crate) fn peak_without_graphs(device: &DeviceView<'_>, is_one: impl Fn(NonZeroU64) -> bool) -> Option<(u64, u64)> {
     let graphs = device.graphs();
     let kept: Vec<&KeptByGraph> =

@@ -1,6 +1,7 @@
 //! Finds the node of each step. Steps and nodes are both in the order of the pass. A node whose step allocates nothing
 //! that is recorded has no step. One walk assigns to each step the first node that fits; another walk, from the end,
-//! assigns the last one. The node of a step cannot lie outside these two, so it is certain if they are the same.
+//! assigns the last one. The node of a step cannot lie outside these two nodes. So if both walks assign the same node,
+//! it is certain.
 
 use super::steps::Step;
 use super::{Pass, kinds};

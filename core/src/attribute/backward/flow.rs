@@ -6,8 +6,9 @@
 //! * If no gradient tells the call, the step belongs to the only live call of its arm and size that has read everything
 //!   that the step reads.
 //!
-//! The tensor of each gradient follows from the call of the step that made it. It is one of the call's operands: in the
-//! order in which the arm handles them, or the operand that the step did not read for it.
+//! Which tensor a gradient belongs to follows from the call of the step that made the gradient. The tensor is one of
+//! the call's operands: the next one in the order in which the arm handles them, or the one that the step did not read
+//! to compute this gradient.
 
 use std::num::NonZeroU64;
 
@@ -75,7 +76,7 @@ struct NewGradient {
     block: NonZeroU64,
     /// Blocks that were read to compute the addend.
     reads: Reads,
-    /// The gradient that they were added to, if an earlier step made one.
+    /// The gradient to which the addend was added, if an earlier step made one.
     before: Option<NonZeroU64>,
 }
 
@@ -170,7 +171,7 @@ impl<'a> Flow<'a> {
             let is_of_step = || within.sums.binary_search_by_key(operand, |sum| sum.block).is_ok();
             self.gradients.contains_key(operand) || is_of_step() || within.is_zero_fill(self.operands.life(*operand))
         };
-        // Blocks that describe the layout of an operand come earlier.
+        // Blocks that describe the layout of an operand may come before the gradient.
         direct.into_iter().find(is_gradient)
     }
 
@@ -185,7 +186,7 @@ impl<'a> Flow<'a> {
         match life.map(|life| self.operands.birth(life.block.stack)) {
             _ if self.gradients.contains_key(&operand) => reads.add_gradient(operand),
             Some(Birth::Forward(_)) => reads.add_forward(operand),
-            // The gradient of the loss is computed before all arms.
+            // The gradient of the loss is computed before any arm runs.
             Some(Birth::Backward) if within.site(life).is_none() => reads.add_gradient(operand),
             _ => reads.is_more = true,
         }
@@ -224,7 +225,7 @@ impl<'a> Flow<'a> {
     fn is_view(&mut self, arm: &str, known: &Gradient, read: &Reads, bytes: u64) -> Option<bool> {
         let is_call = |flow: &mut Self| known.of.map(|of| flow.is_of_arm(of, arm, bytes));
         match arm {
-            // `narrow` counts as `recip`. A step of `recip` reads what the forward pass computed.
+            // `narrow` counts as `recip`. But only a step of `recip` itself reads what the forward pass computed.
             "recip" => Some(read.forward.is_empty()),
             "reshape" => is_call(self).filter(|is_call| !is_call).map(|_| true),
             _ => Some(kinds::is_view(arm)),
@@ -274,7 +275,7 @@ impl Gradient {
 /// The tensor that a step handles.
 enum Call {
     Result(NonZeroU64),
-    /// A view of the tensor in this block, used by this call.
+    /// A view of the tensor in the block `of`. The call `owner` used the view.
     View {
         owner: Owner,
         of: Option<NonZeroU64>,

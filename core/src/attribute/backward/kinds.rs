@@ -1,8 +1,9 @@
-//! The arms of a backward pass that handle the results of each operator.
+//! Which arm of the backward pass's `match` (see the [parent module](super)) handles the results of each operator.
 
 use crate::snapshot::GraphNodeKind;
 
-/// Prefixes of operator names, with their arms. The first match counts. Operators without a match may have any arm.
+/// Prefixes of operator names, each with the arm of such operators. The first prefix that matches counts. An
+/// operator that no table here contains may have any arm.
 const ARMS: &[(&str, &str)] = &[
     ("avg_pool2d", "avg_pool2d"),
     ("max_pool2d", "max_pool2d"),
@@ -47,10 +48,10 @@ const OTHERS: &[&str] = &[
 const VIEWS: &[&str] = &["transpose", "permute", "broadcast", "narrow"];
 const MAYBE_VIEWS: &[&str] = &["reshape", "recip"];
 
-/// Arms, besides those of element-wise operators, whose node has the size of each sum.
+/// Arms, besides those of element-wise operators, whose node is as large as each sum of gradients in their steps.
 const SAME_SIZE: &[&str] = &["transpose", "permute", "reshape", "copy", "where_cond"];
 
-/// The arm that handles an operator's results, if there is only one.
+/// The arm that handles an operator's results, if only one arm can.
 pub(super) fn arm_of(operator: &str) -> Option<&'static str> {
     let operator = operator.strip_prefix("broadcast_").unwrap_or(operator);
     let named = ELEMENTWISE.iter().chain(OTHERS).find(|name| **name == operator).copied();
@@ -89,7 +90,7 @@ pub(super) fn adds(arm: &str) -> bool {
 pub(super) enum Gradients {
     /// The only operand.
     OfOne,
-    /// The first operand that the arm does not read, then the second.
+    /// Two operands that the arm does not read: the first gradient belongs to the first one.
     InOrder,
     /// Two operands: each gradient is computed from the other operand.
     OfTheOther,
@@ -101,7 +102,7 @@ const IN_ORDER: [&str; 3] = ["add", "sub", "where_cond"];
 const OF_THE_OTHER: [&str; 9] =
     ["mul", "div", "matmul", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "index_select", "gather"];
 
-/// `None` if this is not known.
+/// Which operands the gradients of this arm belong to; `None` if it is not known.
 pub(super) fn gradients_of(arm: &str) -> Option<Gradients> {
     match arm {
         _ if IN_ORDER.contains(&arm) => Some(Gradients::InOrder),

@@ -11,13 +11,14 @@
 //! * A block belongs to the node whose step allocates it. That includes results on the way to the gradients, the sums
 //!   of the gradients of its operands, and the zeros that a sum begins with. So a sum over several uses of a tensor
 //!   belongs, block by block, to the use that was added.
-//! * A node that is the result of an operator call stands for that call, by the block of its value.
+//! * A node that is the result of an operator call stands for that call. The block of the node's value leads to the
+//!   call.
 //! * A view is not the result of a call in the log. Its step belongs to the call that used the view. If several calls
 //!   used it, the step is unknown.
 //! * A variable has no step. Its gradient belongs to the calls that used it, even if it is shared.
 //! * Blocks that other threads allocate for a step are unknown, and so is the gradient of the loss itself.
-//! * `backward_step` of an optimizer calls the pass itself, without an order. The blocks of the update do not belong to
-//!   the pass.
+//! * An optimizer's `backward_step` starts the pass itself, and no order is handed over for it. The blocks of the
+//!   update do not belong to the pass.
 //!
 //! Nothing is guessed: if more than one node fits a step, the step is unknown.
 
@@ -63,11 +64,12 @@ pub struct Pairing {
     pub forward: NonZeroU64,
     /// How it was found.
     pub by: PairedBy,
-    /// Whether it may be a sum that adds to a gradient of another call.
+    /// Whether the block may be a sum that adds to a gradient which another call began.
     pub is_added: bool,
 }
 
-/// The forward calls of the blocks that backward passes allocated on a device. Only certain ones are included.
+/// The forward calls of the blocks that backward passes allocated on a device. Only pairings that are certain are
+/// included.
 #[derive(Debug, Default)]
 pub struct Pairings(HashMap<NonZeroU64, Pairing>);
 
@@ -167,7 +169,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// An order that the program handed over. It is valid until the end of its pass.
+/// An order of nodes that the program handed over. It is valid until the end of its backward pass.
 struct Order {
     nodes: Vec<GraphNode>,
     end_ns: u64,

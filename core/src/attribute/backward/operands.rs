@@ -7,8 +7,8 @@ use super::kinds;
 use crate::hashed::HashMap;
 use crate::snapshot::{DeviceSnapshot, Lifetime, Lifetimes, LogPosition, StackId};
 
-/// The most blocks that are examined to find the operands of a call behind its temporaries. candle's convolutions have
-/// five.
+/// The most blocks that are examined to find the operands of a call behind its temporaries. In candle's convolutions,
+/// there are five.
 const MOST_LOOKED_AT: usize = 32;
 
 /// The origin of a block.
@@ -29,7 +29,7 @@ pub(super) struct Operands<'a> {
     users: HashMap<NonZeroU64, Vec<NonZeroU64>>,
     /// Calls whose operands are not known, by arm.
     unknown: HashMap<&'static str, Vec<NonZeroU64>>,
-    /// Number of blocks whose calls are in both maps.
+    /// Number of blocks, in the order of their allocation, that the two maps already take into account.
     indexed: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Operands<'a> {
     }
 
     /// The operands of a forward call, in the order of its kernel's arguments. A block that is already freed was a
-    /// temporary of the call (the graph keeps operands), so its own operands are used instead.
+    /// temporary of the call (the graph keeps operands), so the operands of this temporary are used instead.
     pub(super) fn of_call(&self, call: NonZeroU64, now: LogPosition) -> Option<Vec<NonZeroU64>> {
         let (mut found, mut open) = (Vec::new(), vec![call]);
         for _ in 0..MOST_LOOKED_AT {

@@ -58,7 +58,8 @@ impl PendingGradients {
         owners
     }
 
-    /// Adds the gradients that a step makes. A sum without new zeros adds to an unknown gradient of that size.
+    /// Adds the gradients that a step makes. A sum that does not begin with new zeros adds to a gradient of its size;
+    /// to which one is unknown.
     fn add(&mut self, step: &Step<'_>, owner: Owner) {
         for size in &step.zeros {
             let waiting = self.0.entry(*size).or_default();
@@ -88,7 +89,7 @@ struct FreedSum {
     freed: LogPosition,
     size: u64,
     step: usize,
-    /// Whether it may be one of several calls' sums.
+    /// Whether it may have been added to a gradient that another step began.
     is_later: bool,
 }
 
@@ -118,7 +119,7 @@ impl FreedSums {
             owner.filter(|_| !sum.is_later)
         });
         let first = makers.next()?;
-        // The parts that were added to the gradient are freed after it. A sum that the step itself replaces is freed
+        // The parts of the gradient are freed after the gradient. But a sum that the step itself replaces is freed
         // before it.
         let is_first = !step.later_sums().contains(&size);
         first.filter(|_| is_first || makers.all(|other| other == first))

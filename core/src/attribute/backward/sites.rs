@@ -46,7 +46,7 @@ pub(super) fn site<'a>(data: &'a Attribution<'a>, stack: StackId) -> Option<Site
     let is_in_fill = within.last().is_some_and(|frame| frame.function() == ZERO_FILL);
     // The table of gradients also grows in this function.
     let is_zero_fill = is_in_fill && root.starts_with("zeros");
-    // The sum of a tensor and a number is not a sum of gradients.
+    // `affine` adds a number to a tensor, which is not a sum of gradients.
     let is_sum = !is_zero_fill && leaf != "affine" && data.settings.rules.is_gradient(root, arm);
     Some(Site { arm, line, is_zero_fill, is_sum, is_once: allocates_once(data, stack, root) })
 }

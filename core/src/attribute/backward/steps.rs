@@ -1,8 +1,8 @@
 //! The steps of a backward pass. A *step* is the group of blocks that one run of an arm allocated.
 //!
 //! A step ends when the pass reaches another arm, or returns to a line before the first line of the step. It also ends
-//! when the pass repeats a stack of the step after the step began or added to a gradient. Arms with a loop, over
-//! operands or groups of channels, end only when another arm begins.
+//! when the pass allocates again with a stack of the step, if the step has already begun a gradient or added to one.
+//! Arms with a loop, over operands or groups of channels, end only when another arm begins.
 
 use std::num::NonZeroU64;
 

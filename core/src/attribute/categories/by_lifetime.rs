@@ -47,8 +47,8 @@ impl Work {
 
     fn in_backward(&self, life: &HintedLifetime) -> Verdict {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
-        // The pass's own blocks are freed when it ends. Its gradients are also freed then if the program does not take
-        // them.
+        // When a pass ends, it frees its own blocks, but also the gradients if the program does not take them. So a
+        // block that is freed then is the pass's own only if another result of the pass is kept.
         let has_result = |next| self.history.outlive(life.thread, pass.from, pass.to, next);
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some_and(has_result);
         let may_be_gradient = life.of_stack.is_gradient || self.is_python && (life.to == NEVER || outlives(life, pass));

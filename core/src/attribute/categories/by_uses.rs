@@ -23,7 +23,7 @@ impl Work {
         }
     }
 
-    /// A pass of the model reads parameters. An optimizer's state is not used during the whole backward pass.
+    /// A pass of the model reads parameters. An optimizer's state is not used during a whole backward pass.
     fn variable(&self, flow: &BlockFlow) -> Option<Verdict> {
         if flow.is_used_by_model() {
             return Some(Verdict::Is(Category::Parameter));
@@ -32,8 +32,9 @@ impl Work {
         is_state.then_some(Verdict::Is(Category::OptimizerState))
     }
 
-    /// The verdict on a result of a forward pass. The next backward pass has an activation's last use. A block that is
-    /// used later, and then replaced, is a parameter or an optimizer's state. All blocks of a site must agree.
+    /// The verdict on a result of a forward pass. An activation is used for the last time in the next backward pass. A
+    /// block that is used later, and then replaced, is a parameter or an optimizer's state. All blocks of a site must
+    /// agree.
     fn result(&self, life: &HintedLifetime, flow: &BlockFlow, last: UseMoment) -> Option<Verdict> {
         let next = passes_after(&self.backward, life).first()?;
         let may_be_input = life.of_stack.moves && !life.of_stack.in_forward;
@@ -45,7 +46,7 @@ impl Work {
         // Averages of weights also pause, but no gradient flows into them.
         let pauses = flow.pause.is_some_and(|[begin, end]| begin.at < next.from && next.to < end.at);
         let is_state = is_replaced && site.is_fed && !site.ends && pauses;
-        // A model's function replaces its statistics one by one. Its results may be collected.
+        // A function of a model replaces its statistics one by one. Results that it does not replace may be collected.
         let may_be_parameter = !life.of_stack.in_forward || self.history.is_replaced(life.stack, life.from, life.to);
         let category = if is_activation {
             Some(Category::Activation)

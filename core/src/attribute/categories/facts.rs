@@ -29,28 +29,28 @@ impl Work {
         !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
-    /// Whether it is a result of a model that no backward pass uses. It must not be part of a cache, so no cache may
-    /// grow.
+    /// Whether it is a result of a model that no backward pass uses. The result might be part of a cache, so there
+    /// must be no growing cache in the recording.
     pub(super) fn is_of_inference(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && life.hint == Hint::Forward && !life.of_stack.moves && self.caches.is_empty()
     }
 
-    /// Whether it is a model's result that outlives other passes, and whose site allocates again later.
+    /// Whether the block is a result of a model, and its site allocates again after the block was freed.
     pub(super) fn comes_again(&self, life: &HintedLifetime) -> bool {
         life.of_stack.in_forward && self.history.allocates_between(life.stack, life.to, NEVER)
     }
 
     /// Whether its site allocates repeatedly, for a short time each. In training, gradients that the program processes
-    /// look the same, so the block must be part of a forward pass. So must a block that overlaps with the next one, as
-    /// sums do.
+    /// look the same, so the block must then be part of a forward pass. It must also be if blocks of the site are live
+    /// at the same time, as sums are.
     fn is_brief(&self, life: &HintedLifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
         (life.of_stack.in_forward || !trains)
             && self.history.is_brief(life.stack, life.of_stack.in_forward && life.hint == Hint::Forward)
     }
 
-    /// Whether the block belongs to a forward pass. Its stack says so, or the pass had begun before it and its site
-    /// also allocated before the thread's first backward pass, when there was nothing to update yet.
+    /// Whether the block belongs to a forward pass. Its stack says so, or the pass had begun before the block, and the
+    /// block's site also allocated before the thread's first backward pass, when there was nothing to update yet.
     pub(super) fn is_of_forward_pass(&self, life: &HintedLifetime, next: LogPosition) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
@@ -62,9 +62,9 @@ impl Work {
         self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from)
     }
 
-    /// Whether it was freed before the program left its innermost scope that is not a module. `None` outside of all
-    /// scopes. Also `None` for a freed block whose scope was entered only once, because that scope may be the whole
-    /// program.
+    /// Whether the block was freed before the program left the block's innermost scope that is not a module. `None`
+    /// outside of all scopes. Also `None` for a freed block whose scope was entered only once, because that scope may
+    /// be the whole program.
     fn is_within_its_scope(&self, life: &HintedLifetime) -> Option<bool> {
         let own = (*self.own_scopes.get(life.context.0 as usize)?)?;
         let exits = self.exits.get(&(life.thread, own))?;

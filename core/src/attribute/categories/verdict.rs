@@ -9,9 +9,9 @@ use crate::snapshot::{Category, LogPosition, NEVER, StackId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Is(Category),
-    /// Inferred from its lifetime. Void if similar blocks stay.
+    /// Inferred from the block's lifetime. It is revoked if other blocks of the same site and size stay.
     Likely(Category),
-    /// Unknown, and not brief.
+    /// The category is unknown, and the block was not brief.
     Kept(Option<Either>),
     Open,
 }
@@ -30,8 +30,8 @@ pub(super) fn agreed(lives: &[HintedLifetime], verdicts: &[Verdict]) -> Vec<(Cat
     lives.iter().zip(verdicts).map(category).collect()
 }
 
-/// Finds a category for unknown blocks that are live at the end or have an open verdict: that of the other blocks with
-/// the same stack, if all of those have the same one.
+/// Finds a category for blocks of unknown category that are live at the end or have an open verdict. It is the category
+/// of the other blocks with the same stack, if all of these agree.
 pub(super) fn inherit(lives: &[HintedLifetime], verdicts: &[Verdict], found: &mut [(Category, Option<Either>)]) {
     let is_open = |life: &HintedLifetime, verdict: &Verdict| life.to == NEVER || *verdict == Verdict::Open;
     let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
@@ -81,13 +81,13 @@ impl Like {
                 _ => {}
             }
         }
-        // Most are already in order, which makes a stable sort fast.
+        // Most frees are already in order, which makes a stable sort fast.
         like.0.values_mut().for_each(|blocks| blocks.freed.sort());
         like
     }
 
-    /// Whether blocks like it stay. It is then the last of a collection that is dropped together, or the last of blocks
-    /// that replaced each other.
+    /// Whether other blocks of its site and size stay. The block is then the last of a collection that is dropped
+    /// together, or the last of several blocks that replaced each other.
     fn stays(&self, life: &HintedLifetime) -> bool {
         /// Maximum number of records between the frees of a collection.
         const TOGETHER: LogPosition = 8;

@@ -29,8 +29,8 @@ pub(super) struct Work {
     pub(super) inputs: HashSet<StackId>,
     /// Results of a backward pass that outlive a later pass, while no other pass leaves results at their sites.
     pub(super) kept_once: HashSet<NonZeroU64>,
-    /// The first retained block of each forward pass, according to the functions on stacks. The key is the beginning of
-    /// its backward pass.
+    /// The first block that each forward pass retains, according to the functions on stacks. The key is the beginning
+    /// of the backward pass that follows.
     pub(super) forward: HashMap<(ThreadId, LogPosition), LogPosition>,
     /// Growing caches, and blocks that may be their initial contents.
     pub(super) caches: HashSet<NonZeroU64>,
@@ -81,8 +81,8 @@ impl Work {
     }
 }
 
-/// Sites that load data repeatedly, if all sites of their line do. One line may load the weights of a model with
-/// several stacks, and some of these may allocate one block for each model.
+/// Sites that load data repeatedly, if all sites of their line with enough blocks do. Otherwise, the line may load the
+/// weights of models: with some of its stacks, it may allocate one block for each model.
 fn inputs(data: &Attribution<'_>, lives: &[HintedLifetime], history: &AllocationHistory) -> HashSet<StackId> {
     let sites: HashSet<StackId> = lives.iter().filter(|life| life.hint == Hint::Input).map(|life| life.stack).collect();
     let line = |stack: StackId| match allocation_site(data, stack) {
@@ -106,7 +106,7 @@ fn forward_passes(lives: &[HintedLifetime], backward: &Passes) -> HashMap<(Threa
     let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         let [next, rest @ ..] = passes_after(backward, life) else { continue };
-        // A block that outlives the following pass does not belong to this one.
+        // A block that is still live when the pass after the next one begins does not belong to the next pass.
         if next.from < life.to && rest.first().is_none_or(|after| life.to < after.from) {
             forward.entry((life.thread, next.from)).or_insert(life.from);
         }

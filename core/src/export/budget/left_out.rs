@@ -14,11 +14,11 @@ pub struct LeftOut {
     pub largest: u64,
     /// The depth below which scopes were left out.
     pub scopes_below: Option<usize>,
-    /// Number of devices. Those with the smallest peaks are left out.
+    /// Number of devices that were left out, which are those with the smallest peaks.
     pub devices: u64,
     /// Number of rows or stacks that were summed in one row.
     pub rows: u64,
-    /// Number of records at the beginning of the log.
+    /// Number of records that were left out at the beginning of the log.
     pub oldest_records: u64,
     /// The size up to which blocks outside of the peak's row were left out.
     pub blocks_up_to: Option<u64>,

@@ -21,7 +21,8 @@ pub(super) use self::selection::Selection;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// The search stops at this share of the budget. More would show nothing new, and each measurement costs an export.
+/// The search stops when a file fills this share of the budget. A fuller file would hardly show more, and each
+/// measurement costs an export.
 const FULL: f64 = 0.9;
 /// The share of the budget that the next measurement aims at, so that it usually fits.
 const AIM: f64 = 0.97;
@@ -33,7 +34,7 @@ pub(super) fn records(
     out: &mut dyn Write,
     write: impl Fn(&Selection<'_>, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    // Lazy, because a recording that fits needs no ranking.
+    // Lazy, because the order in which to leave out allocations is not needed if the whole recording fits.
     let choices = LazyCell::new(|| Choices::of(data));
     let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
         let whole = left_out.is_nothing();
@@ -53,7 +54,8 @@ pub(super) fn rows(
     stepwise(max_bytes, || rows, left_out, out, |step, left_out, out| write(rows - step, left_out, out))
 }
 
-/// Writes everything, or leaves out as few of the `most` steps as fit into `max_bytes`; `left_out` describes a step.
+/// Writes everything if it fits into `max_bytes`. Otherwise it leaves out as little as possible: step 1 leaves out
+/// least, step `most` leaves out most, and `left_out` says what a step leaves out.
 pub(super) fn stepwise(
     max_bytes: Option<u64>,
     most: impl FnOnce() -> usize,

@@ -14,7 +14,7 @@ type Kept = HashSet<(Device, u64)>;
 pub(in crate::export) struct Selection<'a> {
     /// Allocations with a lower rank are hidden, unless they are among the kept ones.
     cut: Option<(Rank, &'a Kept)>,
-    /// Indexed by context.
+    /// The depth of each context.
     depths: &'a [usize],
     pub(in crate::export) left_out: LeftOut,
 }
@@ -38,7 +38,7 @@ pub(super) struct Choices {
     candidates: Vec<Rank>,
     /// Blocks that were live at the peak or are live at the end.
     kept: Kept,
-    /// Indexed by context.
+    /// The depth of each context.
     depths: Vec<usize>,
     deepest: usize,
 }
@@ -77,7 +77,7 @@ impl Choices {
     }
 }
 
-/// The allocations of a log that can be left out. Blocks whose alloc was overwritten count by their free.
+/// The allocations of a log that can be left out. A block whose alloc was overwritten is found by its free.
 fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a Kept) -> impl Iterator<Item = Rank> + 'a {
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let first = allocs.map(Record::raw_seq).min().unwrap_or(u64::MAX);

@@ -22,10 +22,10 @@ use crate::units::Bytes;
 /// [`ChromeTrace`](super::ChromeTrace). Each step has a row with the blocks that were live at the step's highest
 /// moment. The horizontal axis is bytes: the device's segments end to end, in the order of their addresses.
 ///
-/// The row of the step with the peak has exactly the peak's blocks; it comes first if the log no longer has its
-/// records. A row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have their real
-/// sizes; in a sample the labels' figures are estimates. If there are more than `max_steps` steps, the deepest scopes
-/// begin no step, level by level; then neighbouring steps are joined. `otherData` says so.
+/// The row of the step with the peak has exactly the peak's blocks. If the log no longer has the peak's records, this
+/// row comes first. A row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have
+/// their real sizes; in a sample the labels' figures are estimates. If there are more than `max_steps` steps, the
+/// deepest scopes begin no step, level by level; then neighbouring steps are joined. The trace's `otherData` says so.
 #[derive(Clone, Debug)]
 pub struct MemoryLayout {
     /// Only this device; all if `None`.
@@ -190,7 +190,8 @@ impl Layout<'_, '_> {
             event.object("args", |args| {
                 args.json("op_name", operator);
                 args.number("Memory ID", space.into());
-                // ExecuTorch's key for a tensor's name. If the tensor has no name, for its origin.
+                // `fqn` is ExecuTorch's key for a tensor's name. If the block has no name, the key has the path of its
+                // scopes.
                 match name {
                     Some(name) => {
                         args.text("fqn", name);
@@ -238,15 +239,15 @@ fn memory_space(device: Device) -> u32 {
     match device {
         Device::Cpu => 1,
         Device::Cuda(ordinal) => ordinal.saturating_add(2),
-        // Larger than every ordinal.
+        // Larger than every ordinal of a GPU.
         Device::Pinned => 10_001,
         Device::Managed => 10_002,
         Device::Imported => 10_003,
     }
 }
 
-/// The start of each used range of memory, and its offset: the ranges lie end to end. They are the device's segments, and
-/// the blocks of the peak outside of them, whose records may be overwritten.
+/// The start of each used range of memory, and its offset on the axis, where the ranges lie end to end. The ranges are
+/// the device's segments, and the peak's blocks outside of segments, whose records may be overwritten.
 fn ranges(device: &DeviceSnapshot) -> Vec<(u64, u64)> {
     let segments = device.segments.iter().map(|segment| (segment.address, segment.size));
     let blocks = device.peak.blocks.iter().map(|block| (block.address, block.size));

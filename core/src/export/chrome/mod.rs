@@ -2,8 +2,8 @@
 //!
 //! [`ChromeTrace`] shows events over time, as torch.profiler does. [`MemoryLayout`] shows the blocks in memory step by
 //! step, as ExecuTorch does. Both have a limit of 128 MiB by default, about 300,000 records. Perfetto's trace processor
-//! reads that in five seconds and with 600 MiB, which a browser has. (`cargo xtask main-job` prints both figures; a
-//! million records are 400 MB.)
+//! reads such a trace in five seconds and with 600 MiB, which a browser has. (`cargo xtask main-job` prints both
+//! figures; a million records are 400 MB.)
 
 mod event;
 mod layout;

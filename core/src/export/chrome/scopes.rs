@@ -1,11 +1,11 @@
-//! Scope marks as strictly nested slices, in whatever order the scopes were left.
+//! Turns scope marks into strictly nested slices, in whatever order the scopes were left.
 
 use std::collections::BTreeMap;
 
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, OpenPlace, OpenStack, SnapshotData, ThreadId};
 
-/// If a scope is left at a greater distance from the innermost one, its slice lasts to the end, and the scopes within
-/// it are not ended and begun again. A thread of a program has 64 scopes at most.
+/// A scope may be left while this many scopes inside it are open. If there are more, its slice lasts to the end, so
+/// that the slices inside it need not be ended and begun again. A thread of a program has at most 64 open scopes.
 const FARTHEST: usize = 256;
 
 /// The open scopes of each thread, the outermost first.
@@ -15,7 +15,7 @@ pub(super) struct OpenByThread {
 }
 
 impl OpenByThread {
-    /// The scopes that were open when the log began: the log leaves them but does not enter them.
+    /// The scopes that were open when the log began: the log has marks of leaving them, but none of entering them.
     pub(super) fn at_start(marks: &[Mark]) -> Self {
         let mut seen = Self::default();
         let left: Vec<&Mark> = marks.iter().filter(|mark| seen.apply(mark) == Change::Unknown).collect();
@@ -63,7 +63,7 @@ impl OpenByThread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Entered,
-    /// The scope was left. The scopes inside of this place are still open.
+    /// The scope at this place was left. The scopes inside it are still open.
     Left {
         at: OpenPlace,
     },
@@ -78,7 +78,7 @@ pub(super) fn marks(data: &SnapshotData) -> &[Mark] {
     most.map_or(&[], |device| device.marks.as_slice())
 }
 
-/// The beginning of the log of marks, which is that of the recording unless the log is full.
+/// When the log of marks begins. This is when the recording began, unless the log is full.
 fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
     marks.first().filter(|_| marks.len() >= data.settings.max_entries).map_or(0, |mark| mark.time_ns)
 }
@@ -94,8 +94,9 @@ pub(super) fn end_ns(data: &SnapshotData) -> u64 {
 
 /// The marks as begins and ends of slices that nest strictly on each thread.
 ///
-/// If a scope is left while scopes inside it are open, their slices end with it and begin again at once. Scopes that
-/// were entered before the log begin with the log. Scopes that are still open end with the snapshot.
+/// If a scope is left while scopes inside it are open, the slices of the inner scopes end with it and begin again at
+/// once. Scopes that were entered before the log begin with the log. Scopes that are still open end with the
+/// snapshot.
 pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let marks = marks(data);
     let mut open = OpenByThread::at_start(marks);

@@ -36,7 +36,8 @@ impl Frames {
 pub(super) struct StackFrames<'a> {
     data: &'a SnapshotData,
     frames: &'a Frames,
-    /// Entry `n` is frame `n + 1`: its parent (0 is the root) and itself.
+    /// Entry `n` describes frame `n + 1` of the trace: the number of its parent (0 is the root), and the
+    /// number of its text in `frames`.
     table: Numbered<(u32, u32)>,
     /// For each stack, the number of its innermost frame.
     leaves: Vec<Option<u32>>,

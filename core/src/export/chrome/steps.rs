@@ -37,9 +37,9 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// Scopes deeper than this began no step.
+    /// Scopes deeper than this began no step; `None` if scopes of all depths did.
     pub(super) depth: Option<usize>,
-    /// The number of neighbours that were joined to one step.
+    /// How many neighbouring steps were joined into each step; 1 if none were joined.
     pub(super) joined: usize,
 }
 
@@ -62,7 +62,7 @@ struct Part {
     records: Range<usize>,
     context: ContextId,
     call: Option<String>,
-    /// How many records had been applied at its highest moment, and the total at that moment; `None` if unknown.
+    /// How many records had been applied at the part's highest moment, and the total at that moment; `None` if unknown.
     highest: Option<(usize, u64)>,
 }
 
@@ -102,7 +102,7 @@ fn by_scopes(data: &SnapshotData, device: &DeviceSnapshot, most: usize) -> (Vec<
     if found.len() <= most || deepest <= 1 {
         return (found, None);
     }
-    // More levels give more parts. The outermost scopes always begin one.
+    // A binary search, because more levels give more parts. The outermost scopes always begin parts.
     let (mut fits, mut too_much) = (1, deepest);
     while fits + 1 < too_much {
         let middle = usize::midpoint(fits, too_much);
@@ -111,7 +111,7 @@ fn by_scopes(data: &SnapshotData, device: &DeviceSnapshot, most: usize) -> (Vec<
     (parts(fits), Some(fits))
 }
 
-/// The records between two marks; a mark comes before records with the same time.
+/// A part for the records between each mark and the next. A mark comes before records with the same time.
 fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<Part> {
     let marks = || device.marks.iter().filter(|mark| shown(mark));
     let shown_marks: Vec<Mark> = marks().copied().collect();

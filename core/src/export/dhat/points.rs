@@ -13,7 +13,7 @@ use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, 
 pub(super) struct HeapPoint {
     /// All that was allocated.
     pub(super) total: Weight,
-    /// At the point's own maximum.
+    /// What was live at the point's own maximum.
     pub(super) maximum: Weight,
     pub(super) at_peak: Weight,
     pub(super) at_end: Weight,
@@ -36,8 +36,8 @@ impl HeapPoint {
     }
 }
 
-/// Points by their frames: numbers in `names`, innermost first. No two points have the same frames, because the viewer
-/// expects each call path once.
+/// The points by their frames, which are numbers in the `names` of `points`, innermost first. No two points have the
+/// same frames, because the viewer expects each call path once.
 pub(super) type HeapPoints = Numbered<Vec<usize>, HeapPoint>;
 
 pub(super) fn points(device: &DeviceView<'_>, names: &mut Numbered<String>) -> HeapPoints {
@@ -75,7 +75,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
             let lifetime_us = span.end.saturating_sub(span.start) as f64 / 1000.0;
             let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
             let weight = device.weight(block.size);
-            // True if it is live when the log begins. The replay adds the other blocks.
+            // True if the block is live when the log begins. The replay adds the other blocks.
             let is_live = life.from == 0 && span.end > log_start_ns(device);
             self.update(block.stack, |point| {
                 point.total += weight;

@@ -1,4 +1,5 @@
-//! Column encoding: little-endian byte planes, delta coding where it helps, deflate, base64.
+//! Encodes columns of numbers: as little-endian byte planes (first the lowest byte of every value, then the next
+//! one), with delta coding where it helps, deflated, in base64.
 
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ pub(super) enum Coding {
 }
 
 impl ColumnStore {
-    /// Columns whose names begin with this prefix.
+    /// A store without columns. The names of all its columns will begin with this prefix.
     pub(super) fn named(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..Self::default() }
     }

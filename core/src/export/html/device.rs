@@ -21,9 +21,9 @@ use crate::report::{Report, ReportOptions, holders, line_key};
 use crate::snapshot::{Device, DeviceSnapshot, MADE_UP, SnapshotData, ThreadId};
 use crate::units::grouped;
 
-/// Lines on the first screen.
+/// How many of the lines that held most are on the first screen.
 const HOLDERS: usize = 5;
-/// Bytes of the budget that are reserved for the rest of the head, beside the report and the series.
+/// Bytes of the budget that are reserved for what the head contains besides the report and the series.
 const OTHER_WORDS: usize = 4096;
 /// The number of attempts to fit the budget.
 const TRIES: usize = 4;
@@ -49,7 +49,7 @@ impl DevicePart {
         }
     }
 
-    /// The bytes that it takes on the page.
+    /// The bytes that the part takes on the page.
     pub(super) fn size(&self) -> usize {
         self.curves.len() + self.columns.len() + self.head.to_string().len()
     }
@@ -183,7 +183,7 @@ fn threads(data: &SnapshotData, history: &PageHistory) -> Vec<Value> {
     threads.map(|thread| json!([thread.number.number(), thread.name])).collect()
 }
 
-/// All levels of the curves. The coarsest level belongs to the first picture.
+/// Writes the curves at all levels of detail. The coarsest level goes to `first`, the columns of the first picture.
 fn levels(
     device: &DeviceSnapshot,
     history: &PageHistory,
@@ -203,7 +203,8 @@ fn levels(
     }
 }
 
-/// The keys, with the labels that are series of the timeline. The series of the first key belong to the first picture.
+/// Writes the series that each key has in the timeline. Returns the keys with the labels of their series. The series of
+/// the first key go to `first`, the columns of the first picture.
 fn series(
     history: &PageHistory,
     stacks: &UsedStacks,
@@ -223,7 +224,7 @@ fn series(
     keys.iter().enumerate().map(key).collect()
 }
 
-/// The rows that a page keeps.
+/// The columns of the blocks (rows) that a page keeps.
 struct PackedBlocks {
     columns: ColumnStore,
     rows: usize,
@@ -232,7 +233,8 @@ struct PackedBlocks {
     peak_step: Option<usize>,
 }
 
-/// All rows if they fit, otherwise as many of the largest as fit. Rows of the peak and of the end stay.
+/// Packs all rows if they fit, otherwise as many of the largest as fit. Rows of blocks that are live at the peak or at
+/// the end stay.
 fn fitting(history: &PageHistory, max_bytes: u64, pack: impl Fn(&[bool]) -> PackedBlocks) -> (PackedBlocks, LeftOut) {
     let mut packed = pack(&vec![true; history.rows.len()]);
     let mut left_out = LeftOut::default();

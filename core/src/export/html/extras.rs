@@ -35,8 +35,8 @@ impl Most {
     pub(super) const LEAST: Self = Self { rows: 3, spans: 0, segments: 0, calls: 0 };
 }
 
-/// Writes the stacks as numbers of frames, innermost first. Returns the frames: function, file and line, and whose code
-/// it is.
+/// Writes the stacks as numbers of frames, innermost first. Returns the frames. Each has its function, its file and
+/// line, and a number that says whose code it is.
 pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut ColumnStore) -> Value {
     let mut names = Numbered::<(String, String), Option<u8>>::default();
     let (mut calls, mut depths) = (Vec::new(), Vec::new());
@@ -69,8 +69,8 @@ fn origin(origin: Origin) -> u8 {
     }
 }
 
-/// Writes which scope was open when, at most `most` of them. If there are more, outer scopes are kept before nested
-/// ones, then long ones before short ones. Returns how many are left out.
+/// Writes when scopes were open, as at most `most` spans. If there are more, outer scopes are kept before nested ones,
+/// then long ones before short ones. Returns how many are left out.
 pub(super) fn spans(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -105,8 +105,8 @@ pub(super) fn spans(
     left_out
 }
 
-/// Writes the segments with their lifetimes, at most `most`, the largest first. `life` is 0 for segments that exist at
-/// the end. Returns how many are left out.
+/// Writes the segments with their lifetimes, at most `most`, the largest first. The lifetime is 0 for segments that
+/// exist at the end. Returns how many are left out.
 pub(super) fn segments(device: &DeviceSnapshot, most: usize, columns: &mut ColumnStore) -> usize {
     let mut rows: Vec<(Segment, u64, u64)> = Vec::new();
     let mut there: HashMap<u64, usize> = HashMap::new();

@@ -16,7 +16,7 @@ pub(super) struct HistoryRow {
     /// `None` if the block is live at the end.
     pub(super) freed_ns: Option<u64>,
     pub(super) freed_at: StackId,
-    /// Known from the peak only, because it was freed before the log begins.
+    /// True if the block is known only from the peak, because it was freed before the log begins.
     pub(super) is_gone: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct HistoryStep {
     pub(super) time_ns: u64,
     pub(super) row: u32,
     pub(super) is_free: bool,
-    /// Live bytes of the device after it.
+    /// Live bytes of the device after this record.
     pub(super) total: u64,
 }
 
@@ -83,7 +83,7 @@ impl PageHistory {
         self.add(device, life.block, life.free(device), [life.from, life.to]);
     }
 
-    /// Adds the frees of blocks from before the recording.
+    /// Adds a row for each free of a block from before the recording. Such a block has no sequence number.
     fn add_unnumbered(&mut self, device: &DeviceSnapshot) {
         let records = device.records.iter().zip(1..NEVER);
         for (record, position) in records.filter(|(record, _)| record.alloc_seq.is_none()) {

@@ -12,7 +12,7 @@ pub(super) struct BlockKey {
     pub(super) name: &'static str,
     pub(super) source: KeySource,
     pub(super) labels: Vec<String>,
-    /// The number of the label of each stack, context or row.
+    /// For each stack, context or row (`source` says which), the number of its label in `labels`.
     pub(super) numbers: Vec<u32>,
 }
 

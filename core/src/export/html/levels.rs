@@ -1,20 +1,21 @@
-//! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and what held the highest.
+//! Levels of detail. Each level divides the time into equal buckets, with the lowest, the highest and the last number
+//! of live bytes in each. The coarsest level also has what held the highest.
 
 use super::history::{HistoryStep, PageHistory};
 use super::keys::{BlockKey, UsedStacks};
 use crate::analysis::reserved::Reserved;
 use crate::snapshot::DeviceSnapshot;
 
-/// Buckets of the coarsest level; a picture has fewer columns than this.
+/// The most buckets of the coarsest level; a picture has fewer columns of pixels than this.
 const COARSE: u64 = 4096;
 /// Buckets of the finest level, at most.
 const FINE: u64 = 1 << 18;
 /// Each level has this many times the buckets of the one before.
 const FINER: u64 = 8;
-/// Series of a key in the timeline; all others are merged into one.
+/// The most series of a key in the timeline; all other labels are merged into one series.
 const SERIES: usize = 11;
 
-/// The time that the levels cover, divided into buckets of whole nanoseconds.
+/// The time that the levels cover, divided into buckets whose length is a whole number of nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketScale {
     pub(super) start_ns: u64,
@@ -57,7 +58,8 @@ impl CurveBuckets {
         }
     }
 
-    /// Changes the value within the last bucket. Returns true if it is the bucket's highest.
+    /// Changes the curve's value within the last bucket. Returns true if this value is higher than all before it in
+    /// the bucket.
     fn set(&mut self, value: u64) -> bool {
         let (Some(lowest), Some(highest), Some(last)) =
             (self.lowest.last_mut(), self.highest.last_mut(), self.last.last_mut())
@@ -72,7 +74,7 @@ impl CurveBuckets {
     }
 }
 
-/// Live bytes.
+/// The curve of live bytes.
 pub(super) fn live(history: &PageHistory, scale: BucketScale) -> CurveBuckets {
     let mut curve = CurveBuckets::default();
     let mut now = history.at_start;
@@ -85,7 +87,7 @@ pub(super) fn live(history: &PageHistory, scale: BucketScale) -> CurveBuckets {
     curve
 }
 
-/// Reserved bytes; `None` if no segment was reported.
+/// The curve of reserved bytes; `None` if no segment was reported.
 pub(super) fn reserved(device: &DeviceSnapshot, scale: BucketScale) -> Option<CurveBuckets> {
     let mut sweep = Reserved::of(device)?;
     let mut curve = CurveBuckets::default();
@@ -108,7 +110,7 @@ pub(super) fn reserved(device: &DeviceSnapshot, scale: BucketScale) -> Option<Cu
 /// The largest series of a key, and their bytes at the highest moment of each bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeriesMix {
-    /// Their labels, the one with the highest maximum first.
+    /// The numbers of the series' labels, the one with the highest maximum first.
     pub(super) labels: Vec<u32>,
     /// The bytes of each series in each bucket.
     pub(super) bytes: Vec<Vec<u64>>,
@@ -147,7 +149,7 @@ pub(super) fn mix(history: &PageHistory, key: &BlockKey, stacks: &UsedStacks, sc
 }
 
 impl SeriesMix {
-    /// Appends buckets with these values. Returns true if it appended any.
+    /// Appends buckets with the values `now` until there are `buckets` of them. Returns true if it appended any.
     fn fill(&mut self, buckets: usize, now: &[u64]) -> bool {
         let before = self.bytes.first().map_or(buckets, Vec::len);
         self.bytes.iter_mut().zip(now).for_each(|(series, now)| series.resize(buckets.max(before), *now));
@@ -168,7 +170,7 @@ fn change(sum: &mut u64, history: &PageHistory, step: &HistoryStep) {
     *sum = if step.is_free { sum.saturating_sub(weight) } else { sum.saturating_add(weight) };
 }
 
-/// The labels with the highest maxima of their own.
+/// The labels whose own highest bytes are the largest, at most [`SERIES`].
 fn largest(history: &PageHistory, at_start: &[u64], label: &impl Fn(u32) -> usize) -> Vec<u32> {
     let (mut now, mut most) = (at_start.to_vec(), at_start.to_vec());
     for step in &history.steps {

@@ -40,7 +40,7 @@ const PAGE: &str = include_str!("page.html");
 const MARKS: [&str; 2] = ["<!--first-->", "<!--data-->"];
 /// Rows that changed by fewer bytes are folded.
 const CHANGED: u64 = 1;
-/// Divisor: even a device with few records gets this share of the room.
+/// Even a device with few records gets the room divided by this number.
 const LEAST_SHARE: u64 = 16;
 /// Bytes that a scope takes without its name.
 const CONTEXT: u64 = 20;
@@ -75,7 +75,8 @@ impl Export for HtmlPage<'_> {
         let (script, end) = rest.split_once(MARKS[1]).unwrap_or((rest, ""));
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
         let (mut filled, mut over) = (self.filled(data, max_bytes)?, 0);
-        // The size of commas, sentences and escapes is known only once they are written.
+        // The size of commas, sentences and escapes is known only once they are written. Until the page fits, it gets
+        // less room.
         for _ in 0..TRIES {
             match filled.size().saturating_sub(max_bytes) {
                 0 => break,
@@ -113,7 +114,7 @@ impl Filled {
 }
 
 impl HtmlPage<'_> {
-    /// The page's content. Together with the viewer it has about `max_bytes`.
+    /// The page's content. Together with the viewer it takes about `max_bytes`.
     fn filled(&self, data: &SnapshotData, max_bytes: u64) -> Result<Filled, Error> {
         let mut curves = String::new();
         let mut columns = String::new();
@@ -150,8 +151,8 @@ impl HtmlPage<'_> {
         Ok(Filled { head, curves, columns, left_out })
     }
 
-    /// The devices as parts of at most `room` bytes together. Devices with few records come first, and the largest one
-    /// gets the room that they leave.
+    /// The devices as parts of at most `room` bytes together. Devices with few records are packed first, and the one
+    /// with the most records gets the room that they leave.
     fn parts(
         &self,
         recording: &Recording<'_>,

@@ -1,5 +1,5 @@
-//! Source text around the program's own lines, read from this machine's files, and links to those lines. Embedded only
-//! on request.
+//! Source text around the program's own lines, read from this machine's files, and links to those lines. A page has
+//! them only if the user asks for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,16 +28,17 @@ const EXTENSIONS: [&str; 9] = ["rs", "py", "cu", "cuh", "c", "cc", "cpp", "h", "
 /// What a page gets from this machine's files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FromFiles<'a> {
-    /// Whether it gets source texts.
+    /// Whether the page gets source texts.
     pub(super) sources: bool,
-    /// The form of its links, if it gets any.
+    /// The form of the page's links, if it gets any.
     pub(super) links: Option<&'a LinkForm>,
 }
 
 /// Source texts of a device's stacks.
 #[derive(Debug, Default)]
 pub(super) struct SourceTexts {
-    /// By file and line, in the form of the frames: the number of the first line, and the lines.
+    /// By place, which is a file and line written as in the frames: the number of the first shown line, and the shown
+    /// lines.
     pub(super) by_place: serde_json::Map<String, Value>,
     /// Files that are missing, or newer than the recording.
     pub(super) left_out: usize,
@@ -68,7 +69,7 @@ impl SourceTexts {
     }
 }
 
-/// The program's own lines in a device's stacks, by file. Each has its line number, and its place in the form of the
+/// The program's own lines in a device's stacks, by file. Each line has its number, and its place, written as in the
 /// frames.
 fn own_places<'a>(data: &'a SnapshotData, stacks: &UsedStacks) -> BTreeMap<&'a str, BTreeSet<(usize, String)>> {
     let mut places: BTreeMap<&str, BTreeSet<(usize, String)>> = BTreeMap::new();
@@ -84,7 +85,7 @@ fn own_places<'a>(data: &'a SnapshotData, stacks: &UsedStacks) -> BTreeMap<&'a s
     places
 }
 
-/// By place, the addresses of the program's own lines whose files exist.
+/// The addresses of links to the program's own lines, by place. A line whose file does not exist has none.
 pub(super) fn links(data: &SnapshotData, stacks: &UsedStacks, form: &LinkForm) -> serde_json::Map<String, Value> {
     let mut links = serde_json::Map::new();
     for (file, lines) in own_places(data, stacks) {
@@ -96,7 +97,7 @@ pub(super) fn links(data: &SnapshotData, stacks: &UsedStacks, form: &LinkForm) -
     links
 }
 
-/// The path of a source file, which may not exist any more.
+/// The path of a source file, which may not exist any more. `None` if its extension is not one of [`EXTENSIONS`].
 fn path_of(data: &SnapshotData, file: &str) -> Option<PathBuf> {
     let path = Path::new(&data.process.working_dir).join(file);
     let is_source = EXTENSIONS.contains(&path.extension()?.to_str()?);

@@ -79,7 +79,7 @@ impl DeviceFigures {
     /// All that is known of a device.
     pub(super) fn of(device: &DeviceView<'_>) -> Self {
         let (at_peak, end) = (device.at_peak(), device.at_end());
-        // The table of names exists only if there are names. The others may be empty.
+        // The table of names exists only if there are names. The other tables may be empty.
         let is_there = |table: &&BreakdownTable| table.key != "peak_by_name" || !device.names.is_empty();
         let live = LIVE.iter().map(|(name, key)| (Cow::Borrowed(*name), Table::of(Row::all(&end.by(*key)))));
         let tables = TABLES

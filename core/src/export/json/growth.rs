@@ -19,14 +19,14 @@ figures! {
     struct GrowthFigures<'a>(name: &'a str, growth: &'a Growth)
         let grows = growth.grows();
     {
-        /// Its rank or file; null if there is only one recording.
+        /// The rank or the file of the recording; null if there is only one recording.
         name: Option<&'a str> = (!name.is_empty()).then_some(name),
         device: String = growth.device.to_string(),
         by: &'static str = growth.key.word(),
         answer: Vec<String> = growth_answer(growth),
-        /// Null if it is undecided.
+        /// Whether anything grows; null if that is undecided.
         grows: Option<bool> = grows,
-        /// Why it is undecided, if one reason applies to all rows.
+        /// Why it is undecided whether anything grows, if one reason applies to all rows.
         undecided: Option<&'static str> = growth.undecided.filter(|_| grows.is_none()),
         is_estimate: bool = growth.is_estimate,
         bytes_per_minute: u64 = growth.per_minute(),
@@ -42,7 +42,7 @@ figures! {
     struct RowFigures<'a>(row: &'a GrowingRow) {
         label: &'a str = &row.label,
         grows: bool = row.growth == RowGrowth::Grows,
-        /// Why it is only possible that it grows; null if it grows.
+        /// Why it is only possible that the row grows; null if it grows.
         unsure: Option<&'static str> = match row.growth {
             RowGrowth::Grows => None,
             RowGrowth::MayGrow(why) => Some(why),

@@ -70,8 +70,9 @@ impl Export for Json {
     }
 }
 
-/// A report as the JSON that [`Json::SCHEMA`] describes: its texts, and from the recording the device and the tables
-/// that it shows. A report that is not made by [`Report::of`], such as a difference, has its rows in `sections`.
+/// A report as the JSON that [`Json::SCHEMA`] describes: the texts of the report and, from the recording, the device
+/// and the tables that the report shows. A report that is not made by [`Report::of`], such as a difference, has its
+/// rows in `sections`.
 ///
 /// # Errors
 /// Never, because text can always be written.

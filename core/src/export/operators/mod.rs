@@ -73,7 +73,7 @@ impl ExportOperators for OperatorsJson {
     }
 }
 
-/// The indices of the calls, the most important first.
+/// The indices of the calls: first the call with the largest peak, then those that added or freed most bytes.
 fn ranked(series: &OperatorSeries) -> Vec<usize> {
     let peak = series.calls.iter().map(|call| call.peak).max();
     let mut ranked: Vec<usize> = (0..series.calls.len()).collect();

@@ -161,8 +161,8 @@ fn colour(kind: MarkerKind) -> &'static str {
     }
 }
 
-/// All values with their positions. If there are too many, the first, lowest, highest and last value of each column of
-/// pixels.
+/// All values with their positions. If there are too many, only the first, lowest, highest and last value of each
+/// column of pixels.
 fn drawn(values: &[u64], columns: usize) -> Vec<(usize, u64)> {
     let all: Vec<(usize, u64)> = values.iter().copied().enumerate().collect();
     if all.len() <= 4 * columns {

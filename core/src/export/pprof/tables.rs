@@ -11,7 +11,7 @@ type LocationLines = Vec<(usize, u64)>;
 
 pub(super) struct ProfileTables {
     strings: Numbered<String>,
-    /// The numbers of a name and a file in `strings`.
+    /// For each function, the numbers of its name and its file in `strings`.
     functions: Numbered<(usize, usize)>,
     locations: Numbered<LocationLines>,
 }
@@ -70,7 +70,7 @@ impl ProfileTables {
     }
 }
 
-/// The id of a number; ids in the file begin at 1.
+/// The id, in the file, of the entry with this number. Ids in the file begin at 1.
 pub(super) fn id(number: usize) -> u64 {
     number as u64 + 1
 }

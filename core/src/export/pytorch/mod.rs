@@ -26,8 +26,8 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 /// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).
 ///
 /// CUDA devices keep their ordinals. Other devices come after them, or begin at 0 if there is no CUDA device. A free
-/// becomes `free_requested` and `free_completed`. Blocks have their real sizes. In a sample `allocator_settings` says
-/// so, and viewers sum the sampled blocks.
+/// becomes `free_requested` and `free_completed`. Blocks have their real sizes. If blocks were sampled,
+/// `allocator_settings` says that, and viewers add up only the sampled blocks.
 #[derive(Clone, Debug)]
 pub struct Pickle {
     /// Only this device; all if `None`.
@@ -109,7 +109,7 @@ fn numbered(data: &SnapshotData, only: Option<Device>) -> Vec<(u64, &DeviceSnaps
     data.devices.iter().filter(wanted).map(|d| (number(d), d)).collect()
 }
 
-/// The viewer shows these as "Allocator Settings".
+/// Writes `allocator_settings`, which the viewer shows as "Allocator Settings".
 fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)], left_out: &LeftOut) {
     let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
     let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));

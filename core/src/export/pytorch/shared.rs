@@ -9,7 +9,7 @@ use crate::hashed::HashMap;
 use crate::pytorch_words as words;
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
-/// If a block has a name, longer paths of scopes are left out.
+/// The most bytes of a path of scopes that is written before a block's name. A longer path is left out.
 const LONGEST_PATH: usize = 1024;
 
 /// The size that a block takes in its segment; an empty block takes one byte.
@@ -106,7 +106,7 @@ impl<'a> Shared<'a> {
     pub(super) fn metadata(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>) {
         let Some(name) = name else { return self.context(p, context) };
         let path = self.data.context_path(context);
-        // A path with a name is not memoized, but repeated in every entry.
+        // A path with a name is not memoized: each entry has its text again.
         if path.is_empty() || path.len() > LONGEST_PATH { p.text(name) } else { p.text(&format!("{path}: {name}")) }
     }
 

@@ -16,9 +16,9 @@ const TEXT: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct PickleObject<S> {
     content: Content<S>,
-    /// Levels of nested containers in it.
+    /// Levels of nested containers, including this one.
     depth: u8,
-    /// It is an item of another container. Then nothing can be added to it, so there are no cycles.
+    /// The object is an item of another container. Then nothing can be added to it, so there are no cycles.
     sealed: bool,
 }
 
@@ -41,8 +41,8 @@ pub(in crate::read) trait Shapes: Sized {
         values: &mut Values<'_, Self::Shape>,
     ) -> Result<Option<Self::Shape>, Refusal>;
 
-    /// Takes items that are appended to a list, if the list is empty or has only items that were taken. Returns the
-    /// list's compact form; `None` if the items must be stored.
+    /// Takes items that are appended to a list. `list` is the compact form from when earlier items were taken; `None`
+    /// if the list is empty. Returns the list's compact form; `None` if the items must be stored.
     fn stream(
         &mut self,
         list: Option<Self::Shape>,
@@ -55,7 +55,7 @@ pub(in crate::read) trait Shapes: Sized {
 pub(in crate::read) struct Values<'a, S> {
     objects: Vec<PickleObject<S>>,
     items: Vec<Vec<PickleValue>>,
-    /// Unused elements of `items`.
+    /// Indices of unused elements of `items`.
     free: Vec<u32>,
     texts: Numbered<Cow<'a, str>>,
     bytes: Vec<&'a [u8]>,
@@ -106,7 +106,7 @@ impl<'a, S: Copy> Values<'a, S> {
         Ok(PickleValue::Object(self.objects.len() as u32 - 1))
     }
 
-    /// Memory that may still be used, for tables beside this one.
+    /// The memory that may still be used. Callers take the memory of their own tables from it, too.
     pub(in crate::read) fn budget(&mut self) -> &mut PickleBudget {
         &mut self.budget
     }
@@ -116,7 +116,7 @@ impl<'a, S: Copy> Values<'a, S> {
         self.objects.get(id as usize).map(|object| object.content)
     }
 
-    /// Replaces what a container is kept as.
+    /// Replaces the items of a container, or its compact form, by the compact form `shape`.
     pub(in crate::read) fn keep(&mut self, value: PickleValue, shape: S) {
         let PickleValue::Object(id) = value else { return };
         let Some(object) = self.objects.get_mut(id as usize) else { return };
@@ -248,14 +248,14 @@ impl<'a, S: Copy> Values<'a, S> {
         Ok(())
     }
 
-    /// Whether items may still be added to it.
+    /// Whether items may still be added to a container.
     pub(super) fn is_open(&self, value: PickleValue) -> bool {
         let PickleValue::Object(id) = value else { return true };
         self.objects.get(id as usize).is_some_and(|object| !object.sealed)
     }
 }
 
-/// Refuses an object that gets items when it is already in another one, because it could contain itself.
+/// The reason for refusing to add items to an object that is already in another one: it could contain itself.
 pub(super) fn changed() -> Refusal {
     Refusal::new("an object is changed after another object holds it, or holds itself")
 }

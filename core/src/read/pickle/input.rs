@@ -49,7 +49,7 @@ impl<'a> Input<'a> {
         Ok(rest.get(..length).unwrap_or_default())
     }
 
-    /// The rest of the line, parsed as a number or another type.
+    /// The rest of the line without `suffix`, parsed as a number or another type.
     pub(super) fn parsed<T: std::str::FromStr>(&mut self, suffix: &str) -> Result<T, Refusal> {
         let line = std::str::from_utf8(self.line()?).unwrap_or_default();
         let text = line.strip_suffix(suffix).unwrap_or(line);

@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) const DEEPEST: u8 = 100;
 /// The most MARK opcodes that are open at once.
 pub(super) const MOST_MARKS: usize = 1000;
-/// Memory that every pickle may use.
+/// Memory that every pickle may use, however short it is.
 const FREE: usize = 16 << 20;
 /// Bytes of memory per byte of the pickle. Snapshots need two at most.
 const FOR_ONE: usize = 4;

@@ -71,7 +71,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
 
     #[inline]
     pub(super) fn push(&mut self, value: PickleValue) -> Result<(), Refusal> {
-        // The items on the stack will be copied into a container.
+        // The items on the stack take memory a second time when they are copied into a container.
         if 2 * self.stack.len() * size_of::<PickleValue>() > self.values.budget.left() {
             return Err(Refusal::new("it needs far more memory than its length allows"));
         }

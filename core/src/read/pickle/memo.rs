@@ -7,7 +7,7 @@ use super::opcodes as op;
 use super::value::PickleValue;
 
 impl<K: Shapes> Unpickler<'_, '_, K> {
-    /// The number of the object of an opcode.
+    /// The memo's number of the object that an opcode stores or fetches.
     #[inline]
     fn number(&mut self, opcode: u8) -> Result<u64, Refusal> {
         match opcode {

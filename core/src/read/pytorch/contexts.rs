@@ -26,7 +26,7 @@ pub(super) struct Contexts {
     ids: HashMap<(ContextId, String), ContextId>,
     /// Annotations by device number, in the order of time.
     annotations: BTreeMap<u64, Vec<Annotation>>,
-    /// True if memtrace wrote the file. Then names are complete paths, and every entry has its own.
+    /// True if memtrace wrote the file. Then names are complete paths, and every entry has its own path.
     pub(super) are_paths: bool,
 }
 
@@ -107,7 +107,7 @@ impl Contexts {
         marks
     }
 
-    /// The context of an entry with this metadata, inside the open annotations.
+    /// The context of an entry with this metadata. `around` is the innermost open annotation.
     pub(super) fn with_metadata(&mut self, around: ContextId, metadata: &str) -> ContextId {
         if self.are_paths { self.path(metadata) } else { self.below(around, metadata) }
     }
@@ -116,7 +116,8 @@ impl Contexts {
         path.split(SEPARATOR).fold(ContextId::ROOT, |around, name| self.below(around, name))
     }
 
-    /// The scope of this name inside another one. If scopes are nested too deeply, the other one.
+    /// The scope of this name inside `parent`. Returns `parent` if the name is empty, or if scopes are nested too
+    /// deeply.
     fn below(&mut self, parent: ContextId, name: &str) -> ContextId {
         let depth = self.depths.get(parent.0 as usize).copied().unwrap_or(0) + 1;
         if depth > DEEPEST || name.is_empty() {

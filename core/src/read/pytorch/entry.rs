@@ -28,14 +28,14 @@ pub(super) struct TraceEntry {
     pub(super) action: TraceAction,
     pub(super) address: u64,
     pub(super) size: u64,
-    /// CUDA's handle.
+    /// CUDA's handle of the stream.
     pub(super) stream: u64,
     /// Microseconds since 1970; `None` in files of torch 2.0.
     pub(super) time_us: Option<u64>,
     pub(super) device_free: Option<u64>,
     /// The number of a stack; 0 for none.
     pub(super) stack: u32,
-    /// The index of a string.
+    /// The index of the metadata's text.
     pub(super) metadata: Option<u32>,
 }
 

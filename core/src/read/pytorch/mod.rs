@@ -46,7 +46,8 @@ use crate::snapshot::{
     StackContext, StackId, StackKind, Stacks,
 };
 
-/// Assumed bytes of a snapshot per byte of its compressed file, for the memory limits. Real snapshots have seven.
+/// The most bytes of a snapshot that count for the memory limits, per byte of its compressed file. Real snapshots have
+/// seven.
 const MOST_PACKED: usize = 32;
 
 pub(super) const READER: Reader = Reader {
@@ -66,8 +67,8 @@ const MOST_DEVICES: u64 = 1024;
 /// Reads a pickle, with the memory limit of a pickle of `length` bytes.
 fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     let holds = |word: &str| bytes.windows(word.len()).any(|window| window == word.as_bytes());
-    // A recording may lack either kind of free. Blocks that wait for their completed frees show that the recording has
-    // those.
+    // A recording may lack requested frees or completed frees. A block that waits for its completed free shows that the
+    // recording has completed frees.
     let completes = holds("free_completed") || holds("active_pending_free") || holds("active_awaiting_free");
     let frees_are_requests = !completes && holds("free_requested");
     let mut tables = SnapshotTables::new(frees_are_requests);

@@ -5,7 +5,8 @@ use super::segments::DeviceSegments;
 use crate::snapshot::DeviceSnapshot;
 use crate::units::{Bytes, grouped};
 
-/// Rounding is mentioned from this share of the requested bytes on.
+/// Rounding is mentioned if it is at least this part (one hundredth) of the requested bytes, and at least
+/// [`LEAST_ROUNDING`].
 const WORTH_SAYING: u64 = 100;
 const LEAST_ROUNDING: u64 = 64 << 10;
 

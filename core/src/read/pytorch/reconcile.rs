@@ -10,7 +10,7 @@ use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, StackId,
 pub(super) struct Reconciled {
     /// The blocks from before the log, in the order of their numbers, which begin at 1.
     pub(super) before: Vec<Block>,
-    /// How many of those are still live. They come last.
+    /// How many blocks of `before` are still live. These blocks come last.
     pub(super) still_live: usize,
     /// Positions of the allocs in the log whose blocks are still live.
     pub(super) live: Vec<u32>,

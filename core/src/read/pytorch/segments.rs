@@ -27,7 +27,7 @@ pub(super) struct DeviceSegments {
     pub(super) active: Vec<ActiveBlock>,
     /// Bytes by which the active blocks are larger than was requested.
     pub(super) rounding: u64,
-    /// Segments of private pools (CUDA graphs), and their bytes.
+    /// Number of segments in private pools (CUDA graphs), and the bytes of these segments.
     pub(super) private: (u64, u64),
 }
 
@@ -86,7 +86,8 @@ impl DeviceSegments {
         Ok(())
     }
 
-    /// Adds an active block. Its requested size must fit; that of an inactive block may be left from a larger block.
+    /// Adds an active block. Its requested size must fit into it. An inactive block is not checked: its requested
+    /// size may be left from a larger block.
     fn active_block(&mut self, address: u64, block: &BlockRow) -> Result<(), Refusal> {
         if block.requested > block.size {
             return Err(Refusal::new("a block that is smaller than what was asked for"));

@@ -20,7 +20,7 @@ struct Numbering<'t> {
     /// Indexed by the old numbers.
     new_stacks: Vec<Option<StackId>>,
     new_frames: HashMap<u32, u32>,
-    /// Stacks by content. Without their arguments, some names become equal.
+    /// Stacks by content. Two old stacks may become equal, because names lose their arguments.
     by_calls: HashMap<Vec<u32>, StackId>,
     by_frame: HashMap<Frame, u32>,
     stacks: Stacks,

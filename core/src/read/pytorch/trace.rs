@@ -24,8 +24,9 @@ pub(super) enum AtAddress {
     Freed,
 }
 
-/// A device's log so far. Times are the file's microseconds. `context` is one more than the index of the metadata's
-/// text. `alloc_seq` is one more than the position of the alloc, or has the bit [`BEFORE`].
+/// A device's log so far. Until it is complete, times are the file's microseconds, `context` is one more than the
+/// index of the metadata's text (0 for none), and `alloc_seq` is one more than the position of the alloc, or has
+/// the bit [`BEFORE`].
 #[derive(Default)]
 pub(super) struct DeviceTrace {
     pub(super) records: Vec<Record>,
@@ -170,7 +171,7 @@ impl DeviceTrace {
     }
 }
 
-/// Stores the metadata of an entry until contexts have numbers.
+/// The metadata of an entry, stored as a context until contexts have numbers.
 fn context(entry: &TraceEntry) -> ContextId {
     ContextId(entry.metadata.map_or(0, |text| text + 1))
 }

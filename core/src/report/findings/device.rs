@@ -68,7 +68,7 @@ pub(super) fn release_threshold(device: &DeviceView<'_>) -> Vec<Finding> {
 pub(super) fn fragmented(device: &DeviceView<'_>) -> Vec<Finding> {
     let all = fragmentation(device);
     let in_holes = all.unused().saturating_sub(all.empty);
-    // A single large hole is usable.
+    // The largest hole does not count, because it is still usable.
     let in_small_holes = in_holes.saturating_sub(all.largest_hole);
     let refused = device.ooms.last().is_some_and(|oom| oom.size > all.largest_hole && oom.size <= all.unused());
     if all.estimated || !refused && in_small_holes.saturating_mul(4) < all.reserved || in_holes == 0 {

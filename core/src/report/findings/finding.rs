@@ -143,19 +143,19 @@ impl Finding {
         [format!("{number}. {cost}: {what}")].into_iter().chain(below).collect()
     }
 
-    /// Sort key: bytes before time.
+    /// The key by which findings are sorted: any cost in bytes of memory is above any cost in time.
     pub(super) fn rank(&self) -> (bool, u64) {
         let (is_memory, cost) = match self.cost {
             Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
             Cost::Time(ns) => (false, ns),
-            // Converted to time at about 1 TB/s, for the comparison.
+            // Converted to nanoseconds, at 1000 bytes per nanosecond (1 TB/s), so that it can be compared with time.
             Cost::Written(bytes) => (false, bytes / 1000),
         };
         (is_memory, cost)
     }
 }
 
-/// The advice for the program's language.
+/// The advice in the program's language, which is Rust or Python.
 pub(super) fn in_its_language(data: &Attribution<'_>, rust: &[&str], python: &[&str]) -> Vec<String> {
     lines(if data.is_python() { python } else { rust })
 }
@@ -164,17 +164,17 @@ pub(super) fn lines(text: &[&str]) -> Vec<String> {
     text.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// The peak that a replay found.
+/// A sentence on the peak that was found by replaying the log as if the advice had been followed.
 pub(super) fn then(peak: u64) -> String {
     format!("The peak would be {}.", exactly(peak))
 }
 
-/// The same, if the advice may save more.
+/// The same sentence, if the advice may save more.
 pub(super) fn then_at_most(peak: u64) -> String {
     format!("The peak would be at most {}.", exactly(peak))
 }
 
-/// The same, if the peak also depends on something unknown.
+/// The same sentence, if the peak also depends on something unknown.
 pub(super) fn then_about(peak: u64) -> String {
     format!("The peak would be about {}.", Bytes(peak))
 }
@@ -184,7 +184,7 @@ pub(super) fn exactly(bytes: u64) -> String {
     format!("{}: {} bytes", Bytes(bytes), grouped(bytes))
 }
 
-/// Is it at least 10 % of the peak?
+/// Are these bytes at least 10 % of the peak?
 pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
     bytes > 0 && bytes >= device.peak.total() / 10
 }

@@ -40,7 +40,8 @@ pub(super) fn kept_graph(device: &DeviceView<'_>) -> Vec<Finding> {
     kept.map(finding).into_iter().collect()
 }
 
-/// Tensors are concatenated repeatedly from variables, so each result keeps the previous one alive.
+/// Results that were computed from variables are kept although no backward pass needs them. For example, if tensors are
+/// concatenated repeatedly, each result keeps the previous one alive.
 pub(super) fn kept_by_variables(device: &DeviceView<'_>) -> Vec<Finding> {
     let found = without_a_pass(device).filter(|found| is_worth(found, device));
     let results = found.map(|found| never_needed(&found, device));
@@ -49,7 +50,7 @@ pub(super) fn kept_by_variables(device: &DeviceView<'_>) -> Vec<Finding> {
 
 fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
     let data = device.data();
-    /// A cache whose blocks replace each other does not have this many sizes at once.
+    /// The fewest sizes that such joined tensors have. A cache whose blocks replace each other has fewer sizes at once.
     const SIZES: usize = 8;
     // Training needs the joined tensors for the backward pass.
     if !has_variables(data) || has_backward_pass(data) {
@@ -82,7 +83,7 @@ fn kept_joins(device: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// Does it save at least a twentieth of the peak?
+/// Does the change save at least a twentieth of the peak?
 fn is_worth(found: &Ungraphed, device: &DeviceSnapshot) -> bool {
     let saves = device.peak.bytes.saturating_sub(found.peak_without);
     saves > 0 && saves >= device.peak.bytes / 20
@@ -107,7 +108,7 @@ pub(super) fn never_needed(found: &Ungraphed, device: &DeviceSnapshot) -> Findin
 /// The graph of a loss stays alive after its backward pass.
 pub(super) fn kept_loss(device: &DeviceView<'_>) -> Vec<Finding> {
     let found = past_their_pass(device).filter(|found| is_worth(found, device));
-    // The growth finding covers what accumulates. If every use is known, `past_last_use` decides instead.
+    // The growth finding covers what accumulates. If uses of blocks were recorded, `past_last_use` decides instead.
     let found = found.filter(|_| device.uses.is_empty() && growth(device).is_empty());
     found.map(|found| kept_after_its_pass(&found, device)).into_iter().collect()
 }

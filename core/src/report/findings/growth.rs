@@ -41,7 +41,7 @@ fn release(data: &Attribution<'_>) -> Vec<String> {
 
 /// The iterations of a loop, in order.
 struct LoopSteps {
-    /// How the finding names them.
+    /// What the finding calls the iterations: their number, and the pattern of their scopes' names.
     of: String,
     /// Begin and end of each iteration.
     times: Vec<(u64, u64)>,
@@ -91,7 +91,7 @@ fn accumulates(device: &DeviceView<'_>, loops: &Loops) -> Option<Finding> {
     })
 }
 
-/// Why the blocks stay, and what helps. `stays` are the sorted numbers of the blocks.
+/// Why the blocks stay, and what helps. `stays` has the sorted sequence numbers of the blocks.
 fn cause_of<'a>(
     device: &DeviceView<'_>,
     stays: &[Option<NonZeroU64>],
@@ -107,7 +107,8 @@ fn cause_of<'a>(
         ),
         None => {
             let mut advice = release(data);
-            // If a graph keeps the memory, replacing the value does not free it.
+            // With variables or a backward pass, a graph may keep the memory. Then replacing the value does not free
+            // it.
             let is_held = !has_variables(data) && !has_backward_pass(data);
             advice.extend(is_held.then(|| peak_if_replaced(device, blocks)).flatten().map(|peak| {
                 format!("If each were freed before the next, the peak would be at most {}.", exactly(peak))
@@ -123,7 +124,7 @@ fn steps_of<'a>(data: &Attribution<'_>, stays: &[Block], loops: &'a Loops) -> Op
     let block = stays.get(stays.len() / 2)?;
     let left = |steps: &LoopSteps| {
         let steps: Vec<usize> = stays.iter().filter_map(|block| step_at(&steps.times, block)).collect();
-        // Blocks and iterations are both in order of time.
+        // Blocks and iterations are both in order of time, so equal iterations are neighbours.
         steps.chunk_by(|a, b| a == b).count() as u64
     };
     let parent = |at: &ContextId| data.contexts.get(at.0 as usize).map(|node| node.parent).filter(|up| up != at);
@@ -166,7 +167,8 @@ fn no_state<'a>(device: &'a DeviceView<'_>) -> Vec<(&'a Block, u64)> {
 
 /// Loops: scopes that one thread opened repeatedly in one context. Numbers in their names are ignored.
 struct Loops {
-    /// By context; `None` for modules. Scopes of one parent whose names differ only in numbers have the same number.
+    /// For each context, the number of its pattern. Scopes of one parent have the same pattern if their names differ
+    /// only in numbers. `None` for modules.
     patterns: Vec<Option<usize>>,
     of: HashMap<(ThreadId, usize), LoopSteps>,
 }
@@ -198,13 +200,13 @@ impl Loops {
     }
 }
 
-/// Live blocks by time. There may be as many loops as blocks, so the bytes that an iteration left are a difference of
-/// two sums.
+/// Live blocks by time. There may be as many loops as blocks, so the bytes that an iteration left must be found fast:
+/// as the difference of two sums.
 struct LiveByTime<'a> {
     /// In order of time.
     blocks: Vec<(&'a Block, u64)>,
     times: Vec<u64>,
-    /// For each block, the bytes of all blocks before it; then the bytes of all.
+    /// For each block, the bytes of all blocks before it. The last element has the bytes of all blocks.
     sums: Vec<u64>,
 }
 
@@ -227,8 +229,9 @@ impl<'a> LiveByTime<'a> {
         self.sums.get(end).zip(self.sums.get(first)).map_or(0, |(end, first)| end - first)
     }
 
-    /// The bytes that the iterations left. The first iteration is excluded, because it may set up what all need; so is
-    /// the largest amount.
+    /// The bytes that the iterations left, and how many iterations left any; `None` if fewer than about three quarters
+    /// did. The first iteration is excluded, because it may set up what all need. The bytes also exclude the largest
+    /// amount that one iteration left.
     fn left_by(&self, steps: &[(u64, u64)]) -> Option<(u64, usize)> {
         let left: Vec<u64> = parts(steps).map(|(from_ns, to_ns)| self.between(from_ns, to_ns)).collect();
         let steps = left.iter().filter(|bytes| **bytes > 0).count();
@@ -237,7 +240,7 @@ impl<'a> LiveByTime<'a> {
         (steps >= nearly_all && steps > 0).then_some((bytes, steps))
     }
 
-    /// The line with the most bytes of what the iterations left.
+    /// The line that allocated most of what the iterations left.
     fn fullest_line(&self, data: &Attribution<'_>, steps: &[(u64, u64)]) -> Option<String> {
         let is_left = |block: &Block| step_at(steps, block).is_some_and(|at| at > 0);
         let left = self.blocks.iter().filter(|(block, _)| is_left(block)).map(|(block, bytes)| (block.stack, *bytes));

@@ -42,8 +42,8 @@ const DETECTORS: &[Detector] = &[
     checkpoint,
 ];
 
-/// The findings on a device, most expensive first. A growth finding comes after a finding that is its cause at the same
-/// line.
+/// The findings on a device, most expensive first. But a growth finding comes after another finding at the same line,
+/// which is its cause.
 pub fn findings(device: &DeviceView<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));

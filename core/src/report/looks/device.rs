@@ -92,7 +92,8 @@ impl Figure {
     }
 }
 
-/// The columns that fit: always the one by which rows are sorted. Without an earlier look there are no growth columns.
+/// The columns for which there is room, and always the one by which rows are sorted. But without an earlier look there
+/// are no growth columns.
 fn figures(options: &LookOptions, has_growth: bool) -> Vec<Figure> {
     let sorted_by = match options.order {
         LookOrder::Bytes => Figure::Live,
@@ -109,7 +110,7 @@ fn figures(options: &LookOptions, has_growth: bool) -> Vec<Figure> {
     figures
 }
 
-/// `1.200 GiB live, peak 2.000 GiB, headroom 22.00 GiB of 24.00 GiB; pools have reserved 1.500 GiB`
+/// `1.200 GiB live, peak 2.000 GiB, headroom 22.00 GiB of 24.00 GiB; reserved 1.500 GiB`
 fn totals(device: &DeviceLook) -> String {
     let DevicePeak { bytes, capacity, .. } = device.peak;
     let mut line = format!("{} live, peak {}", Bytes(device.live), Bytes(bytes));

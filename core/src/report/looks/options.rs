@@ -5,13 +5,13 @@ use crate::analysis::{Key, LookOrder, Looks};
 /// A file that is watched.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedFile {
-    /// Its file name.
+    /// The name of the file.
     pub file: String,
-    /// The figures read from it; `None` until it was read.
+    /// The figures read from the file; `None` until it was read once.
     pub looks: Option<Looks>,
     /// Why the last read failed.
     pub problem: Option<String>,
-    /// True if no process writes it any more.
+    /// True if no process writes the file any more.
     pub has_ended: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct LookOptions {
     pub order: LookOrder,
     /// Shows only rows with this text in their labels, ignoring case.
     pub filter: String,
-    /// The rank whose rows are shown.
+    /// The index of the file whose devices are shown.
     pub chosen: usize,
     /// The most rows of a table of ranks.
     pub ranks: usize,
@@ -34,7 +34,8 @@ pub struct LookOptions {
     pub width: usize,
 }
 
-/// The widths from which on a row shows two figures, and all figures.
+/// From the first of these widths on, a row shows two figures; from
+/// the second one on, all figures.
 pub(super) const ROOM: [usize; 2] = [50, 76];
 
 /// `12.345 s`

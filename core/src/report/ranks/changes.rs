@@ -65,7 +65,7 @@ fn answer(
     lines
 }
 
-/// The rank that changed most, of those on both sides. If several are equal, the first.
+/// A sentence on the rank that changed most, of those with a recording in both jobs. If several are equal, the first.
 fn most(ranks: &[RankChange<'_>]) -> String {
     let Some(most) = ranks.iter().find(|rank| rank.is_pair()) else {
         return "No rank is on both sides.".to_owned();
@@ -94,10 +94,10 @@ fn total(ranks: &[RankChange<'_>]) -> String {
     format!("Together: {}", change_of_two((sum(|rank| rank.bytes().0), &was), (sum(|rank| rank.bytes().1), &is)))
 }
 
-/// Why a rank is missing on one side.
+/// The reasons why a rank is missing in one of the two jobs.
 const ABSENCES: [&str; 4] = ["only before", "only after", "not read before", "not read after"];
 
-/// Why one side of a rank is missing; `None` if both are there.
+/// Why a rank is missing in one of the two jobs; `None` if it is in both.
 fn absence(diff: &RanksDiff, rank: &RankChange<'_>) -> Option<&'static str> {
     let [only_before, only_after, unread_before, unread_after] = ABSENCES;
     match (rank.before, rank.after) {
@@ -109,7 +109,7 @@ fn absence(diff: &RanksDiff, rank: &RankChange<'_>) -> Option<&'static str> {
     }
 }
 
-/// The ranks that are missing on one side.
+/// A sentence on the ranks that are missing in one of the two jobs.
 fn one_sided(diff: &RanksDiff, ranks: &[RankChange<'_>]) -> Option<String> {
     let lines = ABSENCES.into_iter().filter_map(|why| {
         let of = ranks.iter().filter(|rank| absence(diff, rank) == Some(why));
@@ -153,7 +153,7 @@ fn cells(rank: &RankChange<'_>, absence: Option<&str>) -> Vec<Cell> {
     cells
 }
 
-/// Rows over all ranks. The section's keys are `diff_ranks_by_line` and so on.
+/// A table of rows over all ranks. The section's key is `diff_ranks_by_line` for lines, and so on.
 fn rows_section(key: Key, rows: &[RanksDiffRow], options: &DiffOptions) -> Section {
     let name = format!("diff_ranks_by_{}", key.word().replace('-', "_"));
     let title = format!("Change over all ranks, each at its own peak, by {}", key.words());

@@ -49,7 +49,7 @@ fn at_moment(ranks: &Ranks) -> Vec<String> {
     of.into_iter().map(|(sentence, some)| said_of(&some, ranks.all().count(), &sentence)).collect()
 }
 
-/// `Ranks 3, 7: …`
+/// The statement `what` after the ranks to which it applies: `Ranks 3, 7: …`
 fn of_ranks(ranks: &Ranks, is: &IsSo, what: &str) -> Option<String> {
     let found: Vec<&RankSummary> = ranks.ranks.iter().filter(|rank| is(rank)).collect();
     (!found.is_empty()).then(|| said_of(&found, ranks.all().count(), what))

@@ -131,7 +131,8 @@ fn at_words(moment: &Moment) -> String {
     if *moment == Moment::Peak { "each at its own peak".to_owned() } else { moment.words() }
 }
 
-/// Rows over all ranks. The section's keys follow those of the breakdowns at the peak: `ranks_by_line`.
+/// A table of rows over all ranks. The section's key is made like those of the breakdowns at the peak:
+/// `ranks_by_line`.
 fn spread_section(ranks: &Ranks, table: usize, key: Key, rows: usize) -> Section {
     let columns = ["Imbalance", "Min", "Median", "Max", "Rank", "Without", ALL_RANKS, key.column()];
     let name = format!("ranks_by_{}", key.word().replace('-', "_"));

@@ -39,7 +39,7 @@ fn set_device(device: i32) -> Option<u32> {
     Some(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
 }
 
-/// Gives a thread without a context that of the first device.
+/// Gives a thread without a context the context of the first device.
 pub(crate) fn ensure_context() {
     let Some(current) = driver_function!(c"cuCtxGetCurrent": fn(*mut u64)) else { return };
     let mut context = 0;
@@ -81,19 +81,19 @@ const NAME: usize = 256;
 const UUID: usize = 256;
 const TOTAL: usize = 288;
 
-/// As in CUDA 12.
+/// The struct as in CUDA 12.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceProperties_v2(properties: OutArg<[u8; 1032]>, device: i32) -> u32 {
     remember(self::properties(device, 0).map_or_else(|code| code, |known| properties.set(known, INVALID_VALUE)))
 }
 
-/// As in CUDA 13.
+/// The struct as in CUDA 13.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceProperties(properties: OutArg<[u8; 1008]>, device: i32) -> u32 {
     remember(self::properties(device, 1).map_or_else(|code| code, |known| properties.set(known, INVALID_VALUE)))
 }
 
-/// The struct's bytes, by the offsets of column `of`. What is not listed is 0.
+/// The struct's bytes, by the offsets of column `of`. Fields that are not listed are 0.
 fn properties<const SIZE: usize>(device: i32, of: usize) -> Result<[u8; SIZE], u32> {
     let name = driver_function!(c"cuDeviceGetName": fn(*mut u8, i32, i32)).ok_or(NO_DRIVER)?;
     let uuid = driver_function!(c"cuDeviceGetUuid": fn(*mut u8, i32)).ok_or(NO_DRIVER)?;

@@ -54,7 +54,7 @@ done! {
     fn cudaFuncSetCacheConfig;
 }
 
-/// `cudaFuncAttributes`, whose numbers are all 0 but these.
+/// `cudaFuncAttributes`. All of its numbers are 0, except for some of those that have a name here.
 #[repr(C)]
 struct Attributes {
     memory: [usize; 3],
@@ -65,7 +65,8 @@ struct Attributes {
     rest: [i32; 26],
 }
 
-/// The versions are those of a GPU of the Hopper generation: CUB refuses kernels for others than it was compiled for.
+/// The versions are those of a GPU of the Hopper generation: CUB refuses kernels that were compiled for another
+/// generation.
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncGetAttributes(attributes: OutArg<Attributes>, _function: usize) -> u32 {
     let known = Attributes {

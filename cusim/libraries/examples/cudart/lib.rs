@@ -26,7 +26,7 @@ thread_local! {
     static LAST_ERROR: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Functions that call a driver function in a context, with the same arguments or with those after `with`.
+/// Defines functions that call a driver function in a context, with their own arguments or with those after `with`.
 macro_rules! through_the_driver {
     ($(fn $name:ident $args:tt = $driver:literal $(with $given:tt)?;)*) => { $($crate::function! { $name $args $driver $($given)? })* };
 }
@@ -66,7 +66,7 @@ extern "C" fn cudaPeekAtLastError() -> u32 {
     LAST_ERROR.get()
 }
 
-/// The driver's words: most of the runtime's errors have the driver's numbers.
+/// The driver's text for a code, because most of the runtime's errors have the driver's numbers.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetErrorString(code: u32) -> *const c_char {
     words(code, driver_function!(c"cuGetErrorString": fn(u32, *mut *const c_char)))

@@ -61,7 +61,7 @@ const DEVICE: u32 = 9;
 
 const UNREGISTERED: u32 = 0;
 const MANAGED: u32 = 3;
-/// The device of memory that CUDA does not know.
+/// The device number for memory that CUDA does not know.
 const NO_DEVICE: i32 = -2;
 
 #[unsafe(no_mangle)]
@@ -79,7 +79,7 @@ extern "C" fn cudaPointerGetAttributes(attributes: OutArg<Pointer>, address: u64
     attributes.set(pointer, INVALID_VALUE)
 }
 
-/// `None` if the driver does not know the address.
+/// The value of an attribute; `None` if the driver does not know the address.
 fn attribute(number: u32, address: u64) -> Option<u64> {
     let get = driver_function!(c"cuPointerGetAttribute": fn(*mut u64, u32, u64))?;
     let mut value = 0;

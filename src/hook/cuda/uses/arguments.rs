@@ -26,7 +26,7 @@ const WORD: usize = size_of::<u64>();
 
 pub(super) enum Argument {
     Word(u64, UseAccess),
-    /// These bytes may be a tensor map. A whole parameter (true) of this size is one.
+    /// Bytes that may be a tensor map. If they are a whole parameter (true), they probably are.
     Block(TensorMapWords, bool),
 }
 
@@ -40,7 +40,8 @@ impl Arguments {
         Self { parameters, extra: CallerPtr::from_raw(std::ptr::null()) }
     }
 
-    /// Calls `each` with every word of the arguments. False if their layout is unknown.
+    /// Calls `each` with every word of the arguments, and with all bytes that may be a tensor map. Returns
+    /// false if the layout of the arguments is unknown.
     pub(super) fn each(self, layout: Option<&[Parameter]>, mut each: impl FnMut(Argument)) -> bool {
         if let Some((start, size)) = self.buffer() {
             words(start, size, UseAccess::Unknown, &mut each);

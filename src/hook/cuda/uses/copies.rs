@@ -18,7 +18,7 @@ pub(in crate::hook::cuda) enum CopyKind {
     ToDevice,
     ToHost,
     OnDevice,
-    /// The driver determines it.
+    /// The driver determines it from the addresses.
     Unified,
 }
 
@@ -72,7 +72,8 @@ pub(in crate::hook::cuda) fn copy(
     })
 }
 
-/// The kind of a unified copy. Its source is read only if it is host memory.
+/// The kind of a copy; a unified one is determined from its addresses, if possible. It becomes `ToDevice`, for which
+/// memtrace reads the source, only if the source is host memory.
 fn settled(kind: CopyKind, to: u64, from: u64) -> CopyKind {
     if kind != CopyKind::Unified {
         return kind;
@@ -91,7 +92,8 @@ fn is_device_memory(address: u64) -> bool {
     answer(|value| cuPointerGetAttribute(value, MEMORY_TYPE, address)).is_some_and(|kind| kind & 0xffff == DEVICE)
 }
 
-/// Finds addresses of blocks among the words of a copy from the host. The destination then contains these addresses.
+/// Finds addresses of blocks among the words of a copy from the host. From then on, the block of the destination
+/// counts as containing these addresses.
 fn hold(table: &mut UseTable, to: u64, from: u64, size: usize) {
     if size > LONGEST_TABLE {
         return;
@@ -117,7 +119,7 @@ pub(in crate::hook::cuda) fn fill(name: &str, to: u64, size: usize, stream: Stre
     fill_2d(name, to, (size, size, 1), stream)
 }
 
-/// `rows` are pitch, width in bytes, and number of rows.
+/// Fills rows. The tuple is the pitch, the width in bytes, and the number of rows.
 pub(in crate::hook::cuda) fn fill_2d(
     name: &str,
     to: u64,
@@ -142,7 +144,7 @@ pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> 
     looked(|| operate(name, OperationKind::Copy, stream, &[(address, UseAccess::Unknown)]))
 }
 
-/// Handles copies whose list is not read. Any block may be used.
+/// Handles a call with a list of operations. The list is not read, so the call counts as using any block.
 pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
     looked(|| operate(name, OperationKind::Opaque, stream, &[]))
 }

@@ -1,8 +1,8 @@
 //! Parser of kernel signatures in cubins. A cubin is an ELF file with a section `.nv.info.KERNEL` for each kernel.
 //!
-//! NVIDIA does not document these sections. A section is a list of attributes. Each has a byte for the form of the
-//! length, a byte for the kind, and the value. `ptxas` writes one attribute for each parameter, and one for the total
-//! size.
+//! NVIDIA does not document these sections. A section is a list of attributes. Each consists of a byte that tells how
+//! the value's length is given (the form), a byte for the kind, and the value. `ptxas` writes one attribute for each
+//! parameter, and one for the total size.
 
 use object::LittleEndian as LE;
 use object::elf::{EM_CUDA, FileHeader64};
@@ -13,7 +13,7 @@ use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter}
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
 const SECTION: &[u8] = b".nv.info.";
-/// Form of the length: the two bytes that follow are the length. In smaller forms they are the value itself.
+/// The form in which the two bytes after the kind are the value's length. In smaller forms they are the value itself.
 const WITH_LENGTH: u8 = 4;
 const PARAMETER: u8 = 0x17;
 /// The same as `PARAMETER`, for kernels with more than 4 KiB of parameters.
@@ -38,7 +38,8 @@ fn entry(name: &[u8], attributes: &[u8]) -> Option<KernelEntry> {
     Some(KernelEntry { name: try_copy(name)?, layout: layout(attributes) })
 }
 
-/// `None` unless every parameter is there, and the end of the last one agrees with the total size.
+/// The layout in a kernel's attributes. `None` unless every parameter is there, and the end of the last one agrees with
+/// the total size.
 fn layout(mut attributes: &[u8]) -> Option<ArgumentLayout> {
     let (mut layout, mut found, mut end, mut size_of_all) = (OwnVec::new_in(System), 0, 0, 0);
     while let Some((kind, value)) = next(&mut attributes)? {

@@ -1,5 +1,5 @@
-//! Addresses whose later uses cannot be followed: in textures, in other processes. Also tensor maps, which can be
-//! followed.
+//! Addresses whose later uses cannot be followed, because they are in textures or in other processes. Also
+//! addresses in tensor maps, whose uses can be followed.
 
 use std::ffi::{c_int, c_uint};
 
@@ -21,7 +21,8 @@ pub(in crate::hook::cuda) struct TextureResource {
     address: u64,
 }
 
-/// A texture or surface contains the address of linear memory, encoded.
+/// A texture or surface was created for linear memory. It contains the address in an encoded form, so its later
+/// uses are not seen.
 pub(in crate::hook::cuda) fn texture(resource: CallerPtr<TextureResource>) -> Looked {
     const LINEAR: c_uint = 2;
     const PITCHED: c_uint = 3;

@@ -7,33 +7,33 @@
 use crate::record::memory::{OwnVec, with_room};
 
 pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
-/// Offset of the size of a header, in a fat binary and in an image in it.
+/// Offset of the header's own size in the header of a fat binary. The next offsets are in the header of an image.
 const HEADER_SIZE: usize = 6;
 const IMAGE_HEADER_SIZE: usize = 4;
 const IMAGE_SIZE: usize = 8;
-/// 0 for an image that is not compressed.
+/// Offset of the compressed size, which is 0 for an image that is not compressed.
 const COMPRESSED_SIZE: usize = 16;
 const FLAGS: usize = 40;
 const IS_LZ4: u64 = 0x2000;
-/// Size of a compressed image without compression.
+/// Offset of the size that a compressed image has without compression.
 const WHOLE_SIZE: usize = 56;
 /// A larger image is not read.
 const MOST: usize = 64 << 20;
 const PTX: u16 = 1;
 const CUBIN: u16 = 2;
 
-/// A PTX or a cubin.
+/// A PTX text or a cubin in a fat binary.
 pub(super) enum Image<'a> {
     Plain(&'a [u8]),
-    /// Compressed with LZ4, and the size without compression.
+    /// An image that is compressed with LZ4, and its size without compression.
     Lz4(&'a [u8], usize),
-    /// Compressed otherwise. Not read.
+    /// An image that is compressed otherwise, or is too large. It is not read.
     Other(#[cfg_attr(not(test), expect(dead_code, reason = "a test reads it"))] &'a [u8]),
 }
 
 impl Image<'_> {
-    /// Runs a closure on the image's bytes, which are in memory of memtrace's own if the image is compressed. `None` if
-    /// the image cannot be read or there is no memory.
+    /// Runs a closure on the image's bytes. A compressed image is unpacked into memory of memtrace's own. `None` if the
+    /// image cannot be read or there is no memory.
     pub(super) fn with_bytes<T>(&self, act: impl FnOnce(&[u8]) -> T) -> Option<T> {
         match *self {
             Self::Plain(bytes) => Some(act(bytes)),
@@ -48,7 +48,7 @@ impl Image<'_> {
     }
 }
 
-/// The cubins and PTX.
+/// The cubins and PTX texts of a fat binary.
 pub(super) fn images(file: &[u8]) -> impl Iterator<Item = Image<'_>> {
     let mut rest = number(file, HEADER_SIZE).and_then(|size| file.get(usize::from(u16::from_le_bytes(size))..));
     std::iter::from_fn(move || {

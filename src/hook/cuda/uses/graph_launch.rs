@@ -94,7 +94,7 @@ impl Drop for GraphUses {
     }
 }
 
-/// On a captured stream, a launch becomes a child node.
+/// Handles the launch of a graph on a captured stream. It becomes a child node of the graph that is being captured.
 fn launch_captured(capture: StreamCapture, program: usize) {
     let parts = nodes::if_complete(&graphs::program_parts(program), "cuGraphLaunch");
     parts.iter().for_each(|part| capture.add(|| Node::Part(*part)));

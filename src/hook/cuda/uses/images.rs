@@ -9,7 +9,8 @@ use crate::hook::cuda::pointers::{self, CallerPtr};
 use crate::record::memory::{OwnVec, own_vec};
 use crate::record::uses::KernelEntry;
 
-/// First bytes of a program's wrapper for a fat binary linked into it: two numbers, and the address of the fat binary.
+/// First bytes of the wrapper of a fat binary that is linked into a program. A wrapper has two numbers (these bytes are
+/// the first) and the address of the fat binary.
 const WRAPPER: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
 
 /// The kernels in an image that the driver has accepted.
@@ -22,8 +23,8 @@ pub(super) fn entries(file: &[u8]) -> OwnVec<KernelEntry> {
     entries_of(file, driver_tells_no_parameters)
 }
 
-/// Compressed images take time, so they are read only if the driver does not tell the parameters itself, as those before
-/// 12.4.
+/// Compressed images take time, so they are read only if the driver does not report the parameters of kernels itself.
+/// Drivers before 12.4 do not.
 fn driver_tells_no_parameters() -> bool {
     static TELLS: Function = Function::named("cuFuncGetParamInfo\0");
     TELLS.address().is_none()
@@ -54,8 +55,8 @@ fn of_one(file: &[u8]) -> OwnVec<KernelEntry> {
     if file.starts_with(&cubin::MAGIC) { cubin::entries(file) } else { ptx::entries(file) }
 }
 
-/// It is not known which image the driver chose, but all have the same code. A kernel on whose layout they disagree has
-/// none.
+/// The kernels in a fat binary. It is not known which of its images the driver chose, but all were made from the same
+/// code. If the images disagree about a kernel's layout, this layout is unknown.
 fn of_fat_binary(file: &[u8], reads_compressed: fn() -> bool) -> OwnVec<KernelEntry> {
     let images = fat_binary::images(file).filter(|image| matches!(image, Image::Plain(_)) || reads_compressed());
     let mut entries = own_vec(images.filter_map(|image| image.with_bytes(of_one)).flatten());

@@ -12,8 +12,8 @@ pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments:
     looked(|| look(function, stream, arguments))
 }
 
-/// A library has used functions of the driver since before its imports were patched. Its launches until now were not
-/// seen, so they count as one opaque operation.
+/// A library has called the driver without hooks, because it looked up functions before its imports were patched.
+/// Its launches until now were not seen, so they count as one opaque operation.
 pub(in crate::hook::cuda) fn was_late(late: &Late) {
     looked(|| submit(Stream::NONE, |table, _| Some((table.kernels.id(late.object()), OperationKind::Opaque))));
 }
@@ -28,7 +28,7 @@ fn look(function: Handle, stream: Stream, arguments: Arguments) {
     }
 }
 
-/// Enters a launch. False if the function is launched for the first time and the driver was not queried yet.
+/// Enters a launch. Returns false if the function is launched for the first time and the driver was not queried yet.
 fn enter(function: Handle, stream: Stream, arguments: Arguments, was_queried: bool) -> bool {
     let mut is_entered = true;
     submit(stream, |table, touched| {

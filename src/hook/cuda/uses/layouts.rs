@@ -27,7 +27,7 @@ const DEFAULT_STACK: u64 = 1 << 10;
 /// A function's name, and its parameters if they are known.
 type Signature = (OwnVec<u8>, Option<ArgumentLayout>);
 
-/// Signatures found in the images of modules and libraries.
+/// Signatures found in the images of modules and libraries, by the handles of these.
 static MODULES: HandleTable<usize, OwnVec<KernelEntry>> = HandleTable::new();
 /// Signatures by the handles of functions.
 static SIGNATURES: HandleTable<usize, Signature> = HandleTable::new();
@@ -88,7 +88,7 @@ pub(in crate::hook::cuda) fn found(out: CallerPtr<usize>, module: Handle, name: 
     }
 }
 
-/// A kernel's function was looked up. It has the kernel's signature.
+/// A kernel's function was looked up. The function has the signature of the kernel.
 pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) -> impl FnOnce(c_int) {
     move |result| {
         if !uses::is_on() {
@@ -147,7 +147,7 @@ fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CSt
 }
 
 /// The parameters that the driver knows. A function without parameters cannot be distinguished from one that the driver
-/// does not know.
+/// does not know, so both have `None`.
 fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     let by = |call: fn(usize, usize, &mut usize, &mut usize) -> Option<c_int>| {
         let mut layout = OwnVec::new_in(System);
@@ -164,7 +164,7 @@ fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     by(cuFuncGetParamInfo).or_else(|| by(cuKernelGetParamInfo))
 }
 
-/// Adds the information that only the source has.
+/// Adds what the driver does not report, but the loaded image (`source`) may: which parameters are `const`.
 fn with_const(mut layout: ArgumentLayout, source: Option<&ArgumentLayout>) -> ArgumentLayout {
     let Some(source) = source.filter(|source| source.len() == layout.len()) else { return layout };
     for (known, told) in layout.iter_mut().zip(source) {

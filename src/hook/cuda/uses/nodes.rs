@@ -1,7 +1,8 @@
 //! Nodes of CUDA graphs. Their uses are kept with the graph, and count at each launch.
 //!
-//! If a node gets new parameters later, these are added to the earlier ones. A superfluous use delays the last use, but
-//! makes no claim wrong. A graph that was created or captured before the recording is opaque.
+//! If a node gets new parameters later, their uses are added to those of the earlier parameters. Uses that no longer
+//! happen can make a block's last use seem later than it is, but not earlier. A graph that was created or captured
+//! before the recording is opaque: its launches may use any block.
 
 use std::ffi::{c_int, c_void};
 
@@ -19,7 +20,8 @@ use crate::record::uses::{self, OperationKind, UseAccess};
 
 pub(super) type Parts = OwnVec<GraphPart>;
 
-/// Words outside this range are numbers: small ones, floats, or several in one word.
+/// Whether an argument's word may be an address. Words outside this range are numbers: small ones, floats, or several
+/// in one word.
 fn may_be_address(word: u64) -> bool {
     (1 << 16..1 << 52).contains(&word)
 }
@@ -57,7 +59,7 @@ pub(super) fn capture_kernel(capture: StreamCapture, function: Handle, arguments
     kernel_parts(function, arguments).iter().for_each(|part| capture.add(|| Node::Part(*part)));
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS`, all versions, up to `kern` of the second.
+/// The fields of all versions of `CUDA_KERNEL_NODE_PARAMS`. The second version has `kern` after them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::hook::cuda) struct KernelNode {
@@ -79,7 +81,8 @@ pub(in crate::hook::cuda) struct FillNode {
     height: usize,
 }
 
-/// In the second version of the parameters, a kernel may take the place of the function.
+/// The parts of a kernel's node. In the second version of the parameters, a kernel handle (`kern`) may take the place
+/// of the function.
 pub(in crate::hook::cuda) fn kernel_node(node: CallerPtr<KernelNode>, has_second: bool) -> Parts {
     let Some(KernelNode { function, parameters, extra, .. }) = node.read() else { return opaque("a graph's kernel") };
     let second = if function.is_null() && has_second { node.part(56).read() } else { None };
@@ -106,12 +109,12 @@ pub(in crate::hook::cuda) fn opaque(name: &str) -> Parts {
     parts_of(name.as_bytes(), OperationKind::Opaque, &[])
 }
 
-/// The parts of another graph, which becomes a node or gives an executable graph its parameters.
+/// The parts of another graph, which becomes a child node or from which an executable graph is updated.
 pub(in crate::hook::cuda) fn child_graph(graph: usize) -> Parts {
     if_complete(&graphs::parts(graph), "a child graph")
 }
 
-/// The parts of a graph, if all of them are known. Otherwise one opaque part with this name.
+/// The parts of a graph, if all of them are known. Otherwise one opaque part, called `name`.
 pub(super) fn if_complete(known: &[GraphPart], name: &str) -> Parts {
     let is_mark = |part: &&GraphPart| matches!(part, GraphPart::Complete(_));
     if !known.iter().any(|part| is_mark(&part)) {
@@ -120,8 +123,8 @@ pub(super) fn if_complete(known: &[GraphPart], name: &str) -> Parts {
     own_vec(known.iter().filter(|part| !is_mark(part)).copied())
 }
 
-/// The parts that a child node adds. A child that is moved adds none, because its nodes stay in order with its memory
-/// nodes.
+/// The parts that a child node adds to its parent. A child graph that is moved to the parent adds none here, unless it
+/// is opaque: [`graphs::added`] moves its nodes, so that they stay in order with its memory nodes.
 fn of_child_node(node: ChildNode) -> Parts {
     let parts = child_graph(node.graph);
     let is_opaque = |part: &GraphPart| matches!(part, GraphPart::Work(OperationKind::Opaque, _));

@@ -3,7 +3,7 @@
 use crate::record::memory::{OwnVec, System, try_copy, try_push};
 use crate::record::uses::{ArgumentLayout, KernelEntry, Parameter, add_parameter};
 
-/// memtrace's stand-in compiler writes this after a pointer that the source declares `const`.
+/// memtrace's stand-in for nvcc writes this comment after a pointer that the source declares `const`.
 const CONST: &[u8] = b"/* const */";
 
 /// The kernels in a PTX text.

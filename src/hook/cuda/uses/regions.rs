@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use crate::record::uses::UseAccess;
 
-/// One side of a copy: its place, the memory, and what follows. Only the addresses matter.
+/// One side of a copy: source or destination. Only the kind of memory and the addresses matter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Side<const PLACE: usize, const REST: usize> {
@@ -16,7 +16,7 @@ struct Side<const PLACE: usize, const REST: usize> {
     rest: [usize; REST],
 }
 
-/// A copy of rows, with a size in so many dimensions.
+/// A copy of rows in `DIMENSIONS` dimensions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::hook::cuda) struct Region<const PLACE: usize, const REST: usize, const DIMENSIONS: usize> {
@@ -31,7 +31,8 @@ pub(in crate::hook::cuda) type Region2d = Region<2, 1, 2>;
 pub(in crate::hook::cuda) type Region3d = Region<4, 3, 3>;
 
 impl<const PLACE: usize, const REST: usize> Side<PLACE, REST> {
-    /// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`. Host memory and arrays have no known blocks.
+    /// The address, if the memory is `CU_MEMORYTYPE_DEVICE` or `CU_MEMORYTYPE_UNIFIED`. Other kinds
+    /// (host memory and arrays) have no known blocks.
     fn end(&self, access: UseAccess) -> Option<(u64, UseAccess)> {
         matches!(self.memory, 2 | 4).then_some((self.device, access))
     }

@@ -15,8 +15,8 @@ pub(super) fn make_known(function: Handle) {
     }
 }
 
-/// Calls `take` with every word of a kernel's arguments, and with the addresses in tensor maps. Returns the kernel, and
-/// whether the layout is known.
+/// Calls `take` with every word of a kernel's arguments, and with the addresses in tensor maps. Returns the kernel, if
+/// it is known. Returns true if no address can be hidden: the layout is known, and so are all tensor maps.
 pub(super) fn each(
     table: &UseTable,
     function: Handle,

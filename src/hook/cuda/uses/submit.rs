@@ -21,7 +21,7 @@ pub(super) fn is_wanted() -> bool {
     uses::is_on() && guard::state() & guard::OWN == 0
 }
 
-/// Looks at a call, as own work, if uses are wanted.
+/// Runs `look`, which examines a call, as memtrace's own work. Does nothing unless [`is_wanted`].
 #[inline]
 pub(super) fn wanted<T>(look: impl FnOnce() -> T) -> Option<T> {
     if !is_wanted() {
@@ -31,7 +31,7 @@ pub(super) fn wanted<T>(look: impl FnOnce() -> T) -> Option<T> {
     Some(look())
 }
 
-/// The same in a hook that has nothing to do after the call.
+/// Like [`wanted`], for a hook that has nothing to do after the driver call.
 #[inline]
 pub(super) fn looked(look: impl FnOnce()) -> Looked {
     wanted(look);
@@ -46,8 +46,8 @@ pub(super) fn site(stream: Stream) -> EventSite {
     EventSite { stream: streams::number(context_of(stream), stream, site.thread), ..site }
 }
 
-/// Finds the blocks of the next operation, and enters the operation. `look` finds the kernel, the kind of work and the
-/// blocks. It runs under the table's lock.
+/// Enters an operation. `look` runs under the table's lock. It collects the blocks of the operation, and returns the
+/// kernel and the kind of work, or `None` if there is nothing to enter.
 pub(super) fn submit(
     stream: Stream,
     look: impl FnOnce(&mut UseTable, &mut Touched) -> Option<(KernelId, OperationKind)>,

@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_void};
 
 use crate::hook::interpose::dlsym::decide;
 
-/// The hook of `dlsym`. Without an answer it jumps to the original, which must see its true caller: `RTLD_NEXT` means
-/// "after the caller".
+/// The hook of `dlsym`. If [`decide`] has no answer, the hook jumps to the original. A jump keeps the true caller
+/// visible to the original, which needs it: `RTLD_NEXT` means "after the caller".
 ///
-/// A caller's object may be protected by BTI. Then an indirect call must land on `bti c` (a hint, which older
-/// processors skip). So must the jump, for which only x16 and x17 may be used.
+/// With BTI (branch target identification), an indirect call must land on `bti c`, which is `hint #34` here and which
+/// older processors skip. The hook's jump must land on one, too, so it may only use x16 and x17.
 #[unsafe(naked)]
 pub(in crate::hook) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_void};
 
 use crate::hook::interpose::dlsym::decide;
 
-/// The hook of `dlsym`. Without an answer it jumps to the original, which must see its true caller: `RTLD_NEXT` means
-/// "after the caller".
+/// The hook of `dlsym`. If [`decide`] has no answer, the hook jumps to the original. A jump keeps the true caller
+/// visible to the original, which needs it: `RTLD_NEXT` means "after the caller".
 #[unsafe(naked)]
 pub(in crate::hook) unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(

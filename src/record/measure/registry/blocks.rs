@@ -43,7 +43,8 @@ impl Registry {
         true
     }
 
-    /// Notes a block of another thread for the measurements that it may be for. Another measurement may own the block.
+    /// Notes a block of another thread for each open measurement that the block may be for. Another measurement may own
+    /// it.
     pub(crate) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: EventSite, family: Family) {
         let (device, address, size) = new;
         if self.owners.try_reserve(1).is_err() {
@@ -69,7 +70,8 @@ impl Registry {
         self.others = others;
     }
 
-    /// Takes a block out. `known` is its device and size, if the recorder knows them.
+    /// Takes a freed block out of the measurements that own it. `known` is the block's device and size, if the recorder
+    /// knows them.
     pub(crate) fn free(
         &mut self,
         current: Id,
@@ -121,7 +123,7 @@ impl Registry {
         });
     }
 
-    /// Names a block in the measurements that own it. False if there are none.
+    /// Names a block in the measurements that own it. False if no measurement owns it.
     pub(crate) fn name(&mut self, device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
         let spaces = [Space::Heap, Space::Pinned, Space::Device];
         let spaces = spaces.into_iter().filter(|space| device.is_none_or(|device| Space::of(device) == *space));

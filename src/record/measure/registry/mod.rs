@@ -95,7 +95,7 @@ impl Registry {
         self.measures.get(&id).is_some_and(|measure| measure.whole)
     }
 
-    /// The open measurement that work with this id belongs to; 0 for none.
+    /// The open measurement to which work that carries the measurement `id` belongs; 0 for none.
     pub(crate) fn open_for(&self, id: Id) -> Id {
         match self.nearest_open(id) {
             0 => self.whole,
@@ -170,8 +170,8 @@ impl Registry {
         }
     }
 
-    /// A measurement of the whole process may also own blocks that are in none of its ledgers. It took them over from
-    /// an inner one.
+    /// Hands over all blocks of a measurement of the whole process. It may own blocks that are in none of its ledgers,
+    /// because it took them over from an inner measurement.
     fn hand_over_all(&mut self, from: Id, to: Id) {
         self.owners.retain(|_, owner| {
             let is_meant = owner.measure == from;

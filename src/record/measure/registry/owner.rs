@@ -4,7 +4,7 @@ use memtrace_core::snapshot::{Block, Device, StackId, ThreadId};
 
 use crate::record::measure::id::Id;
 
-/// Address space of a block. They are separate, because pinned memory may share addresses with the heap.
+/// Address space of a block. The spaces are separate, because pinned memory may share addresses with the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
     Heap,
@@ -35,9 +35,9 @@ pub(super) struct Owner {
     pub(super) stack: StackId,
     /// The block is of handed-over work.
     pub(super) handed: bool,
-    /// The newest measurement when this block was allocated by a thread outside all measurements, or in one around
-    /// another. The block may be for any measurement up to that one that does not contain it. 0 for the blocks of other
-    /// threads.
+    /// If this block was allocated by a thread outside all measurements, or in a measurement around another one: the
+    /// newest measurement at that time. The block may be for any measurement with an id up to this one that does not
+    /// own the block. 0 for all other blocks.
     pub(super) of_other: Id,
 }
 
@@ -48,7 +48,8 @@ pub(crate) struct MeasuredFree {
     pub(super) owner: Option<(Owner, Option<Block>)>,
     /// The block's positions in the measurements that it belonged to, innermost first.
     pub(super) numbers: [(Id, u64); NESTED],
-    /// The innermost measurement that was active at the free and did not own the block; 0 for none.
+    /// The open measurement of the work that freed the block; 0 for none. It and those around it that do not own the
+    /// block count the free as foreign.
     pub(super) foreign: Id,
     pub(super) device: Device,
     pub(super) size: u64,

@@ -9,7 +9,8 @@ use crate::record::measure::others::WorkOwner;
 use crate::record::unwind;
 
 impl Registry {
-    /// Whether this is a block of another thread, allocated while this measurement was open and not counted in it.
+    /// Whether a block with this owner is another thread's, allocated while the measurement was open but not counted
+    /// in it.
     pub(super) fn may_be_for(&self, id: Id, owner: &Owner) -> bool {
         id <= owner.of_other && !self.contains(id, self.nearest_open(owner.measure))
     }
@@ -55,7 +56,7 @@ impl Registry {
             if is_known || !family.may_work_for(self.family(id)) {
                 return;
             }
-            // A thread starts with addresses of its parent's stack.
+            // A thread starts with addresses of its parent's stack, which prove nothing.
             let is_from_then = |os_thread| unwind::was_held_at_start(word, at, lineage::may_be_started_by(os_thread));
             if stack.is_none_or(|stack| !is_from_then(stack.os_thread)) {
                 work_owner = work_owner.and(id, |outer, inner| self.contains(outer, inner));
@@ -70,19 +71,19 @@ impl Registry {
         if may_be { self.owner((Space::Heap, word)) } else { 0 }
     }
 
-    /// Which measurement is active where work that carries one runs inside another one: the carried one, unless the
-    /// current one is inside it.
+    /// Which measurement becomes active when work that carries one runs where `current` is active: the carried one,
+    /// unless the current one is inside it.
     pub(crate) fn active_for(&self, current: Id, carried: Id) -> Id {
         let carried = self.nearest_open(carried);
         if carried == 0 || self.contains(carried, self.nearest_open(current)) { current } else { carried }
     }
 
-    /// Whether work that carries this measurement belongs to an open one.
+    /// Whether work that carries this measurement belongs to an open measurement.
     pub(crate) fn is_carried(&self, id: Id) -> bool {
         self.nearest_open(id) != 0
     }
 
-    /// Whether another measurement is open inside the one that is active for work with this id.
+    /// Whether a measurement is open inside this one. If this one is closed, the innermost open one around it decides.
     pub(crate) fn has_open_inside(&self, id: Id) -> bool {
         let id = self.nearest_open(id);
         let is_inside =

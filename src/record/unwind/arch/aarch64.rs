@@ -1,8 +1,8 @@
 //! What unwinding needs to know of aarch64.
 //!
-//! A call puts its return address in x30. A function that calls others saves it: next to its caller's frame pointer
-//! (x29), or alone at the bottom of 16 bytes. In code with pointer authentication (PAC), the saved word's upper bits
-//! contain a signature.
+//! A call puts its return address in x30. A function that calls others saves x30 on its stack: next to its caller's
+//! frame pointer (x29), or alone at the bottom of 16 bytes. In code with pointer authentication (PAC), the saved word's
+//! upper bits contain a signature.
 #![expect(unsafe_code, reason = "reads registers and words of the thread's own stack")]
 
 use std::arch::asm;
@@ -33,7 +33,7 @@ pub(in crate::record::unwind) fn code_address(word: u64) -> u64 {
     word & ((1 << STACK_BITS) - 1)
 }
 
-/// Whether the saved frame pointer may be far from the CFA, at the bottom of the frame.
+/// Whether the saved frame pointer may be at the bottom of the frame, far from the CFA (the caller's stack pointer).
 pub(in crate::record::unwind) const RECORD_IS_INNERMOST: bool = true;
 /// Whether the return address is the frame's outermost word, and so lies in the frame if the CFA does.
 pub(in crate::record::unwind) const RETURN_IS_OUTERMOST: bool = false;
@@ -47,11 +47,12 @@ pub(in crate::record::unwind) fn return_offset(saved_fp: Option<i64>) -> i64 {
     }
 }
 
-/// Bits for the distance from a frame's stack pointer down to the saved return address to it, in units of 8 bytes.
+/// Bits for a distance in units of 8 bytes: from a frame's stack pointer down to the saved return address to this
+/// frame.
 const DISTANCE_BITS: u32 = 64 - STACK_BITS;
 
-/// Packs a frame's stack pointer and the location of the return address to it into a word whose three lowest bits are
-/// 0. `None` if they do not fit: the called function has 512 KiB of variables.
+/// Packs a frame's stack pointer and the location of the return address to this frame into a word whose three lowest
+/// bits are 0. `None` if they do not fit: the called function has 512 KiB of variables.
 #[inline(always)]
 pub(in crate::record::unwind) fn pack(sp: u64, return_from: u64) -> Option<u64> {
     let distance = sp.wrapping_sub(return_from) / 8;
@@ -69,8 +70,8 @@ pub(in crate::record::unwind) fn packed_return_from(packed: u64) -> u64 {
 }
 
 impl Registers {
-    /// The registers of the function into which this is inlined. It has saved its return address, because the assembly
-    /// declares that it changes x30.
+    /// The registers of the function into which this is inlined. That function has saved its return address, because
+    /// the assembly declares that it changes x30.
     #[inline(always)]
     pub(in crate::record::unwind) fn here() -> Self {
         let (ip, sp, fp);
@@ -109,7 +110,7 @@ pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     registers
 }
 
-/// Reads a word. In assembly, because the words belong to other functions' frames, also under a sanitizer.
+/// Reads a word. In assembly, which a sanitizer does not check: the word belongs to another function's frame.
 ///
 /// # Safety
 /// `address` is that of a readable, aligned word.

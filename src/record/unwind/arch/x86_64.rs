@@ -26,7 +26,7 @@ pub(in crate::record::unwind) fn code_address(word: u64) -> u64 {
     word
 }
 
-/// Whether the saved frame pointer may be far from the CFA, at the bottom of the frame.
+/// Whether the saved frame pointer may be at the bottom of the frame, far from the CFA (the caller's stack pointer).
 pub(in crate::record::unwind) const RECORD_IS_INNERMOST: bool = false;
 /// Whether the return address is the frame's outermost word, and so lies in the frame if the CFA does.
 pub(in crate::record::unwind) const RETURN_IS_OUTERMOST: bool = true;
@@ -37,8 +37,8 @@ pub(in crate::record::unwind) fn return_offset(_saved_fp: Option<i64>) -> i64 {
     -8
 }
 
-/// Packs a frame's stack pointer and the location of the return address to it into a word whose three lowest bits are
-/// 0. `None` if they do not fit.
+/// Packs a frame's stack pointer and the location of the return address to this frame into a word whose three lowest
+/// bits are 0. `None` if they do not fit.
 #[inline(always)]
 pub(in crate::record::unwind) fn pack(sp: u64, _return_from: u64) -> Option<u64> {
     Some(sp)
@@ -93,7 +93,7 @@ pub(in crate::record::unwind) fn kept_registers() -> KeptRegisters {
     registers
 }
 
-/// Reads a word. In assembly, because the words belong to other functions' frames, also under a sanitizer.
+/// Reads a word. In assembly, which a sanitizer does not check: the word belongs to another function's frame.
 ///
 /// # Safety
 /// `address` is that of a readable, aligned word.

@@ -1,4 +1,4 @@
-//! A separate stack (`ucontext`) for parsing CFI, which needs more than a thread may have left.
+//! A separate stack (`ucontext`) for parsing CFI, because the parser needs more stack than a thread may have left.
 #![expect(unsafe_code, reason = "switches stacks")]
 
 use std::cell::UnsafeCell;
@@ -30,7 +30,7 @@ static ASIDE: Aside = Aside {
     there: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-/// A thin pointer to the work.
+/// The work. A pointer to this type has one word, unlike a pointer to a `dyn FnMut()`.
 struct Job<'a>(&'a mut dyn FnMut());
 
 /// Runs `work` on the separate stack, unless the system refuses. `work` must not take memtrace's locks. Signals are

@@ -18,7 +18,8 @@ const NOT_ASKED: Bounds = Bounds { start: 0, end: 0 };
 const UNKNOWN: Bounds = Bounds { start: u64::MAX, end: 0 };
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // It is const and has no destructor, so it is usable before main, in thread-local destructors and
+    // at exit.
     static BOUNDS: Cell<Bounds> = const { Cell::new(NOT_ASKED) };
 }
 
@@ -40,7 +41,7 @@ pub(super) fn of_this_thread() -> Bounds {
 
 #[cold]
 fn first_time() -> Bounds {
-    // glibc allocates for its answer, and on the main thread reads a file.
+    // Own work, because glibc allocates for its answer, and on the main thread reads a file.
     let _own = guard::own_work();
     let bounds = ask().unwrap_or(UNKNOWN);
     BOUNDS.set(bounds);

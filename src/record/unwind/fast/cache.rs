@@ -46,7 +46,7 @@ impl Cache {
         entries.iter().find_map(|entry| rule_of(entry, address))
     }
 
-    /// Adds a rule, perhaps in place of another one. Only one thread at a time.
+    /// Adds a rule, perhaps in place of another one. Only one thread at a time may call this.
     pub(super) fn insert(&self, address: u64, rule: Rule) {
         let Some(Bucket(entries)) = self.buckets.get(bucket_of(address)) else { return };
         let first = entries.get(way_of(address));

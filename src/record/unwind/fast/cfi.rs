@@ -57,7 +57,7 @@ pub(super) fn rule_of_entry(
     bases: &BaseAddresses,
     address: u64,
 ) -> Option<Rule> {
-    // The interrupted code may have anything in its registers.
+    // In a signal frame, the interrupted code may have anything in its registers.
     if entry.is_signal_trampoline() {
         return None;
     }
@@ -85,7 +85,7 @@ fn rule_of(row: &CfiRow, entries: &EhFrame<SectionBytes<'_>>, encoding: Encoding
     rule.filter(|rule| returns == RegisterRule::Offset(rule.return_offset()))
 }
 
-/// Offset of the saved fp from the CFA. The inner `None` means that it is still in the register.
+/// Offset of the saved fp from the CFA. The inner `None` means that the caller's fp is still in the register.
 fn saved(row: &CfiRow) -> Option<Option<i64>> {
     match row.register(arch::FP) {
         // fp is callee-saved: without a rule it is unchanged.

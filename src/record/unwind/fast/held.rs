@@ -8,7 +8,7 @@ use crate::record::unwind::arch::{self, KeptRegisters, kept_registers};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::StackPart;
 
-/// Of a larger stack, only this much of each end is searched.
+/// Number of bytes that are searched at each end of a large stack.
 const MOST: u64 = 128 << 10;
 /// Words that are remembered from a thread's start.
 const FIRST: usize = 64;
@@ -35,7 +35,7 @@ impl PerThread for Beginning {
     const POOL: &'static Pool<Self> = &BEGINNINGS;
 }
 
-/// Notes the words that a new thread already has, as they are no evidence.
+/// Notes the words that a new thread already has, as they do not show whose work it does.
 #[inline(never)]
 pub(in crate::record) fn on_thread_start() {
     let here = Registers::here().sp & !7;
@@ -84,8 +84,8 @@ pub(in crate::record) fn clear_unused_stack() {
     }
 }
 
-/// Whether this thread had this word at its start. Functions that spill registers save words of the parent elsewhere,
-/// so with `of_parent` they count wherever they are.
+/// Whether this thread had this word at this address when it started. With `of_parent`, the address does not matter,
+/// because functions that spill registers save words of the parent elsewhere.
 pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) -> bool {
     let held = with_beginning(|Beginning { registers, words }| {
         let (word, at) = (!word, !at);
@@ -94,7 +94,8 @@ pub(in crate::record) fn was_held_at_start(word: u64, at: u64, of_parent: bool) 
     held == Some(true)
 }
 
-/// `None` if there is no memory for it. Then no word counts as one from the start.
+/// Calls `work` with this thread's beginning. `None` if there is no memory for it; then no word counts as one from the
+/// start.
 fn with_beginning<T>(work: impl FnOnce(&mut Beginning) -> T) -> Option<T> {
     BEGINNING.with(|place| place.with(|beginning| beginning.map(work)))
 }

@@ -1,4 +1,4 @@
-//! Recognition of a predicted stack by its spacing, without looking up any rule.
+//! Recognition of a predicted stack by its spacing (see `unwind/stack.rs`), without looking up any rule.
 //!
 //! Each frame's CFA is at a fixed offset from its sp or from a saved fp. If every return address and every such fp is
 //! still at its stored offset, the stack is the stored one.
@@ -10,8 +10,8 @@ use crate::record::unwind::stack::{KnownStack, Spacing};
 /// In a spacing: this fp is in the innermost frame's register, not in a word on the stack.
 pub(super) const OF_INNERMOST: u32 = u32::MAX;
 
-/// Whether this is the stack outside the frame with these registers. That frame must be live until this function
-/// returns; `end` is the end of its stack. `read` is called only for words of the live stack.
+/// Whether `known` is the stack outside the frame with the registers `at`. That frame must be live until this
+/// function returns; `end` is the end of its stack. `read` is called only for words of the live stack.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn is_here(known: &KnownStack<'_>, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> bool {
     let KnownStack { addresses, spacing: Spacing { offsets, fps, end: last }, .. } = *known;

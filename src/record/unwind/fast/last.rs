@@ -160,8 +160,8 @@ impl<const N: usize> LastStack<N> {
         same && (!place.has(TaggedSp::NEEDS_FP) || self.rests.get(n).is_some_and(|rest| rest.fp == at.fp))
     }
 
-    /// Compares the first `known` frames, whose innermost is live. Returns the number of frames outside the innermost
-    /// one that changed. `None` if all are unchanged.
+    /// Compares the first `known` frames, whose innermost is live. `None` if all are unchanged. Otherwise returns how
+    /// many frames are outside the innermost changed one.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
         let outside = known.saturating_sub(1);
@@ -197,7 +197,7 @@ impl<const N: usize> LastStack<N> {
     }
 
     /// The new inner frames may have saved the return address to the innermost kept frame, and its fp, at other
-    /// addresses. Stores these. `None` if they do not fit.
+    /// addresses. Stores these addresses. `None` if they do not fit.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_anew(&mut self, kept: usize, step: UnwindStep) -> Option<()> {
         let n = kept.wrapping_sub(1);

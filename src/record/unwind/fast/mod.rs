@@ -51,14 +51,14 @@ static UNLOADS: AtomicU64 = AtomicU64::new(0);
 static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    // Both are const and have no destructors, so they are usable before main, in thread-local destructors and at exit.
     static LAST: Place<LastStack> = const { Place::new() };
     /// A stack whose innermost frame is below this address is likely to have more frames than `LAST` keeps.
     static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Calls `work` with the stack outside the frame with these registers, if it has at most `depth` frames and every step
-/// can be proven. Otherwise returns `work`. That frame must be live until this function returns.
+/// Calls `work` with the stack outside the frame with these registers, which must be live until this function returns.
+/// If the stack has more than `depth` frames, or a step cannot be proven, returns `work` instead.
 #[inline(always)]
 pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     start: Registers,
@@ -127,8 +127,8 @@ fn with_last_from<T>(first: UnwindStep, end: u64, depth: usize, work: impl FnOnc
     })
 }
 
-/// Takes the frames outside the one with these registers. False if a step cannot be proven. That frame must be live
-/// until this function returns.
+/// Takes the frames outside the one with these registers, which must be live until this function returns. False if a
+/// step cannot be proven.
 pub(super) fn walk(start: Registers, deep: &mut DeepStack, collector: &mut Collector<'_>) -> bool {
     let Some((first, end)) = first(start) else { return false };
     let mut current = false;

@@ -15,7 +15,8 @@ use crate::record::unwind::registers::Registers;
 
 pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;
 
-/// CFA = sp + offset, or fp + offset with [`FP`]. `AT_FP`, `OUTERMOST` and `UNPROVEN` are not plain.
+/// A plain rule says that the CFA is sp + offset or, with [`FP`], fp + offset. `AT_FP`, `OUTERMOST` and `UNPROVEN` are
+/// not plain.
 const PLAIN: u64 = 1 << 8;
 const FP: u64 = 1 << 9;
 /// The rule belongs to an object that is never unloaded.
@@ -58,11 +59,11 @@ pub(super) struct Rule(u64);
 impl Rule {
     /// The frame has no caller.
     pub(super) const OUTERMOST: Self = Self(OUTERMOST);
-    /// libgcc takes the stack.
+    /// No step can be proven, so libgcc takes the stack.
     pub(super) const UNPROVEN: Self = Self(UNPROVEN);
 
-    /// `saved` is the offset of the saved fp from the CFA, or `None` if fp is unchanged. Fails if a number does not fit
-    /// or is not a multiple of eight.
+    /// `saved` is the offset of the saved fp from the CFA, or `None` if fp is unchanged. The result is `None` if a
+    /// number does not fit or is not a multiple of eight.
     pub(super) fn new(base: Base, offset: i64, saved: Option<i64>) -> Option<Self> {
         let kind = match base {
             Base::Sp => PLAIN,

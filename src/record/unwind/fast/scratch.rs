@@ -21,7 +21,8 @@ static POOL: [Mutex<Option<Scratch>>; COUNT] = [const { Mutex::new(None) }; COUN
 static MOVES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    // Const and without a destructor. A hint: this thread owns the buffer with this index only if the buffer says so.
+    // It is const and has no destructor. It is a hint: this thread owns the buffer with this index only if the buffer
+    // says so.
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,4 @@
-//! Blocks that the gradients of a call keep, and the blocks that keep them.
+//! What a call's steps leave behind: blocks that gradients keep, and blocks that are freed with the result's gradient.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl Freed {
 }
 
 /// Blocks that gradients keep after a call's steps: all that the steps made, except gradients of parameters and of the
-/// input. `None` stands for a block that may be either.
+/// input. `None` stands for a block that may or may not be such a gradient.
 pub(super) fn details(
     device: &DeviceView<'_>,
     thread: ThreadId,
@@ -38,15 +38,16 @@ pub(super) fn details(
         .filter(|(_, is_detail)| *is_detail != Some(false))
         .map(|(life, is_detail)| (life, is_detail.is_some()))
         .collect();
-    // Without uses, the gradient of the input looks like other details. It is the last one of its size.
+    // Without recorded uses, the input's gradient looks like the other blocks. The last sum of the input's size is
+    // taken for it.
     let is_of_input = |life: &Lifetime| device.uses.is_empty() && life.block.size == input && is_sum(device, life);
     let of_input = found.iter().rposition(|(life, _)| is_of_input(life));
     of_input.map(|at| found.remove(at));
     found.into_iter().map(|(life, is_known)| is_known.then(|| Freed::of(life))).collect()
 }
 
-/// The older blocks that the end of the first step frees, except the gradient of the result. If that gradient is not
-/// known, the first block of its size is taken for it.
+/// The blocks from before a call's first step that are freed when this step ends, except the gradient of the result.
+/// If that gradient is not known, the first block of its size is taken for it.
 pub(super) fn freed_with_gradient(
     device: &DeviceView<'_>,
     thread: ThreadId,
@@ -82,8 +83,8 @@ pub(super) fn is_sum(device: &DeviceView<'_>, life: &Lifetime) -> bool {
     })
 }
 
-/// Whether the block is not a gradient of a variable; `None` if unknown. With uses: nothing uses it after the steps.
-/// The gradient store also has gradients of constants.
+/// Whether the block is not a gradient of a variable; `None` if unknown. If uses were recorded, they decide: nothing
+/// uses such a block after the steps. candle's gradient store also has gradients of constants.
 pub(super) fn is_detail(device: &DeviceView<'_>, life: &Lifetime, end: usize) -> Option<bool> {
     let category = device.categories().get(Some(life.seq));
     let may_be_of_constant = may_be_of_constant(device, Some(life.seq));
@@ -100,7 +101,7 @@ pub(super) fn is_detail(device: &DeviceView<'_>, life: &Lifetime, end: usize) ->
     Some((after.from as usize) <= end)
 }
 
-/// Whether the block is a gradient whose tensor had no name.
+/// Whether the block is a gradient whose tensor had no name, so that the tensor may be a constant.
 fn may_be_of_constant(device: &DeviceView<'_>, seq: Option<NonZeroU64>) -> bool {
     device.name(seq).is_some_and(|name| name.starts_with("gradient "))
 }

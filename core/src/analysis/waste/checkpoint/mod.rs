@@ -5,14 +5,14 @@
 //! candle's graph. A *step* is what a backward pass does for one node.
 //! * When the call ends, its result is copied, and everything that it has kept is freed.
 //! * When the backward pass reaches the first step of the call, the wrapper copies the input to a variable and runs the
-//!   forward pass again. It starts a pass of its own with the gradient of the result, and frees all of this after its
-//!   last step.
-//! * Then the blocks that its gradients keep are freed, and the gradient of the input is added to that of the program's
-//!   pass.
+//!   forward pass again. Then it starts a backward pass of its own with the gradient of the result. It frees all of
+//!   this after the last step of its pass.
+//! * Then the blocks that the gradients of the wrapper's pass keep are freed, and the gradient of the input is added to
+//!   that of the program's pass.
 //!
 //! The steps of a call are known from [`pairings`](crate::attribute::Pairings). The input is assumed to be the result
 //! of the call whose steps come next in the backward pass, and to be used only by the module. With another input, the
-//! peak may differ by three times its size.
+//! peak may differ by three times the input's size.
 
 mod calls;
 mod details;
@@ -44,7 +44,7 @@ pub struct Checkpoint {
     pub saves: u64,
     /// The peak with checkpointing.
     pub peak_without: u64,
-    /// Whether `peak_without` is exact. It is approximate if some blocks may or may not be gradients, which stay, or if
+    /// Whether `peak_without` is exact. It is approximate if some blocks may be gradients, which stay, or not, or if
     /// calls share a variable.
     pub is_exact: bool,
 }
@@ -63,7 +63,7 @@ pub fn checkpoints(device: &DeviceView<'_>) -> Vec<Checkpoint> {
     found
 }
 
-/// `None` if the peak is not lower.
+/// What checkpointing saves if the modules of these calls use it. `None` if the peak is not lower.
 fn checkpoint(device: &DeviceView<'_>, log: &LogReplay, steps: &Steps, calls: &[ModuleCall]) -> Option<Checkpoint> {
     let replayed = || calls.iter().filter_map(|call| Some((call, Replayed::of(device, steps, call)?)));
     let (calls, replayed): (Vec<&ModuleCall>, Vec<Replayed>) = replayed().unzip();

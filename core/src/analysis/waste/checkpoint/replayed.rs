@@ -1,4 +1,4 @@
-//! A call that is made twice, and the changes of the total besides the log's.
+//! A module's call that is made twice, and how it changes the total of live bytes in addition to the log.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -11,36 +11,36 @@ use crate::analysis::waste::replay::Stop;
 use crate::recording::DeviceView;
 use crate::snapshot::{Lifetime, RecordKind};
 
-/// Bytes of the scalar of the inner pass, and of its gradient.
+/// Bytes of the scalar from which the wrapper's own backward pass starts, and of this scalar's gradient.
 const SCALAR: i64 = 4;
 
 pub(super) struct Replayed {
-    /// The record after its last one.
+    /// The record after the call's last one.
     end: usize,
-    /// Its own allocs and frees, in order.
+    /// The call's own allocs and frees as changes of the total, in order.
     own: Vec<i64>,
-    /// Sum of the bytes that it keeps.
+    /// Sum of the bytes that the call keeps, with its result.
     pub(super) kept: i64,
-    /// Blocks that it keeps, without its result.
+    /// Blocks that the call keeps, without its result.
     activations: Vec<Freed>,
-    /// Blocks that its steps made and that are live after the last step, other than gradients.
+    /// Blocks that the call's steps made and that are live after the last step, other than gradients.
     pub(super) details: Vec<Freed>,
     /// Blocks that are freed together with the result's gradient, which the wrapper's node keeps to its end.
     of_result: Vec<Freed>,
-    /// Whether it is known which blocks these are, and no other call uses a variable of this call.
+    /// Whether all blocks of `details` are known, and no other call uses a variable of this call.
     pub(super) is_exact: bool,
     pub(super) result: i64,
     input: i64,
-    /// From the first alloc of its first step to the alloc after its last one.
+    /// From the first alloc of the call's first step to the thread's first alloc after the call's last step.
     pass: Range<usize>,
 }
 
 impl Replayed {
-    /// `None` if its steps are not known, or if nothing before it leads to a variable.
+    /// `None` if the call's steps are not known, or if nothing before the call leads to a variable.
     pub(super) fn of(device: &DeviceView<'_>, steps: &Steps, call: &ModuleCall) -> Option<Self> {
         let made = Made::of(device, call)?;
         let (first, last, result) = steps.within(&made.seqs)?;
-        // The result is the last kept block that the backward pass knows.
+        // The call's result is the last block that the call keeps and that a step of the backward pass belongs to.
         let of_pass = made.kept().filter(|life| steps.by_forward.contains_key(&life.seq)).last();
         let result = of_pass.filter(|life| life.seq == result)?;
         let (_, before) = *steps.all.get(steps.after(last))?;
@@ -67,7 +67,8 @@ impl Replayed {
         })
     }
 
-    /// Changes of the total besides the log's. `gone` are details of calls, freed earlier.
+    /// The changes of the total in addition to the log's. `gone` are the details of all calls, which are freed
+    /// earlier.
     pub(super) fn stops<'a>(&'a self, gone: &'a HashSet<NonZeroU64>) -> impl Iterator<Item = Stop> + 'a {
         let Self { end, kept, result, input, pass, .. } = self;
         let copied = Stop::before(*end, vec![*result, -kept]);

@@ -15,7 +15,7 @@ const NEAR: usize = 1024;
 /// The blocks of backward passes whose forward call is known, by the positions of their allocs.
 pub(super) struct Steps {
     pub(super) by_forward: HashMap<NonZeroU64, Vec<usize>>,
-    /// The positions in the order of the log, with the forward calls.
+    /// The position of each block's alloc, with the block's forward call, in the order of the log.
     pub(super) all: Vec<(usize, NonZeroU64)>,
 }
 
@@ -43,8 +43,7 @@ impl Steps {
         between.into_iter().all(|(_, forward)| calls.contains(forward)).then_some((first, last, call))
     }
 
-    /// The gradient with which the step at this place begins: the last live block of its size that the steps before
-    /// made.
+    /// The gradient with which the steps in `pass` begin: the last live block of this size that earlier steps made.
     pub(super) fn gradient_before<'d>(
         &self,
         device: &'d DeviceView<'_>,

@@ -27,9 +27,9 @@ pub(super) struct Candidate {
     pub(super) change: PlannedChange,
     /// Blocks that become absent. Several changes may remove the same block.
     pub(super) absences: Vec<Absence>,
-    /// Other changes of the total,
+    /// Other changes of the total of live bytes, caused by `blocks`.
     pub(super) changes: Vec<LogChange>,
-    /// caused by these blocks. No other change of these blocks counts.
+    /// The blocks that cause `changes`. If a plan has this candidate, no other change of these blocks counts.
     pub(super) blocks: Vec<NonZeroU64>,
     /// Bytes that are moved to the host and back.
     pub(super) moved: u64,
@@ -69,7 +69,7 @@ impl Candidate {
         lowest.unsigned_abs()
     }
 
-    /// The line with most absent bytes.
+    /// The line whose blocks have most absent bytes at a record.
     fn line_at(&self, device: &DeviceView<'_>, at: usize) -> String {
         let stack = |seq| device.lifetimes().get(seq).map_or(StackId::NONE, |life| life.block.stack);
         let gone = self.absences.iter().filter(|absence| absence.is_at(at));
@@ -77,7 +77,7 @@ impl Candidate {
         by_line.into_iter().max_by_key(|(_, bytes)| *bytes).map_or(String::new(), |(line, _)| line)
     }
 
-    /// The change, described at the record for which it is made.
+    /// The change, with the numbers that describe its effect at this record.
     pub(super) fn at(&self, device: &DeviceView<'_>, at: usize, (saves, peak_without): (u64, u64)) -> PlannedChange {
         let gone = self.absences.iter().filter(|absence| absence.is_at(at));
         let (bytes, blocks) = gone.fold((0, 0), |(bytes, blocks), absence| (bytes + absence.size, blocks + 1));
@@ -143,7 +143,7 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
         return Vec::new();
     }
     let mut wasted = Vec::new();
-    // Everything that the graph of one backward pass keeps is freed with its loss.
+    // Everything that the graph of one backward pass keeps is freed together with the loss of that pass.
     let mut by_pass: BTreeMap<String, Vec<Absence>> = BTreeMap::new();
     for site in sites(device, log, Some(device.graphs())) {
         if site.waste.pass_line.is_empty() {
@@ -160,7 +160,7 @@ fn by_uses(device: &DeviceView<'_>, log: &LogReplay) -> Vec<Candidate> {
     wasted.into_iter().chain(kept).chain(over_inputs).chain(by_idle_lines(device, log)).collect()
 }
 
-/// All idle memory of a line, whatever its next use is.
+/// A candidate for each line: all its idle memory, whichever use comes next.
 fn by_idle_lines<'d>(device: &'d DeviceView<'_>, log: &'d LogReplay) -> impl Iterator<Item = Candidate> + 'd {
     let mut by_line: BTreeMap<String, (IdleMemory, Vec<Absence>)> = BTreeMap::new();
     for (row, absences) in idle::sites(device, log, |_| true) {
@@ -180,7 +180,7 @@ fn by_idle_lines<'d>(device: &'d DeviceView<'_>, log: &'d LogReplay) -> impl Ite
     })
 }
 
-/// After its last use, a block on the host is not moved back.
+/// The absence of a moved block after its last use, because it need not be moved back from the host.
 fn past_last_use(device: &DeviceView<'_>, log: &LogReplay, seq: NonZeroU64) -> Option<Absence> {
     let from = log.after(device.uses_of(Some(seq))?.known_last()?)?;
     let until = log.freed_at(seq).unwrap_or(usize::MAX);
@@ -200,7 +200,7 @@ fn of_pass(pass: String) -> Ungraphed {
     Ungraphed { pass, ..Ungraphed::default() }
 }
 
-/// If uses are known, they decide, and this finds nothing.
+/// Finds nothing if uses are known, because then `by_uses` decides.
 fn by_variables(device: &DeviceView<'_>, _log: &LogReplay) -> Vec<Candidate> {
     if !device.uses.is_empty() {
         return Vec::new();

@@ -22,8 +22,8 @@ pub(crate) enum PlannedChange {
     /// A custom optimizer step instead of `AdamW::step`: the largest of the temporaries that are live at once, and the
     /// bytes of all of them.
     OwnStep(Block, u64),
-    /// Values that are moved to the host, or recomputed, while nothing uses them. The numbers: the blocks in the plan,
-    /// which are the first ones, and all idle blocks of the line.
+    /// Values that are moved to the host, or recomputed, while nothing uses them. The numbers count the line's idle
+    /// blocks: those in the plan, which were allocated first, and all of them.
     Idle(IdleMemory, [u64; 2]),
 }
 

@@ -68,11 +68,11 @@ fn by_saving<'c>(log: &LogReplay, chosen: Vec<&'c Candidate>) -> Vec<&'c Candida
             sorted[at..=best].rotate_right(1);
         }
     }
-    // If two changes affect the same block, only the first one counts.
+    // If two changes affect the same block, only the first one counts. So another order may give a higher peak.
     if peak(&sorted) <= peak(&chosen) { sorted } else { chosen }
 }
 
-/// Among the records whose total is lowered, the one with the highest total before.
+/// Of the records whose total becomes lower, the one whose total was highest before the change.
 fn most_changed(log: &LogReplay, before: &[LogChange], after: &[LogChange]) -> usize {
     let lowered = log.totals(before).zip(log.totals(after)).enumerate().filter(|(_, (before, after))| after < before);
     lowered.max_by_key(|(_, (before, _))| *before).map_or(0, |(at, _)| at)

@@ -1,5 +1,5 @@
-//! The search for a plan's changes: greedily takes the one that removes most of the excess over the budget, then drops
-//! those that are not needed.
+//! The search for a plan's changes: greedily takes the change that removes most of the excess over the budget, then
+//! drops the changes that are not needed.
 
 use std::num::NonZeroU64;
 
@@ -31,7 +31,7 @@ pub(super) fn choose(log: &LogReplay, candidates: &[Candidate], budget: u64) -> 
     chosen
 }
 
-/// The same changes, but with the fewest blocks moved to the host that reach the same peak: those allocated first.
+/// The same changes, but each moves only as many blocks to the host as the same peak needs, and those allocated first.
 pub(super) fn with_fewest_blocks(log: &LogReplay, mut chosen: Vec<Candidate>, budget: u64) -> Vec<Candidate> {
     let peak = |chosen: &[Candidate]| log.peak(&changes(&chosen.iter().collect::<Vec<_>>()));
     let reached = peak(&chosen).max(i64::try_from(budget).unwrap_or(i64::MAX));
@@ -47,7 +47,7 @@ pub(super) fn with_fewest_blocks(log: &LogReplay, mut chosen: Vec<Candidate>, bu
     chosen
 }
 
-/// The peak with all changes that do not exclude each other.
+/// The lowest peak that is reached with all changes, or with all except those that exclude other changes of a block.
 pub(super) fn lowest(log: &LogReplay, candidates: &[Candidate]) -> u64 {
     let (alone, others): (Vec<_>, Vec<_>) = candidates.iter().partition(|candidate| !candidate.blocks.is_empty());
     let with = |chosen: &[&Candidate]| log.peak_with(changes(chosen).into_iter());
@@ -70,12 +70,12 @@ pub(super) fn changes(chosen: &[&Candidate]) -> Vec<LogChange> {
 #[derive(Clone, Default)]
 struct Taken {
     gone: HashMap<NonZeroU64, Vec<Absence>>,
-    /// Blocks that only one change may affect.
+    /// Blocks of an earlier change that excludes other changes of the same blocks.
     owned: HashSet<NonZeroU64>,
 }
 
 impl Taken {
-    /// Changes of the total by one more candidate.
+    /// How one more candidate changes the total of live bytes after the earlier changes.
     fn change_by(&self, candidate: &Candidate) -> Vec<LogChange> {
         if candidate.blocks.iter().any(|seq| self.owned.contains(seq)) {
             return Vec::new();
@@ -154,7 +154,7 @@ impl Totals {
         Self { budget, starts, most }
     }
 
-    /// Changes by index of their stretch, in order.
+    /// The changes, each with the index of its stretch instead of its record, sorted by this index.
     fn placed(&self, changes: &[LogChange]) -> Vec<LogChange> {
         let mut placed: Vec<LogChange> =
             changes.iter().map(|(at, bytes)| (self.starts.partition_point(|start| start < at), *bytes)).collect();
@@ -185,7 +185,7 @@ impl Totals {
     }
 }
 
-/// The most bytes that changes add at one record.
+/// The most bytes by which these changes raise the total at any moment.
 fn most_added(changes: &[LogChange]) -> i64 {
     let mut changes = changes.to_vec();
     changes.sort_unstable();
@@ -208,8 +208,8 @@ impl State {
         self.taken.take(candidate);
     }
 
-    /// The change that removes most of the excess. A change that moves nothing comes first; others are ranked by the
-    /// excess removed per byte moved.
+    /// The next change to take. Of the changes that move nothing, it is the one that removes most of the excess. If
+    /// there is none, it is the one that removes most excess per byte that it moves.
     fn best(&self, candidates: &[Candidate], chosen: &[usize]) -> Option<usize> {
         let excess = self.totals.excess(&[]);
         if excess == 0 {

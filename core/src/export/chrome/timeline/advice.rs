@@ -1,4 +1,4 @@
-//! Advice as instant events: where blocks that are live at the peak were last used, and where they are freed.
+//! Advice as instant events, at both ends of the time in which blocks of the peak are not needed.
 
 use std::io;
 

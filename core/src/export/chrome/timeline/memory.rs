@@ -21,7 +21,7 @@ struct OnDevice<'a> {
     device: Device,
     /// The members that name the device.
     args: String,
-    /// Names of its counters, as JSON.
+    /// The names of the device's counters of allocated and reserved bytes, as JSON.
     allocated: String,
     reserved: String,
     snapshot: &'a DeviceSnapshot,
@@ -64,7 +64,8 @@ impl Timeline<'_, '_> {
         self.peak(device, &here.args)
     }
 
-    /// Writes points for the segments that were reserved or released before `until_ns`.
+    /// Writes points of the counter of reserved bytes, for the segments that were reserved or released before
+    /// `until_ns`.
     fn segments(&mut self, here: &OnDevice<'_>, reserved: Option<&mut Reserved<'_>>, until_ns: u64) -> io::Result<()> {
         let Some(reserved) = reserved else { return Ok(()) };
         let mut points = Vec::new();

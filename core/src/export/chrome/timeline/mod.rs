@@ -169,7 +169,7 @@ fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
     let mut threads: BTreeSet<ThreadId> = scopes::marks(data).iter().map(|mark| mark.thread).collect();
     let mut last = None;
     for record in data.devices.iter().flat_map(|device| &device.records) {
-        // Usually it is the thread of the previous record.
+        // A record usually has the same thread as the previous one, which is in the set already.
         if last.replace(record.thread) != Some(record.thread) {
             threads.insert(record.thread);
         }
