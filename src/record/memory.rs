@@ -1,13 +1,15 @@
 //! Collections on the system allocator. The recorder's tables must not use the watched allocator.
 
 use allocator_api2::alloc::Allocator;
-#[cfg(not(all(feature = "preload", target_os = "linux", target_env = "gnu")))]
+#[cfg(not(any(test, all(feature = "preload", target_os = "linux", target_env = "gnu"))))]
 pub(crate) use allocator_api2::alloc::System;
 use allocator_api2::vec::Vec;
 use foldhash::fast::FixedState;
 
-#[cfg(all(feature = "preload", target_os = "linux", target_env = "gnu"))]
+#[cfg(all(not(test), feature = "preload", target_os = "linux", target_env = "gnu"))]
 pub(crate) use super::own_heap::System;
+#[cfg(test)]
+pub(crate) use super::scarce::System;
 
 pub(crate) type OwnVec<T> = Vec<T, System>;
 pub(crate) type OwnMap<K, V> = hashbrown::HashMap<K, V, FixedState, System>;

@@ -26,6 +26,8 @@ pub(crate) mod own_pages;
 pub(crate) mod pages;
 mod prefetch;
 pub(crate) mod recorder;
+#[cfg(test)]
+pub(crate) mod scarce;
 mod stacks;
 pub(crate) mod thread;
 mod thread_end;

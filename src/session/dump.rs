@@ -1,7 +1,7 @@
 //! Dumps on a panic and at the process's exit: snapshots that no code requested.
 
-use std::sync::Once;
 use std::sync::atomic::Ordering;
+use std::sync::{Once, PoisonError, RwLock};
 
 use super::collect::Copied;
 use super::outputs::Snapshot;
@@ -20,19 +20,15 @@ pub(super) fn hook_panics() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let before = std::panic::take_hook();
+        let hook = std::panic::take_hook();
         // The first `take_hook` put the default hook in place, so the second one returns it.
-        let is_default = is_same(&*before, &*std::panic::take_hook());
+        let is_default = is_same(&*hook, &*std::panic::take_hook());
+        *HOOK_BEFORE.write().unwrap_or_else(PoisonError::into_inner) = Some((hook, is_default));
+        let before = HookBefore;
         std::panic::set_hook(Box::new(move |panic| {
             // Copied first, because memory that a hook takes does not belong in the snapshot.
             let copied = copy_at_panic();
-            // The memory of the default hook, most of it for the backtrace, does not count as the program's. A hook
-            // that the program set runs outside own work, because it may keep some memory.
-            if is_default {
-                own(|| before(panic));
-            } else {
-                before(panic);
-            }
+            before.call(panic);
             if let Some(copied) = copied {
                 copied.write();
             }
@@ -41,6 +37,32 @@ pub(super) fn hook_panics() {
 }
 
 type PanicHook = dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync;
+
+/// The program's hook, which memtrace's hook calls, and whether it is the default one.
+static HOOK_BEFORE: RwLock<Option<(Box<PanicHook>, bool)>> = RwLock::new(None);
+
+/// Drops the program's hook with memtrace's. It has no state, so memtrace's hook takes no memory: a measurement in which
+/// the first session begins would count it.
+struct HookBefore;
+
+impl HookBefore {
+    fn call(&self, panic: &std::panic::PanicHookInfo<'_>) {
+        match &*HOOK_BEFORE.read().unwrap_or_else(PoisonError::into_inner) {
+            // The memory of the default hook, most of it for the backtrace, does not count as the program's.
+            Some((hook, true)) => own(|| hook(panic)),
+            // It runs outside own work, because it may keep some memory.
+            Some((hook, false)) => hook(panic),
+            None => {}
+        }
+    }
+}
+
+impl Drop for HookBefore {
+    fn drop(&mut self) {
+        let hook = HOOK_BEFORE.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(hook);
+    }
+}
 
 /// Whether both hooks are the same hook without state. Hooks without state have no address of their own, so their
 /// tables of functions are compared. `std` makes its default hook in one place, so it always has the same table.

@@ -186,6 +186,22 @@ fn a_session_inside_a_measurement_is_not_part_of_it() {
     assert_eq!(numbers(&measured), (3 << 20, 2 << 20, 2 << 20, 3 << 20, 2, 1));
 }
 
+/// The first use of a part of memtrace or of `std` in a process must not count, either.
+#[test]
+fn each_measurement_is_right_as_the_first_of_a_process() {
+    let this = "measure::each_measurement_is_right_as_the_first_of_a_process";
+    let program = || std::process::Command::new(std::env::current_exe().unwrap());
+    let list = program().args(["measure::", "--list", "--format=terse"]).output().unwrap().stdout;
+    let list = String::from_utf8(list).unwrap();
+    let tests: Vec<&str> =
+        list.lines().filter_map(|line| line.strip_suffix(": test")).filter(|test| *test != this).collect();
+    assert!(tests.len() > 10, "{list}");
+    for test in tests {
+        let ended = program().args([test, "--exact"]).output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+}
+
 #[test]
 fn measurements_on_many_threads_do_not_mix() {
     let work = |thread: usize| {

@@ -112,6 +112,43 @@ fn memory_of_graphs_is_counted_and_not_recorded() {
     });
 }
 
+/// A driver that does not report the graph of a capture, as before CUDA 11.3.
+#[test]
+fn a_launch_of_a_graph_that_the_driver_did_not_report_is_unknown_work() {
+    const DRIVER: &str = "
+        static int captures = 0;
+        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+        int cuMemAlloc_v2(unsigned long *p, unsigned long n) { *p = 0x7f0000000000; return 0; }
+        int cuMemsetD8Async(unsigned long p, unsigned char c, unsigned long n, void *s) { return 0; }
+        int cuStreamBeginCapture_v2(void *s, int mode) { captures = 1; return 0; }
+        int cuStreamEndCapture(void *s, void **graph) { captures = 0; *graph = (void *)0x20; return 0; }
+        int cuStreamIsCapturing(void *s, int *status) { *status = captures && s == (void *)0x10; return 0; }
+        int cuGraphInstantiateWithFlags(void **p, void *graph, unsigned long long flags) { *p = (void *)0x30; return 0; }
+        int cuGraphLaunch(void *program, void *s) { return 0; }";
+    on_driver(DRIVER, &[], || {
+        let session = memtrace::builder().uses(true).start().unwrap();
+        let driver = open("libcuda.so.1");
+        let (mut block, mut graph, mut program) = (0, 0, 0);
+        assert_eq!(function::<Alloc>(driver, "cuMemAlloc_v2")(&mut block, 1000), 0);
+        assert_eq!(function::<extern "C" fn(usize, i32) -> i32>(driver, "cuStreamBeginCapture_v2")(0x10, 0), 0);
+        let fill = function::<extern "C" fn(u64, u8, usize, usize) -> i32>(driver, "cuMemsetD8Async");
+        assert_eq!(fill(block, 0, 1000, 0x10), 0);
+        assert_eq!(
+            function::<extern "C" fn(usize, *mut usize) -> i32>(driver, "cuStreamEndCapture")(0x10, &mut graph),
+            0
+        );
+        let instantiate =
+            function::<extern "C" fn(*mut usize, usize, u64) -> i32>(driver, "cuGraphInstantiateWithFlags");
+        assert_eq!(instantiate(&mut program, graph, 0), 0);
+        assert_eq!(function::<extern "C" fn(usize, usize) -> i32>(driver, "cuGraphLaunch")(program, 0x10), 0);
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert!(!gpu.uses_of(gpu.live[0].alloc_seq).unwrap().is_unused(), "the launch may have used it");
+        assert_eq!(snapshot.gpu_work.as_ref().unwrap().opaque_operations(), 1);
+        assert!(snapshot.health.cuda.unseen_calls.is_empty(), "no memory was allocated or freed under capture");
+    });
+}
+
 /// A driver library that loads another one, which does the work, as on Windows' Linux.
 #[test]
 fn a_driver_that_passes_calls_on_to_another_library_is_recorded_once() {

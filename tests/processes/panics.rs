@@ -55,6 +55,22 @@ fn a_recording_that_goes_on_excludes_the_default_hooks_memory_only() {
 }
 
 #[test]
+fn the_programs_hook_is_dropped_when_the_program_replaces_memtraces() {
+    if_child(|| {
+        let kept = std::sync::Arc::new(());
+        let hooks = kept.clone();
+        std::panic::set_hook(Box::new(move |_| drop(hooks.clone())));
+        let session = recording().start().unwrap();
+        assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+        assert_eq!(std::sync::Arc::strong_count(&kept), 2);
+        drop(std::panic::take_hook());
+        assert_eq!(std::sync::Arc::strong_count(&kept), 1);
+        drop(session);
+    });
+    ended(&mut command(&[])).well();
+}
+
+#[test]
 fn a_hook_that_panics_or_ends_the_program_does_so_as_without_memtrace() {
     if_child(|| {
         let hook = std::env::var("TEST_HOOK").unwrap();

@@ -1,5 +1,6 @@
 //! Hostile chunks with valid checksums: decompression bombs and sums that overflow.
 
+use super::tests::bytes_of;
 use super::*;
 use crate::snapshot::SnapshotData;
 
@@ -32,6 +33,18 @@ impl CaptureFile {
     fn refused(self, word: &str) {
         let error = self.read().unwrap_err();
         assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+/// A part may claim to begin later than its records.
+#[test]
+fn older_times_of_a_part_are_the_same_after_writing_it_again() {
+    for lost in [0, 1] {
+        let file = CaptureFile::new().numbers(Tag::Gap, &[0, lost]).numbers(Tag::LogStart, &[0, 0, 30]);
+        let file = file.numbers(Tag::Live, &[0, 0]).numbers(Tag::Older, &[0, 1, 20, 20, 3, 0, 7, 1, 0]);
+        let data = file.read().unwrap();
+        assert_eq!(data.devices[0].older.len() as u64, lost);
+        assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
     }
 }
 

@@ -147,10 +147,11 @@ impl DeviceParts {
         Ok(device)
     }
 
-    /// Drops the summaries of older times whose records are available.
+    /// Drops the summaries of older times whose records are available. A log without lost records has all of them.
     fn leave_out_known_times(&mut self) {
-        let is_part = self.start.time_ns > 0 || self.device.overwritten == 0;
-        self.device.older.retain(|time| !is_part || time.from_ns < self.start.time_ns);
+        let starts_at =
+            if self.device.overwritten == 0 { Some(0) } else { Some(self.start.time_ns).filter(|time| *time > 0) };
+        self.device.older.retain(|time| starts_at.is_none_or(|start| time.from_ns < start));
     }
 
     /// Drops refused frees, and adds their blocks to the lists of live blocks that were written between the free and

@@ -11,7 +11,7 @@ use crate::snapshot::{
     ResidentMemory, SnapshotData, Spans, StackId, SystemMemory, ThreadId, UnifiedMemory, UnseenCalls,
 };
 
-fn bytes_of(data: &SnapshotData) -> Vec<u8> {
+pub(super) fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(data, usize::MAX, &mut bytes).unwrap();
     bytes

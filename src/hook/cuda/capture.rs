@@ -38,7 +38,8 @@ pub(super) fn beginning(stream: Stream, new_graph: bool) -> impl FnOnce(c_int) {
 /// the call fails, but ends the capture.
 pub(super) fn ending(stream: Stream, out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     let capture = capture_of(stream);
-    let complete = BEGUN.get(key(stream)).flatten();
+    // If the driver does not report the graph, the nodes of the capture are not known.
+    let complete = capture.filter(|capture| capture.graph != 0).and_then(|_| BEGUN.get(key(stream)).flatten());
     move |result| {
         if let Some(graph) = out.written(result) {
             graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
@@ -61,16 +62,14 @@ pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamCapture {
     id: u64,
-    /// 0 if the driver does not report it.
+    /// 0 if the driver does not report it, as before CUDA 11.3.
     graph: usize,
 }
 
 impl StreamCapture {
-    pub(super) fn add(self, node: impl FnOnce() -> Node) {
-        if self.graph == 0 {
-            unseen::CAPTURED.count();
-        } else {
-            graphs::add(self.graph, self.id, node());
+    pub(super) fn used(self, part: GraphPart) {
+        if self.graph != 0 {
+            graphs::add(self.graph, self.id, Node::Part(part));
         }
     }
 
@@ -81,6 +80,14 @@ impl StreamCapture {
 
     pub(super) fn freed(self, address: u64) {
         self.add(|| Node::Free { address });
+    }
+
+    fn add(self, node: impl FnOnce() -> Node) {
+        if self.graph == 0 {
+            unseen::CAPTURED.count();
+        } else {
+            graphs::add(self.graph, self.id, node());
+        }
     }
 }
 

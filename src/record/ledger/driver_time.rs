@@ -63,6 +63,18 @@ impl DriverTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::scarce::with_memory_for;
+
+    #[test]
+    fn calls_of_sites_without_room_are_added_up() {
+        let mut calls = DriverTime::new();
+        with_memory_for(0, || {
+            calls.on_alloc(StackId(1), ContextId(1), 10, false);
+            calls.on_free(StackId(2), ContextId(2), 5);
+        });
+        let rest = CallTime { allocs: 1, alloc_ns: 10, frees: 1, free_ns: 5, ..CallTime::default() };
+        assert_eq!(calls.copy(|ticks| ticks), [rest]);
+    }
 
     #[test]
     fn times_add_up_by_place() {

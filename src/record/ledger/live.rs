@@ -327,6 +327,22 @@ mod tests {
         assert_eq!((places(FIRST_LARGE_SIZE), places(100)), (FIRST_LARGE_SIZE, 0));
     }
 
+    /// Otherwise a look-up would read many slots.
+    #[test]
+    fn a_table_is_at_most_three_quarters_full_and_blocks_are_near_their_home() {
+        for spread in [16, 256, 4096, 2 << 20, 1 << 32] {
+            let mut live = LiveBlocks::new();
+            for n in 1..=3000u64 {
+                assert_eq!(live.enter(&LiveBlock::of(&block(n * spread, n, false))), Entered::New);
+                let needed = (n as usize * 4).div_ceil(3).next_power_of_two().max(FIRST_SIZE);
+                assert_eq!(live.places.len(), needed, "{n} blocks");
+            }
+            let mask = live.places.len() - 1;
+            let far = |n: u64| live.find(n * spread).unwrap().wrapping_sub(live.home(n * spread)) & mask;
+            assert!((1..=3000).map(far).sum::<usize>() < 3 * 3000, "{spread}");
+        }
+    }
+
     proptest! {
         #[test]
         fn it_holds_what_a_map_would(steps in prop::collection::vec((0..300u64, 0..4u32), 0..2000), spread in 0..3u32) {

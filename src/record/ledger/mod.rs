@@ -1,5 +1,7 @@
 //! A device's ledger: its live blocks, counters, log, peak and scopes. They change together under one lock.
 
+#[cfg(test)]
+mod case_tests;
 mod copy;
 mod driver_time;
 mod events;

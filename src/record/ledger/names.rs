@@ -8,7 +8,7 @@ use memtrace_core::snapshot::{BlockName, Category, LONGEST_NAME};
 use super::super::memory::{OwnMap, OwnVec, own_map, try_copy, with_room};
 
 /// Limit on the number of names. Beyond it, names of freed blocks make room.
-const MAX_NAMES: usize = 1 << 16;
+pub(super) const MAX_NAMES: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct NameTable {
@@ -200,12 +200,33 @@ mod tests {
         // A search without a result is not repeated until many names were refused.
         names.make_room(|_, _| false);
         assert!(names.is_full());
-        (0..MAX_NAMES as u64 / 16).for_each(|_| assert!(!names.give(1 << 20, 0, "y".into())));
+        (1..MAX_NAMES as u64 / 16).for_each(|_| assert!(!names.give(1 << 20, 0, "y".into())));
+        names.make_room(|_, _| false);
+        assert!(names.is_full());
+        assert!(!names.give(1 << 20, 0, "y".into()));
         let idle = |seq: u64, address: u64| seq == address && (100..60_100).contains(&seq);
         names.make_room(|seq, address| !idle(seq, address));
         assert_eq!(names.by_seq.len(), MAX_NAMES - 30_000);
         assert!(names.by_seq.contains_key(&99) && !names.by_seq.contains_key(&100));
         assert!(!names.by_seq.contains_key(&30_099) && names.by_seq.contains_key(&30_100));
         assert!(names.give(1 << 20, 0, "y".into()));
+    }
+
+    #[test]
+    fn idle_names_make_room_from_the_4096th_on() {
+        for (idle, left) in [(MAX_NAMES / 16 - 1, MAX_NAMES), (MAX_NAMES / 16, MAX_NAMES - MAX_NAMES / 32)] {
+            let mut names = NameTable::new();
+            (0..MAX_NAMES as u64).for_each(|seq| assert!(names.give(seq, seq, "x".into())));
+            names.make_room(|seq, _| seq >= idle as u64);
+            assert_eq!(names.by_seq.len(), left);
+        }
+    }
+
+    #[test]
+    fn a_cursor_has_reached_an_end_only_with_names_and_refusals() {
+        let cursor = |given, refused| NameCursor { given, refused };
+        let reached = [(2, 2), (3, 2), (2, 3), (1, 2), (2, 1)]
+            .map(|(given, refused)| cursor(given, refused).has_reached(&cursor(2, 2)));
+        assert_eq!(reached, [true, true, true, false, false]);
     }
 }

@@ -161,3 +161,48 @@ impl PeakTracker {
         blocks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::record::scarce::with_memory_for;
+
+    fn block(seq: u64, size: u64) -> Block {
+        Block { address: seq, size, seq: NonZeroU64::new(seq), ..Block::default() }
+    }
+
+    #[test]
+    fn freed_blocks_without_room_are_lost_and_come_back_as_bytes() {
+        let mut peak = PeakTracker::new(0);
+        peak.after_alloc(PeakMoment { total: 1000, seq: 3, ..PeakMoment::default() }, || 0);
+        with_memory_for(0, || {
+            peak.after_free(&LiveBlock::of(&block(1, 10)), 10);
+            peak.after_free(&LiveBlock::of(&block(2, 20)), 300);
+            peak.after_free(&LiveBlock::of(&block(3, 1 << 50)), 1 << 50);
+            peak.after_free(&LiveBlock::of(&block(4, 5)), 5);
+        });
+        assert_eq!((peak.lost, peak.lost_of_sample, peak.freed().count()), (310 + (1 << 50), 300, 0));
+        assert!(!peak.take_back(&block(4, 5), 5), "it was not of the peak");
+        assert!(peak.take_back(&block(3, 1 << 50), 1 << 50) && peak.take_back(&block(1, 10), 10));
+        assert_eq!((peak.lost, peak.lost_of_sample), (300, 300));
+        assert!(!peak.take_back(&block(1, 0), 0) && !peak.take_back(&block(1, 301), 301));
+        assert!(peak.take_back(&block(2, 20), 300));
+        assert_eq!((peak.lost, peak.lost_of_sample), (0, 0));
+    }
+
+    #[test]
+    fn the_bytes_below_the_threshold_are_read_again_if_the_peak_moves() {
+        let mut peak = PeakTracker::new(7);
+        let moment = PeakMoment { total: 10, seq: 1, time_ns: 5, unknown_freed: 0 };
+        let moved = |peak: &mut PeakTracker, moment| {
+            peak.move_to(moment, OwnVec::new_in(System), 0, || 9);
+            std::mem::replace(&mut peak.below_threshold, 7)
+        };
+        assert_eq!(moved(&mut peak, moment), 9);
+        assert_eq!(moved(&mut peak, PeakMoment { total: 11, ..moment }), 7, "the same moment");
+        assert_eq!(moved(&mut peak, PeakMoment { time_ns: 6, ..moment }), 9);
+        assert_eq!(moved(&mut peak, PeakMoment { seq: 2, time_ns: 6, ..moment }), 9);
+    }
+}

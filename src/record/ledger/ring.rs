@@ -145,6 +145,7 @@ impl<T: Copy> Ring<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::scarce::with_memory_for;
 
     /// Resident bytes of the mapping that contains an address.
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -165,6 +166,20 @@ mod tests {
         let ring = Ring::<[u64; 4]>::reserved(1 << 20);
         assert!(resident_around(ring.entries.as_ptr().addr()) >= PRETOUCHED);
         assert_eq!((ring.len(), ring.overwritten()), (0, 0));
+    }
+
+    #[test]
+    fn a_copy_without_memory_has_lost_everything() {
+        let mut ring = Ring::new(3);
+        (0..5).for_each(|n| ring.push(n));
+        let copy = with_memory_for(0, || ring.copy());
+        assert_eq!((copy.len(), copy.overwritten(), copy.capacity), (0, 5, 3));
+        let mut without = Ring::new(3);
+        with_memory_for(0, || (0..2).for_each(|n| without.push(n)));
+        assert_eq!(
+            (without.len(), without.overwritten(), with_memory_for(0, || without.copy()).overwritten()),
+            (0, 2, 2)
+        );
     }
 
     #[test]

@@ -188,6 +188,54 @@ mod tests {
         assert!((bytes as f64 - all as f64).abs() < 4.0 * error, "{bytes} of {all} ± {error}");
     }
 
+    /// From the definitions of splitmix64 and xorshift64*, computed elsewhere; some are published as test vectors.
+    #[test]
+    fn random_numbers_are_those_of_the_named_generators() {
+        assert_eq!(start(ThreadId(1), 0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(start(ThreadId(2), 0), 0x6e78_9e6a_a1b9_65f5);
+        assert_eq!(start(ThreadId(3), 7), 0xd767_c315_887d_3abd);
+        assert_eq!(start(ThreadId(4), 7), 0x475d_c5e2_16a2_9efd);
+        let three = |state| {
+            RANDOM.set(state);
+            [random(), random(), random()]
+        };
+        assert_eq!(three(1), [0x47e4_ce4b_896c_dd1d, 0xabcf_a6a8_e079_651d, 0xb9d1_0d8f_eb73_1f57]);
+        assert_eq!(three(0x0123_4567_89ab_cdef), [0x7c94_8247_2cb6_708c, 0xd570_5692_bf1f_28de, 0x88b7_1e3b_a5e0_05c0]);
+    }
+
+    #[test]
+    fn the_longest_distance_is_finite() {
+        // The next number is 5, of which the highest 53 bits are 0.
+        RANDOM.set(0x8cfa_8cb0_23ea_401e);
+        assert_eq!(distance(), (53.0 * 2f64.ln() * (1u64 << UNITS) as f64).ceil() as u64);
+    }
+
+    #[test]
+    fn a_block_that_ends_at_a_point_contains_it() {
+        let first = |state| {
+            RANDOM.set(state);
+            distance()
+        };
+        let (one, two) = (first(1), first(0x0200_0001));
+        let reached = |to_point: u64, units: u64| {
+            RANDOM.set(1);
+            let to_point = Cell::new(to_point);
+            (reaches_none(&to_point, units), to_point.get())
+        };
+        // The first countdown of a thread, and a later one.
+        assert_eq!(reached(0, one - 1), (true, 1));
+        assert_eq!([reached(0, one), reached(0, one + 1)], [(false, two); 2]);
+        assert_eq!(reached(5, 5), (false, one));
+        let interval = 1 << 10;
+        let units = |size: usize| (size as u64) << (UNITS - 10);
+        for (left, is_left_out) in [(units(8) + 1, true), (units(8), false), (units(8) - 1, false)] {
+            TO_POINT.set(left);
+            assert_eq!(leaves_out(8, interval), is_left_out);
+        }
+        TO_POINT.set(units(interval) * 2);
+        assert!(!leaves_out(interval, interval), "a block of the interval's size is always recorded");
+    }
+
     #[test]
     fn every_seed_and_every_thread_begins_elsewhere() {
         let mut all: Vec<u64> = (0..40).flat_map(|n| (0..40).map(move |seed| start(ThreadId(n), seed))).collect();

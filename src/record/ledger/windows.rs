@@ -202,3 +202,66 @@ impl Windows {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::scarce::with_memory_for;
+
+    fn scopes() -> [ContextId; 2] {
+        let outer = CONTEXTS.intern(ContextId::ROOT, "outer", false);
+        [outer, CONTEXTS.intern(outer, "inner", false)]
+    }
+
+    fn own_peaks(windows: &Windows) -> [u64; 2] {
+        let stats = windows.stats(0);
+        scopes().map(|scope| stats.iter().find(|stats| stats.context == scope).map_or(0, |stats| stats.own_peak))
+    }
+
+    #[test]
+    fn a_restart_keeps_live_bytes_and_parents() {
+        let [_, inner] = scopes();
+        let mut windows = Windows::new();
+        windows.on_alloc(inner, WeightSum::one(100), 100);
+        windows.on_free(inner, 40);
+        windows.restart(60);
+        windows.on_alloc(inner, WeightSum::one(1), 61);
+        assert_eq!(own_peaks(&windows), [61, 61]);
+        windows.restart(61);
+        windows.on_free(inner, 61);
+        windows.on_alloc(inner, WeightSum::one(5), 5);
+        assert_eq!(own_peaks(&windows), [61, 61]);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_live_again() {
+        let [_, inner] = scopes();
+        let mut windows = Windows::new();
+        windows.on_alloc(inner, WeightSum::one(10), 10);
+        windows.on_free(inner, 10);
+        windows.take_back(inner, 10);
+        windows.on_alloc(inner, WeightSum::one(5), 15);
+        assert_eq!(own_peaks(&windows), [15, 15]);
+    }
+
+    #[test]
+    fn scopes_without_room_are_counted() {
+        let [outer, _] = scopes();
+        let mut windows = Windows::new();
+        with_memory_for(0, || (1..=2).for_each(|instance| windows.enter(instance, ContextId::ROOT, 0)));
+        assert_eq!((windows.lost, windows.exit(1, 0)), (2, false));
+        with_memory_for(0, || windows.on_alloc(outer, WeightSum::one(1), 1));
+        assert!(windows.lost > 2 && windows.stats(0).is_empty());
+    }
+
+    #[test]
+    #[cfg(feature = "metrics")]
+    fn only_scopes_that_held_memory_have_bytes() {
+        let [outer, inner] = scopes();
+        let mut windows = Windows::new();
+        windows.enter(1, inner, 0);
+        assert_eq!(windows.bytes().count(), 0);
+        windows.on_alloc(outer, WeightSum::one(7), 7);
+        assert_eq!(windows.bytes().map(|bytes| (bytes.context, bytes.live)).collect::<Vec<_>>(), [(outer, 7)]);
+    }
+}

@@ -63,7 +63,7 @@ fn begin(steps: &[Node], stream: Stream) -> Option<GraphUses> {
         table.count(OperationKind::Graph, name);
         if !steps.iter().any(|step| matches!(step, Node::Part(GraphPart::Complete(of)) if *of == epoch)) {
             table.count(OperationKind::Opaque, name);
-            return false;
+            return;
         }
         for step in steps {
             match step {
@@ -72,7 +72,6 @@ fn begin(steps: &[Node], stream: Stream) -> Option<GraphUses> {
                 _ => {}
             }
         }
-        true
     })?;
     Some(GraphUses { site })
 }
@@ -97,5 +96,5 @@ impl Drop for GraphUses {
 /// Handles the launch of a graph on a captured stream. It becomes a child node of the graph that is being captured.
 fn launch_captured(capture: StreamCapture, program: usize) {
     let parts = nodes::if_complete(&graphs::program_parts(program), "cuGraphLaunch");
-    parts.iter().for_each(|part| capture.add(|| Node::Part(*part)));
+    parts.iter().for_each(|part| capture.used(*part));
 }

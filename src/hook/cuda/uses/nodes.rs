@@ -51,12 +51,12 @@ fn kernel_parts(function: Handle, arguments: Arguments) -> Parts {
 
 /// Adds an operation on a captured stream to the graph.
 pub(super) fn capture(capture: StreamCapture, name: &[u8], work: OperationKind, ends: &[(u64, UseAccess)]) {
-    parts_of(name, work, ends).iter().for_each(|part| capture.add(|| Node::Part(*part)));
+    parts_of(name, work, ends).iter().for_each(|part| capture.used(*part));
 }
 
 /// Adds a launch on a captured stream to the graph.
 pub(super) fn capture_kernel(capture: StreamCapture, function: Handle, arguments: Arguments) {
-    kernel_parts(function, arguments).iter().for_each(|part| capture.add(|| Node::Part(*part)));
+    kernel_parts(function, arguments).iter().for_each(|part| capture.used(*part));
 }
 
 /// The fields of all versions of `CUDA_KERNEL_NODE_PARAMS`. The second version has `kern` after them.

@@ -1,0 +1,235 @@
+//! Single cases that the ledger's random programs do not reach.
+
+use std::time::Instant;
+
+use memtrace_core::snapshot::{
+    Block, Category, ContextId, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId,
+};
+
+use super::names::{BlockLabel, MAX_NAMES};
+use super::*;
+use crate::record::event_site::EventSite;
+use crate::record::scarce::with_memory_for;
+
+const SITE: EventSite =
+    EventSite { stack: StackId(5), context: ContextId(6), thread: ThreadId(7), stream: 8, memory: MemoryKind::Graph };
+
+fn ledger(options: LedgerOptions) -> Ledger {
+    Ledger::new(LedgerOptions { max_entries: 1000, stacks_in_log: true, ..options }, Instant::now())
+}
+
+fn records(ledger: &Ledger) -> Vec<Record> {
+    ledger.copy(0).records
+}
+
+fn names(ledger: &Ledger) -> Vec<String> {
+    ledger.copy(0).names.into_iter().map(|name| name.name).collect()
+}
+
+#[test]
+fn a_second_block_at_an_address_frees_the_first_without_a_stack_and_counts() {
+    for long_records in [false, true] {
+        let mut ledger = ledger(LedgerOptions { long_records, ..LedgerOptions::default() });
+        for size in [10, 20, 30] {
+            ledger.alloc(1, size, SITE);
+        }
+        assert_eq!(ledger.copy(0).missed_frees, 2);
+        let frees: Vec<Record> =
+            records(&ledger).into_iter().filter(|record| record.kind == RecordKind::Free).collect();
+        assert_eq!(
+            frees.iter().map(|free| (free.size, free.stack)).collect::<Vec<_>>(),
+            [(10, StackId::NONE), (20, StackId::NONE)]
+        );
+        let whole = EventSite { stack: frees[0].alloc_stack, thread: frees[0].thread, stream: frees[0].stream, ..SITE };
+        assert_eq!((whole.stack, whole.thread, whole.stream), (SITE.stack, SITE.thread, SITE.stream));
+    }
+}
+
+#[test]
+fn the_free_of_a_block_from_before_the_recording_has_its_own_thread_stream_and_kind() {
+    let mut ledger = ledger(LedgerOptions { long_records: true, ..LedgerOptions::default() });
+    ledger.free_unknown(1, 100, SITE);
+    let [free] = records(&ledger).try_into().unwrap();
+    assert_eq!((free.kind, free.address, free.size), (RecordKind::Free, 1, 100));
+    assert_eq!(
+        (free.stack, free.thread, free.stream, free.memory),
+        (SITE.stack, SITE.thread, SITE.stream, SITE.memory)
+    );
+}
+
+/// A size above 1 TiB makes a record that cannot be packed.
+#[test]
+fn records_of_any_length_have_stacks_and_threads_or_no_stacks() {
+    for (size, long_records) in [100, 1 << 50].into_iter().flat_map(|size| [(size, false), (size, true)]) {
+        for stacks_in_log in [true, false] {
+            let options = LedgerOptions { max_entries: 1000, stacks_in_log, long_records, ..LedgerOptions::default() };
+            let mut ledger = Ledger::new(options, Instant::now());
+            ledger.alloc(1, size, SITE);
+            ledger.free(1, EventSite { stack: StackId(9), thread: ThreadId(10), ..SITE });
+            let expected = if stacks_in_log { (SITE.stack, StackId(9), SITE.stack) } else { Default::default() };
+            let [alloc, free] = records(&ledger).try_into().unwrap();
+            assert_eq!((alloc.stack, free.stack, free.alloc_stack), expected, "{size} {long_records}");
+            assert_eq!((alloc.thread, free.thread), (SITE.thread, ThreadId(10)), "{size} {long_records}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_request_has_its_time_and_is_retried_if_the_same_thread_asks_for_as_much() {
+    let mut ledger = ledger(LedgerOptions::default());
+    let refused = OutOfMemory { size: 50, thread: ThreadId(7), ..OutOfMemory::default() };
+    ledger.alloc(1, 10, SITE);
+    ledger.refused(refused);
+    ledger.alloc(2, 50, EventSite { thread: ThreadId(1), ..SITE });
+    assert_eq!(ledger.copy(0).stats.num_alloc_retries, 0, "another thread");
+    ledger.alloc(3, 51, SITE);
+    assert_eq!(ledger.copy(0).stats.num_alloc_retries, 0, "another size");
+    ledger.alloc(4, 50, SITE);
+    assert_eq!(ledger.copy(0).stats.num_alloc_retries, 0, "not the next request");
+    ledger.refused(refused);
+    ledger.refused(refused);
+    ledger.alloc(5, 50, SITE);
+    let copy = ledger.copy(0);
+    assert_eq!(copy.stats.num_alloc_retries, 2, "a refused retry, and one that succeeded");
+    let times: Vec<u64> = copy.records[..2].iter().map(|record| record.time_ns).collect();
+    assert!((times[0]..=times[1]).contains(&copy.ooms[0].time_ns) && times[0] > 0);
+}
+
+#[test]
+fn a_restart_keeps_the_names_of_live_blocks_only() {
+    let mut ledger = ledger(LedgerOptions::default());
+    for address in [1, 2, 3] {
+        ledger.alloc(address, 10, SITE);
+        assert!(ledger.name(address, ["one", "two", "three"][address as usize - 1].into()));
+    }
+    ledger.free(1, SITE);
+    ledger.free(2, SITE);
+    ledger.alloc(2, 10, SITE);
+    assert_eq!(names(&ledger), ["one", "two", "three"]);
+    ledger.restart(Instant::now());
+    assert_eq!(names(&ledger), ["three"]);
+}
+
+#[test]
+fn if_there_are_too_many_names_blocks_that_are_live_or_of_the_peak_keep_theirs() {
+    let mut ledger = ledger(LedgerOptions::default());
+    let name = |ledger: &mut Ledger, address, name| {
+        ledger.alloc(address, 10, SITE);
+        assert!(ledger.name(address, BlockLabel { name, category: Category::Unknown, if_new: false }));
+    };
+    (1..=100).for_each(|address| name(&mut ledger, address, "peak"));
+    (1..=100).for_each(|address| assert!(ledger.free(address, SITE).is_some()));
+    (1..=10).for_each(|address| name(&mut ledger, 1000 + address, "live"));
+    for _ in 110..MAX_NAMES {
+        name(&mut ledger, 2000, "idle");
+        ledger.free(2000, SITE);
+    }
+    assert!(ledger.name(1001, "renamed".into()));
+    assert_eq!(names(&ledger).len(), MAX_NAMES, "a block that has a name needs no room");
+    name(&mut ledger, 3000, "new");
+    let names = names(&ledger);
+    let count = |text| names.iter().filter(|name| *name == text).count();
+    assert_eq!(["peak", "live", "renamed", "new"].map(count), [100, 9, 1, 1]);
+    assert_eq!(count("idle"), (MAX_NAMES - 110).div_ceil(2));
+}
+
+#[test]
+fn blocks_without_room_are_counted_and_nothing_else_changes() {
+    let mut ledger = ledger(LedgerOptions::default());
+    for lost in 1..=2 {
+        assert!(!with_memory_for(0, || ledger.alloc(lost, 10, SITE)));
+        let copy = ledger.copy(0);
+        assert_eq!((copy.lost_blocks, copy.live.len(), copy.peak.bytes, copy.records.len()), (lost, 0, 0, 0));
+    }
+    assert!(ledger.alloc(3, 10, SITE));
+    assert_eq!(ledger.copy(0).peak.bytes, 10);
+}
+
+#[test]
+fn a_refused_free_of_a_block_whose_address_was_taken_is_a_lost_block() {
+    let mut ledger = ledger(LedgerOptions::default());
+    ledger.alloc(1, 10, SITE);
+    let block = ledger.free(1, SITE).unwrap().block();
+    ledger.alloc(1, 20, SITE);
+    for lost in 1..=2 {
+        assert!(!ledger.undo_free(&block));
+        let copy = ledger.copy(0);
+        assert_eq!((copy.lost_blocks, copy.live[0].size, copy.peak.bytes), (lost, 20, 20));
+    }
+}
+
+#[test]
+fn a_threads_last_free_is_kept_for_one_undo() {
+    let mut ledger = ledger(LedgerOptions::default());
+    ledger.keep_free(ThreadId(1), LedgerFree::FromBefore(5));
+    ledger.keep_free(ThreadId(2), LedgerFree::NotRecorded);
+    assert!(matches!(ledger.kept_free(ThreadId(1)), Some(LedgerFree::FromBefore(5))));
+    assert!(ledger.kept_free(ThreadId(1)).is_none());
+    assert!(matches!(ledger.kept_free(ThreadId(2)), Some(LedgerFree::NotRecorded)));
+}
+
+#[test]
+fn a_refused_free_of_a_block_from_before_the_recording_is_logged_with_its_size() {
+    let mut ledger = ledger(LedgerOptions::default());
+    ledger.free_unknown(1, 100, SITE);
+    ledger.undo_free_unknown(1, 100);
+    let logged: Vec<Record> = ledger.records.since(0).1.flatten().collect();
+    assert_eq!(logged.iter().map(|record| (record.address, record.size)).collect::<Vec<_>>(), [(1, 100); 2]);
+}
+
+/// The free of the first block is refused after another block came and went: the peak was with both.
+#[test]
+fn a_peak_that_a_refused_free_had_hidden_has_its_blocks_as_they_were_allocated() {
+    let mut ledger = ledger(LedgerOptions { long_records: true, ..LedgerOptions::default() });
+    ledger.alloc(1, 100, SITE);
+    let first = ledger.free(1, SITE).unwrap().block();
+    let site = EventSite { stack: StackId(20), thread: ThreadId(21), ..SITE };
+    ledger.alloc(2, 50, site);
+    let second = ledger.copy(0).live[0];
+    ledger.free(2, EventSite { stack: StackId(30), thread: ThreadId(31), ..SITE });
+    assert!(ledger.undo_free(&first));
+    let peak = ledger.copy(0).peak;
+    assert_eq!((peak.bytes, peak.not_recorded, peak.blocks), (150, 0, vec![first, second]));
+}
+
+#[test]
+fn a_refused_free_that_is_not_in_the_log_ends_the_search() {
+    let mut ledger = ledger(LedgerOptions::default());
+    ledger.alloc(1, 100, SITE);
+    let block = ledger.free(1, SITE).unwrap().block();
+    ledger.restart(Instant::now());
+    assert!(ledger.undo_free(&block));
+    assert_eq!(ledger.copy(0).peak.bytes, 100);
+}
+
+/// Whichever of the recorder's own allocations fails, bytes are counted, if not by block.
+#[test]
+fn sums_are_right_whenever_memory_runs_out() {
+    for count in 0..40 {
+        let mut ledger = ledger(LedgerOptions { long_records: true, ..LedgerOptions::default() });
+        let (mut entered, mut live, mut lost) = (0, 0, 0);
+        with_memory_for(count, || {
+            for address in 1..=100 {
+                let size = if address % 7 == 0 { 1 << 50 } else { address };
+                let is_entered = ledger.alloc(address, size, SITE);
+                lost += u64::from(!is_entered);
+                entered += if is_entered { size } else { 0 };
+            }
+            live = entered;
+            for address in (2..=100).step_by(2) {
+                let Some(freed) = ledger.free(address, SITE).map(|held| held.block()) else { continue };
+                live -= freed.size;
+                if address % 6 == 0 {
+                    let is_back = ledger.undo_free(&freed);
+                    lost += u64::from(!is_back);
+                    live += if is_back { freed.size } else { 0 };
+                }
+            }
+        });
+        let copy = ledger.copy(0);
+        let sum = |blocks: &[Block]| blocks.iter().map(|block| block.size).sum::<u64>();
+        assert_eq!((copy.lost_blocks, copy.peak.bytes), (lost, entered), "{count}");
+        assert_eq!(sum(&copy.peak.blocks) + copy.peak.not_recorded, entered, "{count}");
+        assert_eq!((sum(&copy.live), copy.stats.allocated_bytes.current), (live, live), "{count}");
+    }
+}
