@@ -180,7 +180,7 @@ pub(super) fn below(number: u32, count: usize, damage: &'static str) -> Result<u
     if (number as usize) < count { Ok(number) } else { Err(Damage(damage)) }
 }
 
-fn device_number(device: Device) -> u64 {
+pub(super) fn device_number(device: Device) -> u64 {
     match device {
         Device::Cpu => 0,
         Device::Cuda(ordinal) => 1 + u64::from(ordinal),
@@ -190,7 +190,7 @@ fn device_number(device: Device) -> u64 {
     }
 }
 
-fn device(number: u64) -> Result<Device, Damage> {
+pub(super) fn device(number: u64) -> Result<Device, Damage> {
     let others = [Device::Pinned, Device::Managed, Device::Imported];
     match number.checked_sub(1) {
         None => Ok(Device::Cpu),

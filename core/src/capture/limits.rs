@@ -6,7 +6,7 @@ use crate::snapshot::{CodeAddress, ContextNode, Frame, SnapshotData};
 
 /// The deepest nesting of scopes. A thread opens at most 64 inside one another, but other threads may open more inside
 /// those.
-const DEEPEST: u32 = 4096;
+pub(super) const DEEPEST: u32 = 4096;
 /// Bytes of a frame without its texts.
 const FRAME: usize = 16;
 /// Bytes between two names of a path.
@@ -15,7 +15,7 @@ const SEPARATOR: usize = 4;
 const UNNAMED: usize = 160;
 
 /// The most devices of a process. Reports and pages go through all stacks and scopes for each device.
-const MOST_DEVICES: usize = 1024;
+pub(super) const MOST_DEVICES: usize = 1024;
 
 pub(super) fn devices(count: usize) -> Result<(), Damage> {
     if count > MOST_DEVICES { Err(Damage("more devices than a machine has")) } else { Ok(()) }
@@ -30,6 +30,11 @@ impl Budget {
         Self(length.saturating_mul(2048).saturating_add(64 << 20))
     }
 
+    #[cfg(test)]
+    pub(super) fn exactly(bytes: usize) -> Self {
+        Self(bytes)
+    }
+
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Damage> {
         self.0 = self.0.checked_sub(bytes).ok_or(Damage("more text than any program has"))?;
         Ok(())
@@ -42,7 +47,7 @@ pub(super) fn check(data: &SnapshotData, names: &StoredNames, length: usize) -> 
     paths(&data.contexts, &mut Budget::of(length))
 }
 
-fn stacks(data: &SnapshotData, names: &StoredNames, budget: &mut Budget) -> Result<(), Damage> {
+pub(super) fn stacks(data: &SnapshotData, names: &StoredNames, budget: &mut Budget) -> Result<(), Damage> {
     let of_frame = |frame: &Frame| frame.function_or_empty().len() + frame.file_or_empty().len() + FRAME;
     let of_address = |(index, address): (usize, &CodeAddress)| {
         let texts = data.stacks.frames_at(address).iter().map(of_frame).sum();
@@ -53,7 +58,7 @@ fn stacks(data: &SnapshotData, names: &StoredNames, budget: &mut Budget) -> Resu
     calls.filter_map(|call| texts.get(*call as usize)).try_for_each(|text| budget.take(*text))
 }
 
-fn paths(contexts: &[ContextNode], budget: &mut Budget) -> Result<(), Damage> {
+pub(super) fn paths(contexts: &[ContextNode], budget: &mut Budget) -> Result<(), Damage> {
     // Length and depth of each path; the root has none.
     let mut paths = vec![(0, 0)];
     for node in contexts.iter().skip(1) {

@@ -291,6 +291,8 @@ fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
 }
 
 #[cfg(test)]
+mod case_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod join_tests;
