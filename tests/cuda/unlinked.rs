@@ -143,7 +143,7 @@ fn a_launch_of_a_graph_that_the_driver_did_not_report_is_unknown_work() {
         assert_eq!(function::<extern "C" fn(usize, usize) -> i32>(driver, "cuGraphLaunch")(program, 0x10), 0);
         let snapshot = session.snapshot();
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
-        assert!(!gpu.uses_of(gpu.live[0].alloc_seq).unwrap().is_unused(), "the launch may have used it");
+        assert!(!gpu.uses_of(gpu.live[0].seq).unwrap().is_unused(), "the launch may have used it");
         assert_eq!(snapshot.gpu_work.as_ref().unwrap().opaque_operations(), 1);
         assert!(snapshot.health.cuda.unseen_calls.is_empty(), "no memory was allocated or freed under capture");
     });

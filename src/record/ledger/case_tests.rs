@@ -96,6 +96,20 @@ fn a_refused_request_has_its_time_and_is_retried_if_the_same_thread_asks_for_as_
 }
 
 #[test]
+fn after_a_restart_the_peak_is_of_the_time_since() {
+    let mut ledger = ledger(LedgerOptions::default());
+    ledger.alloc(1, 100, SITE);
+    ledger.alloc(2, 10, SITE);
+    ledger.free(1, SITE);
+    ledger.restart(Instant::now());
+    assert_eq!(ledger.copy(0).peak.bytes, 10);
+    ledger.alloc(3, 5, SITE);
+    ledger.free(2, SITE);
+    let peak = ledger.copy(0).peak;
+    assert_eq!((peak.bytes, peak.blocks.len(), peak.not_recorded), (15, 2, 0));
+}
+
+#[test]
 fn a_restart_keeps_the_names_of_live_blocks_only() {
     let mut ledger = ledger(LedgerOptions::default());
     for address in [1, 2, 3] {

@@ -193,6 +193,7 @@ mod tests {
                 assert_eq!(ring.in_order().copied().collect::<Vec<_>>(), expected);
                 assert_eq!(ring.overwritten(), (n + 1 - held) as u64);
                 assert_eq!(ring.len(), held);
+                assert_eq!(ring.newest(), expected.last());
                 let mut copy = ring.copy();
                 assert_eq!(copy.in_order().collect::<Vec<_>>(), ring.in_order().collect::<Vec<_>>());
                 copy.push(usize::MAX);

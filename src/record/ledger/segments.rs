@@ -345,6 +345,25 @@ mod tests {
     }
 
     #[test]
+    fn segments_outside_pools_add_up_and_are_known_by_address_size_and_pool() {
+        let mut segments = Segments::new();
+        assert_eq!(segments.reserved().map(|stat| stat.current), None);
+        let of_none = |address, size| SegmentAnswer { pool: 0, ..answer(address, size, 0) };
+        assert!([1, 3, 5].iter().all(|at| add(&mut segments, of_none(at * MIB, MIB))));
+        assert!(!add(&mut segments, of_none(3 * MIB, MIB)), "another thread asked about it, too");
+        assert_eq!((starts(&segments), current(&segments), segments.log().len()), (vec![1, 3, 5], 3 * MIB, 3));
+        assert!(add(&mut segments, of_none(3 * MIB, MIB / 2)), "another segment at the same address");
+        assert!(add(&mut segments, of_none(6 * MIB, MIB)), "a segment that begins where another ends");
+        assert_eq!((starts(&segments), segments.log().len()), (vec![1, 3, 5, 6], 6));
+        segments.drop_empty_of_none(9, EventSite::default());
+        let stat = segments.reserved().unwrap();
+        let all = 4 * MIB + MIB / 2;
+        assert_eq!((starts(&segments), stat.current, stat.allocated, stat.freed), (vec![], 0, all, all));
+        segments.restart();
+        assert_eq!(segments.reserved().map(|stat| stat.current), None, "nothing since");
+    }
+
+    #[test]
     fn empty_segments_go_from_the_end_and_it_is_estimated_if_some_stay() {
         let mut segments = Segments::new();
         assert!(segments.needs_query(5, MemoryKind::Pool) && !segments.needs_query(5, MemoryKind::Virtual));

@@ -255,6 +255,32 @@ mod tests {
     }
 
     #[test]
+    fn another_devices_scopes_are_the_same_or_counted_as_lost() {
+        let [outer, inner] = scopes();
+        let mut windows = Windows { lost: 5, ..Windows::new() };
+        windows.enter(1, outer, 3);
+        windows.enter(2, inner, 3);
+        let mut other = windows.for_other_device();
+        assert_eq!((other.lost, other.stats(0).len()), (5, 2));
+        assert!(other.exit(2, 0) && other.exit(1, 0));
+        let without = with_memory_for(0, || windows.for_other_device());
+        assert_eq!(without.lost, 5 + 2 + windows.cells.len() as u64);
+    }
+
+    #[test]
+    fn a_noted_total_counts_for_open_scopes_and_bytes_add_up() {
+        let [outer, _] = scopes();
+        let mut windows = Windows::new();
+        windows.enter(1, outer, 0);
+        windows.on_alloc(outer, WeightSum::one(10), 10);
+        windows.on_alloc(outer, WeightSum::one(5), 15);
+        windows.note_total(50);
+        assert!(windows.exit(1, 15));
+        let stats = windows.stats(100).into_iter().find(|stats| stats.context == outer).unwrap();
+        assert_eq!((stats.total_peak, stats.allocated_bytes, stats.allocations), (Some(150), 15, 2));
+    }
+
+    #[test]
     #[cfg(feature = "metrics")]
     fn only_scopes_that_held_memory_have_bytes() {
         let [outer, inner] = scopes();
