@@ -231,7 +231,8 @@ fn of(block: *mut u8, size: usize) -> Result<NonNull<[u8]>, AllocError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::OwnVec;
+    use allocator_api2::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn collections_grow_and_a_request_beyond_all_memory_is_an_error() {
-        let mut list = OwnVec::new_in(System);
+        let mut list = Vec::new_in(System);
         list.extend(0..100_000u32);
         list.shrink_to_fit();
         assert!(list.iter().copied().eq(0..100_000));
