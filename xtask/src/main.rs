@@ -4,6 +4,7 @@ mod cached;
 mod checks;
 mod lane;
 mod lanes;
+mod machine;
 mod programs;
 mod release;
 mod table;

@@ -14,6 +14,8 @@ mod notes;
 mod options;
 pub(crate) mod packed;
 mod part;
+#[cfg(test)]
+mod part_tests;
 pub(crate) mod peak;
 pub(crate) mod ring;
 mod sample;

@@ -30,14 +30,19 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 
 /// Runs C programs under the preload library, which is built in a minute.
 fn smoke(run: &Run) -> Result<String> {
-    let emulated = match Emulated::prepare(run) {
-        Err(_) if cmd!(run.shell, "id -u").read()? != "0" => {
-            return Ok("NOT RUN: only root installs what emulates it".to_owned());
-        }
-        prepared => prepared?,
+    let Some(emulated) = prepare(run)? else {
+        return Ok("NOT RUN: only root installs what emulates it".to_owned());
     };
     let tests = cmd!(run.shell, "cargo test -p memtrace-preload --test heap --test programs");
     super::tests::checked(emulated.cargo(tests), &LEFT_OUT)
+}
+
+/// `None` if only root could prepare it.
+pub(crate) fn prepare(run: &Run) -> Result<Option<Emulated<'_>>> {
+    match Emulated::prepare(run) {
+        Err(_) if cmd!(run.shell, "id -u").read()? != "0" => Ok(None),
+        prepared => prepared.map(Some),
+    }
 }
 
 /// Runs the tests that depend on the compiler's choice of frames.

@@ -11,7 +11,7 @@ mod consumers;
 mod corpus;
 mod costs;
 mod driver;
-mod emulated;
+pub(crate) mod emulated;
 mod fleet;
 mod fuzzing;
 mod launchers;

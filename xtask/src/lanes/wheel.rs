@@ -12,6 +12,7 @@ use super::pytorch::torch::{Torch, VERSIONS};
 use crate::cached::python_environment;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams, genuine_snapshots, said};
+use crate::machine::{HERE, Machine};
 
 /// Commands on a snapshot, their exit codes, and a text that each must print for any snapshot. `fit` cannot know what
 /// PyTorch's libraries take.
@@ -54,7 +55,7 @@ const NOTEBOOK: &str = r#"{
 }"#;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let wheel = make(run, &run.scratch("wheel")?)?;
+    let wheel = make(run, HERE, &run.scratch("wheel")?)?;
     let mut user = User::new(run, &wheel)?;
     user.runs("--version", 0, "memtrace ")?;
     let help = user.runs("--help", 0, "Usage: memtrace <COMMAND>")?;
@@ -73,10 +74,13 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 }
 
 /// Builds the wheel with the tag of the oldest glibc that it runs on.
-pub(crate) fn make(run: &Run, out: &Path) -> Result<PathBuf> {
+pub(crate) fn make(run: &Run, machine: Machine, out: &Path) -> Result<PathBuf> {
     let maturin = python_environment(run, "wheel")?.join("maturin");
     let (shell, manifest) = (&run.shell, run.root.join("python/Cargo.toml"));
-    said(cmd!(shell, "{maturin} build --quiet --profile dist --locked --manifest-path {manifest} --out {out}"))?;
+    said(machine.builds(cmd!(
+        shell,
+        "{maturin} build --quiet --profile dist --locked --manifest-path {manifest} --out {out}"
+    )))?;
     let wheels: Vec<PathBuf> =
         shell.read_dir(out)?.into_iter().filter(|it| it.extension().is_some_and(|end| end == "whl")).collect();
     let [wheel] = &wheels[..] else { anyhow::bail!("maturin made {} wheels", wheels.len()) };

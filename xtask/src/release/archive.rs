@@ -3,27 +3,28 @@
 use std::path::Path;
 
 use anyhow::{Context, Error, Result};
-use memtrace_runner::kit::{Kit, KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER};
+use memtrace_runner::kit::{KitPart, PRELOAD_LIBRARY, SIMULATED_DRIVER};
 use xshell::cmd;
 
 use super::files::ReleaseFolder;
 use super::licences;
 use crate::lane::Run;
+use crate::machine::Machine;
 
 /// Parts of the kit in the archive.
 const PARTS: [&KitPart; 2] = [&PRELOAD_LIBRARY, &SIMULATED_DRIVER];
 
-pub(super) fn make(run: &Run, release: &ReleaseFolder, wheel: &Path) -> Result<()> {
+pub(super) fn make(run: &Run, release: &ReleaseFolder, machine: Machine, wheel: &Path) -> Result<()> {
     let shell = &run.shell;
-    let (scratch, name) = (run.scratch("archive")?, release.archive_name());
+    let (scratch, name) = (run.scratch("archive")?, release.archive_name(machine.target));
     let content = shell.create_dir(scratch.join(&name))?;
     tool(run, wheel, &content)?;
-    kit(run, &content.join("lib/memtrace"), &release.version)?;
+    kit(run, machine, &content.join("lib/memtrace"), &release.version)?;
     for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         shell.copy_file(run.root.join(file), content.join(file))?;
     }
-    shell.write_file(content.join("THIRD-PARTY.txt"), licences::linked(run)?)?;
-    let archive = release.archive();
+    shell.write_file(content.join("THIRD-PARTY.txt"), licences::linked(run, machine.target)?)?;
+    let archive = release.archive(machine.target);
     // Sorted, and without times and owners, so that the same files give the same archive.
     let same = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
     cmd!(shell, "tar --create --gzip {same...} --file {archive} --directory {scratch} {name}").run()?;
@@ -34,7 +35,7 @@ pub(super) fn make(run: &Run, release: &ReleaseFolder, wheel: &Path) -> Result<(
 /// because cargo and `cargo binstall` look for this name. A link is called `memtrace`.
 fn tool(run: &Run, wheel: &Path, content: &Path) -> Result<()> {
     let shell = &run.shell;
-    let (programs, unpacked) = (shell.create_dir(content.join("bin"))?, run.scratch("wheels-files")?);
+    let (programs, unpacked) = (shell.create_dir(content.join("bin"))?, content.with_extension("wheel"));
     cmd!(shell, "python3 -m zipfile --extract {wheel} {unpacked}").quiet().run()?;
     let mut found = shell.read_dir(&unpacked)?.into_iter().map(|folder| folder.join("scripts/memtrace"));
     let found = found.find(|path| path.exists()).context("the wheel has no program")?;
@@ -46,8 +47,8 @@ fn tool(run: &Run, wheel: &Path, content: &Path) -> Result<()> {
 }
 
 /// Adds the kit's parts where the tool looks for them, and the version that the tool compares.
-fn kit(run: &Run, folder: &Path, version: &str) -> Result<()> {
-    let (shell, sources) = (&run.shell, Kit::of(&run.root).map_err(Error::msg)?);
+fn kit(run: &Run, machine: Machine, folder: &Path, version: &str) -> Result<()> {
+    let (shell, sources) = (&run.shell, machine.kit(run)?);
     shell.create_dir(folder)?;
     shell.write_file(folder.join("VERSION"), format!("{version}\n"))?;
     for part in PARTS {
@@ -56,6 +57,6 @@ fn kit(run: &Run, folder: &Path, version: &str) -> Result<()> {
     }
     // The library is built with line tables, which are most of its size.
     let library = folder.join(PRELOAD_LIBRARY.folder_name()).join(PRELOAD_LIBRARY.file_name());
-    cmd!(shell, "strip --strip-unneeded {library}").quiet().run()?;
-    Ok(())
+    let strip = machine.strip;
+    Ok(cmd!(shell, "{strip} --strip-unneeded {library}").quiet().run()?)
 }

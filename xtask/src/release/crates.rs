@@ -1,13 +1,15 @@
-//! The packages for the registry. Each is packaged, and built from its `.crate` in an empty folder, after its
-//! dependencies.
+//! The packages for the registry. Each is packaged, built from its `.crate`, and its unit tests run. The packages are
+//! unpacked as they lie in the repository, because tests of one read files of another.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use xshell::cmd;
 
 use super::files::ReleaseFolder;
-use super::versions;
+use super::versions::{self, Package};
 use crate::checks::Checks;
-use crate::lane::Run;
+use crate::lane::{Run, said};
 use crate::lanes::packaged_source;
 
 pub(super) fn package_and_build(run: &Run, release: &ReleaseFolder, checks: &mut Checks) -> Result<()> {
@@ -15,17 +17,31 @@ pub(super) fn package_and_build(run: &Run, release: &ReleaseFolder, checks: &mut
     packaged_source(run, &home.join("vendor"), &home.join(".cargo"))?;
     let _home = shell.push_env("CARGO_HOME", home.join(".cargo"));
     let _target = shell.push_env("CARGO_TARGET_DIR", home.join("target"));
-    // Without debug information the build takes less time and space, with the same result.
-    let _debug = shell.push_env("CARGO_PROFILE_DEV_DEBUG", "0");
-    for name in versions::in_order(run)? {
-        let file = format!("{name}-{}.crate", release.version);
-        let package = run.target.join("package").join(&file);
-        let folder = shell.create_dir(home.join("built"))?;
-        cmd!(shell, "tar --extract --gzip --file {package} --directory {folder}").quiet().run()?;
-        let _here = shell.push_dir(folder.join(file.trim_end_matches(".crate")));
+    let (packages, folder) = (versions::in_order(run)?, home.join("unpacked"));
+    for package in &packages {
+        let file = run.target.join("package").join(package.file());
+        let to = shell.create_dir(folder.join(place(run, package)?))?;
+        cmd!(shell, "tar --extract --gzip --strip-components 1 --file {file} --directory {to}").quiet().run()?;
+        shell.copy_file(file, release.path())?;
+    }
+    for package in &packages {
+        let _here = shell.push_dir(folder.join(place(run, package)?));
         let built = cmd!(shell, "cargo build --quiet").quiet().run();
-        checks.result(&file, built.map(|()| "builds from its file".to_owned()).map_err(Into::into));
-        shell.copy_file(package, release.path())?;
+        checks.result(&package.file(), built.map(|()| "builds from its file".to_owned()).map_err(Into::into));
+        let tests = said(cmd!(shell, "cargo test --quiet --lib")).and_then(|text| passed(&text));
+        checks.result(&package.file(), tests);
     }
     Ok(())
+}
+
+/// The package's folder in the repository.
+fn place<'p>(run: &Run, package: &'p Package) -> Result<&'p Path> {
+    let folder = Path::new(&package.manifest_path).parent().context("a manifest lies in a folder")?;
+    Ok(folder.strip_prefix(&run.root)?)
+}
+
+fn passed(text: &str) -> Result<String> {
+    let counts = text.lines().find_map(|line| line.strip_prefix("test result: ok. "));
+    let count = counts.and_then(|counts| counts.split(' ').next()).context("no tests ran")?;
+    Ok(format!("{count} unit tests pass"))
 }

@@ -7,9 +7,6 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// The only kind of machine for which archives are made so far.
-pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
-
 pub(super) struct ReleaseFolder {
     folder: PathBuf,
     pub(super) version: String,
@@ -28,12 +25,12 @@ impl ReleaseFolder {
     }
 
     /// The archive's name without its extension, which is also the name of its only folder.
-    pub(super) fn archive_name(&self) -> String {
-        format!("memtrace-{}-{TARGET}", self.version)
+    pub(super) fn archive_name(&self, target: &str) -> String {
+        format!("memtrace-{}-{target}", self.version)
     }
 
-    pub(super) fn archive(&self) -> PathBuf {
-        self.folder.join(self.archive_name() + ".tar.gz")
+    pub(super) fn archive(&self, target: &str) -> PathBuf {
+        self.folder.join(self.archive_name(target) + ".tar.gz")
     }
 
     /// The names of the folder's files, sorted.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
-use super::files::TARGET;
 use super::versions::{Metadata, Package};
 use crate::lane::Run;
 
@@ -17,10 +16,10 @@ const LINKED: [&str; 4] = ["cargo-memtrace", "memtrace-preload", "memtrace-cusim
 /// Beginnings of the names of files with a licence or a notice.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-pub(super) fn linked(run: &Run) -> Result<String> {
-    let metadata = cmd!(run.shell, "cargo metadata --locked --format-version 1 --filter-platform {TARGET}");
+pub(super) fn linked(run: &Run, target: &str) -> Result<String> {
+    let metadata = cmd!(run.shell, "cargo metadata --locked --format-version 1 --filter-platform {target}");
     let Metadata { packages } = serde_json::from_str(&metadata.quiet().read()?)?;
-    let names = names(run)?;
+    let names = names(run, target)?;
     let packages: Vec<&Package> =
         packages.iter().filter(|it| names.contains(&named(it)) && is_foreign(run, it)).collect();
     ensure!(packages.len() > 20, "only {} packages seem to be linked in", packages.len());
@@ -38,10 +37,10 @@ pub(super) fn linked(run: &Run) -> Result<String> {
 }
 
 /// Names and versions of the linked packages, without packages that are only for building or tests.
-fn names(run: &Run) -> Result<BTreeSet<String>> {
+fn names(run: &Run, target: &str) -> Result<BTreeSet<String>> {
     let of = LINKED.iter().flat_map(|package| ["--package", package]);
     let tree =
-        cmd!(run.shell, "cargo tree --locked --edges normal,no-proc-macro --prefix none --target {TARGET} {of...}");
+        cmd!(run.shell, "cargo tree --locked --edges normal,no-proc-macro --prefix none --target {target} {of...}");
     let line = |line: &str| {
         let mut words = line.split(' ');
         Some(format!("{} {}", words.next()?, words.next()?.strip_prefix('v')?))

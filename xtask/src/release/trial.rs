@@ -10,6 +10,7 @@ use xshell::cmd;
 use super::files::ReleaseFolder;
 use crate::checks::Checks;
 use crate::lane::{Run, both_streams};
+use crate::machine::Machine;
 
 /// A program that allocates 64 MiB and uses it.
 const PROGRAM: &str = "\
@@ -37,13 +38,13 @@ int main(void) {
 }
 ";
 
-pub(super) fn try_archive(run: &Run, release: &ReleaseFolder, checks: &mut Checks) -> Result<()> {
-    let folder = run.scratch("unpacked")?;
-    let archive = release.archive();
+pub(super) fn try_archive(run: &Run, release: &ReleaseFolder, machine: Machine, checks: &mut Checks) -> Result<()> {
+    let folder = run.scratch(&format!("unpacked-{}", machine.target))?;
+    let archive = release.archive(machine.target);
     cmd!(run.shell, "tar --extract --gzip --file {archive} --directory {folder}").quiet().run()?;
     run.shell.copy_file(run.root.join("tests/golden/everything.memtrace"), folder.join("run.memtrace"))?;
-    let programs = folder.join(release.archive_name()).join("bin");
-    let mut user = User { folder, path: format!("{}:/usr/bin:/bin", programs.display()), checks };
+    let programs = folder.join(release.archive_name(machine.target)).join("bin");
+    let mut user = User { folder, machine, path: format!("{}:/usr/bin:/bin", programs.display()), checks };
     user.has_no_rust()?;
     user.builds("program.c", PROGRAM)?;
     user.builds("gpu.c", GPU_PROGRAM)?;
@@ -59,6 +60,7 @@ pub(super) fn try_archive(run: &Run, release: &ReleaseFolder, checks: &mut Check
 
 struct User<'c> {
     folder: PathBuf,
+    machine: Machine,
     path: String,
     checks: &'c mut Checks,
 }
@@ -76,8 +78,11 @@ impl User<'_> {
     fn builds(&self, file: &str, text: &str) -> Result<()> {
         let source = self.folder.join(file);
         std::fs::write(&source, text)?;
-        let status =
-            Command::new("cc").args(["-g", "-O0", "-o"]).arg(source.with_extension("")).arg(&source).status()?;
+        let status = Command::new(self.machine.compiler)
+            .args(["-g", "-O0", "-o"])
+            .arg(source.with_extension(""))
+            .arg(&source)
+            .status()?;
         ensure!(status.success(), "the C compiler does not build {file}");
         Ok(())
     }

@@ -35,6 +35,13 @@ struct Dependency {
     path: Option<String>,
 }
 
+impl Package {
+    /// The name of the file that the registry gets.
+    pub(super) fn file(&self) -> String {
+        format!("{}-{}.crate", self.name, self.version)
+    }
+}
+
 /// Checks the versions, and returns the version.
 pub(super) fn check(run: &Run, checks: &mut Checks) -> Result<String> {
     let packages = published(run)?;
@@ -56,10 +63,11 @@ fn published(run: &Run) -> Result<Vec<Package>> {
     Ok(packages.into_iter().filter(|package| package.publish.is_none()).collect())
 }
 
-/// The names of these packages, in the order in which they can be published: each after the packages on which it
-/// depends.
-pub(super) fn in_order(run: &Run) -> Result<Vec<String>> {
-    sorted(&published(run)?)
+/// These packages in the order in which they can be published: each after the packages on which it depends.
+pub(super) fn in_order(run: &Run) -> Result<Vec<Package>> {
+    let packages = published(run)?;
+    let place = |name: &String| packages.iter().find(|package| package.name == *name).cloned();
+    Ok(sorted(&packages)?.iter().filter_map(place).collect())
 }
 
 fn sorted(packages: &[Package]) -> Result<Vec<String>> {

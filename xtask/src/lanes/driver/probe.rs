@@ -9,7 +9,8 @@ use xshell::cmd;
 
 use super::symbols::{self, Names};
 use crate::lane::{Run, output, said};
-use crate::lanes::emulated::machine::{COMPILER, Emulated};
+use crate::lanes::emulated::machine::Emulated;
+use crate::machine::AARCH64;
 use crate::programs::Programs;
 
 const SOURCE: &str = "tests/programs/driver-probe/probe.c";
@@ -38,7 +39,7 @@ impl<'r> Probe<'r> {
     pub(super) fn build(run: &'r Run, emulated: Option<&Emulated<'_>>) -> Result<Self> {
         let (shell, folder) = (&run.shell, run.scratch("driver")?);
         let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let cc = emulated.map_or(cc, |_| COMPILER.into());
+        let cc = emulated.map_or(cc, |_| AARCH64.compiler.into());
         for (file, options) in [
             ("probe", &[] as &[&str]),
             ("host", &["-DPROBE_HOST"]),

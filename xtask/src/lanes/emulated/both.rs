@@ -9,10 +9,11 @@ use anyhow::{Error, Result};
 use xshell::{Cmd, cmd};
 
 use self::rows::Rows;
-use super::machine::{COMPILER, Emulated, TARGET};
+use super::machine::Emulated;
 use crate::checks::Checks;
 use crate::lane::{Run, said};
 use crate::lanes::simulated::{LINKED, PROFILE};
+use crate::machine::AARCH64;
 use crate::programs::Programs;
 
 /// Each uses the heap or a simulated GPU. Programs with a session write it to the file of `MEMTRACE_OUT`; the last
@@ -68,10 +69,10 @@ impl<'r> Machine<'r> {
         let gpu = emulated.simulated_gpu()?;
         let build = cmd!(run.shell, "cargo build --quiet --profile {PROFILE} {LINKED...} --bins --examples");
         // The code that is compiled in place of kernels is linked to the programs.
-        let build = emulated.cargo(build).envs(gpu.to_build.clone()).env("CC", COMPILER);
+        let build = emulated.cargo(build).envs(gpu.to_build.clone()).env("CC", AARCH64.compiler);
         let programs = Programs::built_by(build.env("CC_x86_64_unknown_linux_gnu", "cc"))?;
         said(emulated.cargo(cmd!(run.shell, "cargo build --quiet --package memtrace-preload")))?;
-        let preload = emulated.target().join(TARGET).join("debug/libmemtrace_preload.so");
+        let preload = emulated.target().join(AARCH64.target).join("debug/libmemtrace_preload.so");
         Ok(Self { run, programs, preload, variables: gpu.to_run, folder: run.scratch("emulated/there")? })
     }
 

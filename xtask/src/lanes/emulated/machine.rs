@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Error, Result};
-use memtrace_runner::kit::{Kit, SimulatedGpu};
+use memtrace_runner::kit::SimulatedGpu;
 use xshell::{Cmd, cmd};
 
 use crate::lane::Run;
+use crate::machine::AARCH64;
 
-pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
-pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// The processors of these machines have half-precision arithmetic. Without optimization, the crate `gemm` needs this
 /// flag.
 const FLAGS: &str = "-C target-feature=+fp16";
@@ -34,19 +33,15 @@ impl<'a> Emulated<'a> {
     /// A command that builds for that machine.
     pub(crate) fn cargo<'b>(&self, command: Cmd<'b>) -> Cmd<'b> {
         let path = format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap_or_default());
-        // Only programs for the other machine get its compiler, because build scripts are programs of this machine.
-        command
-            .args(["--target", TARGET])
+        AARCH64
+            .builds(command)
             .env("CARGO_TARGET_DIR", self.target())
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
-            .env("CC_aarch64_unknown_linux_gnu", COMPILER)
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS)
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("env PATH={path}"))
     }
 
     /// A simulated GPU of that machine.
     pub(super) fn simulated_gpu(&self) -> Result<SimulatedGpu> {
-        let kit = Kit::of(&self.run.root).map_err(Error::msg)?.built_for(TARGET, COMPILER);
-        SimulatedGpu::of(&kit, &self.run.target.join("emulated-simulated")).map_err(Error::msg)
+        SimulatedGpu::of(&AARCH64.kit(self.run)?, &self.run.target.join("emulated-simulated")).map_err(Error::msg)
     }
 }

@@ -1,0 +1,178 @@
+//! Compares the parts of a log, as a stream reads it, with the whole log.
+
+use std::time::Instant;
+
+use memtrace_core::snapshot::{ContextId, Mark, MemoryStats, Peak, Record, ThreadId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::event_site::EventSite;
+
+#[derive(Clone, Copy, Debug)]
+enum PartStep {
+    Alloc { size: u64 },
+    Free { address: u64 },
+    Enter,
+    Exit,
+    KeepCounters { below_threshold: u64 },
+    Read { limit: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<PartStep>> {
+    let step = prop_oneof![
+        6 => (0..1000u64).prop_map(|size| PartStep::Alloc { size }),
+        4 => (0..40u64).prop_map(|address| PartStep::Free { address }),
+        2 => Just(PartStep::Enter),
+        2 => Just(PartStep::Exit),
+        2 => (0..100u64).prop_map(|below_threshold| PartStep::KeepCounters { below_threshold }),
+        3 => (1..9usize).prop_map(|limit| PartStep::Read { limit }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+const BASE: u64 = 5_000;
+
+/// Counters at a position of the log.
+#[derive(Clone, Debug, PartialEq)]
+struct Kept {
+    position: usize,
+    stats: MemoryStats,
+    peak: Peak,
+    not_recorded: u64,
+    below_threshold: u64,
+}
+
+impl Kept {
+    fn of(ledger: &Ledger, below_threshold: u64) -> Self {
+        let copy = ledger.copy(BASE);
+        let (stats, not_recorded) = (copy.stats, copy.not_recorded);
+        Self { position: copy.records.len(), stats, peak: ledger.peak_numbers(BASE), not_recorded, below_threshold }
+    }
+}
+
+struct Reader {
+    ledger: Ledger,
+    cursor: Cursor,
+    records: Vec<Record>,
+    marks: Vec<Mark>,
+    kept: Vec<Kept>,
+    scopes: u64,
+}
+
+impl Reader {
+    fn new(max_entries: usize) -> Self {
+        let options = LedgerOptions { max_entries, stacks_in_log: true, ..LedgerOptions::default() };
+        let ledger = Ledger::new(options, Instant::now());
+        let (cursor, records, marks, kept) = Default::default();
+        Self { ledger, cursor, records, marks, kept, scopes: 0 }
+    }
+
+    fn take(&mut self, step: PartStep) {
+        let site = EventSite::default();
+        match step {
+            PartStep::Alloc { size } => _ = self.ledger.alloc(self.ledger.seq % 40, size, site),
+            PartStep::Free { address } if self.ledger.free(address, site).is_none() => {
+                self.ledger.free_unknown(1000 + address, address, site);
+            }
+            PartStep::Free { .. } => {}
+            PartStep::Enter => {
+                self.scopes += 1;
+                self.ledger.enter_scope(self.scopes, ContextId(1), ThreadId(1));
+            }
+            PartStep::Exit => self.ledger.exit_scope(self.scopes, ContextId(1), ThreadId(1)),
+            PartStep::KeepCounters { below_threshold } => {
+                self.ledger.keep_counters(Outside { below_threshold, base: BASE });
+                self.kept.push(Kept::of(&self.ledger, below_threshold));
+            }
+            PartStep::Read { limit } => self.read(limit),
+        }
+    }
+
+    /// Reads to the end, at most `limit` records at a time.
+    fn read(&mut self, limit: usize) {
+        let (all, end) = (self.ledger.copy(BASE), self.ledger.end());
+        while !self.cursor.has_reached(&end) {
+            let left = (all.records.len() - self.records.len(), all.marks.len() - self.marks.len());
+            assert_eq!(self.cursor.behind(&end), (left.0 as u64, left.1 as u64));
+            let mut part = LogPart::default();
+            self.ledger.copy_log(&mut self.cursor, &end, limit, &mut part).unwrap();
+            self.check(&part, limit, &all);
+        }
+        assert_eq!(self.cursor, end);
+        assert_eq!((&self.records, &self.marks), (&all.records, &all.marks));
+    }
+
+    fn check(&mut self, part: &LogPart, limit: usize, all: &LedgerCopy) {
+        let from = self.records.len();
+        let most = all.records.len().min(from + limit);
+        let kept = self.kept.iter().rev().find(|kept| kept.position > from && kept.position <= most);
+        let to = kept.map_or(most, |kept| kept.position);
+        assert_eq!(part.records, all.records[from..to]);
+        let counters = part.counters.map(|kept| Kept {
+            position: to,
+            stats: kept.stats,
+            peak: kept.peak(),
+            not_recorded: kept.not_recorded,
+            below_threshold: kept.below_threshold,
+        });
+        assert_eq!(counters.as_ref(), kept);
+        let is_all = to == all.records.len();
+        let until = part.records.last().filter(|_| !is_all).map_or(u64::MAX, |record| record.time_ns);
+        let marks = all.marks[self.marks.len()..].iter().take(limit).take_while(|mark| mark.time_ns <= until);
+        assert_eq!(part.marks, marks.copied().collect::<Vec<_>>());
+        self.records.extend_from_slice(&part.records);
+        self.marks.extend_from_slice(&part.marks);
+        assert_eq!(self.cursor.records(), to as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(400))]
+
+    /// A part ends at the last position in it at which counters were kept, if there is one, and has these counters.
+    #[test]
+    fn parts_add_up_to_the_log(steps in steps()) {
+        let mut reader = Reader::new(1 << 20);
+        steps.into_iter().for_each(|step| reader.take(step));
+        reader.read(5);
+    }
+}
+
+#[test]
+fn overwritten_records_and_marks_are_an_error_if_they_were_to_be_read() {
+    let allocs = |reader: &mut Reader, count| (0..count).for_each(|_| reader.take(PartStep::Alloc { size: 1 }));
+    let marks = |reader: &mut Reader, count| (0..count).for_each(|_| reader.take(PartStep::Enter));
+    let read = |reader: &Reader, mut cursor: Cursor, end: &Cursor| {
+        let mut part = LogPart::default();
+        reader.ledger.copy_log(&mut cursor, end, 100, &mut part).map(|()| (part.records.len(), part.marks.len()))
+    };
+    let mut reader = Reader::new(4);
+    let nothing = reader.ledger.end();
+    allocs(&mut reader, 4);
+    marks(&mut reader, 4);
+    let first = reader.ledger.end();
+    assert_eq!(read(&reader, nothing, &first), Ok((4, 4)));
+    allocs(&mut reader, 1);
+    assert_eq!(read(&reader, nothing, &first), Err(Overwritten));
+    assert_eq!(read(&reader, first, &reader.ledger.end()), Ok((1, 0)));
+    assert_eq!(read(&reader, nothing, &nothing), Ok((0, 0)), "nothing was to be read");
+    let mut reader = Reader::new(4);
+    marks(&mut reader, 5);
+    assert_eq!(read(&reader, nothing, &reader.ledger.end()), Err(Overwritten));
+    assert_eq!(read(&reader, nothing, &nothing), Ok((0, 0)), "nothing was to be read");
+}
+
+#[test]
+fn what_is_skipped_has_names_but_no_records() {
+    let mut reader = Reader::new(100);
+    reader.take(PartStep::Alloc { size: 5 });
+    reader.take(PartStep::Enter);
+    assert!(reader.ledger.name(0, "weight".into()));
+    let end = reader.ledger.end();
+    let (mut cursor, mut part) = (Cursor::default(), LogPart::default());
+    reader.ledger.skip_log(&mut cursor, &end, &mut part);
+    assert_eq!((cursor, part.records.len(), part.marks.len(), part.names.len()), (end, 0, 0, 1));
+    assert!(cursor.has_reached(&end) && !Cursor::default().has_reached(&end));
+    reader.take(PartStep::Free { address: 0 });
+    assert!(!cursor.has_reached(&reader.ledger.end()));
+}
