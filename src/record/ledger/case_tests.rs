@@ -8,6 +8,7 @@ use memtrace_core::snapshot::{
 
 use super::names::{BlockLabel, MAX_NAMES};
 use super::*;
+use crate::record::CONTEXTS;
 use crate::record::event_site::EventSite;
 use crate::record::scarce::with_memory_for;
 
@@ -110,6 +111,18 @@ fn after_a_restart_the_peak_is_of_the_time_since() {
 }
 
 #[test]
+fn the_room_below_the_peak_is_known_if_there_is_a_threshold() {
+    let mut ledger = ledger(LedgerOptions { min_size: 2, ..LedgerOptions::default() });
+    ledger.alloc(1, 100, SITE);
+    assert_eq!(ledger.below_peak(), Some(0));
+    ledger.alloc(2, 10, SITE);
+    ledger.free(1, SITE);
+    assert_eq!(ledger.below_peak(), Some(100));
+    ledger.options.min_size = 1;
+    assert_eq!(ledger.below_peak(), None);
+}
+
+#[test]
 fn a_restart_keeps_the_names_of_live_blocks_only() {
     let mut ledger = ledger(LedgerOptions::default());
     for address in [1, 2, 3] {
@@ -145,6 +158,22 @@ fn if_there_are_too_many_names_blocks_that_are_live_or_of_the_peak_keep_theirs()
     let count = |text| names.iter().filter(|name| *name == text).count();
     assert_eq!(["peak", "live", "renamed", "new"].map(count), [100, 9, 1, 1]);
     assert_eq!(count("idle"), (MAX_NAMES - 110).div_ceil(2));
+}
+
+#[test]
+fn a_ledger_for_another_device_has_the_marks_and_the_open_scopes() {
+    let mut ledger = ledger(LedgerOptions::default());
+    let context = CONTEXTS.intern(ContextId::ROOT, "forward", false);
+    ledger.enter_scope(1, context, ThreadId(1));
+    ledger.alloc(1, 100, EventSite { context, ..SITE });
+    let mut other = ledger.for_other_device(ledger.options);
+    assert_eq!((other.copy(0).marks, other.copy(0).live), (ledger.copy(0).marks, Vec::new()));
+    other.alloc(1, 10, EventSite { context, ..SITE });
+    other.exit_scope(1, context, ThreadId(1));
+    let copy = other.copy(0);
+    let [scope] = copy.scopes.try_into().unwrap();
+    assert_eq!((scope.context, scope.calls, scope.own_peak, scope.total_peak), (context, 1, 10, Some(10)));
+    assert_eq!(copy.marks.iter().map(|mark| mark.enter).collect::<Vec<_>>(), [true, false]);
 }
 
 #[test]
