@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use memtrace_core::snapshot::{
-    Block, Category, ContextId, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId,
+    Block, Category, ContextId, GraphNodeKind, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId,
 };
 
 use super::names::{BlockLabel, MAX_NAMES};
+use super::segments::{QueryTicket, SegmentAnswer};
 use super::*;
 use crate::record::CONTEXTS;
 use crate::record::event_site::EventSite;
@@ -174,6 +175,26 @@ fn a_ledger_for_another_device_has_the_marks_and_the_open_scopes() {
     let [scope] = copy.scopes.try_into().unwrap();
     assert_eq!((scope.context, scope.calls, scope.own_peak, scope.total_peak), (context, 1, 10, Some(10)));
     assert_eq!(copy.marks.iter().map(|mark| mark.enter).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_copy_has_segments_nodes_times_and_what_was_lost() {
+    let mut ledger = ledger(LedgerOptions { has_segments: true, ..LedgerOptions::default() });
+    let answer = SegmentAnswer { address: 0, size: 1000, pool: 1, pool_reserved: 1000 };
+    assert!(ledger.segment(answer, QueryTicket::default(), SITE));
+    ledger.alloc(1, 100, SITE);
+    ledger.calls.on_alloc(SITE.stack, SITE.context, 5, true);
+    let (kind, block) = (GraphNodeKind::Result, None);
+    ledger.graph_nodes.push(GraphNode { time_ns: 1, thread: SITE.thread, place: 0, kind, bytes: 100, block });
+    assert!(!with_memory_for(0, || ledger.name(1, "weight".into())));
+    with_memory_for(0, || ledger.enter_scope(1, ContextId(1), SITE.thread));
+    let copy = ledger.copy(0);
+    assert!(copy.duration_ns >= copy.records[0].time_ns && copy.lost_scopes > 0);
+    assert_eq!((copy.lost_names, copy.graph_nodes.len(), copy.graph_nodes[0].bytes), (1, 1, 100));
+    let [segment] = copy.segment_records.try_into().unwrap();
+    assert_eq!((segment.address, segment.size, segment.stack), (0, 1000, SITE.stack));
+    assert_eq!((copy.segments.len(), copy.stats.reserved_bytes.current), (1, 1000));
+    assert_eq!((copy.calls.len(), copy.calls[0].allocs, copy.calls[0].growing), (1, 1, 1));
 }
 
 #[test]
