@@ -70,10 +70,11 @@ mod tests {
         let mut calls = DriverTime::new();
         with_memory_for(0, || {
             calls.on_alloc(StackId(1), ContextId(1), 10, false);
+            let rest = CallTime { allocs: 1, alloc_ns: 10, ..CallTime::default() };
+            assert_eq!(calls.copy(|ticks| ticks), [rest]);
             calls.on_free(StackId(2), ContextId(2), 5);
+            assert_eq!(calls.copy(|ticks| ticks), [CallTime { frees: 1, free_ns: 5, ..rest }]);
         });
-        let rest = CallTime { allocs: 1, alloc_ns: 10, frees: 1, free_ns: 5, ..CallTime::default() };
-        assert_eq!(calls.copy(|ticks| ticks), [rest]);
     }
 
     #[test]
