@@ -77,6 +77,28 @@ fn records_of_any_length_have_stacks_and_threads_or_no_stacks() {
 }
 
 #[test]
+fn the_log_has_the_records_that_were_asked_for_and_nothing_else_is_lost() {
+    use RecordKind::{Alloc, Free};
+    let kinds = |max_entries, skip_allocs, skip_frees| {
+        let options = LedgerOptions { max_entries, skip_allocs, skip_frees, ..LedgerOptions::default() };
+        let mut ledger = Ledger::new(options, Instant::now());
+        ledger.alloc(1, 10, SITE);
+        ledger.free(1, SITE);
+        ledger.free_unknown(2, 10, SITE);
+        let copy = ledger.copy(0);
+        let times: Vec<bool> = copy.records.iter().map(|record| record.time_ns > 0).collect();
+        assert!(copy.overwritten == 0 && !times.contains(&false), "{max_entries} {skip_allocs} {skip_frees}");
+        copy.records.iter().map(|record| record.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(9, false, false), [Alloc, Free, Free]);
+    assert_eq!([kinds(9, true, false), kinds(9, false, true)], [vec![Free, Free], vec![Alloc]]);
+    for (skip_allocs, skip_frees) in [(false, false), (true, false), (false, true), (true, true)] {
+        assert_eq!(kinds(0, skip_allocs, skip_frees), []);
+    }
+    assert_eq!(kinds(9, true, true), []);
+}
+
+#[test]
 fn a_refused_request_has_its_time_and_is_retried_if_the_same_thread_asks_for_as_much() {
     let mut ledger = ledger(LedgerOptions::default());
     let refused = OutOfMemory { size: 50, thread: ThreadId(7), ..OutOfMemory::default() };

@@ -129,8 +129,8 @@ impl Ledger {
 
     pub(crate) fn free_unknown_at(&mut self, address: u64, size: u64, site: EventSite, moment: &impl Moment) {
         self.unknown += size;
-        let EventSite { thread, stream, memory, .. } = site;
-        let block = Block { address, size, thread, stream, memory, ..Block::default() };
+        let EventSite { stream, memory, .. } = site;
+        let block = Block { address, size, stream, memory, ..Block::default() };
         let time_ns = self.time_of_free(moment);
         self.log_free(&LiveBlock::of(&block), &site, time_ns);
     }
