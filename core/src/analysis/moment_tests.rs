@@ -198,3 +198,87 @@ fn small_blocks_are_said_to_be_missing_where_they_are() {
     assert_eq!([Moment::Step(1), Moment::Step(2)].map(of), [(10, 1), (35, 0)], "step 2 has the peak");
     assert_eq!([Moment::Peak, Moment::End].map(of), [(35, 0), (15, 0)]);
 }
+
+#[test]
+fn what_is_missing_from_a_moment_is_noted_and_nothing_else() {
+    let mut story = Story::cpu();
+    story.at(1).enter("step 1").alloc("early", 10).at(2).leave("step 1").enter("step 2").leave("step 2");
+    story.at(3).enter("step 1").alloc("late", 10).at(4).leave("step 1").lasting(9);
+    let notes = |data: &SnapshotData, moment: Moment| {
+        moment.notes(&DeviceView::of(data, &data.devices[0]).at(&moment).unwrap())
+    };
+    let from_size = |min_size, mut data: SnapshotData| {
+        data.settings.min_size = min_size;
+        data
+    };
+    let whole = from_size(1, story.build());
+    let all = [Moment::Peak, Moment::End, Moment::Allocated, Moment::Step(1), Moment::Scope("step 1".into())];
+    all.into_iter().for_each(|moment| assert_eq!(notes(&whole, moment), [""; 0]));
+    let cut = from_size(1, story.overwritten(1).build());
+    assert_eq!([Moment::Peak, Moment::End].map(|moment| notes(&cut, moment).len()), [0, 0]);
+    assert_eq!(notes(&cut, Moment::Allocated), ["1 older records were overwritten and are not included"]);
+    let early = "the log no longer holds 1 of the times that it was entered";
+    assert_eq!(notes(&cut, Moment::Scope("step 1".into())), [early]);
+    let small = "blocks smaller than 1 KiB are not included: they have no records";
+    assert_eq!(notes(&from_size(1024, whole), Moment::Allocated), [small]);
+}
+
+#[test]
+fn a_scope_that_was_entered_with_the_logs_first_record_is_of_the_log() {
+    let mut story = Story::cpu();
+    story.at(1).alloc("gone", 10).at(2).enter("a").alloc("kept", 20).at(3).leave("a").overwritten(1);
+    let mut data = story.build();
+    data.settings.min_size = 1;
+    let moment = Moment::Scope("a".into());
+    let view = DeviceView::of(&data, &data.devices[0]);
+    let live = view.at(&moment).unwrap();
+    assert_eq!((live.total(), moment.notes(&live).len()), (30, 0));
+}
+
+/// Two of the scope's three times began before the log; it was left for the last time before the highest moment.
+#[test]
+fn times_of_a_scope_that_began_before_the_log_end_before_those_since() {
+    let mut story = Story::cpu();
+    story.at(1).alloc("gone", 1).enter("a").at(2).enter("a").at(3).alloc("first", 10).at(4).leave("a").leave("a");
+    story.at(5).enter("a").at(6).alloc("in it", 20).at(7).leave("a").at(8).alloc("after it", 40).overwritten(1);
+    assert_eq!(peak(&Moment::Scope("a".into()), &story.build()).unwrap().bytes, 31);
+}
+
+#[test]
+fn a_moment_has_its_time() {
+    let mut story = Story::cpu();
+    story.at(3).alloc("a", 10).at(5).free("a").lasting(9);
+    let data = story.build();
+    let time = |moment| peak(&moment, &data).unwrap().time_ns;
+    assert_eq!(
+        [Moment::Peak, Moment::Time(4), Moment::Time(6), Moment::End, Moment::Allocated].map(time),
+        [3, 4, 6, 9, 9]
+    );
+}
+
+#[test]
+fn names_are_listed_once_and_eight_at_most() {
+    let mut story = Story::cpu();
+    for number in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
+        story.enter(&format!("part {number}")).leave(&format!("part {number}"));
+    }
+    story.enter("outer").enter("outer > part 1").leave("outer > part 1").leave("outer").enter("77").leave("77");
+    let data = story.build();
+    let listed = "there are `part 1`, `part 2`, `part 3`, `part 4`, `part 5`, `part 6`, `part 7`, `part 8`";
+    let error = |moment: Moment| peak(&moment, &data).unwrap_err().to_string();
+    assert!(error(Moment::Scope("none".into())).ends_with(listed), "{}", error(Moment::Scope("none".into())));
+    assert!(error(Moment::Step(77)).ends_with(listed), "a number alone is no step's name: {}", error(Moment::Step(77)));
+}
+
+#[test]
+fn growth_counts_what_is_below_the_threshold() {
+    let mut story = Story::cpu();
+    story.below_threshold(5000).at(1).alloc("a", 1000);
+    let earlier = story.build();
+    story.at(2).alloc("b", 2000).at(3).free("a");
+    let data = story.build();
+    let since = Moment::Growth(Since::of(&earlier));
+    let notes = since.notes(&DeviceView::of(&data, &data.devices[0]).at(&since).unwrap());
+    let expected = "5.859 KiB were live then and 6.836 KiB now: +1000 B; 1000 B of what was live then has been freed";
+    assert_eq!(notes.last().unwrap(), expected);
+}

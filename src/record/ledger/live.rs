@@ -172,7 +172,6 @@ impl LiveBlocks {
     pub(crate) fn get(&self, address: u64) -> Option<Block> {
         match self.find(address) {
             Some(at) => self.places.get(at).map(|words| record_of(words).block()),
-            None if self.whole.is_empty() => None,
             None => self.whole.get(&address).copied(),
         }
     }
