@@ -4,10 +4,11 @@
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use memtrace::snapshot::DeviceSnapshot;
-use memtrace::{Device, MemoryStats, Session, measure};
+use memtrace::{Device, MemoryStats, Session, measure, open};
 use support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
 
 #[global_allocator]
@@ -29,6 +30,9 @@ fn refuses(call: usize, size: usize) -> bool {
 fn was_refused(call: usize) -> bool {
     REFUSE[call].load(Relaxed) == 0
 }
+
+/// While this is set, a refused reallocation takes its time.
+static HOLD: AtomicBool = AtomicBool::new(false);
 
 fn refuse(call: usize, size: usize) {
     REFUSE[call].store(size, Relaxed);
@@ -59,6 +63,9 @@ unsafe impl GlobalAlloc for Faulty {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if refuses(REALLOC_CALL, new_size) {
+            while HOLD.load(Relaxed) {
+                std::thread::yield_now();
+            }
             return std::ptr::null_mut();
         }
         // SAFETY: the caller keeps `realloc`'s contract.
@@ -202,4 +209,49 @@ fn a_refused_reallocation_leaves_a_block_in_its_measurement() {
         assert_eq!((leaked, net), (2 * MIB as u64, 2 * MIB as i64), "recorded: {recorded}");
         assert_eq!(measured.peak, 2 * MIB as u64, "recorded: {recorded}");
     }
+}
+
+/// While a reallocation waits for its refusal, its block does not count. Meanwhile, `work` runs.
+fn while_resized_in_vain(block: &mut Raw, work: impl FnOnce()) {
+    HOLD.store(true, Relaxed);
+    refuse(REALLOC_CALL, ODD);
+    std::thread::scope(|threads| {
+        threads.spawn(|| assert!(!block.try_resize(ODD)));
+        while !was_refused(REALLOC_CALL) {
+            std::thread::yield_now();
+        }
+        work();
+        HOLD.store(false, Relaxed);
+    });
+}
+
+/// The stream has begun a part since the peak, which is known only after the refusal.
+#[test]
+fn a_stream_has_the_peak_that_a_refusal_showed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let stream = path("run.memtrace");
+    let session = memtrace::builder().min_size(MIB).stream(stream.to_str().unwrap()).stream_budget(400 << 10);
+    let session = session.start().unwrap();
+    let mut block = Raw::new(4 * MIB);
+    while_resized_in_vain(&mut block, || {
+        drop(Raw::new(3 * MIB));
+        while !path("run.2.memtrace").exists() {
+            (0..100).for_each(|_| drop(Raw::new(2 * MIB)));
+            session.flush();
+        }
+    });
+    session.flush();
+    check_peak(&stream, &session);
+    drop(Raw::new(3 * MIB));
+    session.flush();
+    check_peak(&stream, &session);
+    session.end().unwrap();
+}
+
+fn check_peak(stream: &Path, session: &Session) {
+    let (read, snapshot) = (open(stream).unwrap(), session.snapshot());
+    assert_eq!(cpu(&read).peak, cpu(&snapshot).peak);
+    assert_eq!(cpu(&read).live, cpu(&snapshot).live);
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use memtrace_core::capture::Counters;
 use memtrace_core::snapshot::{Device, LoadedObject, MemoryStats, Peak};
 
-use super::state::{CaptureStream, Flush, LogPosition, Lost};
+use super::state::{CaptureStream, Flush, Lists, LogPosition, Lost};
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
 use crate::record::uses::{self, UseCopy, UseCursor};
@@ -54,6 +54,10 @@ impl CaptureStream {
         let has_no_new_uses = used == now_used || device == Device::Cpu;
         if known.is_some_and(|position| position.cursor == end.cursor) && has_no_new_uses && !flush.last {
             return Ok(());
+        }
+        if known.is_some_and(|position| position.needs_lists(&end.state.ledger.peak)) {
+            let Some(whole) = LogEnd::of(device, Detail::Whole, used) else { return Ok(()) };
+            end = whole;
         }
         let at = self.place_of(device);
         self.append_uses(at, std::mem::take(&mut end.state.uses), now_used)?;
@@ -112,13 +116,13 @@ impl CaptureStream {
             if let Some(parts) = &mut self.parts {
                 parts.times.count(position.device, &parts.settings, position.cursor.records(), &part.records);
             }
-            let counters = part.counters.take();
+            let counters = part.counters.take().map(|kept| counters_of(&kept));
             self.append_part(position.device, &mut part)?;
             if let Some(position) = self.devices.get_mut(at) {
                 position.cursor = cursor;
             }
-            if let Some(counters) = counters {
-                self.encoder.counters(position.device, &counters_of(&counters))?;
+            if let Some(counters) = counters.filter(|counters| !position.needs_lists(&counters.peak)) {
+                self.encoder.counters(position.device, &counters)?;
                 self.commit(flush)?;
             }
         }
@@ -159,6 +163,8 @@ impl CaptureStream {
         position.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };
         let total = recorder::total_at_first(device).filter(|_| !position.has_total);
         position.has_total |= total.is_some();
+        let lists = Some(Lists { peak: ledger.peak.seq, time_ns: ledger.duration_ns });
+        position.lists = if detail == Detail::Whole { lists } else { position.lists };
         self.append_tables()?;
         if detail == Detail::Whole {
             self.encoder.live(device, &ledger.live)?;

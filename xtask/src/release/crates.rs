@@ -14,7 +14,10 @@ use crate::lanes::packaged_source;
 
 pub(super) fn package_and_build(run: &Run, release: &ReleaseFolder, checks: &mut Checks) -> Result<()> {
     let (shell, home) = (&run.shell, run.scratch("crates")?);
-    packaged_source(run, &home.join("vendor"), &home.join(".cargo"))?;
+    let vendor = home.join("vendor");
+    packaged_source(run, &vendor, &home.join(".cargo"))?;
+    // Tests read candle's sources where cargo unpacks them.
+    std::os::unix::fs::symlink(vendor, shell.create_dir(home.join(".cargo/registry/src"))?.join("vendor"))?;
     let _home = shell.push_env("CARGO_HOME", home.join(".cargo"));
     let _target = shell.push_env("CARGO_TARGET_DIR", home.join("target"));
     let (packages, folder) = (versions::in_order(run)?, home.join("unpacked"));
