@@ -1,14 +1,17 @@
 //! An allocator that refuses requests: the program gets null, and every account is unchanged.
 #![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 
+#[path = "support/random.rs"]
+mod random;
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::thread::{Scope, ScopedJoinHandle};
 
-use memtrace::snapshot::DeviceSnapshot;
+use memtrace::snapshot::{Block, DeviceSnapshot};
 use memtrace::{Device, MemoryStats, Session, measure, open};
+use proptest::prelude::*;
 use support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
 
 #[global_allocator]
@@ -31,8 +34,23 @@ fn was_refused(call: usize) -> bool {
     REFUSE[call].load(Relaxed) == 0
 }
 
-/// While this is set, a refused reallocation takes its time.
-static HOLD: AtomicBool = AtomicBool::new(false);
+/// Reallocations that are refused after a while, one for each of the sizes after `ODD`.
+static SLOW: [AtomicU8; 4] = [const { AtomicU8::new(NONE) }; 4];
+const NONE: u8 = 0;
+const ASKED: u8 = 1;
+const WAITS: u8 = 2;
+
+/// Whether this reallocation is refused after a while.
+fn refuses_slowly(size: usize) -> bool {
+    let slow = size.checked_sub(ODD + 1).and_then(|number| SLOW.get(number));
+    let Some(state) = slow.filter(|state| state.compare_exchange(ASKED, WAITS, Relaxed, Relaxed).is_ok()) else {
+        return false;
+    };
+    while state.load(Relaxed) == WAITS {
+        std::thread::yield_now();
+    }
+    true
+}
 
 fn refuse(call: usize, size: usize) {
     REFUSE[call].store(size, Relaxed);
@@ -62,10 +80,7 @@ unsafe impl GlobalAlloc for Faulty {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        if refuses(REALLOC_CALL, new_size) {
-            while HOLD.load(Relaxed) {
-                std::thread::yield_now();
-            }
+        if refuses(REALLOC_CALL, new_size) || refuses_slowly(new_size) {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller keeps `realloc`'s contract.
@@ -211,47 +226,150 @@ fn a_refused_reallocation_leaves_a_block_in_its_measurement() {
     }
 }
 
-/// While a reallocation waits for its refusal, its block does not count. Meanwhile, `work` runs.
-fn while_resized_in_vain(block: &mut Raw, work: impl FnOnce()) {
-    HOLD.store(true, Relaxed);
-    refuse(REALLOC_CALL, ODD);
-    std::thread::scope(|threads| {
-        threads.spawn(|| assert!(!block.try_resize(ODD)));
-        while !was_refused(REALLOC_CALL) {
+/// A block whose reallocation waits for its refusal. Meanwhile, the block does not count.
+struct InVain<'scope> {
+    thread: ScopedJoinHandle<'scope, Raw>,
+    number: usize,
+}
+
+impl<'scope> InVain<'scope> {
+    fn begin(threads: &'scope Scope<'scope, '_>, number: usize, mut block: Raw) -> Self {
+        SLOW[number].store(ASKED, Relaxed);
+        let thread = threads.spawn(move || {
+            assert!(!block.try_resize(ODD + 1 + number));
+            block
+        });
+        while SLOW[number].load(Relaxed) == ASKED {
             std::thread::yield_now();
         }
-        work();
-        HOLD.store(false, Relaxed);
-    });
+        Self { thread, number }
+    }
+
+    fn end(self) -> Raw {
+        SLOW[self.number].store(NONE, Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// A recording to a stream with a small budget.
+struct Streamed {
+    folder: tempfile::TempDir,
+    session: Session,
+}
+
+impl Streamed {
+    /// If the log has few records, most are skipped.
+    fn begin(max_entries: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = memtrace::builder().min_size(MIB).max_entries(max_entries).stream_budget(400 << 10);
+        let session = builder.stream(folder.path().join("run.memtrace").to_str().unwrap()).start().unwrap();
+        Self { folder, session }
+    }
+
+    fn newest(&self) -> u64 {
+        let exists = |number: &u64| self.folder.path().join(format!("run.{number}.memtrace")).exists();
+        (1..).skip_while(|number| !exists(number)).take_while(exists).last().unwrap()
+    }
+
+    /// Allocates and frees small blocks until the stream begins another part.
+    fn begin_part(&self) {
+        let before = self.newest();
+        while self.newest() == before {
+            (0..100).for_each(|_| drop(Raw::new(MIB)));
+            self.session.flush();
+        }
+    }
+
+    /// Reads the stream while it is being written, and compares it with what the recorder knows.
+    fn check(&self) {
+        self.session.flush();
+        let [read, known] = [open(self.folder.path().join("run.memtrace")).unwrap(), self.session.snapshot()];
+        assert_eq!(state(cpu(&read)), state(cpu(&known)));
+    }
+}
+
+/// The peak, the live blocks, and the counters.
+fn state(device: &DeviceSnapshot) -> impl PartialEq + std::fmt::Debug {
+    let keys = |blocks: &[Block]| blocks.iter().map(|block| (block.seq, block.address, block.size)).collect::<Vec<_>>();
+    let peak = &device.peak;
+    (peak.bytes, peak.seq, peak.not_recorded, keys(&peak.blocks), keys(&device.live), device.stats.allocated_bytes)
 }
 
 /// The stream has begun a part since the peak, which is known only after the refusal.
 #[test]
 fn a_stream_has_the_peak_that_a_refusal_showed() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let stream = path("run.memtrace");
-    let session = memtrace::builder().min_size(MIB).stream(stream.to_str().unwrap()).stream_budget(400 << 10);
-    let session = session.start().unwrap();
-    let mut block = Raw::new(4 * MIB);
-    while_resized_in_vain(&mut block, || {
+    let streamed = Streamed::begin(1 << 20);
+    let block = Raw::new(4 * MIB);
+    let block = std::thread::scope(|threads| {
+        let in_vain = InVain::begin(threads, 0, block);
         drop(Raw::new(3 * MIB));
-        while !path("run.2.memtrace").exists() {
-            (0..100).for_each(|_| drop(Raw::new(2 * MIB)));
-            session.flush();
-        }
+        streamed.begin_part();
+        in_vain.end()
     });
-    session.flush();
-    check_peak(&stream, &session);
+    streamed.check();
     drop(Raw::new(3 * MIB));
-    session.flush();
-    check_peak(&stream, &session);
-    session.end().unwrap();
+    streamed.check();
+    streamed.session.end().unwrap();
+    drop(block);
 }
 
-fn check_peak(stream: &Path, session: &Session) {
-    let (read, snapshot) = (open(stream).unwrap(), session.snapshot());
-    assert_eq!(cpu(&read).peak, cpu(&snapshot).peak);
-    assert_eq!(cpu(&read).live, cpu(&snapshot).live);
+#[derive(Clone, Copy, Debug)]
+enum StreamStep {
+    Alloc { mib: usize },
+    Free { nth: usize },
+    BeginInVain { nth: usize },
+    EndInVain { nth: usize },
+    BeginPart,
+    Check,
+}
+
+fn stream_steps() -> impl Strategy<Value = Vec<StreamStep>> {
+    let step = prop_oneof![
+        6 => (1..9usize).prop_map(|mib| StreamStep::Alloc { mib }),
+        4 => any::<usize>().prop_map(|nth| StreamStep::Free { nth }),
+        3 => any::<usize>().prop_map(|nth| StreamStep::BeginInVain { nth }),
+        2 => any::<usize>().prop_map(|nth| StreamStep::EndInVain { nth }),
+        1 => Just(StreamStep::BeginPart),
+        2 => Just(StreamStep::Check),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+proptest! {
+    #![proptest_config(random::programs(6))]
+
+    #[test]
+    fn a_stream_has_what_the_recorder_knows_while_frees_are_refused(
+        steps in stream_steps(),
+        max_entries in prop::sample::select(vec![64, 1 << 20]),
+    ) {
+        let _alone = alone();
+        let streamed = Streamed::begin(max_entries);
+        let mut blocks = Vec::new();
+        std::thread::scope(|threads| {
+            let (mut in_vain, mut free) = (Vec::new(), (0..SLOW.len()).collect::<Vec<_>>());
+            for step in steps {
+                match step {
+                    StreamStep::Alloc { mib } => blocks.push(Raw::new(mib * MIB)),
+                    StreamStep::Free { nth } if !blocks.is_empty() => drop(blocks.swap_remove(nth % blocks.len())),
+                    StreamStep::BeginInVain { nth } if !blocks.is_empty() && !free.is_empty() => {
+                        let block = blocks.swap_remove(nth % blocks.len());
+                        in_vain.push(InVain::begin(threads, free.pop().unwrap(), block));
+                    }
+                    StreamStep::EndInVain { nth } if !in_vain.is_empty() => {
+                        let ended: InVain<'_> = in_vain.swap_remove(nth % in_vain.len());
+                        free.push(ended.number);
+                        blocks.push(ended.end());
+                    }
+                    StreamStep::BeginPart => streamed.begin_part(),
+                    StreamStep::Check => streamed.check(),
+                    _ => {}
+                }
+            }
+            blocks.extend(in_vain.into_iter().map(InVain::end));
+        });
+        streamed.check();
+        streamed.session.end().unwrap();
+    }
 }
