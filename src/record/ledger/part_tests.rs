@@ -139,6 +139,17 @@ proptest! {
 }
 
 #[test]
+fn counters_are_kept_after_each_4096_allocs() {
+    let mut reader = Reader::new(100);
+    let is_due = |reader: &mut Reader| {
+        reader.take(PartStep::Alloc { size: 1 });
+        reader.ledger.is_at_checkpoint()
+    };
+    let due: Vec<usize> = (1..10_000).filter(|_| is_due(&mut reader)).collect();
+    assert_eq!(due, [4096, 8192]);
+}
+
+#[test]
 fn overwritten_records_and_marks_are_an_error_if_they_were_to_be_read() {
     let allocs = |reader: &mut Reader, count| (0..count).for_each(|_| reader.take(PartStep::Alloc { size: 1 }));
     let marks = |reader: &mut Reader, count| (0..count).for_each(|_| reader.take(PartStep::Enter));

@@ -31,7 +31,9 @@ pub(super) fn package_and_build(run: &Run, release: &ReleaseFolder, checks: &mut
         let _here = shell.push_dir(folder.join(place(run, package)?));
         let built = cmd!(shell, "cargo build --quiet").quiet().run();
         checks.result(&package.file(), built.map(|()| "builds from its file".to_owned()).map_err(Into::into));
-        let tests = said(cmd!(shell, "cargo test --quiet --lib")).and_then(|text| passed(&text));
+        let features = package.tested_features();
+        let tests = said(cmd!(shell, "cargo test --quiet --lib --features={features}"));
+        let tests = tests.and_then(|text| passed(&text));
         checks.result(&package.file(), tests);
     }
     Ok(())

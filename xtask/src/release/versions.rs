@@ -33,12 +33,20 @@ struct Dependency {
     req: String,
     kind: Option<String>,
     path: Option<String>,
+    #[serde(default)]
+    features: Vec<String>,
 }
 
 impl Package {
     /// The name of the file that the registry gets.
     pub(super) fn file(&self) -> String {
         format!("{}-{}.crate", self.name, self.version)
+    }
+
+    /// The features with which its tests depend on the package itself. Its file does not have this dependency.
+    pub(super) fn tested_features(&self) -> String {
+        let itself = self.dependencies.iter().filter(|dependency| dependency.name == self.name);
+        itself.flat_map(|dependency| dependency.features.clone()).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -125,6 +133,7 @@ mod tests {
             req: (*req).to_owned(),
             kind: kind.map(str::to_owned),
             path: Some("there".to_owned()),
+            features: Vec::new(),
         };
         Package {
             name: name.to_owned(),
