@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
-use memtrace_core::snapshot::{ContextId, Mark, MemoryStats, Peak, Record, ThreadId};
+use memtrace_core::snapshot::{ContextId, GraphNodeKind, Mark, MemoryStats, Peak, Record, ThreadId};
 use proptest::prelude::*;
 
+use super::graph_nodes::MOST;
+use super::segments::{QueryTicket, SegmentAnswer};
 use super::*;
 use crate::record::event_site::EventSite;
 
@@ -186,4 +188,43 @@ fn what_is_skipped_has_names_but_no_records() {
     assert!(cursor.has_reached(&end) && !Cursor::default().has_reached(&end));
     reader.take(PartStep::Free { address: 0 });
     assert!(!cursor.has_reached(&reader.ledger.end()));
+}
+
+#[test]
+fn segments_and_nodes_are_read_up_to_the_end_without_those_that_are_gone() {
+    let mut ledger = Ledger::new(LedgerOptions { has_segments: true, ..LedgerOptions::default() }, Instant::now());
+    let mut number = 0;
+    let mut add = |ledger: &mut Ledger, count| {
+        for _ in 0..count {
+            number += 1;
+            // Removes the segment before, and adds this one.
+            let answer = SegmentAnswer { address: 0, size: number, pool: 1, pool_reserved: number };
+            ledger.segment(answer, QueryTicket::default(), EventSite::default());
+            let (kind, block) = (GraphNodeKind::View, None);
+            ledger.graph_nodes.push(GraphNode {
+                time_ns: 1,
+                thread: ThreadId(1),
+                place: 0,
+                kind,
+                bytes: number,
+                block,
+            });
+        }
+        ledger.end()
+    };
+    let (mut cursor, mut part) = (Cursor::default(), LogPart::default());
+    let mut read = |ledger: &Ledger, end| {
+        part = LogPart::default();
+        ledger.copy_log(&mut cursor, &end, 1, &mut part).unwrap();
+        let sizes: Vec<u64> = part.segments.iter().map(|segment| segment.size).collect();
+        let bytes: Vec<u64> = part.graph_nodes.iter().map(|node| node.bytes).collect();
+        (sizes.len(), sizes.last().copied(), bytes.len(), bytes.last().copied())
+    };
+    let few = add(&mut ledger, 10);
+    assert_eq!(read(&ledger, few), (19, Some(10), 10, Some(10)));
+    let many = add(&mut ledger, 70_000);
+    add(&mut ledger, 5);
+    assert_eq!(read(&ledger, many), (MOST - 10, Some(70_010), MOST - 5, Some(70_010)));
+    let all = ledger.end();
+    assert_eq!(read(&ledger, all), (10, Some(70_015), 5, Some(70_015)));
 }
