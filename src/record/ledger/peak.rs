@@ -193,6 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn the_numbers_of_freed_blocks_take_one_allocation() {
+        let mut peak = PeakTracker::new(0);
+        peak.after_alloc(PeakMoment { total: 1000, seq: 4, ..PeakMoment::default() }, || 0);
+        [(3, 10), (2, 1 << 50), (1, 10), (4, 1 << 50)]
+            .into_iter()
+            .for_each(|(seq, size)| peak.after_free(&LiveBlock::of(&block(seq, size)), size));
+        assert_eq!(with_memory_for(1, || peak.freed_since().to_vec()), [1, 2, 3, 4]);
+        assert_eq!(with_memory_for(0, || peak.freed_since().len()), 0);
+    }
+
+    #[test]
     fn the_bytes_below_the_threshold_are_read_again_if_the_peak_moves() {
         let mut peak = PeakTracker::new(7);
         let moment = PeakMoment { total: 10, seq: 1, time_ns: 5, unknown_freed: 0 };
