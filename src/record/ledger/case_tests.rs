@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use memtrace_core::snapshot::{
-    Block, Category, ContextId, GraphNodeKind, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId,
+    Block, Category, ContextId, GraphNodeKind, MemoryKind, OutOfMemory, Record, RecordKind, Sampling, StackId, ThreadId,
 };
 
 use super::names::{BlockLabel, MAX_NAMES};
@@ -217,6 +217,58 @@ fn a_copy_has_segments_nodes_times_and_what_was_lost() {
     assert_eq!((segment.address, segment.size, segment.stack), (0, 1000, SITE.stack));
     assert_eq!((copy.segments.len(), copy.stats.reserved_bytes.current), (1, 1000));
     assert_eq!((copy.calls.len(), copy.calls[0].allocs, copy.calls[0].growing), (1, 1, 1));
+}
+
+/// Bytes outside the ledger under test, in small and in large blocks.
+mod outside {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static BYTES: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) fn ask(_: u64, _: u64) -> (u64, u64) {
+        BYTES.get()
+    }
+}
+
+/// A ledger that records a sample of the blocks below 256 bytes.
+fn sampled(small: u64, large: u64) -> Ledger {
+    outside::BYTES.set((small, large));
+    let (sampling, outside) = (Sampling::every(256), Some(outside::ask as AskOutside));
+    let mut ledger = ledger(LedgerOptions { sampling, outside, ..LedgerOptions::default() });
+    ledger.take_initial_counts();
+    ledger
+}
+
+#[test]
+fn after_a_restart_fewer_small_blocks_may_be_from_before() {
+    let mut ledger = sampled(3000, 7000);
+    outside::BYTES.set((1000, 7000));
+    ledger.restart(Instant::now());
+    let peak = ledger.copy(10_000).peak;
+    assert_eq!((peak.bytes, peak.not_recorded), (8000, 8000));
+    outside::BYTES.set((2500, 7000));
+    ledger.alloc(1, 100, SITE);
+    // Of the 2,600 bytes in small blocks, 1,000 may be from before; the block stands for the others.
+    assert_eq!(ledger.copy(10_000).not_recorded, 9600 - 1600);
+}
+
+#[test]
+fn blocks_of_refused_frees_count_at_a_peak_of_a_sample() {
+    let mut ledger = sampled(3000, 0);
+    let [small, large] = [(1, 100), (2, 1000)].map(|(address, size)| {
+        ledger.alloc(address, size, SITE);
+        ledger.free(address, SITE).unwrap().block()
+    });
+    ledger.alloc(3, 5000, SITE);
+    let weight = Sampling::every(256).bytes(100);
+    for (block, all) in [(small, 8100), (large, 9100)] {
+        assert!(ledger.undo_free(&block));
+        let copy = ledger.copy(3000);
+        assert_eq!((copy.peak.bytes, copy.stats.counted.unwrap().at_peak), (all, all));
+        assert_eq!(copy.peak.not_recorded, 3100 - weight);
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl<T: Copy> Ring<T> {
     pub(crate) fn copy(&self) -> Self {
         let mut entries = PageVec::new_in(Pages);
         if entries.try_reserve(self.entries.len()).is_err() {
-            return Self { refused: self.pushed + self.refused, pushed: 0, ..Self::new(self.capacity) };
+            return Self { refused: self.pushed + self.refused, ..Self::new(self.capacity) };
         }
         entries.extend_from_slice(&self.entries);
         Self { entries, ..*self }
@@ -118,7 +118,7 @@ impl<T: Copy> Ring<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
-        let room = self.entries.len() < self.entries.capacity() || self.entries.try_reserve(1).is_ok();
+        let room = self.entries.try_reserve(1).is_ok();
         if room {
             self.pushed += 1;
         } else {
@@ -172,8 +172,11 @@ mod tests {
     fn a_copy_without_memory_has_lost_everything() {
         let mut ring = Ring::new(3);
         (0..5).for_each(|n| ring.push(n));
-        let copy = with_memory_for(0, || ring.copy());
+        let mut copy = with_memory_for(0, || ring.copy());
         assert_eq!((copy.len(), copy.overwritten(), copy.capacity), (0, 5, 3));
+        (0..2).for_each(|n| copy.push(n));
+        assert_eq!((copy.len(), copy.overwritten()), (2, 5));
+        assert_eq!(with_memory_for(0, || copy.copy()).overwritten(), 7);
         let mut without = Ring::new(3);
         with_memory_for(0, || (0..2).for_each(|n| without.push(n)));
         assert_eq!(
