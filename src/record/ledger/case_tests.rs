@@ -331,6 +331,76 @@ fn a_peak_that_a_refused_free_had_hidden_has_its_blocks_as_they_were_allocated()
 }
 
 #[test]
+fn a_scope_has_the_peak_that_a_refused_free_had_hidden_while_it_was_open() {
+    let mut ledger = ledger(LedgerOptions::default());
+    let context = CONTEXTS.intern(ContextId::ROOT, "forward", false);
+    let comes_and_goes = |ledger: &mut Ledger, size| {
+        ledger.alloc(2, size, SITE);
+        ledger.free(2, SITE);
+    };
+    ledger.alloc(1, 100, SITE);
+    let block = ledger.free(1, SITE).unwrap().block();
+    comes_and_goes(&mut ledger, 70);
+    ledger.enter_scope(1, context, ThreadId(1));
+    comes_and_goes(&mut ledger, 50);
+    assert!(ledger.undo_free(&block));
+    let copy = ledger.copy(0);
+    let scope = copy.scopes.iter().find(|scope| scope.context == context).unwrap();
+    assert_eq!((copy.peak.bytes, scope.total_peak), (170, Some(150)));
+}
+
+/// The search for the hidden peak needs a block's free and an allocation for each freed block.
+#[test]
+fn a_hidden_peak_is_not_found_without_memory_and_lacks_the_blocks_for_which_there_is_none() {
+    let mut found = Vec::new();
+    for count in 0..30 {
+        let mut ledger = ledger(LedgerOptions::default());
+        ledger.alloc(1, 550, SITE);
+        ledger.free(1, SITE);
+        ledger.alloc(1, 100, SITE);
+        let block = ledger.free(1, SITE).unwrap().block();
+        (2..12).for_each(|address| _ = ledger.alloc(address, 50, SITE));
+        (2..12).for_each(|address| _ = ledger.free(address, SITE));
+        if with_memory_for(count, || ledger.undo_free(&block)) {
+            let peak = ledger.copy(0).peak;
+            let blocks: u64 = peak.blocks.iter().map(|block| block.size).sum();
+            assert_eq!(blocks + peak.not_recorded, peak.bytes, "{count}");
+            found.push((peak.bytes, peak.not_recorded));
+        }
+    }
+    let in_part = found.iter().any(|(bytes, lost)| *bytes == 600 && *lost > 0);
+    assert!(in_part && found.contains(&(600, 0)) && found.contains(&(550, 0)), "{found:?}");
+}
+
+#[test]
+fn in_a_sample_no_hidden_peak_is_searched_for() {
+    let mut ledger = sampled(0, 0);
+    ledger.alloc(1, 100, SITE);
+    let block = ledger.free(1, SITE).unwrap().block();
+    ledger.alloc(2, 100, SITE);
+    ledger.free(2, SITE);
+    assert!(ledger.undo_free(&block));
+    assert_eq!(ledger.copy(0).peak.bytes, 100);
+}
+
+#[test]
+fn without_a_log_a_refused_free_counts_for_a_peak_since_unless_counters_were_reset() {
+    for (is_reset, expected) in [(false, 600), (true, 100)] {
+        let mut ledger = ledger(LedgerOptions::default());
+        ledger.options.max_entries = 0;
+        ledger.alloc(1, 100, SITE);
+        let block = ledger.free(1, SITE).unwrap().block();
+        ledger.alloc(2, 500, SITE);
+        ledger.free(2, SITE);
+        if is_reset {
+            ledger.reset_peak();
+        }
+        assert!(ledger.undo_free(&block));
+        assert_eq!((ledger.copy(0).peak.bytes, ledger.stats(0).allocated_bytes.peak), (600, expected));
+    }
+}
+
+#[test]
 fn a_refused_free_that_is_not_in_the_log_ends_the_search() {
     let mut ledger = ledger(LedgerOptions::default());
     ledger.alloc(1, 100, SITE);

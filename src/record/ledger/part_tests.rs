@@ -176,6 +176,25 @@ fn overwritten_records_and_marks_are_an_error_if_they_were_to_be_read() {
     assert_eq!(read(&reader, nothing, &nothing), Ok((0, 0)), "nothing was to be read");
 }
 
+/// Large blocks have records of their own kind. When memory runs out, the newest of these overwrite the oldest.
+#[test]
+fn records_that_were_lost_for_lack_of_memory_are_an_error() {
+    let mut reader = Reader::new(1000);
+    (0..100).for_each(|_| reader.take(PartStep::Alloc { size: 10 }));
+    for address in 100..120 {
+        assert!(reader.ledger.alloc(address, 1 << 50, EventSite::default()));
+    }
+    let before = reader.ledger.end();
+    let read = |reader: &Reader, end: &Cursor| {
+        let (mut cursor, mut part) = (Cursor::default(), LogPart::default());
+        reader.ledger.copy_log(&mut cursor, end, 1000, &mut part).map(|()| part.records.len() as u64)
+    };
+    assert_eq!(read(&reader, &before), Ok(before.records()));
+    with_memory_for(0, || (100..120).for_each(|address| _ = reader.ledger.free(address, EventSite::default())));
+    assert_eq!(reader.ledger.records.overwritten(), 0);
+    assert_eq!(read(&reader, &before), Err(Overwritten));
+}
+
 #[test]
 fn what_is_skipped_has_names_but_no_records() {
     let mut reader = Reader::new(100);

@@ -251,10 +251,9 @@ impl Segments {
     /// Removes empty segments of this pool, at most `bytes` bytes of them, from the highest address down.
     fn take_empty(&mut self, pool: u64, bytes: u64, estimated: bool, time_ns: u64, site: EventSite) {
         let mut left = bytes;
-        while left > 0 {
-            let fits =
-                |known: &KnownSegment| known.answer.pool == pool && known.blocks == 0 && known.answer.size <= left;
-            let Some(at) = self.known.iter().rposition(fits) else { return };
+        let fits =
+            |known: &KnownSegment, left| known.answer.pool == pool && known.blocks == 0 && known.answer.size <= left;
+        while let Some(at) = self.known.iter().rposition(|known| fits(known, left)) {
             left -= self.known.get(at).map_or(0, |known| known.answer.size);
             self.remove(at, time_ns, site, estimated);
         }

@@ -117,19 +117,19 @@ impl Ledger {
         }
         if let Some((index, moment)) = largest {
             self.note_total(moment.total, in_open_scopes);
-            self.raise_peak(moment, since.get(index + 1..).unwrap_or_default());
+            self.raise_peak(moment, since.get(index..).unwrap_or_default());
         }
     }
 
-    /// Moves the peak to this moment if the moment's total is higher. `after` are the records after the moment.
-    fn raise_peak(&mut self, moment: PeakMoment, after: &[Record]) {
+    /// Moves the peak to this moment if the moment's total is higher. `since` are its record and those after it.
+    fn raise_peak(&mut self, moment: PeakMoment, since: &[Record]) {
         if moment.total <= self.peak.at.total {
             return;
         }
         let (seq, mut freed) = (moment.seq, OwnVec::new_in(System));
         let is_of_peak = |record: &&Record| record.kind == RecordKind::Free && (1..=seq).contains(&record.raw_seq());
         let mut lost = 0;
-        for free in after.iter().filter(is_of_peak) {
+        for free in since.iter().filter(is_of_peak) {
             lost += if try_push(&mut freed, self.block_before(free)) { 0 } else { free.size };
         }
         let options = self.options;
@@ -147,7 +147,7 @@ impl Ledger {
 
     /// The records since the free of this block, oldest first. `None` if some are missing, or if there is no memory.
     fn since_free(&self, block: &Block) -> Option<OwnVec<Record>> {
-        if self.options.sampling.is_on() || self.options.skip_allocs || !self.logs_frees() {
+        if self.options.sampling.is_on() {
             return None;
         }
         let (end, mut look) = (self.records.end(), FIRST_LOOK);
