@@ -1,6 +1,6 @@
 //! Feature sets of the packages, and licences of their dependencies.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use xshell::cmd;
@@ -16,25 +16,15 @@ pub(crate) fn features(run: &Run) -> Result<String> {
     Ok("every feature set without cuda".to_owned())
 }
 
-/// Checks licences and sources, and advisories if their database can be had: from its repository, or from a clone of
-/// it that `MEMTRACE_ADVISORIES` names.
+/// Checks licences and sources, and advisories if their database can be fetched.
 pub(crate) fn licences(run: &Run) -> Result<String> {
-    let deny = tool(run, "cargo-deny", "0.20", &[])?;
-    cmd!(run.shell, "{deny} --workspace --all-features --offline check bans licenses sources").run()?;
-    Ok(format!("bans, licences and sources allowed; {}", advisories(run, &deny)?))
-}
-
-fn advisories(run: &Run, deny: &Path) -> Result<&'static str> {
-    let (shell, configuration) = (&run.shell, run.scratch("deny")?.join("deny.toml"));
-    let clone = std::env::var("MEMTRACE_ADVISORIES").ok();
-    let of_clone = clone.map_or_else(String::new, |folder| format!("[advisories]\ndb-urls = [\"file://{folder}\"]\n"));
-    shell.write_file(&configuration, format!("[graph]\nall-features = true\n{of_clone}"))?;
-    // Without its database, the command cannot say whether there are any.
-    if cmd!(shell, "{deny} --workspace fetch --config {configuration} db").ignore_stderr().run().is_err() {
-        return Ok("advisories NOT CHECKED: no database");
+    let (shell, deny) = (&run.shell, tool(run, "cargo-deny", "0.20", &[])?);
+    cmd!(shell, "{deny} --workspace --all-features --offline check bans licenses sources").run()?;
+    if cmd!(shell, "{deny} fetch db").ignore_stderr().run().is_err() {
+        return Ok("bans, licences and sources allowed; advisories NOT CHECKED: no database".to_owned());
     }
-    cmd!(shell, "{deny} --workspace check --config {configuration} --disable-fetch advisories").run()?;
-    Ok("no advisory")
+    cmd!(shell, "{deny} --workspace --all-features --offline check advisories").run()?;
+    Ok("bans, licences and sources allowed; no advisory".to_owned())
 }
 
 /// A cargo subcommand: the one on PATH, or one that is built once into the cache.
