@@ -24,7 +24,7 @@ pub(crate) fn licences(run: &Run) -> Result<String> {
         return Ok("bans, licences and sources allowed; advisories NOT CHECKED: no database".to_owned());
     }
     cmd!(shell, "{deny} --workspace --all-features --offline check advisories").run()?;
-    Ok("bans, licences and sources allowed; no advisory".to_owned())
+    Ok("bans, licences and sources allowed; no advisory but those that deny.toml names".to_owned())
 }
 
 /// A cargo subcommand: the one on PATH, or one that is built once into the cache.
