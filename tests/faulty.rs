@@ -226,10 +226,19 @@ fn a_refused_reallocation_leaves_a_block_in_its_measurement() {
     }
 }
 
+/// Lets a reallocation wait for its refusal, which comes when this is dropped, also by a test that fails.
+struct Slow(usize);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        SLOW[self.0].store(NONE, Relaxed);
+    }
+}
+
 /// A block whose reallocation waits for its refusal. Meanwhile, the block does not count.
 struct InVain<'scope> {
+    slow: Slow,
     thread: ScopedJoinHandle<'scope, Raw>,
-    number: usize,
 }
 
 impl<'scope> InVain<'scope> {
@@ -242,11 +251,11 @@ impl<'scope> InVain<'scope> {
         while SLOW[number].load(Relaxed) == ASKED {
             std::thread::yield_now();
         }
-        Self { thread, number }
+        Self { slow: Slow(number), thread }
     }
 
     fn end(self) -> Raw {
-        SLOW[self.number].store(NONE, Relaxed);
+        drop(self.slow);
         self.thread.join().unwrap()
     }
 }
@@ -359,7 +368,7 @@ proptest! {
                     }
                     StreamStep::EndInVain { nth } if !in_vain.is_empty() => {
                         let ended: InVain<'_> = in_vain.swap_remove(nth % in_vain.len());
-                        free.push(ended.number);
+                        free.push(ended.slow.0);
                         blocks.push(ended.end());
                     }
                     StreamStep::BeginPart => streamed.begin_part(),
