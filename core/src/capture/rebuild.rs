@@ -155,29 +155,25 @@ impl DeviceParts {
     }
 
     /// Drops refused frees, and adds their blocks to the lists of live blocks that were written between the free and
-    /// its undo record.
+    /// its undo record. After an undo record, the writer writes new lists of the live blocks and of the peak's blocks.
     fn undo_refused_frees(&mut self) {
         let refused = refused_frees(&self.device.records);
         if refused.is_empty() {
             return;
         }
-        let (mut at_skips, mut at_end) = (vec![Vec::new(); self.skips.len()], Vec::new());
+        let mut at_skips = vec![Vec::new(); self.skips.len()];
         for Refused { free, again } in &refused {
             let Some(block) =
                 self.device.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some())
             else {
                 continue;
             };
-            let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
             // Only the last skip before the undo record matters, because no free takes as long as the time between two
             // skips.
             if let Some(last) = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1)
-                && was_out(self.skips[last].at)
+                && free.is_none_or(|free| self.skips[last].at > free)
             {
                 at_skips[last].push(block);
-            }
-            if self.live.as_ref().is_some_and(|(at, _)| was_out(*at)) {
-                at_end.push(block);
             }
         }
         let before = refused.iter().filter(|Refused { free, .. }| free.is_none());
@@ -190,13 +186,6 @@ impl DeviceParts {
             if let Some(live) = &mut skip.live {
                 put_back(live, blocks);
             }
-        }
-        if let Some((_, live)) = &mut self.live {
-            put_back(live, &at_end);
-        }
-        if let Some((seq, at_peak)) = &mut self.peak {
-            at_end.retain(|block| block.seq <= *seq);
-            put_back(at_peak, &at_end);
         }
         self.leave_out(&positions(&refused));
     }

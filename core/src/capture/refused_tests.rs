@@ -18,24 +18,22 @@ fn free(block: &Block) -> Record {
     Record { kind: RecordKind::Free, time_ns: 9, ..Record::alloc_of(block) }
 }
 
-/// A device with the records `before` and `after`. In between are the lists of live blocks and of the peak's blocks.
-fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
+/// A device with the records `before` and `after`, whose peak has all of its live blocks. In between, records are
+/// skipped if there is a list of the blocks that were live then.
+fn device(before: &[Record], skipped: Option<&[Block]>, after: &[Record], live: &[Block]) -> DeviceSnapshot {
     let mut parts = DeviceParts::default();
     let current = Stat { current: 200, ..Stat::default() };
     let peak = Peak { bytes: 200, seq: NonZeroU64::new(2), ..Peak::default() };
     let stats = MemoryStats { allocated_bytes: current, ..MemoryStats::default() };
-    let counters = || Counters { peak: peak.clone(), stats, ..Counters::default() };
     parts.new_records().extend_from_slice(before);
-    if skipped {
+    if let Some(live) = skipped {
         parts.skip(7, 0, 20);
-    }
-    if let Some((live, at_peak)) = lists {
         parts.set_live(live.to_vec());
-        parts.new_peak = Some(at_peak.to_vec());
-        parts.set_counters(counters());
     }
     parts.new_records().extend_from_slice(after);
-    parts.set_counters(counters());
+    parts.set_live(live.to_vec());
+    parts.new_peak = Some(live.to_vec());
+    parts.set_counters(Counters { peak, stats, ..Counters::default() });
     parts.finish(Device::Cpu, &[], Sampling::default(), 10_000).unwrap()
 }
 
@@ -43,10 +41,11 @@ fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>,
 fn a_refused_free_is_dropped_and_its_block_stays_live() {
     let (a, b, c) = (block(0x10, 1), block(0x20, 2), block(0x30, 3));
     let (first, last) = ([alloc(&a), alloc(&b), free(&a)], [Record::again(&a), alloc(&c), free(&c)]);
-    let whole = device(&first, false, None, &last);
-    // The free is in the log, then skipped. The peak is before it, then after it.
-    let known = device(&first, true, Some((&[b], &[a, b])), &last);
-    let skipped = device(&first[..2], true, Some((&[b], &[b])), &last);
+    let live = [a, b];
+    let whole = device(&first, None, &last, &live);
+    // The free is in the log, then skipped.
+    let known = device(&first, Some(&[b]), &last, &live);
+    let skipped = device(&first[..2], Some(&[b]), &last, &live);
     for device in [&whole, &known, &skipped] {
         assert_eq!(device.records, [alloc(&a), alloc(&b), alloc(&c), free(&c)]);
         assert_eq!((&device.live, &device.peak.blocks), (&vec![a, b], &vec![a, b]));

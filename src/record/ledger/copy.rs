@@ -23,6 +23,7 @@ pub(crate) struct LedgerCopy {
     /// Live bytes that no recorded block accounts for.
     pub(crate) not_recorded: u64,
     pub(crate) peak: Peak,
+    pub(crate) peak_corrections: u64,
     pub(crate) stats: MemoryStats,
     pub(crate) scopes: Vec<ScopeStats>,
     pub(crate) marks: Vec<Mark>,
@@ -134,6 +135,7 @@ impl Ledger {
         LedgerCopy {
             not_recorded,
             peak: self.peak_numbers(base),
+            peak_corrections: self.peak.corrections,
             stats,
             ooms: self.ooms.in_order().copied().collect(),
             segments: self.segments.iter().flat_map(Segments::current).collect(),

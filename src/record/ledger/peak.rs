@@ -25,6 +25,8 @@ pub(crate) struct PeakTracker {
     pub(crate) lost: u64,
     /// The part of `lost` that is the weight of sampled blocks.
     pub(crate) lost_of_sample: u64,
+    /// How often the peak or its blocks changed otherwise than by a new maximum. A reader of the log cannot know that.
+    pub(crate) corrections: u64,
 }
 
 /// A moment that is the maximum, or a candidate for it.
@@ -49,6 +51,7 @@ impl PeakTracker {
             freed_whole: OwnVec::new_in(System),
             lost: 0,
             lost_of_sample: 0,
+            corrections: 0,
         }
     }
 
@@ -125,6 +128,7 @@ impl PeakTracker {
 
     #[cold]
     fn lose(&mut self, size: u64, bytes: u64) {
+        self.corrections += 1;
         self.lost += bytes;
         // Only a sampled block weighs more than its size.
         self.lost_of_sample += if bytes > size { bytes } else { 0 };

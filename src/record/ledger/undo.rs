@@ -76,6 +76,7 @@ impl Ledger {
     }
 
     fn end_undo(&mut self, block: &Block) {
+        self.peak.corrections += 1;
         if self.logs_frees() {
             self.refused_frees += 1;
             self.records.again(block, self.options.stacks_in_log);

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use memtrace_core::snapshot::{Block, Record, StackId};
+use memtrace_core::snapshot::{Block, Record, RecordKind, StackId};
 use proptest::prelude::*;
 
 use super::*;
 use crate::record::event_site::EventSite;
+use crate::record::scarce::with_memory_for;
 
 const BASE: u64 = 10_000;
 
@@ -116,8 +117,65 @@ fn records(copy: &LedgerCopy) -> Vec<Record> {
     copy.records.iter().map(|record| Record { time_ns: 0, ..*record }).collect()
 }
 
+/// What a reader has of a stream: lists of blocks at one position of the log, and the records since.
+struct StreamReader {
+    cursor: Cursor,
+    listed: LedgerCopy,
+}
+
+impl StreamReader {
+    fn new(ledger: &Ledger) -> Self {
+        Self { cursor: ledger.end(), listed: ledger.copy_state(BASE) }
+    }
+
+    /// The blocks of the peak; `None` if records are missing.
+    fn peak_blocks(mut self, ledger: &Ledger) -> Option<Vec<Block>> {
+        let mut part = LogPart::default();
+        ledger.copy_log(&mut self.cursor, &ledger.end(), 1000, &mut part).ok()?;
+        let peak = ledger.peak_numbers(BASE).seq;
+        if peak == self.listed.peak.seq {
+            return Some(self.listed.peak.blocks);
+        }
+        let mut live: BTreeMap<_, _> = self.listed.live.iter().map(|block| (block.seq, *block)).collect();
+        for record in part.records {
+            match record.kind {
+                RecordKind::Alloc => live.insert(record.alloc_seq, record.block()),
+                RecordKind::Free => live.remove(&record.alloc_seq),
+            };
+            if record.kind == RecordKind::Alloc && record.alloc_seq == peak {
+                return Some(live.into_values().collect());
+            }
+        }
+        Some(Vec::new())
+    }
+}
+
 proptest! {
     #![proptest_config(crate::random::programs(600))]
+
+    /// Lists are needed again only after a refused free, or if a freed block of the peak could not be kept.
+    #[test]
+    fn the_peak_follows_from_older_lists_and_later_records_or_was_corrected(
+        before in steps(),
+        after in steps(),
+        is_scarce: bool,
+        max_entries in prop::sample::select(vec![12, usize::MAX]),
+    ) {
+        let mut run = UndoRun::new(max_entries, true);
+        before.iter().for_each(|step| run.take(*step));
+        let reader = StreamReader::new(&run.ledger);
+        let mut is_refused = false;
+        for step in after {
+            is_refused |= matches!(step, UndoStep::Refuse { address } if run.out.contains_key(&address));
+            let frees = matches!(step, UndoStep::Free { .. } | UndoStep::FreeInVain { .. });
+            with_memory_for(if is_scarce && frees { 0 } else { usize::MAX }, || run.take(step));
+        }
+        let is_corrected = run.ledger.peak.corrections > reader.listed.peak_corrections;
+        prop_assert!(!is_corrected || is_refused || is_scarce);
+        if let Some(found) = reader.peak_blocks(&run.ledger).filter(|_| !is_corrected) {
+            prop_assert_eq!(blocks(&found), blocks(&run.ledger.copy_state(BASE).peak.blocks));
+        }
+    }
 
     #[test]
     fn a_refused_free_leaves_no_trace(steps in steps()) {

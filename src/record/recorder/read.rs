@@ -44,7 +44,7 @@ pub(crate) fn reset_peak(device: Device) {
 }
 
 /// A copy of one device's ledger, and the bytes below the threshold at that moment.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceCopy {
     pub(crate) ledger: LedgerCopy,
     pub(crate) below_threshold: u64,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use memtrace_core::capture::Counters;
 use memtrace_core::snapshot::{Device, LoadedObject, MemoryStats, Peak};
 
-use super::state::{CaptureStream, Flush, Lists, LogPosition, Lost};
+use super::state::{CaptureStream, Flush, LogPosition, Lost};
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
 use crate::record::uses::{self, UseCopy, UseCursor};
@@ -19,6 +19,7 @@ use crate::symbol;
 const PORTION: usize = 12_288;
 
 /// The end of a device's log, and the device's state there.
+#[derive(Clone)]
 pub(super) struct LogEnd {
     pub(super) cursor: Cursor,
     pub(super) state: DeviceCopy,
@@ -55,7 +56,7 @@ impl CaptureStream {
         if known.is_some_and(|position| position.cursor == end.cursor) && has_no_new_uses && !flush.last {
             return Ok(());
         }
-        if known.is_some_and(|position| position.needs_lists(&end.state.ledger.peak)) {
+        if known.unwrap_or_default().needs_lists(&end) {
             let Some(whole) = LogEnd::of(device, Detail::Whole, used) else { return Ok(()) };
             end = whole;
         }
@@ -121,7 +122,7 @@ impl CaptureStream {
             if let Some(position) = self.devices.get_mut(at) {
                 position.cursor = cursor;
             }
-            if let Some(counters) = counters.filter(|counters| !position.needs_lists(&counters.peak)) {
+            if let Some(counters) = counters.filter(|_| !position.needs_lists(end)) {
                 self.encoder.counters(position.device, &counters)?;
                 self.commit(flush)?;
             }
@@ -163,8 +164,9 @@ impl CaptureStream {
         position.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };
         let total = recorder::total_at_first(device).filter(|_| !position.has_total);
         position.has_total |= total.is_some();
-        let lists = Some(Lists { peak: ledger.peak.seq, time_ns: ledger.duration_ns });
-        position.lists = if detail == Detail::Whole { lists } else { position.lists };
+        if detail == Detail::Whole {
+            position.corrections = ledger.peak_corrections;
+        }
         self.append_tables()?;
         if detail == Detail::Whole {
             self.encoder.live(device, &ledger.live)?;

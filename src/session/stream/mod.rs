@@ -25,7 +25,8 @@
 //! part before it be deleted, so a kill at any moment leaves a complete state.
 //!
 //! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records. So they are written
-//! only by the last flush, by a flush that skips records, and when a part begins. Otherwise the reader computes them. A
+//! only by the last flush, by a flush that skips records, and when a part begins. Otherwise the reader computes them. The
+//! lists of blocks are also written if the peak was corrected, because its blocks then do not follow from the records. A
 //! closed capture therefore equals the session's snapshot (`tests/recording/captures.rs` compares the two for random
 //! programs).
 

@@ -46,7 +46,10 @@ impl CaptureStream {
             if !self.append_log(at, end, flush)? {
                 return Ok(false);
             }
-            self.encoder.counters(*device, &end.counters())?;
+            match self.devices.get(at).is_some_and(|position| position.needs_lists(end)) {
+                true => self.append_state(at, end.clone())?,
+                false => self.encoder.counters(*device, &end.counters())?,
+            }
         }
         self.commit(flush)?;
         Ok(true)

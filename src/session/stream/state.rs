@@ -1,12 +1,12 @@
 //! State of a streamed capture, and rollback to the last commit after a failed write.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use memtrace_core::capture::{Commit, Encoder};
-use memtrace_core::snapshot::{Device, Health, LoadedObject, Mappings, Peak};
+use memtrace_core::snapshot::{Device, Health, LoadedObject, Mappings};
 
+use super::device::LogEnd;
 use super::file::StreamFile;
 use super::parts::StreamParts;
 use crate::record::uses::UseCursor;
@@ -33,22 +33,14 @@ pub(super) struct LogPosition {
     /// The file already has the device's total memory.
     pub(super) has_total: bool,
     pub(super) lost: Lost,
-    /// The newest lists of blocks in the file.
-    pub(super) lists: Option<Lists>,
-}
-
-/// Lists of the live blocks and of the peak's blocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lists {
-    pub(super) peak: Option<NonZeroU64>,
-    pub(super) time_ns: u64,
+    /// How often the peak had been corrected when the newest lists of blocks were written.
+    pub(super) corrections: u64,
 }
 
 impl LogPosition {
-    /// Whether a reader cannot know the blocks of this peak: it is not the one whose blocks are listed, and not behind
-    /// the list of live blocks. That can happen after a refused free.
-    pub(super) fn needs_lists(&self, peak: &Peak) -> bool {
-        self.lists.is_some_and(|lists| peak.seq != lists.peak && peak.time_ns <= lists.time_ns)
+    /// Whether the lists of blocks must be written again, because those of the peak no longer follow from the records.
+    pub(super) fn needs_lists(&self, end: &LogEnd) -> bool {
+        self.corrections < end.state.ledger.peak_corrections
     }
 }
 
