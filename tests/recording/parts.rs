@@ -119,9 +119,12 @@ impl Folder {
         self.files().into_iter().filter(|path| *path != self.stream()).collect()
     }
 
-    /// What the files take together. A file may be deleted meanwhile.
+    /// What the files take together. If a file is created or deleted meanwhile, their lengths are of different moments,
+    /// and are read again.
     fn bytes(&self) -> u64 {
-        self.files().iter().map(|file| file.metadata().map_or(0, |data| data.len())).sum()
+        let files = self.files();
+        let bytes = files.iter().map(|file| file.metadata().map_or(0, |data| data.len())).sum();
+        if self.files() == files { bytes } else { self.bytes() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -122,11 +122,15 @@ impl Server {
     }
 }
 
-/// All files of the recording's folder.
+/// All files of the recording's folder. If one is created or deleted meanwhile, the lengths are of different moments, and
+/// are read again.
 fn bytes_beside(recording: &Path) -> Result<u64> {
     let folder = recording.parent().context("a file has a folder")?;
-    let lengths = std::fs::read_dir(folder)?.flatten().filter_map(|file| file.metadata().ok());
-    Ok(lengths.map(|about| about.len()).sum())
+    let files =
+        || -> Result<Vec<PathBuf>> { Ok(std::fs::read_dir(folder)?.flatten().map(|file| file.path()).collect()) };
+    let before = files()?;
+    let bytes = before.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    if before == files()? { Ok(bytes) } else { bytes_beside(recording) }
 }
 
 /// Each token has a longer cache, eight tensors of 4 KiB a token, while the last one is there.
