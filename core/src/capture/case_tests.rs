@@ -2,14 +2,15 @@
 
 use std::num::NonZeroU64;
 
+use super::bytes::{Ids, Payload, Reader};
 use super::codec::{device, device_number};
 use super::gaps::{Skip, bridge, close_scopes};
 use super::limits::{Budget, DEEPEST, MOST_DEVICES, paths, stacks};
 use super::*;
 use crate::snapshot::testing::{frame, stacks as table};
 use crate::snapshot::{
-    Block, BlockName, Category, ContextId, ContextNode, Device, Gap, LONGEST_NAME, Launcher, Mark, Process, Record,
-    RecordKind, SnapshotData, StackId, Thread, ThreadId,
+    Block, BlockName, Category, ContextId, ContextNode, Device, DeviceSnapshot, Gap, LONGEST_NAME, Launcher, Mark,
+    Operands, Process, Record, RecordKind, SnapshotData, StackId, Thread, ThreadId,
 };
 
 /// A file that `fill` writes, with a commit at the end.
@@ -86,6 +87,31 @@ fn what_is_known_of_a_process_stays_if_it_is_described_again() {
     assert_eq!(data.process.program, "later");
 }
 
+/// A list that claims one operand too many is refused, even if the file has only as many as it may have.
+#[test]
+fn operands_are_at_most_as_many_as_a_block_may_have() {
+    let read = |claimed: usize| {
+        let mut p = Payload::default();
+        p.raw(claimed as u64);
+        (0..Operands::MOST).for_each(|_| p.step(0, 0));
+        let mut r = Reader::new(&p.bytes, Ids::default());
+        r.get::<Operands>().is_ok()
+    };
+    assert!(read(Operands::MOST) && !read(Operands::MOST + 1));
+}
+
+/// Only the newest records are written. A gap keeps its place among them.
+#[test]
+fn gaps_keep_their_places_if_older_records_are_left_out() {
+    let records: Vec<Record> = (1..=6).map(|seq| Record::alloc_of(&block(seq, 100 * seq, seq))).collect();
+    let gap = |at| Gap { at, records: 7, from_ns: 2, to_ns: 3 };
+    let device = DeviceSnapshot { records, gaps: vec![gap(1), gap(4)], ..DeviceSnapshot::default() };
+    let mut bytes = Vec::new();
+    write(&SnapshotData { devices: vec![device], ..SnapshotData::default() }, 4, &mut bytes).unwrap();
+    let read = &read(&bytes).unwrap().data.devices[0];
+    assert_eq!((read.records.len(), &read.gaps), (4, &vec![gap(2)]));
+}
+
 #[test]
 fn a_second_gap_adds_the_records_before_it() {
     let records = [1, 2].map(|seq| Record::alloc_of(&block(seq, 100 * seq, seq)));
@@ -123,15 +149,15 @@ fn a_peak_at_the_start_has_no_blocks_of_the_log() {
 /// Of skipped records only the live blocks behind them are known.
 #[test]
 fn a_gap_frees_what_is_gone_and_allocates_what_is_new() {
-    let (gone, stayed) = (block(1, 100, 10), block(2, 200, 20));
+    let (gone, stayed) = (Block { stack: StackId(7), ..block(1, 100, 10) }, block(2, 200, 20));
     let (reused, old) = (block(4, 100, 45), block(3, 300, 15));
     let skip = |live| Skip { at: 2, marks_at: 0, records: 9, marks: 0, to_ns: 50, live: Some(live) };
-    let alloc = |block: &Block| Record { stack: StackId(7), ..Record::alloc_of(block) };
-    let records = [alloc(&gone), alloc(&stayed)];
+    let records = [gone, stayed].map(|block| Record::alloc_of(&block));
     let (log, gaps) = bridge(&records, &[skip(vec![old, stayed, reused])], &[], 0);
     assert_eq!(gaps, [Gap { at: 2, records: 9, from_ns: 20, to_ns: 50 }]);
     let [.., free, first, second] = &log[..] else { panic!("{log:?}") };
-    assert_eq!((free.kind, free.address, free.time_ns, free.stack), (RecordKind::Free, 100, 20, StackId::NONE));
+    assert_eq!((free.kind, free.address, free.time_ns), (RecordKind::Free, 100, 20));
+    assert_eq!((free.stack, free.alloc_stack), (StackId::NONE, StackId(7)));
     assert_eq!((first.address, first.time_ns, second.address, second.time_ns), (300, 20, 100, 45));
 }
 

@@ -134,9 +134,8 @@ impl Reading {
         let data = &mut self.data;
         match tag {
             Tag::Process => {
-                let Process { threads, launcher, duration_ns, memory, mappings, .. } =
-                    std::mem::take(&mut data.process);
-                data.process = Process { threads, launcher, duration_ns, memory, mappings, ..r.get()? };
+                let Process { threads, launcher, memory, mappings, .. } = std::mem::take(&mut data.process);
+                data.process = Process { threads, launcher, memory, mappings, ..r.get()? };
             }
             Tag::Launcher => data.process.launcher = r.get()?,
             Tag::Settings => {
@@ -174,7 +173,6 @@ impl Reading {
                 data.process.mappings = Some(r.get::<Mappings>()?.after(data.process.mappings.take()));
             }
             Tag::Part => drop(r.get::<StreamPart>()?),
-            Tag::End => {}
             _ => self.of_device(tag, &mut r)?,
         }
         r.end()

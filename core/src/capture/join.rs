@@ -90,12 +90,15 @@ impl Reading {
         self.devices.get(*self.places.get(&device)?).map(|(_, parts)| parts)
     }
 
-    /// The addresses of a stack, by its number in the file.
-    fn stack(&self, id: usize) -> Vec<u64> {
+    /// The calls of a stack, by its number in the file: each is the place of an address.
+    fn calls_of(&self, id: usize) -> &[u32] {
         let from = self.starts.get(id - 1).copied().unwrap_or(0) as usize;
         let to = self.starts.get(id).map_or(self.calls.len(), |start| *start as usize);
-        let calls = self.calls.get(from..to).unwrap_or_default();
-        calls.iter().filter_map(|call| self.addresses.get(*call as usize).copied()).collect()
+        self.calls.get(from..to).unwrap_or_default()
+    }
+
+    fn stack(&self, id: usize) -> Vec<u64> {
+        self.calls_of(id).iter().filter_map(|call| self.addresses.get(*call as usize).copied()).collect()
     }
 
     /// Adds the stacks of an older part. Returns the new numbers of its stacks.
@@ -109,13 +112,12 @@ impl Reading {
                 continue;
             }
             let start = self.calls.len().try_into().map_err(|_| Damage("too many calls"))?;
-            let from = older.starts.get(id - 1).copied().unwrap_or(0) as usize;
-            for (at, address) in stack.iter().enumerate() {
+            for place in older.calls_of(id).iter().map(|call| *call as usize) {
+                let Some(address) = older.addresses.get(place).copied() else { continue };
                 let new = self.addresses.len() as u32;
-                let call = *known.addresses.entry(*address).or_insert(new);
+                let call = *known.addresses.entry(address).or_insert(new);
                 if call == new {
-                    let place = older.calls.get(from + at).map_or(usize::MAX, |call| *call as usize);
-                    self.add_address(*address, older, place, named.get(place).cloned());
+                    self.add_address(address, older, place, named.get(place).cloned());
                 }
                 self.calls.push(call);
             }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::snapshot::{
-    CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, ObjectSpans, Record, RecordKind, Replay,
-    StackId,
+    CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Mark, ObjectSpans, Record, RecordKind, Replay,
+    StackId, ThreadId,
 };
 
 const DEVICE: Device = Device::Cpu;
@@ -160,6 +160,7 @@ fn check(records: &[Record], cuts: &[usize], missing: Option<usize>) {
         (expected.peak.bytes, expected.peak.time_ns, expected.stats)
     );
     check_log(device);
+    assert_eq!(data.stacks.each_calls().count(), whole.stacks.each_calls().count());
     let length = |span: (usize, usize)| (span.1 - span.0) as u64;
     match lost.map(|lost| (lost, length(spans[lost]))) {
         None => {
@@ -210,6 +211,35 @@ fn a_part_that_does_not_lead_to_the_next_ends_the_log() {
     // This part has no commit.
     let data = joined(&[part(&records, 0, 3, 1)[..40].to_vec(), last]);
     assert_eq!(data.devices[0].overwritten, 3);
+}
+
+/// Marks are missing between the parts, and later in the newer part. At each place, all open scopes are left.
+#[test]
+fn scopes_that_are_open_where_marks_are_missing_are_left_there() {
+    let mark = |time_ns, context| Mark { time_ns, thread: ThreadId(0), context: ContextId(context), enter: true };
+    let part = |number, fill: &dyn Fn(&mut Encoder<Vec<u8>>) -> std::io::Result<()>| {
+        let mut file = Encoder::begin(Vec::new()).unwrap();
+        file.part(StreamPart { run: 9, number }).unwrap();
+        let scope = |name: &str| ContextNode { parent: ContextId::ROOT, name: name.into(), module: false };
+        file.contexts(&["a", "b", "c"].map(scope)).unwrap();
+        fill(&mut file).unwrap();
+        file.counters(DEVICE, &Counters::default()).unwrap();
+        file.commit(&Commit::default()).unwrap();
+        std::mem::take(file.out())
+    };
+    let older = part(1, &|file| file.marks(DEVICE, &[mark(10, 1)]));
+    let newer = part(2, &|file| {
+        file.gap(DEVICE, 0)?;
+        file.log_start(DEVICE, 3, 30)?;
+        file.live(DEVICE, &[])?;
+        file.marks(DEVICE, &[mark(35, 2)])?;
+        file.skipped(DEVICE, 0, 4, 40)?;
+        file.live(DEVICE, &[])?;
+        file.marks(DEVICE, &[mark(50, 3)])
+    });
+    let data = joined(&[older, newer]);
+    let marks: Vec<_> = data.devices[0].marks.iter().map(|mark| (mark.context.0, mark.enter)).collect();
+    assert_eq!(marks, [(1, true), (1, false), (2, true), (2, false), (3, true)]);
 }
 
 #[test]

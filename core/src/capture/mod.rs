@@ -269,7 +269,7 @@ const MAX_ORDINALS: u64 = 1024;
 /// Refuses a recording whose stacks and paths of scopes, if written out, are far longer than a file of `length` bytes
 /// justifies.
 pub(crate) fn check_texts(data: &SnapshotData, length: usize) -> Result<(), &'static str> {
-    limits::check(data, &StoredNames { any: true, ..StoredNames::default() }, length).map_err(|Damage(why)| why)
+    limits::check(data, &StoredNames::default(), length).map_err(|Damage(why)| why)
 }
 
 /// Sorts blocks in the order of their allocation.

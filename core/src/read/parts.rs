@@ -157,6 +157,29 @@ fn number_in(stream: &Path, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::{Commit, Encoder};
+
+    /// A kill may leave a part whose first commit was not written, after one that is complete.
+    #[test]
+    fn a_part_without_a_commit_is_not_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let stream = folder.path().join("run.memtrace");
+        std::fs::write(&stream, capture::stream_name(9).unwrap()).unwrap();
+        let part = |number, is_committed| {
+            let mut file = Encoder::begin(Vec::new()).unwrap();
+            file.part(StreamPart { run: 9, number }).unwrap();
+            if is_committed {
+                file.commit(&Commit { duration_ns: number, ..Commit::default() }).unwrap();
+            }
+            std::fs::write(part_path(&stream, number), file.out()).unwrap();
+        };
+        part(1, true);
+        part(2, true);
+        part(3, false);
+        assert_eq!(crate::open(&stream).unwrap().process.duration_ns, 2);
+        part(3, true);
+        assert_eq!(crate::open(&stream).unwrap().process.duration_ns, 3);
+    }
 
     #[test]
     fn names_of_parts_lead_to_the_stream_and_back() {

@@ -1,6 +1,7 @@
 //! Snapshots that would take too much memory or time: few bytes that refer to the same object again and again.
 
-use crate::ReadOptions;
+use crate::snapshot::SnapshotData;
+use crate::{Error, ReadOptions};
 
 fn text(text: &str) -> Vec<u8> {
     [&[0x8c, text.len() as u8][..], text.as_bytes()].concat()
@@ -18,9 +19,12 @@ fn repeated(value: Vec<u8>, number: u8, times: usize) -> Vec<u8> {
     [b"](".to_vec(), value, vec![b'q', number], again, b"e".to_vec()].concat()
 }
 
+fn pickle(snapshot: Vec<u8>) -> Result<SnapshotData, Error> {
+    ReadOptions::default().parse(&[b"\x80\x04".to_vec(), snapshot, b".".to_vec()].concat())
+}
+
 fn refusal(snapshot: Vec<u8>) -> String {
-    let pickle = [b"\x80\x04".to_vec(), snapshot, b".".to_vec()].concat();
-    ReadOptions::default().parse(&pickle).unwrap_err().to_string()
+    pickle(snapshot).unwrap_err().to_string()
 }
 
 fn number(value: u32) -> Vec<u8> {
@@ -50,6 +54,23 @@ fn a_stack_of_millions_of_calls_is_refused() {
     let frame = dict(&[("name", text("f")), ("filename", text("f.py"))]);
     let block = dict(&[("state", text("active_allocated")), ("frames", repeated(frame, 0, 2_000_000))]);
     assert!(refusal(dict(&[("segments", [b"]".to_vec(), block, b"a".to_vec()].concat())])).contains("memory"));
+}
+
+/// A call takes two bytes, and each has a long name if it is written out.
+#[test]
+fn stacks_with_far_more_text_than_bytes_are_refused() {
+    let long = [b"X".to_vec(), 20_000u32.to_le_bytes().to_vec(), vec![b'x'; 20_000]].concat();
+    let read = |calls| {
+        let frame = dict(&[("name", long.clone()), ("filename", text("f.py"))]);
+        let block =
+            dict(&[("state", text("active_allocated")), ("size", number(1)), ("frames", repeated(frame, 0, calls))]);
+        pickle(dict(&[(
+            "segments",
+            [b"]".to_vec(), segment([b"]".to_vec(), block, b"a".to_vec()].concat()), b"a".to_vec()].concat(),
+        )]))
+    };
+    assert!(read(20_000).unwrap_err().to_string().contains("more text"));
+    assert_eq!(read(1000).unwrap().devices[0].live.len(), 1);
 }
 
 #[cfg(feature = "gzip")]
