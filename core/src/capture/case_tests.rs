@@ -10,7 +10,7 @@ use super::*;
 use crate::snapshot::testing::{frame, stacks as table};
 use crate::snapshot::{
     Block, BlockName, Category, ContextId, ContextNode, Device, DeviceSnapshot, Gap, LONGEST_NAME, Launcher, Mark,
-    Operands, Process, Record, RecordKind, SnapshotData, StackId, Thread, ThreadId,
+    Operands, Process, Record, RecordKind, ScopeStats, SnapshotData, StackId, Thread, ThreadId,
 };
 
 /// A file that `fill` writes, with a commit at the end.
@@ -110,6 +110,44 @@ fn gaps_keep_their_places_if_older_records_are_left_out() {
     write(&SnapshotData { devices: vec![device], ..SnapshotData::default() }, 4, &mut bytes).unwrap();
     let read = &read(&bytes).unwrap().data.devices[0];
     assert_eq!((read.records.len(), &read.gaps), (4, &vec![gap(2)]));
+}
+
+#[test]
+fn a_gap_may_be_at_the_end_of_the_log_and_without_duration() {
+    let gap = |at, from_ns| Gap { at, records: 7, from_ns, to_ns: 3 };
+    let read = |gap| {
+        let device = DeviceSnapshot {
+            records: vec![Record::alloc_of(&block(1, 100, 1))],
+            gaps: vec![gap],
+            ..DeviceSnapshot::default()
+        };
+        let mut bytes = Vec::new();
+        write(&SnapshotData { devices: vec![device], ..SnapshotData::default() }, 4, &mut bytes).unwrap();
+        read(&bytes).is_ok()
+    };
+    assert!(read(gap(1, 3)) && read(gap(0, 2)) && !read(gap(2, 3)) && !read(gap(1, 4)));
+}
+
+/// If a log lacks records, statistics of scopes do not follow from it.
+#[test]
+fn scopes_of_a_log_that_lacks_records_stay_if_records_follow() {
+    let scope = ScopeStats { context: ContextId(1), calls: 5, ..ScopeStats::default() };
+    let read = |skips: bool, overwritten| {
+        let data = written(|to| {
+            to.contexts(&[ContextNode { parent: ContextId::ROOT, name: "a".into(), module: false }])?;
+            to.gap(Device::Cpu, overwritten)?;
+            to.live(Device::Cpu, &[])?;
+            if skips {
+                to.skipped(Device::Cpu, 9, 0, 1)?;
+                to.live(Device::Cpu, &[])?;
+            }
+            to.scopes(Device::Cpu, &[scope])?;
+            to.records(Device::Cpu, &[Record::alloc_of(&block(1, 100, 5))])?;
+            to.counters(Device::Cpu, &Counters::default())
+        });
+        data.devices[0].scopes == [scope]
+    };
+    assert!(read(true, 0) && read(false, 3) && !read(false, 0));
 }
 
 #[test]

@@ -246,9 +246,6 @@ impl DeviceParts {
 /// Adds the blocks of `more` that are missing.
 fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
     let mut known: HashSet<Option<NonZeroU64>> = blocks.iter().map(|block| block.seq).collect();
-    let before = blocks.len();
     blocks.extend(more.iter().filter(|block| known.insert(block.seq)));
-    if blocks.len() > before {
-        blocks.sort_unstable_by_key(|block| block.seq);
-    }
+    blocks.sort_unstable_by_key(|block| block.seq);
 }

@@ -51,4 +51,22 @@ fn a_refused_free_is_dropped_and_its_block_stays_live() {
         assert_eq!((&device.live, &device.peak.blocks), (&vec![a, b], &vec![a, b]));
     }
     assert_eq!((whole.gaps.len(), known.gaps[0].at, skipped.gaps[0].at), (0, 2, 2));
+    // The alloc is skipped, too.
+    let unknown = device(&[alloc(&b)], Some(&[b]), &[Record::again(&a)], &live);
+    let records: Vec<_> = unknown.records.iter().map(|record| record.block().seq).collect();
+    assert_eq!((records, &unknown.live), (vec![b.seq, a.seq], &vec![a, b]));
+}
+
+/// The log begins between the free and its undo record.
+#[test]
+fn a_block_whose_refused_free_is_lost_is_live_from_the_start() {
+    let (a, b) = (block(0x10, 1), block(0x20, 2));
+    let mut parts = DeviceParts::default();
+    parts.gap(3).unwrap();
+    parts.set_live(vec![b]);
+    parts.new_records().push(Record::again(&a));
+    parts.skip(7, 0, 20);
+    parts.set_live(vec![a, b]);
+    let device = parts.finish(Device::Cpu, &[], Sampling::default(), 10_000).unwrap();
+    assert_eq!((device.records, device.live), (vec![], vec![a, b]));
 }
