@@ -10,7 +10,7 @@ use super::*;
 use crate::snapshot::testing::{frame, stacks as table};
 use crate::snapshot::{
     Block, BlockName, Category, ContextId, ContextNode, Device, DeviceSnapshot, Gap, LONGEST_NAME, Launcher, Mark,
-    Operands, Process, Record, RecordKind, ScopeStats, SnapshotData, StackId, Thread, ThreadId,
+    Operands, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Thread, ThreadId,
 };
 
 /// A file that `fill` writes, with a commit at the end.
@@ -148,6 +148,33 @@ fn scopes_of_a_log_that_lacks_records_stay_if_records_follow() {
         data.devices[0].scopes == [scope]
     };
     assert!(read(true, 0) && read(false, 3) && !read(false, 0));
+}
+
+/// The program freed its only block after the peak, and the log has no records.
+#[test]
+fn the_peak_of_a_sample_may_have_more_blocks_than_the_log_and_its_end() {
+    let settings = Settings { sample_interval: NonZeroU64::new(1 << 20), ..Settings::default() };
+    let mut counters = Counters::default();
+    counters.peak.bytes = settings.sampling(Device::Cpu).bytes(10);
+    let data = written(|to| {
+        to.settings(&settings)?;
+        to.gap(Device::Cpu, 2)?;
+        to.live(Device::Cpu, &[])?;
+        to.peak(Device::Cpu, &[block(1, 100, 5)])?;
+        to.counters(Device::Cpu, &counters)
+    });
+    assert_eq!((data.devices[0].peak.blocks.len(), data.devices[0].live.len()), (1, 0));
+}
+
+/// The first records are skipped, so only the blocks that are live after them are known.
+#[test]
+fn a_log_may_begin_with_skipped_records() {
+    let data = written(|to| {
+        to.skipped(Device::Cpu, 9, 0, 5)?;
+        to.live(Device::Cpu, &[block(3, 100, 4)])?;
+        to.counters(Device::Cpu, &Counters::default())
+    });
+    assert_eq!(data.devices[0].records, [Record::alloc_of(&block(3, 100, 4))]);
 }
 
 #[test]

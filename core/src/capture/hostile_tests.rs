@@ -36,14 +36,15 @@ impl CaptureFile {
     }
 }
 
-/// A part may claim to begin later than its records.
+/// A part may claim to begin later than its records. Older times are those before its beginning.
 #[test]
 fn older_times_of_a_part_are_the_same_after_writing_it_again() {
-    for lost in [0, 1] {
+    // Times are written as twice their difference.
+    for (lost, from, older) in [(0, 20, 0), (1, 20, 1), (1, 60, 0)] {
         let file = CaptureFile::new().numbers(Tag::Gap, &[0, lost]).numbers(Tag::LogStart, &[0, 0, 30]);
-        let file = file.numbers(Tag::Live, &[0, 0]).numbers(Tag::Older, &[0, 1, 20, 20, 3, 0, 7, 1, 0]);
+        let file = file.numbers(Tag::Live, &[0, 0]).numbers(Tag::Older, &[0, 1, from, 20, 3, 0, 7, 1, 0]);
         let data = file.read().unwrap();
-        assert_eq!(data.devices[0].older.len() as u64, lost);
+        assert_eq!(data.devices[0].older.len(), older);
         assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
     }
 }

@@ -213,7 +213,8 @@ fn a_part_that_does_not_lead_to_the_next_ends_the_log() {
     assert_eq!(data.devices[0].overwritten, 3);
 }
 
-/// Marks are missing between the parts, and later in the newer part. At each place, all open scopes are left.
+/// Marks are missing later in the newer part, and in the second case between the parts, too. At each of these places,
+/// all open scopes are left.
 #[test]
 fn scopes_that_are_open_where_marks_are_missing_are_left_there() {
     let mark = |time_ns, context| Mark { time_ns, thread: ThreadId(0), context: ContextId(context), enter: true };
@@ -228,18 +229,44 @@ fn scopes_that_are_open_where_marks_are_missing_are_left_there() {
         std::mem::take(file.out())
     };
     let older = part(1, &|file| file.marks(DEVICE, &[mark(10, 1)]));
-    let newer = part(2, &|file| {
-        file.gap(DEVICE, 0)?;
-        file.log_start(DEVICE, 3, 30)?;
-        file.live(DEVICE, &[])?;
-        file.marks(DEVICE, &[mark(35, 2)])?;
-        file.skipped(DEVICE, 0, 4, 40)?;
-        file.live(DEVICE, &[])?;
-        file.marks(DEVICE, &[mark(50, 3)])
-    });
-    let data = joined(&[older, newer]);
-    let marks: Vec<_> = data.devices[0].marks.iter().map(|mark| (mark.context.0, mark.enter)).collect();
-    assert_eq!(marks, [(1, true), (1, false), (2, true), (2, false), (3, true)]);
+    let marks = |before: u64| {
+        let newer = part(2, &|file| {
+            file.gap(DEVICE, 0)?;
+            file.log_start(DEVICE, before, 30)?;
+            file.live(DEVICE, &[])?;
+            file.marks(DEVICE, &[mark(35, 2)])?;
+            file.skipped(DEVICE, 0, 4, 40)?;
+            file.live(DEVICE, &[])?;
+            file.marks(DEVICE, &[mark(50, 3)])
+        });
+        let data = joined(&[older.clone(), newer]);
+        data.devices[0].marks.iter().map(|mark| (mark.context.0, mark.enter)).collect::<Vec<_>>()
+    };
+    assert_eq!(marks(1), [(1, true), (2, true), (2, false), (1, false), (3, true)]);
+    assert_eq!(marks(3), [(1, true), (1, false), (2, true), (2, false), (3, true)]);
+}
+
+/// In the older part, all calls are to one address with long names.
+#[test]
+fn parts_with_far_more_text_than_bytes_are_refused() {
+    let part = |number, calls: usize| {
+        let mut file = Encoder::begin(Vec::new()).unwrap();
+        file.part(StreamPart { run: 9, number }).unwrap();
+        file.addresses([100u64].into_iter()).unwrap();
+        file.stacks([&vec![0; calls][..]].into_iter()).unwrap();
+        let frame = Frame { function: Some("x".repeat(1 << 20).into()), ..Frame::default() };
+        let address = CodeAddress { frames: 0..1, ..CodeAddress::in_objects(100, &[], &ObjectSpans::of(&[])) };
+        let stacks = Stacks { addresses: vec![address], frames: vec![frame], ..Stacks::default() };
+        let mut bytes = std::mem::take(file.out());
+        bytes.extend(encode::names(&stacks, &[AddressKind::default()]).unwrap());
+        let mut commit = Encoder::begin(Vec::new()).unwrap();
+        commit.commit(&Commit::default()).unwrap();
+        bytes.extend(&commit.out()[HEADER..]);
+        bytes
+    };
+    let read = |calls| read_parts(&part(2, 1), std::iter::once(part(1, calls)));
+    assert!(read(3000).is_ok(), "both files' bytes count");
+    assert!(read(6000).unwrap_err().contains("more text"));
 }
 
 #[test]

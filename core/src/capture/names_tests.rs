@@ -26,6 +26,7 @@ fn names_are_added_and_nothing_is_lost_wherever_the_capture_was_cut() {
         let bytes = [&whole[..length], garbage].concat();
         let Ok(before) = read(&bytes) else { continue };
         readable += 1;
+        assert!(!before.names.are_final(), "it has none yet");
         let commit = before.commit.clone();
         let named = with_names(&bytes, commit.clone(), names_for(&before.data)).unwrap();
         assert!(named.starts_with(&bytes[..commit.end]) && named.ends_with(&bytes[commit.start..]), "{length}");
